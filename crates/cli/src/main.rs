@@ -1,0 +1,2 @@
+//! The `ashlar` program.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Checks that clippy cannot do.
+fn main() {}
