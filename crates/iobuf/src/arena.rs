@@ -1,0 +1,148 @@
+//! The one mapping behind a pool.
+//!
+//! What must stay true: an arena is mapped, page-aligned, zero-filled memory until it is dropped, and
+//! nobody outside this crate can unmap it. Huge pages are tried first (one TLB entry for 2 MiB instead
+//! of 512): reserved ones, then transparent ones.
+//! Not here: how the arena is cut into slots (`pool`).
+
+use std::io;
+use std::ptr::NonNull;
+
+/// What kind of pages a pool's arena is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Huge pages from the system's reserve.
+    ReservedHugePages,
+    /// Ordinary memory that the kernel was asked to put on huge pages, and is configured to.
+    TransparentHugePages,
+    /// Ordinary pages.
+    SmallPages,
+}
+
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+pub(crate) struct Arena {
+    start: NonNull<u8>,
+    bytes: usize,
+    backing: Backing,
+    mapping: Mapping,
+}
+
+/// What has to be given back, which may be larger than the arena because of its alignment.
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an arena is plain memory; who may touch which byte of it is `buf`'s to keep.
+unsafe impl Send for Arena {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// At least `bytes` bytes of zeros. Their physical memory comes with first use.
+    pub(crate) fn map(bytes: usize) -> io::Result<Arena> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(HUGE_PAGE_BYTES)
+            .filter(|bytes| bytes.checked_add(HUGE_PAGE_BYTES).is_some())
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "pool too large"))?;
+        if let Ok(mapping) = Mapping::new(bytes, true) {
+            let start = mapping.start;
+            return Ok(Arena { start, bytes, backing: Backing::ReservedHugePages, mapping });
+        }
+        let mapping = Mapping::new(bytes + HUGE_PAGE_BYTES, false)?;
+        let skip = mapping.start.align_offset(HUGE_PAGE_BYTES);
+        assert!(skip <= HUGE_PAGE_BYTES, "a huge page boundary is at most one huge page away");
+        // SAFETY: the mapping is longer than the arena by more than `skip`.
+        let start = unsafe { mapping.start.add(skip) };
+        let backing = advise_huge_pages(start, bytes);
+        Ok(Arena { start, bytes, backing, mapping })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// The byte `offset` bytes in.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.bytes, "offset {offset} in an arena of {} bytes", self.bytes);
+        // SAFETY: the offset is inside the mapping.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.mapping.unmap();
+    }
+}
+
+#[cfg(not(miri))]
+impl Mapping {
+    fn new(bytes: usize, on_reserved_huge_pages: bool) -> io::Result<Mapping> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let mut flags = MapFlags::PRIVATE;
+        if on_reserved_huge_pages {
+            flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        }
+        let wanted = std::ptr::null_mut();
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing.
+        let start =
+            unsafe { mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+
+    fn unmap(&self) {
+        // SAFETY: the arena is being dropped, so no buffer of it is left.
+        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "unmapping our own mapping: {unmapped:?}");
+    }
+}
+
+#[cfg(not(miri))]
+fn advise_huge_pages(start: NonNull<u8>, bytes: usize) -> Backing {
+    use rustix::mm::{Advice, madvise};
+    // SAFETY: the range is our own fresh mapping and this advice changes none of its content.
+    let advised = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    let is_possible = setting.is_ok_and(|setting| !setting.contains("[never]"));
+    if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
+}
+
+/// Miri knows no mmap: the heap stands in, so that the rest of the pool can be checked.
+#[cfg(miri)]
+impl Mapping {
+    fn layout(bytes: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(bytes, 4096).expect("small in tests")
+    }
+
+    fn new(bytes: usize, on_reserved_huge_pages: bool) -> io::Result<Mapping> {
+        if on_reserved_huge_pages {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // SAFETY: the layout's size is at least one huge page.
+        let start = unsafe { std::alloc::alloc_zeroed(Self::layout(bytes)) };
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+
+    fn unmap(&self) {
+        // SAFETY: allocated in `new` with the same layout; the arena is being dropped.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), Self::layout(self.bytes)) };
+    }
+}
+
+#[cfg(miri)]
+fn advise_huge_pages(_start: NonNull<u8>, _bytes: usize) -> Backing {
+    Backing::SmallPages
+}

@@ -1,0 +1,165 @@
+//! Free slots of a pool, and the line of those who wait for one.
+//!
+//! What must stay true: a slot is free, granted to one waiter, or out; a free slot of a class exists
+//! only when nobody in line could use it. So who comes first is served first, and nobody overtakes.
+//! Plain values, no locks and no memory: the pool holds this under its one mutex.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// Buffers at equal offsets modulo 4 KiB share L1 sets; in steps of 512 bytes there are eight colours.
+pub(crate) const COLOURS: usize = 8;
+
+/// Index of somebody waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ticket(usize);
+
+pub(crate) struct Line {
+    classes: Vec<Slots>,
+    waiters: Vec<Waiter>,
+    vacant: Vec<Ticket>,
+    /// Counts arrivals, so that the fronts of two classes' queues can be compared.
+    arrivals: u64,
+}
+
+/// The slots of one class that are free, and counts of the others.
+struct Slots {
+    /// By colour: slots given out one after another should differ in colour, because that is how a
+    /// stripe gets its strips.
+    free: [Vec<u32>; COLOURS],
+    next_colour: usize,
+    in_use: usize,
+    in_use_max: usize,
+    waits: u64,
+    queue: VecDeque<(u64, Ticket)>,
+}
+
+enum Waiter {
+    Vacant,
+    Waiting { class: usize, waker: Waker },
+    Granted { slot: u32 },
+}
+
+/// What somebody in line had. A waker must be dropped after unlocking: it may hold the last reference to
+/// a task, and that task may hold buffers of this pool.
+pub(crate) enum Left {
+    Slot(u32),
+    Waker(Waker),
+}
+
+/// Figures of one class.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) in_use: usize,
+    pub(crate) in_use_max: usize,
+    pub(crate) waits: u64,
+}
+
+impl Line {
+    pub(crate) fn new(classes: usize) -> Line {
+        let classes = std::iter::repeat_with(Slots::new).take(classes).collect();
+        Line { classes, waiters: Vec::new(), vacant: Vec::new(), arrivals: 0 }
+    }
+
+    /// Adds a free slot while the pool is being made.
+    pub(crate) fn add(&mut self, class: usize, colour: usize, slot: u32) {
+        self.classes[class].free[colour].push(slot);
+    }
+
+    /// A free slot of class `class` or, if there is none, of a larger one.
+    pub(crate) fn take(&mut self, class: usize) -> Option<u32> {
+        self.classes[class..].iter_mut().find_map(Slots::take)
+    }
+
+    /// Puts the caller in line for `class`.
+    pub(crate) fn wait(&mut self, class: usize, waker: Waker) -> Ticket {
+        let waiter = Waiter::Waiting { class, waker };
+        let ticket = match self.vacant.pop() {
+            Some(ticket) => {
+                self.waiters[ticket.0] = waiter;
+                ticket
+            }
+            None => {
+                self.waiters.push(waiter);
+                Ticket(self.waiters.len() - 1)
+            }
+        };
+        self.arrivals += 1;
+        self.classes[class].waits += 1;
+        self.classes[class].queue.push_back((self.arrivals, ticket));
+        ticket
+    }
+
+    /// Picks up what was granted and leaves the line. If nothing was, `waker` is the one to wake, and the
+    /// one that was until now comes back.
+    pub(crate) fn collect(&mut self, ticket: Ticket, waker: Waker) -> Left {
+        match &mut self.waiters[ticket.0] {
+            Waiter::Waiting { waker: old, .. } => Left::Waker(std::mem::replace(old, waker)),
+            Waiter::Granted { .. } | Waiter::Vacant => self.leave(ticket),
+        }
+    }
+
+    /// Leaves the line; a slot that was granted already has to be put back.
+    pub(crate) fn leave(&mut self, ticket: Ticket) -> Left {
+        let waiter = std::mem::replace(&mut self.waiters[ticket.0], Waiter::Vacant);
+        self.vacant.push(ticket);
+        match waiter {
+            Waiter::Granted { slot } => Left::Slot(slot),
+            Waiter::Waiting { class, waker } => {
+                self.classes[class].queue.retain(|(_, waiting)| *waiting != ticket);
+                Left::Waker(waker)
+            }
+            Waiter::Vacant => panic!("a ticket is used until it is collected or given up"),
+        }
+    }
+
+    /// A slot of `class` came back: it goes to the first in line who can use it. Wake who is returned,
+    /// after unlocking.
+    #[must_use]
+    pub(crate) fn put_back(&mut self, class: usize, colour: usize, slot: u32) -> Option<Waker> {
+        let first = (0..=class)
+            .filter_map(|class| Some((self.classes[class].queue.front()?.0, class)))
+            .min();
+        let Some((_, waiting_class)) = first else {
+            self.classes[class].in_use -= 1;
+            self.classes[class].free[colour].push(slot);
+            return None;
+        };
+        let (_, ticket) = self.classes[waiting_class].queue.pop_front()?;
+        match std::mem::replace(&mut self.waiters[ticket.0], Waiter::Granted { slot }) {
+            Waiter::Waiting { waker, .. } => Some(waker),
+            Waiter::Granted { .. } | Waiter::Vacant => panic!("only who waits is in a queue"),
+        }
+    }
+
+    pub(crate) fn counts(&self, class: usize) -> Counts {
+        let Slots { in_use, in_use_max, waits, .. } = self.classes[class];
+        Counts { in_use, in_use_max, waits }
+    }
+}
+
+impl Slots {
+    fn new() -> Slots {
+        Slots {
+            free: [const { Vec::new() }; COLOURS],
+            next_colour: 0,
+            in_use: 0,
+            in_use_max: 0,
+            waits: 0,
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        for turn in 0..COLOURS {
+            let colour = (self.next_colour + turn) % COLOURS;
+            if let Some(slot) = self.free[colour].pop() {
+                self.next_colour = (colour + 1) % COLOURS;
+                self.in_use += 1;
+                self.in_use_max = self.in_use_max.max(self.in_use);
+                return Some(slot);
+            }
+        }
+        None
+    }
+}
