@@ -1,1 +1,54 @@
-//! Stub: filled by its first commit.
+//! Geometry and plans: where every block of a volume lives, and what a write or a degraded read has to do.
+//!
+//! Pure arithmetic: no I/O, no clock, no bytes of data, and no allocation in anything that runs per
+//! request. The caller says which strips can be read and written right now; this crate answers with a
+//! plain value (what to read, what to decode, what to write) that the engine executes as it stands.
+//!
+//! What must stay true: the mapping from volume offsets to members is part of the on-disk format. An
+//! array created by one version of this crate is read by every later one, so [`LAYOUT_VERSION`] 1 never
+//! changes; the maps under `tests/golden` hold it in place.
+//!
+//! Not here: the coefficients of the code (the parity crate), locking, retries, and what "readable"
+//! depends on (the engine).
+//!
+//! In reading order:
+//! - `level`      the levels, their names, their codes on disk
+//! - `shape`      what an operator asks for, and the sentence that refuses it
+//! - `geometry`   a validated array: counts, sizes, and place <-> stripe
+//! - `rotation`   which position of a group holds which strip
+//! - `map`        volume extents cut at stripes, stripe extents cut at strips
+//! - `capacity`   how many rows members of given sizes make
+//! - `rows`       row ranges of a stripe
+//! - `view`       what may be done with each strip now, and the error when that is too little
+//! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by band
+//! - `strip_io`   the reads and writes of a plan, merged per strip
+//! - `read_plan`  which survivors reconstruct what cannot be read
+
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod geometry;
+mod level;
+mod map;
+mod read_plan;
+mod rotation;
+mod rows;
+mod shape;
+mod strip_io;
+mod view;
+mod write_plan;
+
+#[cfg(test)]
+mod tests;
+
+pub use capacity::{rows_for, unused_bytes};
+pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place};
+pub use level::{Level, ParseLevelError};
+pub use map::{Piece, Pieces, StripRun, StripRuns, split, strips_of};
+pub use read_plan::plan_decode;
+pub use rotation::Rotation;
+pub use rows::{RowRange, rows_touched};
+pub use shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, STRIPS_MAX, Shape, ShapeError};
+pub use strip_io::{StripIo, StripIos};
+pub use view::{StripeView, Unreachable};
+pub use write_plan::{BANDS_MAX, Band, WriteKind, WritePlan, plan_first_write, plan_write};
