@@ -1,0 +1,213 @@
+//! One-shots within an executor: somebody completes, somebody else waits, and the place they share is used again.
+//!
+//! What must stay true: a place is freed by whichever half ends last, and exactly once; no allocation once the pool has
+//! seen its high-water mark; no value and no waker is dropped or run while the pool is borrowed.
+//! Not here: threads; see [`mailbox`](crate::mailbox).
+
+use crate::slab::Slab;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A supply of one-shots that recycles them. Clone shares it.
+pub struct Completions<T> {
+    pool: Rc<Pool<T>>,
+}
+
+struct Pool<T> {
+    stages: RefCell<Slab<Stage<T>>>,
+}
+
+/// How far a one-shot is.
+enum Stage<T> {
+    /// Both halves live, nobody has asked yet.
+    Fresh,
+    /// Both halves live, and this is whom to wake.
+    Awaited(Waker),
+    /// The value is there; the waiting half frees the place.
+    Done(T),
+    /// The completing half was dropped; the waiting half frees the place.
+    Abandoned,
+    /// The waiting half was dropped; the completing half frees the place.
+    Orphaned,
+}
+
+/// The place was given up.
+const SPENT: usize = usize::MAX;
+
+impl<T> Clone for Completions<T> {
+    fn clone(&self) -> Self {
+        Completions { pool: Rc::clone(&self.pool) }
+    }
+}
+
+impl<T> Default for Completions<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Completions<T> {
+    /// An empty supply.
+    pub fn new() -> Self {
+        Completions { pool: Rc::new(Pool { stages: RefCell::new(Slab::new()) }) }
+    }
+
+    /// A new one-shot: whoever holds the first half completes it, the second half waits.
+    pub fn pair(&self) -> (Completion<T>, Pending<T>) {
+        let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
+        let completion = Completion { pool: Rc::clone(&self.pool), place };
+        (completion, Pending { pool: Rc::clone(&self.pool), place })
+    }
+
+    #[cfg(test)]
+    fn in_use(&self) -> usize {
+        self.pool.stages.borrow().len()
+    }
+}
+
+/// One half of a local (same executor) one-shot: pooled, no allocation once warm.
+pub struct Completion<T> {
+    pool: Rc<Pool<T>>,
+    place: usize,
+}
+
+impl<T> Completion<T> {
+    /// Hands over the value and wakes who waits. If nobody waits any more, the value is dropped.
+    pub fn complete(mut self, value: T) {
+        self.finish(Stage::Done(value));
+    }
+
+    /// Whether the waiting half was dropped, so that completing is in vain.
+    pub fn is_orphaned(&self) -> bool {
+        matches!(self.pool.stages.borrow_mut().get_mut(self.place), Stage::Orphaned)
+    }
+
+    fn finish(&mut self, last: Stage<T>) {
+        let mut stages = self.pool.stages.borrow_mut();
+        let stage = stages.get_mut(self.place);
+        if matches!(stage, Stage::Orphaned) {
+            stages.remove(self.place);
+            drop(stages);
+            drop(last);
+        } else {
+            let before = std::mem::replace(stage, last);
+            drop(stages);
+            if let Stage::Awaited(waker) = before {
+                waker.wake();
+            }
+        }
+        self.place = SPENT;
+    }
+}
+
+impl<T> Drop for Completion<T> {
+    fn drop(&mut self) {
+        if self.place != SPENT {
+            self.finish(Stage::Abandoned);
+        }
+    }
+}
+
+/// The waiting half. Resolves with the value, or with `None` if the [`Completion`] was dropped unfinished.
+///
+/// # Cancellation
+/// Dropping it makes the value be dropped when it arrives.
+pub struct Pending<T> {
+    pool: Rc<Pool<T>>,
+    place: usize,
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        assert!(self.place != SPENT, "a one-shot was polled after it had resolved");
+        let mut stages = self.pool.stages.borrow_mut();
+        let stage = stages.get_mut(self.place);
+        match stage {
+            Stage::Awaited(known) if known.will_wake(cx.waker()) => return Poll::Pending,
+            Stage::Fresh | Stage::Awaited(_) => {
+                let before = std::mem::replace(stage, Stage::Awaited(cx.waker().clone()));
+                drop(stages);
+                drop(before);
+                return Poll::Pending;
+            }
+            Stage::Done(_) | Stage::Abandoned | Stage::Orphaned => {}
+        }
+        let stage = stages.remove(self.place);
+        drop(stages);
+        self.place = SPENT;
+        match stage {
+            Stage::Done(value) => Poll::Ready(Some(value)),
+            _ => Poll::Ready(None),
+        }
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        if self.place == SPENT {
+            return;
+        }
+        let mut stages = self.pool.stages.borrow_mut();
+        let stage = stages.get_mut(self.place);
+        let before = match stage {
+            Stage::Done(_) | Stage::Abandoned => stages.remove(self.place),
+            _ => std::mem::replace(stage, Stage::Orphaned),
+        };
+        drop(stages);
+        drop(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Completions;
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<F: Future>(future: F) -> Poll<F::Output> {
+        pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn value_arrives_and_the_place_is_free_again() {
+        let supply = Completions::new();
+        for round in 0..3 {
+            let (completion, mut pending) = supply.pair();
+            assert_eq!(poll(&mut pending), Poll::Pending);
+            completion.complete(round);
+            assert_eq!(poll(&mut pending), Poll::Ready(Some(round)));
+        }
+        assert_eq!(supply.in_use(), 0);
+    }
+
+    #[test]
+    fn dropped_completion_resolves_with_none() {
+        let supply = Completions::<u8>::new();
+        let (completion, mut pending) = supply.pair();
+        assert_eq!(poll(&mut pending), Poll::Pending);
+        drop(completion);
+        assert_eq!(poll(pending), Poll::Ready(None));
+        assert_eq!(supply.in_use(), 0);
+    }
+
+    #[test]
+    fn value_for_a_dropped_pending_is_dropped_on_arrival() {
+        let supply = Completions::new();
+        let value = Rc::new(());
+        let (completion, pending) = supply.pair();
+        drop(pending);
+        assert!(completion.is_orphaned());
+        completion.complete(Rc::clone(&value));
+        assert_eq!(Rc::strong_count(&value), 1);
+        let (completion, pending) = supply.pair();
+        completion.complete(Rc::clone(&value));
+        drop(pending);
+        assert_eq!(Rc::strong_count(&value), 1);
+        assert_eq!(supply.in_use(), 0);
+    }
+}
