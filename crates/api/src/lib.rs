@@ -1,1 +1,22 @@
-//! Stub: filled by its first commit.
+//! The control interface of Ashlar, version 1: what one process asks of another, as plain data.
+//!
+//! - [`call`]: a request type carries its path and the type of its answer
+//! - [`error`]: how a refusal looks
+//! - [`v1`]: the requests and answers themselves, one file for each noun
+//! - `client`: a blocking client over the control socket (feature `client`)
+//!
+//! What must stay true: the daemon and its clients use these types and no others, so that the two sides
+//! cannot drift apart. A request with an unknown field is refused, never obeyed in part. Answers may
+//! gain fields. Nothing here knows the engine; the daemon converts.
+#![forbid(unsafe_code)]
+
+pub mod call;
+#[cfg(feature = "client")]
+pub mod client;
+pub mod error;
+pub mod v1;
+
+pub use call::{Call, Method};
+#[cfg(feature = "client")]
+pub use client::{Client, ClientError};
+pub use error::{ApiError, ErrorCode};

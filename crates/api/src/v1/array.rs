@@ -1,0 +1,345 @@
+//! Arrays: make one, put one together from its members, stop one; and how one is doing.
+
+use super::job::JobStatus;
+use super::member::MemberStatus;
+use super::{Done, status::Latency};
+use crate::Call;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A RAID level by name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Level {
+    /// Striping, no parity.
+    Raid0,
+    /// Two to four copies.
+    Raid1,
+    /// One parity strip.
+    Raid5,
+    /// Two parity strips.
+    Raid6,
+    /// Three parity strips.
+    Raid7,
+    /// Four to 32 parity strips.
+    NPlusM,
+    /// Striping over mirrors.
+    Raid10,
+    /// Striping over RAID 5 groups.
+    Raid50,
+    /// Striping over RAID 6 groups.
+    Raid60,
+    /// Striping over RAID 7.3 groups.
+    Raid70,
+}
+
+impl Level {
+    /// Every level with the name it is printed by.
+    pub const NAMES: [(Level, &'static str); 10] = [
+        (Level::Raid0, "raid0"),
+        (Level::Raid1, "raid1"),
+        (Level::Raid5, "raid5"),
+        (Level::Raid6, "raid6"),
+        (Level::Raid7, "raid7.3"),
+        (Level::NPlusM, "n+m"),
+        (Level::Raid10, "raid10"),
+        (Level::Raid50, "raid50"),
+        (Level::Raid60, "raid60"),
+        (Level::Raid70, "raid70"),
+    ];
+
+    /// Whether the members are dealt out to groups.
+    pub fn is_grouped(self) -> bool {
+        matches!(self, Level::Raid10 | Level::Raid50 | Level::Raid60 | Level::Raid70)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name =
+            Level::NAMES.iter().find(|(level, _)| level == self).map_or("", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+/// A level that does not exist.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{0}' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70")]
+pub struct UnknownLevel(String);
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    /// Reads `raid6`, `RAID6`, `6`; `raid7.3`, `7.3`, `7`, `raid7`; `n+m`, `nm`.
+    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
+        let lower = text.trim().to_ascii_lowercase();
+        let number = lower.strip_prefix("raid").unwrap_or(&lower);
+        match number {
+            "7" => return Ok(Level::Raid7),
+            "nm" => return Ok(Level::NPlusM),
+            _ => {}
+        }
+        Level::NAMES
+            .iter()
+            .find(|(_, name)| name.strip_prefix("raid").unwrap_or(name) == number)
+            .map(|(level, _)| *level)
+            .ok_or_else(|| UnknownLevel(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Level {
+    type Error = UnknownLevel;
+
+    fn try_from(text: String) -> Result<Level, UnknownLevel> {
+        text.parse()
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> String {
+        level.to_string()
+    }
+}
+
+/// Make a new array out of devices. Everything on them is lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// The array's name, and the name of its volume in every export.
+    pub name: String,
+    /// The level.
+    pub level: Level,
+    /// Paths of the members, in slot order.
+    pub devices: Vec<String>,
+    /// Paths of devices that wait as spares of this array.
+    #[serde(default)]
+    pub spares: Vec<String>,
+    /// Parity strips in a stripe; needed for N+M, implied by the other levels.
+    #[serde(default)]
+    pub parity: Option<u8>,
+    /// Members in each group, for the levels with groups; for RAID 10 the number of copies.
+    #[serde(default)]
+    pub group_members: Option<u16>,
+    /// Strip size in bytes: a power of two from 4 KiB to 1 MiB. Default 64 KiB.
+    #[serde(default)]
+    pub strip_bytes: Option<u64>,
+    /// Bytes to use of each member; default as much as the smallest holds.
+    #[serde(default)]
+    pub member_bytes: Option<u64>,
+    /// Devices whose foreign signatures may be overwritten, by path or serial.
+    #[serde(default)]
+    pub destroy: Vec<String>,
+    /// Check everything, write nothing, tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Create {
+    const PATH: &'static str = "/v1/arrays/create";
+    type Answer = Created;
+}
+
+/// What was created, or with `dry_run` would be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Created {
+    /// False after a dry run.
+    pub changed: bool,
+    /// One sentence for people.
+    pub message: String,
+    /// The array's UUID; empty after a dry run.
+    pub uuid: String,
+    /// Usable size in bytes.
+    pub volume_bytes: u64,
+    /// Strip size in bytes.
+    pub strip_bytes: u64,
+    /// Things worth knowing: unequal sizes, no power-loss protection.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Put an array together from the superblocks of its members.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assemble {
+    /// Only the array of this name; default whichever the devices hold.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only the array of this UUID.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    /// Paths to look at.
+    pub devices: Vec<String>,
+    /// Start although members are missing.
+    #[serde(default)]
+    pub degraded: bool,
+    /// Refuse all changes, and change nothing on the members.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Check everything, write nothing, tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Assemble {
+    const PATH: &'static str = "/v1/arrays/assemble";
+    type Answer = Done;
+}
+
+/// Stop an array: finish what is in flight, mark it clean, let go of its devices.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// The array's name.
+    pub array: String,
+}
+
+impl Call for Stop {
+    const PATH: &'static str = "/v1/arrays/stop";
+    type Answer = Done;
+}
+
+/// What an array can promise now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrayState {
+    /// All members in, parity matches.
+    Clean,
+    /// Being put together.
+    Assembling,
+    /// All members in; parity is being made to match after an unclean stop.
+    Resyncing,
+    /// Members are out; all data can still be read and written.
+    Degraded,
+    /// Changes are refused.
+    ReadOnly,
+    /// More members are out than parity can replace.
+    Failed,
+}
+
+impl fmt::Display for ArrayState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ArrayState::Clean => "clean",
+            ArrayState::Assembling => "assembling",
+            ArrayState::Resyncing => "resyncing",
+            ArrayState::Degraded => "DEGRADED",
+            ArrayState::ReadOnly => "READ-ONLY",
+            ArrayState::Failed => "FAILED",
+        })
+    }
+}
+
+/// One array at one moment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ArrayStatus {
+    /// Name of the array and of its volume.
+    pub name: String,
+    /// Identity that stays the same over restarts and renames.
+    pub uuid: String,
+    /// The level.
+    pub level: Level,
+    /// Data strips in a stripe.
+    pub data_strips: u16,
+    /// Parity strips in a stripe (copies beyond the first, for mirrors).
+    pub parity_strips: u16,
+    /// Groups that stripes are dealt out to; 1 for the plain levels.
+    pub groups: u16,
+    /// Strip size in bytes.
+    pub strip_bytes: u64,
+    /// Usable size in bytes.
+    pub volume_bytes: u64,
+    /// What it can promise now.
+    pub state: ArrayState,
+    /// How many more members may be lost, at the worst place, without losing data.
+    pub tolerates: u16,
+    /// How parity is made right after an unclean stop.
+    pub policy: String,
+    /// The parity kernel in use.
+    pub kernel: String,
+    /// Generation of the superblocks.
+    pub generation: u64,
+    /// Regions of the write-intent bitmap that may be inconsistent, and how many there are.
+    pub intent: Share,
+    /// Stripes that were ever written, and how many there are.
+    pub written_stripes: Share,
+    /// In slot order.
+    pub members: Vec<MemberStatus>,
+    /// What goes on in the background.
+    pub jobs: Vec<JobStatus>,
+    /// How the last scrub ended, if one ever did since assembly.
+    #[serde(default)]
+    pub last_scrub: Option<ScrubResult>,
+    /// What was done since assembly.
+    pub counters: ArrayCounters,
+    /// Client reads, since assembly.
+    pub read_latency: Latency,
+    /// Client writes, since assembly.
+    pub write_latency: Latency,
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Share {
+    /// How many.
+    pub count: u64,
+    /// Out of how many.
+    pub of: u64,
+}
+
+/// How a scrub ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ScrubResult {
+    /// Blocks whose parity did not match.
+    pub mismatches: u64,
+    /// Blocks that were rewritten.
+    pub repaired: u64,
+    /// Seconds since it ended.
+    pub age_seconds: u64,
+}
+
+/// Counters since assembly. They only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArrayCounters {
+    /// Client reads.
+    pub reads: u64,
+    /// Client bytes read.
+    pub read_bytes: u64,
+    /// Client writes.
+    pub writes: u64,
+    /// Client bytes written.
+    pub write_bytes: u64,
+    /// Client flushes.
+    pub flushes: u64,
+    /// Client discards and zero writes.
+    pub discards: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// Stripe writes without a read.
+    pub full_writes: u64,
+    /// Stripe writes that read old data and old parity.
+    pub rmw_writes: u64,
+    /// Stripe writes that read the untouched data.
+    pub rcw_writes: u64,
+    /// Client writes that were joined with another into one stripe write.
+    pub merged_writes: u64,
+    /// Reads and writes that had to reconstruct a strip.
+    pub reconstructs: u64,
+    /// Blocks that could not be read, were reconstructed and written back.
+    pub blocks_rewritten: u64,
+    /// Reads sent to members for clients.
+    pub member_reads: u64,
+    /// Writes sent to members for clients.
+    pub member_writes: u64,
+}
+
+impl ArrayCounters {
+    /// Reads and writes of members for each client write, the cost of parity. `None` before the first write.
+    pub fn member_ios_per_write(&self) -> Option<(f64, f64)> {
+        // Precision beyond 2^52 operations is of no interest to a ratio.
+        let ratio = |count: u64| count as f64 / self.writes as f64;
+        let reads_for_writes = self.member_reads.saturating_sub(self.reads);
+        (self.writes > 0).then(|| (ratio(reads_for_writes), ratio(self.member_writes)))
+    }
+}

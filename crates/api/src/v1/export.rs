@@ -1,0 +1,68 @@
+//! Exports: how clients reach volumes. NBD listeners serve every volume by name; FUSE shows each
+//! attached volume as one file.
+
+use super::Done;
+use crate::Call;
+use serde::{Deserialize, Serialize};
+
+/// Serve all volumes over NBD at an address.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NbdListen {
+    /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
+    pub listen: String,
+}
+
+impl Call for NbdListen {
+    const PATH: &'static str = "/v1/exports/nbd/listen";
+    type Answer = Done;
+}
+
+/// Show a volume as a file in the daemon's FUSE folder.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FuseAttach {
+    /// The array's name.
+    pub array: String,
+}
+
+impl Call for FuseAttach {
+    const PATH: &'static str = "/v1/exports/fuse/attach";
+    type Answer = FuseAttached;
+}
+
+/// Where the volume is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FuseAttached {
+    /// False when it was there already.
+    pub changed: bool,
+    /// Path of the file.
+    pub file: String,
+}
+
+/// Take the file away again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FuseDetach {
+    /// The array's name.
+    pub array: String,
+}
+
+impl Call for FuseDetach {
+    const PATH: &'static str = "/v1/exports/fuse/detach";
+    type Answer = Done;
+}
+
+/// One way to a volume.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ExportStatus {
+    /// `nbd` or `fuse`.
+    pub protocol: String,
+    /// Address of the listener, or path of the file.
+    pub address: String,
+    /// The one array it serves; `None` when it serves all of them by name.
+    #[serde(default)]
+    pub array: Option<String>,
+    /// Clients connected now.
+    pub clients: u64,
+}

@@ -1,0 +1,126 @@
+//! Members: take one out, put another in its place, take one back; and how one is doing.
+
+use super::{Done, status::Latency};
+use crate::Call;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Take a member out. Its device is not written to any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fail {
+    /// The array's name.
+    pub array: String,
+    /// The member, by slot number, path or serial.
+    pub member: String,
+    /// Do it even if data becomes unreadable.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Call for Fail {
+    const PATH: &'static str = "/v1/members/fail";
+    type Answer = Done;
+}
+
+/// Put another device into a slot. While the old one still works it is copied and stays a member until then.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replace {
+    /// The array's name.
+    pub array: String,
+    /// The member to replace, by slot number, path or serial.
+    pub member: String,
+    /// The new device's path.
+    pub device: String,
+    /// Overwrite a foreign signature on it.
+    #[serde(default)]
+    pub destroy: bool,
+    /// Check everything, write nothing, tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Replace {
+    const PATH: &'static str = "/v1/members/replace";
+    type Answer = Done;
+}
+
+/// Take a member back that was away: only what changed meanwhile is rebuilt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReAdd {
+    /// The array's name.
+    pub array: String,
+    /// The device's path.
+    pub device: String,
+}
+
+impl Call for ReAdd {
+    const PATH: &'static str = "/v1/members/re-add";
+    type Answer = Done;
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberState {
+    /// Read and written.
+    InSync,
+    /// Written; what is not rebuilt yet comes from the others.
+    Rebuilding,
+    /// Working, and being copied to its replacement.
+    Replacing,
+    /// Out: failed by an error or by hand.
+    Failed,
+    /// Not there when the array was assembled.
+    Missing,
+}
+
+impl fmt::Display for MemberState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            MemberState::InSync => "in sync",
+            MemberState::Rebuilding => "rebuilding",
+            MemberState::Replacing => "replacing",
+            MemberState::Failed => "FAILED",
+            MemberState::Missing => "MISSING",
+        })
+    }
+}
+
+/// One slot at one moment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Number of the slot.
+    pub slot: u16,
+    /// Path of the device; empty when it is missing.
+    pub path: String,
+    /// The device's serial, if it has one.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// What the slot holds.
+    pub state: MemberState,
+    /// Size of the device in bytes.
+    pub device_bytes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Reads that were answered by the others because this device was slow.
+    pub slow_reads: u64,
+    /// Operations in flight now.
+    pub in_flight: u64,
+    /// Reads done.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes done.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Time that reads took.
+    pub read_latency: Latency,
+    /// Time that writes took.
+    pub write_latency: Latency,
+}

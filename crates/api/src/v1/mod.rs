@@ -1,0 +1,46 @@
+//! Version 1, one file for each noun.
+//!
+//! - array: create, assemble, stop; the state of an array
+//! - member: fail, replace, re-add; the state of a member
+//! - spare: pools of devices that wait for a slot
+//! - job: rebuild, resync and scrub; pause, resume, cancel
+//! - export: NBD listeners and attached volumes
+//! - event: what happened, with stable names
+//! - status: all of the above at one moment, with pools, workers and limits
+
+pub mod array;
+pub mod event;
+pub mod export;
+pub mod job;
+pub mod member;
+pub mod spare;
+pub mod status;
+
+use serde::{Deserialize, Serialize};
+
+/// The answer to a change. Commands can be repeated: when there was nothing to do, `changed` is false.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// Whether anything is different now.
+    pub changed: bool,
+    /// What was done, or why nothing was, for people.
+    pub message: String,
+    /// The job that goes on in the background because of it.
+    #[serde(default)]
+    pub job: Option<u64>,
+}
+
+impl Done {
+    /// Something changed.
+    pub fn changed(message: impl Into<String>) -> Done {
+        Done { changed: true, message: message.into(), job: None }
+    }
+
+    /// It was so already.
+    pub fn unchanged(message: impl Into<String>) -> Done {
+        Done { changed: false, message: message.into(), job: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

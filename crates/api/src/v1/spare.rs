@@ -1,0 +1,64 @@
+//! Spares: devices that wait for a slot, in pools that arrays share.
+
+use super::Done;
+use crate::Call;
+use serde::{Deserialize, Serialize};
+
+/// Put a device into a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpareAdd {
+    /// Name of the pool; the name of an array means that array's own pool.
+    pub pool: String,
+    /// The device's path.
+    pub device: String,
+    /// Overwrite a foreign signature on it.
+    #[serde(default)]
+    pub destroy: bool,
+    /// Check everything, write nothing, tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for SpareAdd {
+    const PATH: &'static str = "/v1/spares/add";
+    type Answer = Done;
+}
+
+/// Take a device out of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpareRemove {
+    /// Name of the pool.
+    pub pool: String,
+    /// The device's path.
+    pub device: String,
+}
+
+impl Call for SpareRemove {
+    const PATH: &'static str = "/v1/spares/remove";
+    type Answer = Done;
+}
+
+/// One pool at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SparePool {
+    /// Name of the pool.
+    pub name: String,
+    /// Arrays that may take from it.
+    pub arrays: Vec<String>,
+    /// Devices that wait.
+    pub spares: Vec<Spare>,
+}
+
+/// A device that waits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spare {
+    /// Its path.
+    pub path: String,
+    /// Its serial, if it has one.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Its size in bytes.
+    pub device_bytes: u64,
+}

@@ -1,0 +1,90 @@
+//! Everything at one moment: arrays, spares, exports, and what the process itself uses.
+
+use super::array::ArrayStatus;
+use super::export::ExportStatus;
+use super::spare::SparePool;
+use crate::{Call, Method};
+use serde::{Deserialize, Serialize};
+
+/// Metrics as OpenMetrics text.
+pub const METRICS_PATH: &str = "/v1/metrics";
+
+/// Ask how everything is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetStatus {}
+
+impl Call for GetStatus {
+    const METHOD: Method = Method::Get;
+    const PATH: &'static str = "/v1/status";
+    type Answer = Status;
+}
+
+/// How everything is.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the daemon.
+    pub version: String,
+    /// How long it runs, in seconds.
+    pub uptime_seconds: u64,
+    /// Its process.
+    pub process_id: u32,
+    /// Memory it has resident, in bytes.
+    pub resident_bytes: u64,
+    /// The arrays.
+    pub arrays: Vec<ArrayStatus>,
+    /// The pools of spares.
+    pub spare_pools: Vec<SparePool>,
+    /// The ways to the volumes.
+    pub exports: Vec<ExportStatus>,
+    /// The workers.
+    pub workers: Vec<WorkerStatus>,
+    /// Everything that was sized at start.
+    pub pools: Vec<PoolStatus>,
+}
+
+/// One worker at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Number of the worker.
+    pub worker: u16,
+    /// The core it is pinned to, if it is.
+    #[serde(default)]
+    pub core: Option<u16>,
+    /// Time it worked out of each thousand, lately.
+    pub busy_permille: u16,
+    /// Requests it has in hand.
+    pub in_flight: u64,
+    /// Requests it finished.
+    pub requests: u64,
+    /// Messages it got from other workers.
+    pub messages: u64,
+}
+
+/// Something of which there is a fixed number; when it is empty, requests wait.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// What is in it, with its unit: `buffers_bytes`, `stripes`, `ring_entries`.
+    pub name: String,
+    /// How many there are.
+    pub limit: u64,
+    /// How many are taken now.
+    pub in_use: u64,
+    /// The most that were taken at once.
+    pub high_water: u64,
+    /// How often a request had to wait.
+    pub waits: u64,
+}
+
+/// How long something took, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many were measured.
+    pub count: u64,
+    /// Half of them were faster.
+    pub us_p50: u64,
+    /// 99 of 100 were faster.
+    pub us_p99: u64,
+    /// The slowest.
+    pub us_max: u64,
+}

@@ -1,0 +1,88 @@
+//! What the two sides may rely on: names read back, unknown fields are refused, paths are distinct.
+
+use super::array::{Assemble, Create, Level, Stop};
+use super::event::{EVENTS_PATH, FOLLOW_PATH};
+use super::export::{FuseAttach, FuseDetach, NbdListen};
+use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
+use super::member::{Fail, ReAdd, Replace};
+use super::spare::{SpareAdd, SpareRemove};
+use super::status::{GetStatus, METRICS_PATH};
+use crate::Call;
+
+#[test]
+fn levels_read_what_they_print_and_what_other_tools_call_them() {
+    for (level, name) in Level::NAMES {
+        assert_eq!(name.parse(), Ok(level));
+        assert_eq!(level.to_string(), name);
+        assert_eq!(name.strip_prefix("raid").unwrap_or(name).parse(), Ok(level));
+    }
+    for (text, level) in [("RAID6", Level::Raid6), ("7", Level::Raid7), ("nm", Level::NPlusM)] {
+        assert_eq!(text.parse(), Ok(level));
+    }
+    assert!("raid4".parse::<Level>().expect_err("no such level").to_string().contains("7.3"));
+}
+
+#[test]
+fn a_request_with_an_unknown_field_is_refused() {
+    let good = r#"{"name": "a", "level": "raid6", "devices": ["x"]}"#;
+    let bad = r#"{"name": "a", "level": "raid6", "devices": ["x"], "discrad": true}"#;
+    assert!(serde_json::from_str::<Create>(good).is_ok());
+    let refusal = serde_json::from_str::<Create>(bad).expect_err("misspelt").to_string();
+    assert!(refusal.contains("discrad"), "{refusal}");
+}
+
+#[test]
+fn an_optional_field_left_out_is_its_default() {
+    let create: Create =
+        serde_json::from_str(r#"{"name": "a", "level": "5", "devices": []}"#).expect("short form");
+    assert_eq!((create.strip_bytes, create.dry_run, create.spares.len()), (None, false, 0));
+}
+
+#[test]
+fn every_path_is_versioned_and_used_once() {
+    let mut paths = vec![
+        Create::PATH,
+        Assemble::PATH,
+        Stop::PATH,
+        Fail::PATH,
+        Replace::PATH,
+        ReAdd::PATH,
+        SpareAdd::PATH,
+        SpareRemove::PATH,
+        ScrubStart::PATH,
+        JobControl::PATH,
+        NbdListen::PATH,
+        FuseAttach::PATH,
+        FuseDetach::PATH,
+        GetStatus::PATH,
+        METRICS_PATH,
+        EVENTS_PATH,
+        FOLLOW_PATH,
+    ];
+    assert!(paths.iter().all(|path| path.starts_with("/v1/")));
+    let all = paths.len();
+    paths.sort_unstable();
+    paths.dedup();
+    assert_eq!(paths.len(), all);
+}
+
+#[test]
+fn a_job_is_at_100_percent_only_when_all_is_done() {
+    let at = |done_bytes, total_bytes| {
+        let job = JobStatus {
+            id: 1,
+            kind: JobKind::Scrub,
+            slot: None,
+            done_bytes,
+            total_bytes,
+            bytes_per_second: 0,
+            left_seconds: None,
+            paused: false,
+            mismatches: 0,
+            repaired: 0,
+        };
+        job.percent()
+    };
+    assert_eq!((at(0, 0), at(999, 1000), at(1000, 1000)), (0, 99, 100));
+    assert_eq!(at(u64::MAX - 1, u64::MAX), 99);
+}
