@@ -1,0 +1,440 @@
+//! The loops, once for every backend.
+//!
+//! What must stay true: all of it is inlined into [`Lanes::enter`]; a function here that were not would
+//! run without the target feature and be slow. Sources are walked from the highest column to column 0,
+//! two at a time, several vectors of one source before the next: that keeps the number of streams that
+//! are touched at once low, which matters when strips collide in a cache set.
+//!
+//! In pseudo-code, for each block of `unroll` vectors:
+//!
+//! ```text
+//! p = q = r[..] = 0
+//! for columns a, b from the top, in pairs:
+//!     p ^= a ^ b;   q = 4 q ^ 2 a ^ b;   r[n] ^= a * factor[n][a] ^ b * factor[n][b]
+//! put p, q, r[..] where the verb says
+//! ```
+
+use std::marker::PhantomData;
+
+use ashlar_gf::STRIPS_MAX;
+
+use super::lanes::Lanes;
+use crate::pass::{Pass, Shape, Verb};
+
+/// Most vectors of one source that are handled together.
+const UNROLL_MAX: usize = 4;
+
+/// How far ahead of its loads a streaming pass prefetches.
+const PREFETCH_BYTES: usize = 320;
+
+/// Runs `pass` with the instructions that `lanes` proves; true when a check found a difference.
+///
+/// # Safety
+/// The contract of [`Pass`].
+pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
+    // SAFETY (all arms): the caller guarantees the contract of `Pass`.
+    match (pass.verb, pass.streaming) {
+        // SAFETY: see above.
+        (Verb::Generate, false) => unsafe { shape::<L, Generate<false>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::Generate, true) => unsafe { shape::<L, Generate<true>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::GenerateCopy, false) => unsafe { shape::<L, GenerateCopy<false>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::GenerateCopy, true) => unsafe { shape::<L, GenerateCopy<true>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::Update, false) => unsafe { shape::<L, Update<false>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::Update, true) => unsafe { shape::<L, Update<true>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::Check, _) => unsafe { shape::<L, Check>(lanes, pass) },
+    }
+}
+
+/// # Safety
+/// The contract of [`Pass`]; `A` is its verb.
+unsafe fn shape<L: Lanes, A: Action>(lanes: L, pass: &Pass<'_>) -> bool {
+    // SAFETY (all arms): the caller guarantees the contract, and the constants repeat the shape.
+    match pass.shape {
+        // SAFETY: see above.
+        Shape::Xor => unsafe { lanes.enter::<A, true, false, 0>(pass) },
+        // SAFETY: see above.
+        Shape::PqAnd(0) => unsafe { lanes.enter::<A, true, true, 0>(pass) },
+        // SAFETY: see above.
+        Shape::PqAnd(1) => unsafe { lanes.enter::<A, true, true, 1>(pass) },
+        // SAFETY: see above.
+        Shape::PqAnd(2) => unsafe { lanes.enter::<A, true, true, 2>(pass) },
+        // SAFETY: see above.
+        Shape::PqAnd(3) => unsafe { lanes.enter::<A, true, true, 3>(pass) },
+        // SAFETY: see above.
+        Shape::PqAnd(4) => unsafe { lanes.enter::<A, true, true, 4>(pass) },
+        // SAFETY: see above.
+        Shape::Any(1) => unsafe { lanes.enter::<A, false, false, 1>(pass) },
+        // SAFETY: see above.
+        Shape::Any(2) => unsafe { lanes.enter::<A, false, false, 2>(pass) },
+        // SAFETY: see above.
+        Shape::Any(3) => unsafe { lanes.enter::<A, false, false, 3>(pass) },
+        // SAFETY: see above.
+        Shape::Any(4) => unsafe { lanes.enter::<A, false, false, 4>(pass) },
+        Shape::PqAnd(_) | Shape::Any(_) => unreachable!("a pass has at most REST_MAX other rows"),
+    }
+}
+
+/// How the bytes of a source are had, and what becomes of a sum.
+pub(crate) trait Action {
+    /// The vector of source `column` at `at`.
+    ///
+    /// # Safety
+    /// The contract of [`Pass`]; `at` and the vector after it are inside it, and `column` is a source.
+    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector;
+
+    /// Puts `sum` where output `place` is, or compares; returns `differs` with any difference added.
+    ///
+    /// # Safety
+    /// The contract of [`Pass`]; `place` and the vector at it are inside one of its outputs.
+    unsafe fn put<L: Lanes>(
+        lanes: L,
+        place: *mut u8,
+        sum: L::Vector,
+        differs: L::Vector,
+    ) -> L::Vector;
+}
+
+/// Outputs become the sums.
+struct Generate<const STREAM: bool>;
+
+impl<const STREAM: bool> Action for Generate<STREAM> {
+    #[inline(always)]
+    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+        // SAFETY: `column` is a source, by the contract of `fetch`.
+        let source = *unsafe { pass.sources.get_unchecked(column) };
+        if STREAM {
+            lanes.prefetch(source.wrapping_add(at + PREFETCH_BYTES));
+        }
+        // SAFETY: `at` is inside the source.
+        let from = unsafe { source.add(at) };
+        // SAFETY: so is the vector at it.
+        unsafe { lanes.load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(
+        lanes: L,
+        place: *mut u8,
+        sum: L::Vector,
+        differs: L::Vector,
+    ) -> L::Vector {
+        if STREAM {
+            // SAFETY: a streaming pass has aligned outputs, and every vector offset divides 64.
+            unsafe { lanes.stream(place, sum) };
+        } else {
+            // SAFETY: the output can be written at `place`.
+            unsafe { lanes.store(place, sum) };
+        }
+        differs
+    }
+}
+
+/// As generate, while the source is in a register its copy is written too.
+struct GenerateCopy<const STREAM: bool>;
+
+impl<const STREAM: bool> Action for GenerateCopy<STREAM> {
+    #[inline(always)]
+    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+        // SAFETY: the same contract.
+        let value = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) };
+        // SAFETY: there is a companion for each source.
+        let copy = *unsafe { pass.companions.get_unchecked(column) };
+        // SAFETY: `at` is inside the copy.
+        let place = unsafe { copy.add(at) };
+        // SAFETY: the copy can be written, and is aligned if the pass streams.
+        unsafe { Generate::<STREAM>::put(lanes, place, value, value) };
+        value
+    }
+
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(
+        lanes: L,
+        place: *mut u8,
+        sum: L::Vector,
+        differs: L::Vector,
+    ) -> L::Vector {
+        // SAFETY: the same contract.
+        unsafe { Generate::<STREAM>::put(lanes, place, sum, differs) }
+    }
+}
+
+/// Outputs are read, not written.
+struct Check;
+
+impl Action for Check {
+    #[inline(always)]
+    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+        // SAFETY: the same contract.
+        unsafe { Generate::<false>::fetch(lanes, pass, column, at) }
+    }
+
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(
+        lanes: L,
+        place: *mut u8,
+        sum: L::Vector,
+        differs: L::Vector,
+    ) -> L::Vector {
+        // SAFETY: outputs of a check can be read.
+        let stored = unsafe { lanes.load(place) };
+        lanes.or(differs, lanes.xor(stored, sum))
+    }
+}
+
+/// Sources are old XOR new, sums are added to the outputs.
+struct Update<const STREAM: bool>;
+
+impl<const STREAM: bool> Action for Update<STREAM> {
+    #[inline(always)]
+    unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
+        // SAFETY: the same contract.
+        let old = unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) };
+        // SAFETY: there is a companion for each source.
+        let new = *unsafe { pass.companions.get_unchecked(column) };
+        // SAFETY: `at` is inside the companion.
+        let from = unsafe { new.add(at) };
+        // SAFETY: companions of an update can be read.
+        lanes.xor(old, unsafe { lanes.load(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn put<L: Lanes>(
+        lanes: L,
+        place: *mut u8,
+        sum: L::Vector,
+        differs: L::Vector,
+    ) -> L::Vector {
+        // SAFETY: outputs can be read for every verb.
+        let stored = unsafe { lanes.load(place) };
+        // SAFETY: the same contract.
+        unsafe { Generate::<STREAM>::put(lanes, place, lanes.xor(stored, sum), differs) }
+    }
+}
+
+/// The sums of one block, as many vectors each as the block is wide.
+struct Sums<L: Lanes, const REST: usize> {
+    p: [L::Vector; UNROLL_MAX],
+    q: [L::Vector; UNROLL_MAX],
+    rest: [[L::Vector; UNROLL_MAX]; REST],
+}
+
+/// One backend, one verb, one shape: what the loops below are compiled for.
+struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: usize> {
+    lanes: L,
+    pass: &'a Pass<'a>,
+    factors: [[L::Prepared; STRIPS_MAX]; REST],
+    action: PhantomData<A>,
+}
+
+/// The whole pass. Called by [`Lanes::enter`] only.
+///
+/// # Safety
+/// The contract of [`Pass`]; its shape is the one the constants name.
+#[inline(always)]
+pub(crate) unsafe fn pass_loop<L, A, const XOR: bool, const HORNER: bool, const REST: usize>(
+    lanes: L,
+    pass: &Pass<'_>,
+) -> bool
+where
+    L: Lanes,
+    A: Action,
+{
+    let factors = prepare_factors::<L, REST>(lanes, pass, pass.outputs.len() - REST);
+    let this = Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, action: PhantomData };
+    let wide = const { unroll(L::REGISTERS, XOR as usize + HORNER as usize + REST) };
+    let end = pass.start + pass.bytes;
+    let mut differs = lanes.zero();
+    let mut at = pass.start;
+    while at + wide * L::BYTES <= end {
+        // SAFETY: `wide` vectors from `at` are inside the pass.
+        differs = unsafe { this.block(at, wide, differs) };
+        at += wide * L::BYTES;
+    }
+    while at < end {
+        // SAFETY: the length is a multiple of 64 and so of a vector.
+        differs = unsafe { this.block(at, 1, differs) };
+        at += L::BYTES;
+    }
+    !lanes.is_zero(differs)
+}
+
+/// Vectors of one source to handle together: the sums of all rows, two sources and some factors must
+/// stay in registers.
+const fn unroll(registers: usize, rows: usize) -> usize {
+    match (registers, rows) {
+        (32.., 1..=3) => 4,
+        (32.., _) => 2,
+        (16.., 1) => 4,
+        (16.., 2) => 2,
+        _ => 1,
+    }
+}
+
+/// The coefficients of the rows after `first_row`, in the form the instructions want.
+#[inline(always)]
+fn prepare_factors<L: Lanes, const REST: usize>(
+    lanes: L,
+    pass: &Pass<'_>,
+    first_row: usize,
+) -> [[L::Prepared; STRIPS_MAX]; REST] {
+    let mut factors = [[lanes.prepare(0); STRIPS_MAX]; REST];
+    for (factors, row) in factors.iter_mut().zip(&pass.rows[first_row..]) {
+        for (factor, &coefficient) in factors.iter_mut().zip(&row[..pass.sources.len()]) {
+            *factor = lanes.prepare(coefficient);
+        }
+    }
+    factors
+}
+
+impl<L, A, const XOR: bool, const HORNER: bool, const REST: usize> Loop<'_, L, A, XOR, HORNER, REST>
+where
+    L: Lanes,
+    A: Action,
+{
+    /// One block: `wide` vectors from `at`, of every source.
+    ///
+    /// # Safety
+    /// `wide` is at most [`UNROLL_MAX`], and that many vectors from `at` are inside the pass.
+    #[inline(always)]
+    unsafe fn block(&self, at: usize, wide: usize, differs: L::Vector) -> L::Vector {
+        let zeros = [self.lanes.zero(); UNROLL_MAX];
+        let mut sums = Sums::<L, REST> { p: zeros, q: zeros, rest: [zeros; REST] };
+        let mut column = self.pass.sources.len();
+        if column % 2 == 1 {
+            column -= 1;
+            // SAFETY: `column` is the last source.
+            let a = unsafe { self.fetch(column, at, wide) };
+            self.add_one(&mut sums, column, &a, wide);
+        } else if HORNER {
+            sums.q = [self.lanes.horner_start(self.lanes.zero()); UNROLL_MAX];
+        }
+        while column > 0 {
+            column -= 2;
+            // SAFETY: `column` was at least 2, so both are sources.
+            let a = unsafe { self.fetch(column + 1, at, wide) };
+            // SAFETY: as above.
+            let b = unsafe { self.fetch(column, at, wide) };
+            self.add_two(&mut sums, column, [&a, &b], wide);
+        }
+        // SAFETY: the block is inside the pass.
+        unsafe { self.put(&sums, at, wide, differs) }
+    }
+
+    /// # Safety
+    /// As for `block`, and `column` is a source.
+    #[inline(always)]
+    unsafe fn fetch(&self, column: usize, at: usize, wide: usize) -> [L::Vector; UNROLL_MAX] {
+        let mut values = [self.lanes.zero(); UNROLL_MAX];
+        for (n, value) in values[..wide].iter_mut().enumerate() {
+            // SAFETY: vector `n` of the block is inside the pass.
+            *value = unsafe { A::fetch(self.lanes, self.pass, column, at + n * L::BYTES) };
+        }
+        values
+    }
+
+    /// Adds the top source where their number is odd.
+    #[inline(always)]
+    fn add_one(
+        &self,
+        sums: &mut Sums<L, REST>,
+        column: usize,
+        a: &[L::Vector; UNROLL_MAX],
+        wide: usize,
+    ) {
+        for (n, &a) in a[..wide].iter().enumerate() {
+            if XOR {
+                sums.p[n] = a;
+            }
+            if HORNER {
+                sums.q[n] = self.lanes.horner_start(a);
+            }
+        }
+        for (rest, factors) in sums.rest.iter_mut().zip(&self.factors) {
+            let factor = self.lanes.factor(factors[column]);
+            for n in 0..wide {
+                rest[n] = self.lanes.mul(a[n], factor);
+            }
+        }
+    }
+
+    /// Adds sources `column` (b) and `column + 1` (a).
+    #[inline(always)]
+    fn add_two(
+        &self,
+        sums: &mut Sums<L, REST>,
+        column: usize,
+        [a, b]: [&[L::Vector; UNROLL_MAX]; 2],
+        wide: usize,
+    ) {
+        for n in 0..wide {
+            if XOR {
+                sums.p[n] = self.lanes.xor3(sums.p[n], a[n], b[n]);
+            }
+            if HORNER {
+                sums.q[n] = self.lanes.horner(sums.q[n], a[n], b[n]);
+            }
+        }
+        for (rest, factors) in sums.rest.iter_mut().zip(&self.factors) {
+            let factor_a = self.lanes.factor(factors[column + 1]);
+            let factor_b = self.lanes.factor(factors[column]);
+            for n in 0..wide {
+                let product_a = self.lanes.mul(a[n], factor_a);
+                let product_b = self.lanes.mul(b[n], factor_b);
+                rest[n] = self.lanes.xor3(rest[n], product_a, product_b);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `block`.
+    #[inline(always)]
+    unsafe fn put(
+        &self,
+        sums: &Sums<L, REST>,
+        at: usize,
+        wide: usize,
+        mut differs: L::Vector,
+    ) -> L::Vector {
+        let mut outputs = self.pass.outputs.iter();
+        if XOR {
+            // SAFETY: the first output is P.
+            differs = unsafe { self.put_row(outputs.next(), at, &sums.p[..wide], differs) };
+        }
+        if HORNER {
+            let finished = sums.q.map(|sum| self.lanes.horner_finish(sum));
+            // SAFETY: the next output is Q.
+            differs = unsafe { self.put_row(outputs.next(), at, &finished[..wide], differs) };
+        }
+        for sums in &sums.rest {
+            // SAFETY: there is an output for each row.
+            differs = unsafe { self.put_row(outputs.next(), at, &sums[..wide], differs) };
+        }
+        differs
+    }
+
+    /// # Safety
+    /// `output`, if there is one, is an output of the pass; the vectors from `at` are inside it.
+    #[inline(always)]
+    unsafe fn put_row(
+        &self,
+        output: Option<&*mut u8>,
+        at: usize,
+        sums: &[L::Vector],
+        mut differs: L::Vector,
+    ) -> L::Vector {
+        let Some(output) = output else { return differs };
+        for (n, &sum) in sums.iter().enumerate() {
+            // SAFETY: the vector is inside the output.
+            let place = unsafe { output.add(at + n * L::BYTES) };
+            // SAFETY: as above.
+            differs = unsafe { A::put(self.lanes, place, sum, differs) };
+        }
+        differs
+    }
+}

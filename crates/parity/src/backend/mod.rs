@@ -1,0 +1,24 @@
+//! The backends: one algorithm, several instruction sets.
+//!
+//! What must stay true: a backend value proves its CPU feature (only its `detect` makes one), and all
+//! backends give the bytes of `reference`.
+//!
+//! - `lanes`: the few vector operations an instruction set must offer
+//! - `generic`: the loops, once, for all of them
+//! - `portable`: plain 64-bit integers, everywhere
+
+mod generic;
+mod lanes;
+pub(crate) mod portable;
+
+pub(crate) use generic::run;
+
+/// Orders the stores past the cache that came before it: other cores then see them before anything
+/// stored later, as they do for plain stores.
+pub(crate) fn fence_streamed() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SFENCE is part of SSE, which every x86-64 CPU has.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    };
+}
