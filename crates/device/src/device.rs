@@ -1,0 +1,263 @@
+//! The seam between the engine and whatever holds its bytes: commands, devices, how they are opened.
+//!
+//! What must stay true: a command is started by `submit` and ends by its completion, exactly once, whatever
+//! happens to the device; a fault is an outcome, never a panic; a request that is not aligned to the
+//! device's blocks is a bug of the caller and asserted.
+//! Not here: RAID, formats, and what the engine does about a fault.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::{Completion, Handle};
+use ashlar_units::{SECTOR_BYTES, to_u64};
+
+use crate::fault::Fault;
+
+/// What to do at an offset. Offsets and lengths are multiples of `DeviceFacts::logical_block_bytes`.
+#[derive(Debug)]
+pub enum Command {
+    /// Fill the buffer.
+    Read(BufMut),
+    /// Store the buffer. Durable after the next flush that starts when this has completed.
+    Write(Buf),
+    /// Make everything durable that completed before.
+    Flush,
+    /// The content is not needed any more. Reads zeros afterwards only if the facts say so.
+    Discard {
+        /// How much.
+        bytes: u64,
+    },
+    /// Make it read as zeros.
+    WriteZeroes {
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// How it went; a read's buffer comes back in either case.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Done, or why not.
+    pub result: Result<(), Fault>,
+    /// The buffer of a read. Its content is unspecified after a fault.
+    pub buffer: Option<BufMut>,
+}
+
+impl Outcome {
+    /// The outcome of a command that was done.
+    pub fn done(buffer: Option<BufMut>) -> Outcome {
+        Outcome { result: Ok(()), buffer }
+    }
+
+    /// The outcome of `command`, refused before anything was done.
+    pub fn refused(command: Command, fault: Fault) -> Outcome {
+        let buffer = match command {
+            Command::Read(buffer) => Some(buffer),
+            _ => None,
+        };
+        Outcome { result: Err(fault), buffer }
+    }
+}
+
+/// The kinds of commands, where it is not about their content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CommandKind {
+    /// [`Command::Read`].
+    Read,
+    /// [`Command::Write`].
+    Write,
+    /// [`Command::Flush`].
+    Flush,
+    /// [`Command::Discard`].
+    Discard,
+    /// [`Command::WriteZeroes`].
+    WriteZeroes,
+}
+
+impl CommandKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [CommandKind; 5] = [
+        CommandKind::Read,
+        CommandKind::Write,
+        CommandKind::Flush,
+        CommandKind::Discard,
+        CommandKind::WriteZeroes,
+    ];
+
+    /// As an index into arrays with an entry for each kind.
+    pub fn at(self) -> usize {
+        match self {
+            CommandKind::Read => 0,
+            CommandKind::Write => 1,
+            CommandKind::Flush => 2,
+            CommandKind::Discard => 3,
+            CommandKind::WriteZeroes => 4,
+        }
+    }
+}
+
+impl Command {
+    /// Which kind it is.
+    pub fn kind(&self) -> CommandKind {
+        match self {
+            Command::Read(_) => CommandKind::Read,
+            Command::Write(_) => CommandKind::Write,
+            Command::Flush => CommandKind::Flush,
+            Command::Discard { .. } => CommandKind::Discard,
+            Command::WriteZeroes { .. } => CommandKind::WriteZeroes,
+        }
+    }
+
+    /// How many bytes of the device it is about; 0 for a flush.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Command::Read(buffer) => to_u64(buffer.len()),
+            Command::Write(buffer) => to_u64(buffer.len()),
+            Command::Flush => 0,
+            Command::Discard { bytes } | Command::WriteZeroes { bytes } => *bytes,
+        }
+    }
+}
+
+/// What is fixed about an opened device.
+#[derive(Clone, Debug)]
+pub struct DeviceFacts {
+    /// Path or name, for people.
+    pub path: String,
+    /// Usable size in bytes: a multiple of the logical block.
+    pub size_bytes: u64,
+    /// Smallest unit of I/O, in bytes.
+    pub logical_block_bytes: u32,
+    /// Memory alignment that direct I/O needs, in bytes.
+    pub memory_alignment: u32,
+    /// What the device calls itself.
+    pub model: Option<String>,
+    /// Serial number or world-wide name.
+    pub serial: Option<String>,
+    /// Seeks cost time.
+    pub is_rotational: bool,
+    /// Writes can be lost in a power cut until they are flushed.
+    pub has_volatile_cache: bool,
+    /// `Discard` is there and afterwards the range reads as zeros.
+    pub discard_reads_zeros: bool,
+    /// What sort of thing it is.
+    pub kind: DeviceKind,
+    /// I/O goes around the page cache. False only for files on a file system that refuses `O_DIRECT`.
+    pub is_direct: bool,
+}
+
+/// What sort of thing holds the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceKind {
+    /// A block device or a partition.
+    Block,
+    /// A regular file.
+    File,
+    /// Memory of this process.
+    Memory,
+    /// Nothing: accepts all, keeps none.
+    Null,
+    /// A simulated disk of a test.
+    Simulated,
+}
+
+impl DeviceFacts {
+    /// Facts of a device without anything special: 512-byte blocks, no volatile cache, no names, discard
+    /// reads zeros. What differs is set by the caller.
+    pub fn plain(path: &str, size_bytes: u64, kind: DeviceKind) -> DeviceFacts {
+        DeviceFacts {
+            path: path.to_owned(),
+            size_bytes,
+            logical_block_bytes: u32::try_from(SECTOR_BYTES).expect("512"),
+            memory_alignment: 1,
+            model: None,
+            serial: None,
+            is_rotational: false,
+            has_volatile_cache: false,
+            discard_reads_zeros: true,
+            kind,
+            is_direct: true,
+        }
+    }
+
+    /// Asserts that a command is aligned to the device's blocks, and tells whether it ends within it.
+    ///
+    /// # Panics
+    /// If offset or length are not multiples of the logical block.
+    pub fn contains(&self, offset: u64, command: &Command) -> bool {
+        if matches!(command, Command::Flush) {
+            return true;
+        }
+        let unit = u64::from(self.logical_block_bytes);
+        let bytes = command.bytes();
+        assert!(
+            offset.is_multiple_of(unit),
+            "offset {offset} in blocks of {unit} on {}",
+            self.path
+        );
+        assert!(bytes.is_multiple_of(unit), "length {bytes} in blocks of {unit} on {}", self.path);
+        offset.checked_add(bytes).is_some_and(|end| end <= self.size_bytes)
+    }
+}
+
+/// An opened device on one worker. Object-safe; submission never blocks and never allocates once warm.
+pub trait Device {
+    /// What is fixed about it.
+    fn facts(&self) -> &DeviceFacts;
+
+    /// Starts `command` at `offset` (bytes from the device's start; ignored by `Flush`); `done` is completed
+    /// later or at once.
+    ///
+    /// # Panics
+    /// If offset or length are not multiples of the logical block.
+    ///
+    /// # Ordering
+    /// None between commands in flight. A flush covers the writes that completed before it was submitted.
+    fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>);
+}
+
+/// An opened device before it is placed on workers: holds the exclusive open. Closed when it and all that was
+/// attached are dropped and no command is in flight any more.
+pub trait Opened: Send + Sync {
+    /// What is fixed about it.
+    fn facts(&self) -> &DeviceFacts;
+
+    /// A handle to it for the worker behind `handle`.
+    fn attach(&self, handle: &Handle) -> Rc<dyn Device>;
+}
+
+/// How devices are found by name: real paths in life, memory or simulated ones in tests.
+pub trait Opener: Send + Sync {
+    /// Opens the device at `path`. May block for as long as the opener was told to wait for a holder to go.
+    ///
+    /// # Errors
+    /// Why not, in a line for the operator.
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal>;
+}
+
+/// What the opener wants to do with a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Look at it, also while somebody else has it.
+    ReadOnly,
+    /// Have it alone.
+    Exclusive,
+}
+
+/// Why a device was not opened. Its text is one line for the operator: what happened, to what, what to do.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct OpenRefusal {
+    /// What was to be opened.
+    pub path: String,
+    /// What is in the way, and what to do.
+    pub reason: String,
+}
+
+impl OpenRefusal {
+    /// A refusal to open `path`.
+    pub fn new(path: &str, reason: impl Into<String>) -> OpenRefusal {
+        OpenRefusal { path: path.to_owned(), reason: reason.into() }
+    }
+}

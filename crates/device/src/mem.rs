@@ -1,0 +1,180 @@
+//! A device in memory of this process: for tests, and for measuring the engine without drives.
+//!
+//! What must stay true: a command is done within `submit`; every worker sees the same bytes; pages never
+//! written take no memory and read as zeros. It costs a memcpy and a lock for each 64 KiB page touched, so
+//! workers on different pages do not meet.
+//! Not here: durability. The bytes go with the last holder.
+
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use ashlar_ring::{Completion, Handle};
+use ashlar_units::{to_u64, to_usize};
+
+use crate::device::{Command, Device, DeviceFacts, DeviceKind, Opened, Outcome};
+use crate::fault::Fault;
+
+/// Lock and allocation unit. 64 KiB: a default strip is one lock.
+const PAGE_BYTES: usize = 64 << 10;
+
+type Page = RwLock<Option<Box<[u8]>>>;
+
+/// A device in memory. Clones share the bytes.
+#[derive(Clone)]
+pub struct MemDevice(Arc<Shared>);
+
+struct Shared {
+    facts: DeviceFacts,
+    pages: Box<[Page]>,
+}
+
+impl MemDevice {
+    /// A device called `name` with `size_bytes` (rounded down to 512) bytes of zeros. It takes 32 bytes of memory
+    /// for each 64 KiB now, and those 64 KiB with the first write to them.
+    pub fn new(name: &str, size_bytes: u64) -> MemDevice {
+        let mut facts = DeviceFacts::plain(name, size_bytes, DeviceKind::Memory);
+        facts.size_bytes -= size_bytes % u64::from(facts.logical_block_bytes);
+        let count = to_usize(facts.size_bytes).div_ceil(PAGE_BYTES);
+        let pages = std::iter::repeat_with(|| RwLock::new(None)).take(count).collect();
+        MemDevice(Arc::new(Shared { facts, pages }))
+    }
+
+    /// Memory that its pages take up now, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        let used = self.0.pages.iter().filter(|page| shared(page).is_some()).count();
+        to_u64(used) * to_u64(PAGE_BYTES)
+    }
+
+    /// Fills `target` with what is at `offset`, without a worker.
+    ///
+    /// # Panics
+    /// If that is not within the device.
+    pub fn peek(&self, offset: u64, target: &mut [u8]) {
+        self.0.read(to_usize(offset), target);
+    }
+
+    /// Stores `source` at `offset`, without a worker: what a test does behind an engine's back.
+    ///
+    /// # Panics
+    /// If that is not within the device.
+    pub fn poke(&self, offset: u64, source: &[u8]) {
+        self.0.write(to_usize(offset), source);
+    }
+}
+
+impl Shared {
+    fn read(&self, offset: usize, target: &mut [u8]) {
+        let mut rest = target;
+        for part in parts(offset, rest.len()) {
+            let (front, back) = rest.split_at_mut(part.bytes);
+            match &*shared(&self.pages[part.page]) {
+                Some(page) => front.copy_from_slice(&page[part.at..part.at + part.bytes]),
+                None => front.fill(0),
+            }
+            rest = back;
+        }
+    }
+
+    fn write(&self, offset: usize, source: &[u8]) {
+        let mut rest = source;
+        for part in parts(offset, rest.len()) {
+            let (front, back) = rest.split_at(part.bytes);
+            let mut page = exclusive(&self.pages[part.page]);
+            let page = page.get_or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
+            page[part.at..part.at + part.bytes].copy_from_slice(front);
+            rest = back;
+        }
+    }
+
+    fn zero(&self, offset: usize, bytes: usize) {
+        for part in parts(offset, bytes) {
+            let mut page = exclusive(&self.pages[part.page]);
+            if part.bytes == PAGE_BYTES {
+                *page = None;
+            } else if let Some(page) = page.as_mut() {
+                page[part.at..part.at + part.bytes].fill(0);
+            }
+        }
+    }
+
+    fn run(&self, offset: u64, command: Command) -> Outcome {
+        if !self.facts.contains(offset, &command) {
+            let fault = beyond_the_end(&command);
+            return Outcome::refused(command, fault);
+        }
+        match command {
+            Command::Read(mut buffer) => {
+                self.read(to_usize(offset), &mut buffer);
+                Outcome::done(Some(buffer))
+            }
+            Command::Write(buffer) => {
+                self.write(to_usize(offset), &buffer);
+                Outcome::done(None)
+            }
+            Command::Flush => Outcome::done(None),
+            Command::Discard { bytes } | Command::WriteZeroes { bytes } => {
+                self.zero(to_usize(offset), to_usize(bytes));
+                Outcome::done(None)
+            }
+        }
+    }
+}
+
+/// What a device answers to a command that goes beyond its end.
+pub(crate) fn beyond_the_end(command: &Command) -> Fault {
+    match command {
+        Command::Read(_) => Fault::SHORT_READ,
+        _ => Fault::NO_SPACE,
+    }
+}
+
+impl Opened for MemDevice {
+    fn facts(&self) -> &DeviceFacts {
+        &self.0.facts
+    }
+
+    fn attach(&self, _handle: &Handle) -> Rc<dyn Device> {
+        Rc::new(self.clone())
+    }
+}
+
+impl Device for MemDevice {
+    fn facts(&self) -> &DeviceFacts {
+        &self.0.facts
+    }
+
+    fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
+        done.complete(self.0.run(offset, command));
+    }
+}
+
+/// The piece of an extent that is on one page.
+struct Part {
+    page: usize,
+    at: usize,
+    bytes: usize,
+}
+
+fn parts(offset: usize, bytes: usize) -> impl Iterator<Item = Part> {
+    let (mut at, mut rest) = (offset, bytes);
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let in_page = at % PAGE_BYTES;
+        let bytes = rest.min(PAGE_BYTES - in_page);
+        let part = Part { page: at / PAGE_BYTES, at: in_page, bytes };
+        at += bytes;
+        rest -= bytes;
+        Some(part)
+    })
+}
+
+// A panic while a page is locked leaves it with some bytes copied, which is what an interrupted write is.
+fn shared(page: &Page) -> RwLockReadGuard<'_, Option<Box<[u8]>>> {
+    page.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn exclusive(page: &Page) -> RwLockWriteGuard<'_, Option<Box<[u8]>>> {
+    page.write().unwrap_or_else(PoisonError::into_inner)
+}
