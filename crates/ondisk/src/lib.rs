@@ -1,1 +1,46 @@
-//! Stub: filled by its first commit.
+//! The on-disk format of Ashlar, version 1: bytes to structs and back, and the judgement of what a set of
+//! members adds up to. No I/O, no clock, no randomness: bytes, sizes and UUIDs are handed in.
+//!
+//! What must stay true: nothing is encoded that would not decode; whatever the bytes, decoding returns a
+//! value or a fault and never panics; every byte that is written is under a checksum.
+//!
+//! In reading order:
+//! - `format`: every constant, offset and record; `docs/on-disk-format.md` draws it
+//! - `text`, `features`, `policy`, `geometry`, `member`, `job`: the parts of a superblock
+//! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
+//! - `superblock`, `spare`: encode and decode; `copies`: choose among the four of one device
+//! - `heartbeat`, `bitmap`: the other records
+//! - `assembly`: from superblocks of many devices to a verdict
+//! - `examine`: everything of one device, for people
+#![forbid(unsafe_code)]
+
+mod areas;
+pub mod bitmap;
+mod copies;
+mod fault;
+mod features;
+pub mod format;
+mod geometry;
+mod heartbeat;
+mod job;
+mod member;
+pub mod plan;
+mod policy;
+mod spare;
+mod superblock;
+mod text;
+
+pub use areas::Areas;
+pub use bitmap::{BitPlace, BitmapKind, BitmapPage, PageFault, PageIdentity};
+pub use copies::{Choice, CopyState, Label, SuperblockCopies};
+pub use fault::SuperblockFault;
+pub use features::{Access, Features};
+pub use geometry::GeometryRecord;
+pub use heartbeat::Heartbeat;
+pub use job::{JobKind, JobRecord};
+pub use member::{BadTransition, MemberEntry, MemberEvent, Role};
+pub use plan::{AreaPlan, AreaRequest, LogReserve, PlanFault};
+pub use policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
+pub use spare::{DEFAULT_POOL, SpareSuperblock};
+pub use superblock::{Superblock, UPDATE_ORDER};
+pub use text::{ArrayName, NameFault, Text};

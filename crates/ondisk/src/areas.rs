@@ -1,0 +1,137 @@
+//! Where everything lies on one member: the area table of the superblock.
+//!
+//! What must stay true: the areas do not overlap, lie in the order below and inside the member, and are
+//! large enough for the geometry. How large they are made is in `plan.rs`.
+
+use ashlar_units::{Extent, to_u64};
+
+use crate::format::{
+    AREA_ALIGN, BITS_PER_PAGE, DATA_ALIGN, FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, HEARTBEAT_BYTES,
+    HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, MEMBER_BYTES_MIN, PAGE_BYTES, TAIL_COPIES_BYTES,
+    member_bytes,
+};
+use crate::geometry::GeometryRecord;
+
+/// Where each area lies on one member. An area of zero bytes does not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Areas {
+    /// Superblock copies 0 and 1.
+    pub head_copies: Extent,
+    /// Superblock copies 2 and 3.
+    pub tail_copies: Extent,
+    /// The two heartbeat blocks.
+    pub heartbeat: Extent,
+    /// Write-intent bitmap pages.
+    pub write_intent: Extent,
+    /// Written map pages.
+    pub written_map: Extent,
+    /// Stripe intent log.
+    pub intent_log: Extent,
+    /// Checksum table.
+    pub checksums: Extent,
+    /// Data: `rows` strips.
+    pub data: Extent,
+}
+
+impl Areas {
+    /// The areas' names, in the order of the area table.
+    pub const NAMES: [&'static str; 8] = [
+        "head_copies",
+        "tail_copies",
+        "heartbeat",
+        "write_intent",
+        "written_map",
+        "intent_log",
+        "checksums",
+        "data",
+    ];
+
+    /// Each area with its name, in the order of the area table.
+    pub fn named(&self) -> [(&'static str, Extent); 8] {
+        let extents = [
+            self.head_copies,
+            self.tail_copies,
+            self.heartbeat,
+            self.write_intent,
+            self.written_map,
+            self.intent_log,
+            self.checksums,
+            self.data,
+        ];
+        std::array::from_fn(|at| (Self::NAMES[at], extents[at]))
+    }
+
+    /// The same areas on a device of `device_bytes` bytes: only the tail copies move.
+    ///
+    /// # Panics
+    /// If the device is smaller than [`MEMBER_BYTES_MIN`].
+    #[must_use]
+    pub fn on_device(self, device_bytes: u64) -> Self {
+        let end = member_bytes(device_bytes);
+        assert!(end >= MEMBER_BYTES_MIN, "{device_bytes} bytes are too small for a member");
+        Areas { tail_copies: Extent::new(end - TAIL_COPIES_BYTES, TAIL_COPIES_BYTES), ..self }
+    }
+
+    pub(crate) fn from_extents(extents: [Extent; 8]) -> Self {
+        let [head, tail, heartbeat, write_intent, written_map, intent_log, checksums, data] =
+            extents;
+        Areas {
+            head_copies: head,
+            tail_copies: tail,
+            heartbeat,
+            write_intent,
+            written_map,
+            intent_log,
+            checksums,
+            data,
+        }
+    }
+
+    /// The name of the first area that is impossible on a member of this size and geometry.
+    pub(crate) fn check(
+        &self,
+        geometry: &GeometryRecord,
+        region_bytes: u64,
+        member_bytes: u64,
+    ) -> Result<(), &'static str> {
+        let fixed = self.head_copies == Extent::new(0, HEAD_COPIES_BYTES)
+            && self.heartbeat == heartbeat_area()
+            && self.tail_copies
+                == Extent::new(member_bytes.saturating_sub(TAIL_COPIES_BYTES), TAIL_COPIES_BYTES);
+        if !fixed {
+            return Err("areas");
+        }
+        let intent_bits = geometry.volume_bytes().div_ceil(region_bytes);
+        if self.write_intent.bytes < pages_bytes(intent_bits, BITS_PER_PAGE) {
+            return Err("areas.write_intent");
+        }
+        if self.written_map.bytes < pages_bytes(geometry.stripes(), BITS_PER_PAGE) {
+            return Err("areas.written_map");
+        }
+        if self.data.bytes != geometry.member_data_bytes()
+            || !self.data.offset.is_multiple_of(DATA_ALIGN)
+        {
+            return Err("areas.data");
+        }
+        // In order and apart: each begins where the one before ended or later.
+        let mut free_from = FIRST_AREA_OFFSET;
+        for area in
+            [self.write_intent, self.written_map, self.intent_log, self.checksums, self.data]
+        {
+            let end = area.checked_end().ok_or("areas")?;
+            if area.offset < free_from || !area.is_aligned_to(AREA_ALIGN) {
+                return Err("areas");
+            }
+            free_from = end;
+        }
+        if free_from > self.tail_copies.offset { Err("areas.data") } else { Ok(()) }
+    }
+}
+
+pub(crate) fn pages_bytes(entries: u64, per_page: u64) -> u64 {
+    entries.div_ceil(per_page) * PAGE_BYTES
+}
+
+pub(crate) fn heartbeat_area() -> Extent {
+    Extent::new(HEARTBEAT_OFFSET, to_u64(HEARTBEAT_SLOTS) * HEARTBEAT_BYTES)
+}

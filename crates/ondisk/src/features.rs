@@ -1,0 +1,81 @@
+//! Feature flags in three classes, and what a program may do that does not know one of them.
+//!
+//! | class | an unknown flag means |
+//! |---|---|
+//! | compatible | nothing: read and write. Writing drops the flag and its bytes, so such a feature must survive that |
+//! | read-only compatible | read, never write |
+//! | incompatible | keep away |
+
+/// Feature flags of a superblock, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Features {
+    /// A program that does not know one of these may read and write.
+    pub compatible: u64,
+    /// A program that does not know one of these may only read.
+    pub read_only_compatible: u64,
+    /// A program that does not know one of these must refuse.
+    pub incompatible: u64,
+}
+
+/// What a program may do with an array, judged by its features.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Access {
+    /// Read and write.
+    Full,
+    /// Read only: these read-only compatible features are not known.
+    ReadOnly {
+        /// The unknown bits.
+        unknown: u64,
+    },
+    /// Neither: these incompatible features are not known.
+    Refused {
+        /// The unknown bits.
+        unknown: u64,
+    },
+}
+
+impl Features {
+    /// No feature.
+    pub const NONE: Features = Features { compatible: 0, read_only_compatible: 0, incompatible: 0 };
+    /// Read-only compatible: the checksum table is kept; writing without updating it would spoil it.
+    pub const CHECKSUM_TABLE: u64 = 1;
+    /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
+    pub const INTENT_LOG: u64 = 1;
+    /// What this program knows. The two features above have their place in the format but no code yet.
+    pub const SUPPORTED: Features = Features::NONE;
+
+    /// What a program that knows `supported` may do.
+    pub fn access(self, supported: Features) -> Access {
+        let incompatible = self.incompatible & !supported.incompatible;
+        let read_only = self.read_only_compatible & !supported.read_only_compatible;
+        if incompatible != 0 {
+            Access::Refused { unknown: incompatible }
+        } else if read_only != 0 {
+            Access::ReadOnly { unknown: read_only }
+        } else {
+            Access::Full
+        }
+    }
+
+    /// Whether any flag is set that `supported` does not have; then reserved bytes may carry a meaning.
+    pub fn has_unknown(self, supported: Features) -> bool {
+        self.compatible & !supported.compatible != 0 || self.access(supported) != Access::Full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Features};
+
+    #[test]
+    fn unknown_flags_restrict_by_their_class() {
+        let none = Features::NONE;
+        let supported = Features { compatible: 1, read_only_compatible: 1, incompatible: 1 };
+        assert_eq!(supported.access(supported), Access::Full);
+        assert_eq!(Features { compatible: 2, ..none }.access(supported), Access::Full);
+        let read_only = Features { read_only_compatible: 7, ..none };
+        assert_eq!(read_only.access(supported), Access::ReadOnly { unknown: 6 });
+        let refused = Features { incompatible: 5, read_only_compatible: 2, compatible: 0 };
+        assert_eq!(refused.access(supported), Access::Refused { unknown: 4 });
+    }
+}

@@ -1,0 +1,127 @@
+//! The geometry as the superblock records it: raw numbers, checked for being possible.
+//!
+//! What must stay true: these numbers decide where every byte of the volume lies; once an array exists
+//! they change only through a reshape. What the numbers mean for a single block is in the layout crate.
+
+use ashlar_layout::{Geometry, GeometryParts, Level};
+use ashlar_units::BLOCK_BYTES;
+
+/// Geometry of an array, in raw codes and counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GeometryRecord {
+    /// Code of the level.
+    pub level: u16,
+    /// Data strips in a stripe (k).
+    pub data_strips: u16,
+    /// Parity strips, or further copies, in a stripe (m).
+    pub parity_strips: u16,
+    /// Independent groups of k + m slots that the volume is striped over.
+    pub groups: u16,
+    /// Bytes in a strip.
+    pub strip_bytes: u32,
+    /// Version of the rotation and mapping.
+    pub layout_version: u32,
+    /// Strips on each member; a group has as many stripes.
+    pub rows: u64,
+}
+
+impl GeometryRecord {
+    /// The record of `geometry`, for a superblock or an [`AreaRequest`](crate::AreaRequest).
+    ///
+    /// # Panics
+    /// If a count exceeds 16 bits or the strip 32 bits; the layout crate's limits are far lower.
+    pub fn from_layout(geometry: &Geometry) -> Self {
+        let parts = geometry.parts();
+        let count = |count: usize| u16::try_from(count).expect("layout limits are lower");
+        GeometryRecord {
+            level: parts.level.code().into(),
+            data_strips: count(parts.data_strips),
+            parity_strips: count(parts.parity_strips),
+            groups: count(parts.groups),
+            strip_bytes: u32::try_from(parts.strip_bytes).expect("layout limits are lower"),
+            layout_version: parts.layout_version.into(),
+            rows: parts.rows,
+        }
+    }
+
+    /// The numbers for [`Geometry::from_parts`]; `None` if the level or the layout version has a code this
+    /// program does not know.
+    pub fn to_parts(&self) -> Option<GeometryParts> {
+        Some(GeometryParts {
+            level: Level::from_code(u8::try_from(self.level).ok()?)?,
+            data_strips: self.data_strips.into(),
+            parity_strips: self.parity_strips.into(),
+            groups: self.groups.into(),
+            strip_bytes: self.strip_bytes.into(),
+            rows: self.rows,
+            layout_version: u16::try_from(self.layout_version).ok()?,
+        })
+    }
+
+    /// The geometry as the layout crate works with it; `None` if that crate refuses the numbers.
+    pub fn to_layout(&self) -> Option<Geometry> {
+        Geometry::from_parts(self.to_parts()?).ok()
+    }
+
+    /// The name of the level, or its code if this program does not know it.
+    pub fn level_name(&self) -> String {
+        let level = u8::try_from(self.level).ok().and_then(Level::from_code);
+        level.map_or_else(|| format!("level code {}", self.level), |level| level.name().to_owned())
+    }
+
+    /// Members of one group: k + m.
+    pub fn strips(&self) -> u16 {
+        self.data_strips + self.parity_strips
+    }
+
+    /// Member slots of the array, over all groups.
+    pub fn slots(&self) -> u16 {
+        self.strips() * self.groups
+    }
+
+    /// Stripes of the array, over all groups.
+    pub fn stripes(&self) -> u64 {
+        self.rows * u64::from(self.groups)
+    }
+
+    /// Bytes of the volume in one stripe.
+    pub fn stripe_data_bytes(&self) -> u64 {
+        u64::from(self.data_strips) * u64::from(self.strip_bytes)
+    }
+
+    /// Size of the volume, in bytes.
+    pub fn volume_bytes(&self) -> u64 {
+        self.stripes() * self.stripe_data_bytes()
+    }
+
+    /// Size of each member's data area, in bytes.
+    pub fn member_data_bytes(&self) -> u64 {
+        self.rows * u64::from(self.strip_bytes)
+    }
+
+    /// Whether the numbers can be an array: at least one data strip, at most 64 strips a stripe and as
+    /// many slots as the member table can name, strips of whole 4 KiB blocks that are powers of two up to
+    /// 16 MiB, and no size beyond 2^62 bytes.
+    ///
+    /// # Errors
+    /// The name of the first field that is impossible.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let strips = u32::from(self.data_strips) + u32::from(self.parity_strips);
+        if self.data_strips == 0 || strips > 64 {
+            return Err("data_strips");
+        }
+        let slots = strips * u32::from(self.groups);
+        if slots == 0 || u64::from(slots) > crate::format::MEMBER_ENTRIES_MAX {
+            return Err("groups");
+        }
+        let strip = u64::from(self.strip_bytes);
+        if !strip.is_power_of_two() || !(BLOCK_BYTES..=16 << 20).contains(&strip) {
+            return Err("strip_bytes");
+        }
+        let bytes = u128::from(self.rows) * u128::from(slots) * u128::from(strip);
+        if self.rows == 0 || bytes > 1 << 62 {
+            return Err("rows");
+        }
+        Ok(())
+    }
+}

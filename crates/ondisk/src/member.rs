@@ -1,0 +1,186 @@
+//! The member table: who belongs to the array, in which role, and the one function that changes a role.
+//!
+//! What must stay true: a slot has at most one holder (Active or Out) and at most one newcomer
+//! (Rebuilding or Replacement); `out_since` is the generation of the superblock update that first
+//! recorded the member as having missed writes, and zero means it never missed any.
+
+use ashlar_units::MemberIdx;
+use uuid::Uuid;
+
+use crate::format::{RawMember, SERIAL_BYTES};
+use crate::text::Text;
+
+/// What a member does for its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Holds the slot, all its strips are current.
+    Active,
+    /// Is being rebuilt from the other members; strips before the job's checkpoint are current.
+    Rebuilding,
+    /// Receives a copy of a member that still serves.
+    Replacement,
+    /// Holds the slot but missed writes; can be brought back by replaying the write-intent bitmap.
+    Out,
+    /// No longer belongs to the array; its content is of no use.
+    Removed,
+}
+
+impl Role {
+    /// Every role, in the order of the codes.
+    pub const ALL: [Role; 5] =
+        [Role::Active, Role::Rebuilding, Role::Replacement, Role::Out, Role::Removed];
+
+    /// The code on disk.
+    pub fn code(self) -> u8 {
+        match self {
+            Role::Active => 1,
+            Role::Rebuilding => 2,
+            Role::Replacement => 3,
+            Role::Out => 4,
+            Role::Removed => 5,
+        }
+    }
+
+    /// The role with this code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.code() == code)
+    }
+
+    /// The word for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Active => "active",
+            Role::Rebuilding => "rebuilding",
+            Role::Replacement => "replacement",
+            Role::Out => "out",
+            Role::Removed => "removed",
+        }
+    }
+
+    /// Whether the member holds its slot (a slot has at most one holder).
+    pub fn is_holder(self) -> bool {
+        matches!(self, Role::Active | Role::Out)
+    }
+
+    /// Whether the member is on its way into its slot (a slot has at most one newcomer).
+    pub fn is_newcomer(self) -> bool {
+        matches!(self, Role::Rebuilding | Role::Replacement)
+    }
+}
+
+/// What can happen to a member.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MemberEvent {
+    /// It missed a write: it failed, vanished, or the operator took it out.
+    Lost,
+    /// It is back and its missed regions are to be rebuilt.
+    Readded,
+    /// Its rebuild or copy is complete.
+    Completed,
+    /// Another device took its slot, or the operator removed it for good.
+    Dismissed,
+}
+
+impl MemberEvent {
+    /// Every event.
+    pub const ALL: [MemberEvent; 4] =
+        [MemberEvent::Lost, MemberEvent::Readded, MemberEvent::Completed, MemberEvent::Dismissed];
+}
+
+/// An event that cannot happen to a member in this role: a bug of the caller, or a stale request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a member that is {} cannot be {event:?}", role.name())]
+pub struct BadTransition {
+    /// The role it has.
+    pub role: Role,
+    /// What was to happen.
+    pub event: MemberEvent,
+}
+
+/// One entry of the member table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemberEntry {
+    /// Identity, drawn when the device joined the array.
+    pub uuid: Uuid,
+    /// The slot it holds, is on its way into, or held last.
+    pub slot: MemberIdx,
+    /// What it does for the slot.
+    pub role: Role,
+    /// Generation of the update that recorded it as out; zero if it missed nothing.
+    pub out_since: u64,
+    /// Usable size of the device, in bytes.
+    pub bytes: u64,
+    /// Serial of the device; empty if it has none.
+    pub serial: Text<SERIAL_BYTES>,
+}
+
+impl MemberEntry {
+    /// The entry after `event`, recorded by the superblock update `generation`.
+    ///
+    /// # Errors
+    /// If the event cannot happen to a member in this role.
+    pub fn next(self, event: MemberEvent, generation: u64) -> Result<MemberEntry, BadTransition> {
+        let (role, out_since) = match (self.role, event) {
+            (Role::Active, MemberEvent::Lost) => (Role::Out, generation),
+            // A re-added member still lacks what it missed the first time; a fresh one has nothing to keep.
+            (Role::Rebuilding, MemberEvent::Lost) if self.out_since != 0 => {
+                (Role::Out, self.out_since)
+            }
+            (Role::Rebuilding | Role::Replacement, MemberEvent::Lost) => {
+                (Role::Removed, generation)
+            }
+            (Role::Out, MemberEvent::Readded) => (Role::Rebuilding, self.out_since),
+            (Role::Rebuilding | Role::Replacement, MemberEvent::Completed) => (Role::Active, 0),
+            (Role::Out, MemberEvent::Dismissed) => (Role::Removed, self.out_since),
+            (Role::Active | Role::Rebuilding | Role::Replacement, MemberEvent::Dismissed) => {
+                (Role::Removed, generation)
+            }
+            (role, event) => return Err(BadTransition { role, event }),
+        };
+        Ok(MemberEntry { role, out_since, ..self })
+    }
+
+    pub(crate) fn to_raw(self) -> RawMember {
+        RawMember {
+            member_uuid: self.uuid.into_bytes(),
+            slot: self.slot.0.into(),
+            role: self.role.code(),
+            reserved_0: [0; 5],
+            out_since: self.out_since.into(),
+            member_bytes: self.bytes.into(),
+            serial: self.serial.to_bytes(),
+            reserved_1: [0; 48],
+        }
+    }
+
+    /// The entry in `raw`, or the name of the field that makes no sense. Reserved bytes are checked
+    /// unless `lenient`.
+    pub(crate) fn from_raw(raw: &RawMember, lenient: bool) -> Result<Self, &'static str> {
+        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 48]) {
+            return Err("members.reserved");
+        }
+        let entry = MemberEntry {
+            uuid: Uuid::from_bytes(raw.member_uuid),
+            slot: MemberIdx(raw.slot.get()),
+            role: Role::from_code(raw.role).ok_or("members.role")?,
+            out_since: raw.out_since.get(),
+            bytes: raw.member_bytes.get(),
+            serial: Text::from_bytes(raw.serial).ok_or("members.serial")?,
+        };
+        entry.check()?;
+        Ok(entry)
+    }
+
+    /// The name of the field that makes no sense by itself, if there is one.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.uuid.is_nil() {
+            return Err("members.member_uuid");
+        }
+        let missed = self.out_since != 0;
+        match self.role {
+            Role::Active | Role::Replacement if missed => Err("members.out_since"),
+            Role::Out if !missed => Err("members.out_since"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! The superblock of a member: the array as a whole, and which part of it this member is.
+//!
+//! What must stay true: the superblocks of one generation agree in everything but the member's own
+//! identity, size and areas; encoding checks what decoding checks, so nothing is written that could not be
+//! read back; a value that decoding accepts is coherent in itself.
+//!
+//! Update rule: a new generation goes to copies 0 and 2, flush, then to copies 1 and 3, flush. So at every
+//! moment one whole generation lies on the member. [`Superblock::for_member`] makes the superblock of each
+//! member from that of one; [`UPDATE_ORDER`] names the two steps.
+//!
+//! Not here: choosing among copies (`copies.rs`) and among members (`assembly.rs`).
+
+use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
+use uuid::Uuid;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::areas::Areas;
+use crate::fault::SuperblockFault;
+use crate::features::{Access, Features};
+use crate::format::{
+    AREAS_MAX, CHECKSUM_AT, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX, MEMBER_BYTES_MIN,
+    MEMBER_ENTRIES_MAX, MEMBER_ENTRY_BYTES, MEMBER_MAGIC, MEMBER_SIZE_UNIT, RawArea, RawHeader,
+    RawJob, RawMember, RawPreamble, SPARE_MAGIC, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
+    SUPERBLOCK_SLOT_BYTES, checksum_without,
+};
+use crate::geometry::GeometryRecord;
+use crate::job::JobRecord;
+use crate::member::{MemberEntry, Role};
+use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
+use crate::text::{ArrayName, Text};
+
+/// The copies to write in the first step and in the second; after each step comes a flush.
+pub const UPDATE_ORDER: [[usize; 2]; 2] = [[0, 2], [1, 3]];
+
+/// The superblock of one member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Feature flags.
+    pub features: Features,
+    /// Number of this update; the highest wins. Never zero.
+    pub generation: u64,
+    /// The array.
+    pub array_uuid: Uuid,
+    /// Drawn anew on every start: tells two halves apart that lived on separately.
+    pub incarnation: Uuid,
+    /// This member.
+    pub member_uuid: Uuid,
+    /// Usable size of this member's device, in bytes.
+    pub member_bytes: u64,
+    /// The slot of this member (the last one, if it is removed).
+    pub slot: MemberIdx,
+    /// Started and not stopped cleanly: dirty regions may exist.
+    pub unclean: bool,
+    /// Name of the array.
+    pub array_name: ArrayName,
+    /// Wall clock at creation, seconds since 1970; for display only.
+    pub created_at_s: u64,
+    /// Wall clock at this update, seconds since 1970; for display only.
+    pub updated_at_s: u64,
+    /// Level, strips, groups and rows.
+    pub geometry: GeometryRecord,
+    /// The volume's logical block, in bytes: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// How the array stays consistent over a crash.
+    pub policy: ConsistencyPolicy,
+    /// Checksums of data blocks.
+    pub checksums: ChecksumKind,
+    /// Bytes of the volume per bit of the write-intent bitmap: a power of two of whole stripes.
+    pub region_bytes: u64,
+    /// What was forced.
+    pub forced: ForcedActions,
+    /// Where everything lies on this member.
+    pub areas: Areas,
+    /// Who belongs to the array; this member included.
+    pub members: Vec<MemberEntry>,
+    /// Background work to continue; at most [`JOBS_MAX`].
+    pub jobs: Vec<JobRecord>,
+}
+
+impl Superblock {
+    /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are equal.
+    ///
+    /// # Errors
+    /// The field that is impossible: nothing is encoded that would not decode.
+    pub fn encode(&self) -> Result<Vec<u8>, SuperblockFault> {
+        self.check().map_err(|name| SuperblockFault::Field { name })?;
+        let table = to_u64(self.members.len()) * MEMBER_ENTRY_BYTES;
+        let length = SUPERBLOCK_HEADER_BYTES + table.next_multiple_of(SUPERBLOCK_LENGTH_UNIT);
+        assert!(length <= SUPERBLOCK_SLOT_BYTES, "the member table was checked");
+        let mut bytes = vec![0; to_usize(length)];
+        let header = self.raw_header(u32::try_from(length).expect("at most 64 KiB"));
+        let (head, rest) = bytes.split_at_mut(to_usize(SUPERBLOCK_HEADER_BYTES));
+        head.copy_from_slice(header.as_bytes());
+        for (place, member) in
+            rest.chunks_exact_mut(to_usize(MEMBER_ENTRY_BYTES)).zip(&self.members)
+        {
+            place.copy_from_slice(member.to_raw().as_bytes());
+        }
+        seal(&mut bytes);
+        Ok(bytes)
+    }
+
+    /// The superblock at the start of `bytes`; what follows its length is ignored.
+    ///
+    /// # Errors
+    /// What is wrong with it; [`SuperblockFault::is_unsupported`] tells intact but newer from damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockFault> {
+        let sealed = open(bytes, &MEMBER_MAGIC)?;
+        let (header, rest) = RawHeader::ref_from_prefix(sealed).map_err(|_| short(bytes))?;
+        Self::from_raw(header, rest).map_err(|name| SuperblockFault::Field { name })
+    }
+
+    /// What a program that knows `supported` may do with the array. (Decoding has already refused what
+    /// this crate does not know.)
+    pub fn access(&self, supported: Features) -> Access {
+        self.features.access(supported)
+    }
+
+    /// The entry of `member` in the member table.
+    pub fn member(&self, member: Uuid) -> Option<&MemberEntry> {
+        self.members.iter().find(|entry| entry.uuid == member)
+    }
+
+    /// The member that holds `slot` (Active or Out), if there is one.
+    pub fn holder(&self, slot: MemberIdx) -> Option<&MemberEntry> {
+        self.members.iter().find(|entry| entry.slot == slot && entry.role.is_holder())
+    }
+
+    /// The member on its way into `slot` (Rebuilding or Replacement), if there is one.
+    pub fn newcomer(&self, slot: MemberIdx) -> Option<&MemberEntry> {
+        self.members.iter().find(|entry| entry.slot == slot && entry.role.is_newcomer())
+    }
+
+    /// The same generation as it is to be written to `member`; `None` if the table does not list it.
+    pub fn for_member(&self, member: Uuid) -> Option<Superblock> {
+        let entry = *self.member(member)?;
+        Some(Superblock {
+            member_uuid: entry.uuid,
+            member_bytes: entry.bytes,
+            slot: entry.slot,
+            areas: self.areas.on_device(entry.bytes),
+            ..self.clone()
+        })
+    }
+
+    /// Whether `other` says the same about the array: equal in all but the member's own identity, size,
+    /// areas and the time of display.
+    pub fn agrees_with(&self, other: &Superblock) -> bool {
+        let as_other = Superblock {
+            member_uuid: other.member_uuid,
+            member_bytes: other.member_bytes,
+            slot: other.slot,
+            areas: self.areas.on_device(other.member_bytes),
+            updated_at_s: other.updated_at_s,
+            ..self.clone()
+        };
+        as_other == *other
+    }
+
+    fn raw_header(&self, length: u32) -> RawHeader {
+        let mut jobs = [RawJob::new_zeroed(); JOBS_MAX];
+        for (place, job) in jobs.iter_mut().zip(&self.jobs) {
+            *place = job.to_raw();
+        }
+        RawHeader {
+            magic: MEMBER_MAGIC,
+            length: length.into(),
+            version: FORMAT_VERSION.into(),
+            // Flags we do not know go: their bytes are not written either.
+            features_compatible: (self.features.compatible & Features::SUPPORTED.compatible).into(),
+            features_read_only_compatible: self.features.read_only_compatible.into(),
+            features_incompatible: self.features.incompatible.into(),
+            generation: self.generation.into(),
+            array_uuid: self.array_uuid.into_bytes(),
+            incarnation: self.incarnation.into_bytes(),
+            member_uuid: self.member_uuid.into_bytes(),
+            member_bytes: self.member_bytes.into(),
+            slot: self.slot.0.into(),
+            member_count: u16::try_from(self.members.len()).expect("checked").into(),
+            flags: if self.unclean { FLAG_UNCLEAN } else { 0 }.into(),
+            array_name: self.array_name.to_bytes(),
+            created_at_s: self.created_at_s.into(),
+            updated_at_s: self.updated_at_s.into(),
+            level: self.geometry.level.into(),
+            data_strips: self.geometry.data_strips.into(),
+            parity_strips: self.geometry.parity_strips.into(),
+            groups: self.geometry.groups.into(),
+            strip_bytes: self.geometry.strip_bytes.into(),
+            layout_version: self.geometry.layout_version.into(),
+            rows: self.geometry.rows.into(),
+            logical_block_bytes: self.logical_block_bytes.into(),
+            consistency_policy: self.policy.code(),
+            checksum_kind: self.checksums.code(),
+            region_bytes: self.region_bytes.into(),
+            forced_actions: self.forced.flags.into(),
+            forced_generation: self.forced.generation.into(),
+            areas: raw_areas(&self.areas),
+            jobs,
+            ..RawHeader::new_zeroed()
+        }
+    }
+
+    fn from_raw(raw: &RawHeader, rest: &[u8]) -> Result<Self, &'static str> {
+        let features = features_of(raw);
+        let lenient = features.has_unknown(Features::SUPPORTED);
+        let zero = raw.reserved_0 == [0; 4] && raw.reserved_1 == [0; 2] && is_zero(&raw.reserved_2);
+        if !lenient && !zero {
+            return Err("reserved");
+        }
+        if !lenient && raw.flags.get() & !FLAG_UNCLEAN != 0 {
+            return Err("flags");
+        }
+        let mut jobs = Vec::new();
+        for job in &raw.jobs {
+            jobs.extend(JobRecord::from_raw(job, lenient)?);
+        }
+        let superblock = Superblock {
+            features,
+            generation: raw.generation.get(),
+            array_uuid: Uuid::from_bytes(raw.array_uuid),
+            incarnation: Uuid::from_bytes(raw.incarnation),
+            member_uuid: Uuid::from_bytes(raw.member_uuid),
+            member_bytes: raw.member_bytes.get(),
+            slot: MemberIdx(raw.slot.get()),
+            unclean: raw.flags.get() & FLAG_UNCLEAN != 0,
+            array_name: Text::from_bytes(raw.array_name)
+                .and_then(ArrayName::from_text)
+                .ok_or("array_name")?,
+            created_at_s: raw.created_at_s.get(),
+            updated_at_s: raw.updated_at_s.get(),
+            geometry: geometry_of(raw),
+            logical_block_bytes: raw.logical_block_bytes.get(),
+            policy: ConsistencyPolicy::from_code(raw.consistency_policy)
+                .ok_or("consistency_policy")?,
+            checksums: ChecksumKind::from_code(raw.checksum_kind).ok_or("checksum_kind")?,
+            region_bytes: raw.region_bytes.get(),
+            forced: ForcedActions {
+                flags: raw.forced_actions.get(),
+                generation: raw.forced_generation.get(),
+            },
+            areas: areas_of(&raw.areas, lenient)?,
+            members: members_of(rest, usize::from(raw.member_count.get()), lenient)?,
+            jobs,
+        };
+        superblock.check()?;
+        Ok(superblock)
+    }
+
+    /// The name of the first field that is impossible. Run before every write and after every read.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.generation == 0 {
+            return Err("generation");
+        }
+        for (uuid, name) in [
+            (self.array_uuid, "array_uuid"),
+            (self.incarnation, "incarnation"),
+            (self.member_uuid, "member_uuid"),
+        ] {
+            if uuid.is_nil() {
+                return Err(name);
+            }
+        }
+        self.geometry.check()?;
+        if !matches!(self.logical_block_bytes, 512 | 4096) {
+            return Err("logical_block_bytes");
+        }
+        self.check_features()?;
+        let stripe = self.geometry.stripe_data_bytes();
+        if !self.region_bytes.is_multiple_of(stripe)
+            || !(self.region_bytes / stripe).is_power_of_two()
+        {
+            return Err("region_bytes");
+        }
+        if self.member_bytes < MEMBER_BYTES_MIN
+            || !self.member_bytes.is_multiple_of(MEMBER_SIZE_UNIT)
+        {
+            return Err("member_bytes");
+        }
+        if self.forced.generation > self.generation {
+            return Err("forced_generation");
+        }
+        if self.jobs.len() > JOBS_MAX {
+            return Err("jobs");
+        }
+        self.areas.check(&self.geometry, self.region_bytes, self.member_bytes)?;
+        self.check_members()
+    }
+
+    fn check_features(&self) -> Result<(), &'static str> {
+        let log = self.features.incompatible & Features::INTENT_LOG != 0;
+        if (self.policy == ConsistencyPolicy::Log) != log {
+            return Err("consistency_policy");
+        }
+        let table = self.features.read_only_compatible & Features::CHECKSUM_TABLE != 0;
+        if (self.checksums == ChecksumKind::Crc32c) != table {
+            return Err("checksum_kind");
+        }
+        Ok(())
+    }
+
+    fn check_members(&self) -> Result<(), &'static str> {
+        if self.members.is_empty() || to_u64(self.members.len()) > MEMBER_ENTRIES_MAX {
+            return Err("member_count");
+        }
+        for (at, entry) in self.members.iter().enumerate() {
+            entry.check()?;
+            if entry.out_since > self.generation {
+                return Err("members.out_since");
+            }
+            if entry.slot.0 >= self.geometry.slots() {
+                return Err("members.slot");
+            }
+            for other in &self.members[..at] {
+                if other.uuid == entry.uuid {
+                    return Err("members.member_uuid");
+                }
+                let both_hold = entry.role.is_holder() && other.role.is_holder();
+                let both_new = entry.role.is_newcomer() && other.role.is_newcomer();
+                if entry.slot == other.slot && (both_hold || both_new) {
+                    return Err("members.slot");
+                }
+            }
+            // The member being copied may go out while its replacement is under way, not vanish.
+            if entry.role == Role::Replacement && self.holder(entry.slot).is_none() {
+                return Err("members.role");
+            }
+        }
+        let own = self.member(self.member_uuid).ok_or("member_uuid")?;
+        if own.slot != self.slot {
+            return Err("slot");
+        }
+        if own.bytes != self.member_bytes {
+            return Err("member_bytes");
+        }
+        Ok(())
+    }
+}
+
+/// Writes the checksum into a complete superblock.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let checksum = checksum_without(bytes, CHECKSUM_AT);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Checks magic, length, checksum, version and incompatible features of a superblock of either kind;
+/// returns exactly its bytes.
+pub(crate) fn open<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Result<&'a [u8], SuperblockFault> {
+    let (preamble, _) = RawPreamble::ref_from_prefix(bytes).map_err(|_| short(bytes))?;
+    if preamble.magic != *magic {
+        return Err(match preamble.magic {
+            MEMBER_MAGIC | SPARE_MAGIC => SuperblockFault::OtherKind,
+            // Zero for 4 KiB is empty; a superblock whose magic alone was erased is not.
+            _ if is_zero(&bytes[..bytes.len().min(4096)]) => SuperblockFault::Empty,
+            _ => SuperblockFault::Foreign,
+        });
+    }
+    let stored = preamble.checksum.get();
+    let length = u64::from(preamble.length.get());
+    let possible = (SUPERBLOCK_HEADER_BYTES..=SUPERBLOCK_SLOT_BYTES).contains(&length)
+        && length.is_multiple_of(SUPERBLOCK_LENGTH_UNIT);
+    if !possible {
+        return Err(SuperblockFault::Checksum { stored, computed: !stored });
+    }
+    let sealed = bytes.get(..to_usize(length)).ok_or_else(|| short(bytes))?;
+    let computed = checksum_without(sealed, CHECKSUM_AT);
+    if stored != computed {
+        return Err(SuperblockFault::Checksum { stored, computed });
+    }
+    let found = preamble.version.get();
+    if found != FORMAT_VERSION {
+        return Err(SuperblockFault::Version { found });
+    }
+    let bits = preamble.features_incompatible.get() & !Features::SUPPORTED.incompatible;
+    if bits != 0 {
+        return Err(SuperblockFault::UnknownFeatures { bits });
+    }
+    Ok(sealed)
+}
+
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+fn short(bytes: &[u8]) -> SuperblockFault {
+    SuperblockFault::Short { bytes: to_u64(bytes.len()) }
+}
+
+fn features_of(raw: &RawHeader) -> Features {
+    Features {
+        compatible: raw.features_compatible.get(),
+        read_only_compatible: raw.features_read_only_compatible.get(),
+        incompatible: raw.features_incompatible.get(),
+    }
+}
+
+fn geometry_of(raw: &RawHeader) -> GeometryRecord {
+    GeometryRecord {
+        level: raw.level.get(),
+        data_strips: raw.data_strips.get(),
+        parity_strips: raw.parity_strips.get(),
+        groups: raw.groups.get(),
+        strip_bytes: raw.strip_bytes.get(),
+        layout_version: raw.layout_version.get(),
+        rows: raw.rows.get(),
+    }
+}
+
+fn raw_areas(areas: &Areas) -> [RawArea; AREAS_MAX] {
+    let mut raw = [RawArea::new_zeroed(); AREAS_MAX];
+    for (place, (_, extent)) in raw.iter_mut().zip(areas.named()) {
+        *place = RawArea { offset: U64::new(extent.offset), bytes: U64::new(extent.bytes) };
+    }
+    raw
+}
+
+fn areas_of(raw: &[RawArea; AREAS_MAX], lenient: bool) -> Result<Areas, &'static str> {
+    let named = Areas::NAMES.len();
+    if !lenient && raw[named..].iter().any(|area| !is_zero(area.as_bytes())) {
+        return Err("areas.reserved");
+    }
+    Ok(Areas::from_extents(std::array::from_fn(|at| {
+        Extent::new(raw[at].offset.get(), raw[at].bytes.get())
+    })))
+}
+
+fn members_of(table: &[u8], count: usize, lenient: bool) -> Result<Vec<MemberEntry>, &'static str> {
+    let (raw, padding) =
+        <[RawMember]>::ref_from_prefix_with_elems(table, count).map_err(|_| "member_count")?;
+    if !lenient && !is_zero(padding) {
+        return Err("members.reserved");
+    }
+    raw.iter().map(|entry| MemberEntry::from_raw(entry, lenient)).collect()
+}
