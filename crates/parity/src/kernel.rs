@@ -8,6 +8,10 @@ use std::fmt;
 
 use crate::backend::portable::Portable;
 use crate::backend::run;
+#[cfg(target_arch = "x86_64")]
+use crate::backend::x86_64::{
+    avx2::Avx2, avx2_gfni::Avx2Gfni, avx512_bw::Avx512Bw, avx512_gfni::Avx512Gfni, ssse3::Ssse3,
+};
 use crate::error::KernelError;
 use crate::pass::Pass;
 use crate::reference::Reference;
@@ -18,6 +22,16 @@ pub struct Kernel(Backend);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Backend {
+    #[cfg(target_arch = "x86_64")]
+    Avx512Gfni(Avx512Gfni),
+    #[cfg(target_arch = "x86_64")]
+    Avx2Gfni(Avx2Gfni),
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bw(Avx512Bw),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Ssse3(Ssse3),
     Portable(Portable),
     Reference(Reference),
 }
@@ -39,16 +53,39 @@ impl Kernel {
 
     /// The kernels this CPU can run, fastest first; the last two, `portable` and `reference`, always exist.
     pub fn all() -> impl Iterator<Item = Kernel> {
-        [Some(Backend::Portable(Portable::detect())), Some(Backend::Reference(Reference))]
-            .into_iter()
-            .flatten()
-            .map(Kernel)
+        [
+            #[cfg(target_arch = "x86_64")]
+            Avx512Gfni::detect().map(Backend::Avx512Gfni),
+            #[cfg(target_arch = "x86_64")]
+            Avx2Gfni::detect().map(Backend::Avx2Gfni),
+            #[cfg(target_arch = "x86_64")]
+            Avx512Bw::detect().map(Backend::Avx512Bw),
+            #[cfg(target_arch = "x86_64")]
+            Avx2::detect().map(Backend::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Ssse3::detect().map(Backend::Ssse3),
+            Some(Backend::Portable(Portable::detect())),
+            Some(Backend::Reference(Reference)),
+        ]
+        .into_iter()
+        .flatten()
+        .map(Kernel)
     }
 
     /// The name to show and to choose by, such as `avx512+gfni`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx512Gfni(_) => "avx512+gfni",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2Gfni(_) => "avx2+gfni",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx512Bw(_) => "avx512bw",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Ssse3(_) => "ssse3",
             Backend::Portable(_) => "portable",
             Backend::Reference(_) => "reference",
         }
@@ -60,6 +97,21 @@ impl Kernel {
     /// The contract of [`Pass`].
     pub(crate) unsafe fn run(self, pass: &Pass<'_>) -> bool {
         match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Avx512Gfni(lanes) => unsafe { run(lanes, pass) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Avx2Gfni(lanes) => unsafe { run(lanes, pass) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Avx512Bw(lanes) => unsafe { run(lanes, pass) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Avx2(lanes) => unsafe { run(lanes, pass) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Ssse3(lanes) => unsafe { run(lanes, pass) },
             // SAFETY: the caller guarantees the contract of `Pass`.
             Backend::Portable(lanes) => unsafe { run(lanes, pass) },
             // SAFETY: the caller guarantees the contract of `Pass`.

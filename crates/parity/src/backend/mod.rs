@@ -5,11 +5,17 @@
 //!
 //! - `lanes`: the few vector operations an instruction set must offer
 //! - `generic`: the loops, once, for all of them
+//! - `tables`: coefficients in the forms that instructions want
 //! - `portable`: plain 64-bit integers, everywhere
+//! - `x86_64`: one file for each set of CPU features
 
 mod generic;
 mod lanes;
 pub(crate) mod portable;
+#[cfg(target_arch = "x86_64")]
+mod tables;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64;
 
 pub(crate) use generic::run;
 
