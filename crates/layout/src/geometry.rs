@@ -6,8 +6,8 @@
 //! map is a new version. The golden maps in `tests/golden` are the witness.
 //!
 //! What must stay true of every value of [`Geometry`]: 1 to 64 strips per stripe, a strip of a power of
-//! two from 4 KiB to 1 MiB, at least one row, and a volume below 2^63 bytes, so that no offset
-//! computed here can overflow.
+//! two from 4 KiB to 1 MiB, at least one row, and members of at most 2^62 bytes together, so that no
+//! offset computed here can overflow.
 //!
 //! The map: global stripe s is row `s / groups` of group `s % groups`; the group's members are numbered
 //! `group * strips ..`; within the row a rotation says which position holds which strip; row r of a
@@ -21,8 +21,10 @@ use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, STRIPS_MAX, Shape, ShapeErr
 
 /// The layout version this crate creates, and the only one it knows.
 pub const LAYOUT_VERSION: u16 = 1;
-/// Members an array can have, over all groups.
-pub const MEMBERS_MAX: usize = 1024;
+/// Members an array can have, over all groups: what the member table of a superblock has room for.
+pub const MEMBERS_MAX: usize = 480;
+/// Bytes all members together can have. Far below 2^64, so that sums of offsets never overflow.
+const ARRAY_BYTES_MAX: u64 = 1 << 62;
 
 /// The layout of an array: a code, its groups, and how far they reach. Always valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -342,9 +344,9 @@ impl GeometryParts {
         if rows == 0 {
             return Err(ShapeError::NoRows { strip_bytes });
         }
-        let row_bytes = to_u64(self.groups * self.data_strips) * strip_bytes;
-        match rows.checked_mul(row_bytes) {
-            Some(volume_bytes) if i64::try_from(volume_bytes).is_ok() => Ok(()),
+        let strips = to_u64(self.groups * (self.data_strips + self.parity_strips));
+        match rows.checked_mul(strips * strip_bytes) {
+            Some(array_bytes) if array_bytes <= ARRAY_BYTES_MAX => Ok(()),
             _ => Err(ShapeError::TooLarge { rows, strip_bytes }),
         }
     }

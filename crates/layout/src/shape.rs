@@ -154,8 +154,8 @@ pub enum ShapeError {
         /// The strip size, in bytes.
         strip_bytes: u64,
     },
-    /// A volume above 8 EiB.
-    #[error("{rows} strips of {} per member make a volume of more than 8 EiB", ByteSize(*.strip_bytes))]
+    /// Members of more than 4 EiB together.
+    #[error("{rows} strips of {} per member make an array of more than 4 EiB", ByteSize(*.strip_bytes))]
     TooLarge {
         /// Strips per member.
         rows: u64,

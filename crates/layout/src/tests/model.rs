@@ -1,0 +1,393 @@
+//! A stripe of numbers that executes write plans and knows what the result must be.
+//!
+//! One number stands for one block. The code is a Cauchy code over the integers modulo 2^31 - 1, so any
+//! k strips determine the rest, and coincidences of a small field do not make a bad plan look good.
+//! Content that must not be relied on (strips that cannot be read, parity after an unclean stop) is
+//! filled with garbage: a plan that uses it produces a wrong number somewhere and is caught.
+
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
+
+use crate::{Band, Geometry, RowRange, StripIo, StripeView, WriteKind, WritePlan};
+
+/// Rows of the model's strips.
+pub const ROWS: usize = 4;
+/// Strips a model stripe can have.
+const STRIPS: usize = 12;
+const PRIME: u64 = (1 << 31) - 1;
+
+/// One number per strip and row.
+pub type Cells = [[u64; ROWS]; STRIPS];
+/// The same with holes.
+type Partial = [[Option<u64>; ROWS]; STRIPS];
+
+fn power(base: u64, exponent: u64) -> u64 {
+    let (mut result, mut square, mut left) = (1, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            result = result * square % PRIME;
+        }
+        square = square * square % PRIME;
+        left >>= 1;
+    }
+    result
+}
+
+fn inverse(number: u64) -> u64 {
+    power(number, PRIME - 2)
+}
+
+/// The code: the row of coefficients by which each strip follows from the data strips.
+pub struct Code {
+    pub data_strips: usize,
+    pub strips: usize,
+    rows: [[u64; STRIPS]; STRIPS],
+}
+
+impl Code {
+    pub fn of(geometry: &Geometry) -> Code {
+        let (data_strips, strips) = (geometry.data_strips(), geometry.strips());
+        let mut rows = [[0; STRIPS]; STRIPS];
+        for (strip, row) in rows.iter_mut().enumerate().take(strips) {
+            for (data, coefficient) in row.iter_mut().enumerate().take(data_strips) {
+                *coefficient = if strip < data_strips {
+                    u64::from(strip == data)
+                } else if data_strips == 1 {
+                    1 // Copies of a mirror are equal.
+                } else {
+                    inverse(1_000_003 * to_u64(strip) + 7919 * to_u64(data))
+                };
+            }
+        }
+        Code { data_strips, strips, rows }
+    }
+
+    /// The number parity strip `strip` has in a row with this data.
+    fn parity(&self, strip: usize, data: impl Fn(usize) -> u64) -> u64 {
+        (0..self.data_strips).fold(0, |sum, at| (sum + self.rows[strip][at] * data(at)) % PRIME)
+    }
+
+    /// Fills the parity strips of `cells` from its data strips.
+    pub fn generate(&self, cells: &mut Cells) {
+        for strip in self.data_strips..self.strips {
+            cells[strip] = std::array::from_fn(|row| self.parity(strip, |at| cells[at][row]));
+        }
+    }
+
+    /// The data strips that these k survivors determine; rows are independent of each other.
+    pub fn decode(&self, survivors: StripSet, cells: &Cells) -> Cells {
+        assert_eq!(survivors.count(), self.data_strips);
+        let mut system: Vec<([u64; STRIPS], [u64; ROWS])> =
+            survivors.iter().map(|strip| (self.rows[strip.at()], cells[strip.at()])).collect();
+        for column in 0..self.data_strips {
+            let pivot = (column..system.len()).find(|at| system[*at].0[column] != 0);
+            system.swap(column, pivot.expect("any k strips determine the data"));
+            let (mut left, mut right) = system[column];
+            let scale = inverse(left[column]);
+            left.iter_mut().chain(&mut right).for_each(|number| *number = *number * scale % PRIME);
+            system[column] = (left, right);
+            for (at, (other_left, other_right)) in system.iter_mut().enumerate() {
+                let factor = PRIME - other_left[column];
+                if at == column || factor == PRIME {
+                    continue;
+                }
+                let pairs =
+                    other_left.iter_mut().zip(left).chain(other_right.iter_mut().zip(right));
+                pairs.for_each(|(number, pivot)| *number = (*number + factor * pivot) % PRIME);
+            }
+        }
+        let mut data = [[0; ROWS]; STRIPS];
+        for (at, (_, values)) in system.into_iter().enumerate() {
+            data[at] = values;
+        }
+        data
+    }
+
+    /// Whether the numbers of `known` strips determine `wanted`, a sum of data strips.
+    pub fn determines(&self, known: StripSet, wanted: [u64; STRIPS]) -> bool {
+        let mut basis: Vec<[u64; STRIPS]> = Vec::new();
+        for strip in known.iter() {
+            let rest = reduced(&basis, self.rows[strip.at()]);
+            if let Some(lead) = rest.iter().position(|number| *number != 0) {
+                let scale = inverse(rest[lead]);
+                basis.push(rest.map(|number| number * scale % PRIME));
+            }
+        }
+        reduced(&basis, wanted) == [0; STRIPS]
+    }
+
+    /// What the `kept` data strips contribute to a parity strip.
+    pub fn contribution(&self, parity: StripIdx, kept: StripSet) -> [u64; STRIPS] {
+        let row = self.rows[parity.at()];
+        std::array::from_fn(|at| if kept.contains(StripIdx::from_at(at)) { row[at] } else { 0 })
+    }
+}
+
+/// `vector` less its projection on the basis; each basis vector leads with a one.
+fn reduced(basis: &[[u64; STRIPS]], mut vector: [u64; STRIPS]) -> [u64; STRIPS] {
+    for row in basis {
+        let lead = row.iter().position(|number| *number != 0).expect("basis vectors are not zero");
+        let factor = PRIME - vector[lead];
+        vector
+            .iter_mut()
+            .zip(row)
+            .for_each(|(number, by)| *number = (*number + factor * by) % PRIME);
+    }
+    vector
+}
+
+/// Where the content of a band comes from: the members and the request.
+struct Sources {
+    read: Partial,
+    request: Partial,
+}
+
+/// A stripe in some state, and what it should be.
+pub struct Stripe<'a> {
+    geometry: &'a Geometry,
+    code: &'a Code,
+    view: StripeView,
+    /// What the stripe's content is, lost strips included.
+    truth: Cells,
+    /// What is on the members.
+    disk: Cells,
+}
+
+impl<'a> Stripe<'a> {
+    /// A written stripe: data is some number per block, unreliable content is garbage.
+    pub fn written(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> Stripe<'a> {
+        let mut truth = [[0; ROWS]; STRIPS];
+        for (strip, cells) in truth.iter_mut().enumerate().take(code.data_strips) {
+            *cells = std::array::from_fn(|row| 1_000 + 37 * to_u64(strip) + to_u64(row));
+        }
+        code.generate(&mut truth);
+        Stripe { geometry, code, view, truth, disk: truth }.with_garbage()
+    }
+
+    /// A stripe never written: its content is zeros, everything on the members is garbage.
+    pub fn unwritten(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> Stripe<'a> {
+        let zeros = [[0; ROWS]; STRIPS];
+        let unread = StripeView { readable: StripSet::EMPTY, ..view };
+        Stripe { geometry, code, view: unread, truth: zeros, disk: zeros }.with_garbage()
+    }
+
+    fn with_garbage(mut self) -> Stripe<'a> {
+        let is_parity_trusted = self.view.is_parity_valid || self.code.data_strips == 1;
+        for strip in 0..self.code.strips {
+            let index = StripIdx::from_at(strip);
+            let is_parity = self.geometry.parity().contains(index);
+            if !self.view.readable.contains(index) || (is_parity && !is_parity_trusted) {
+                let junk = |row| 700_000_001 + 1_013 * to_u64(strip) + to_u64(row);
+                self.disk[strip] = std::array::from_fn(junk);
+            }
+        }
+        self
+    }
+
+    /// Executes the plan of a write of `extent`, new numbers for every block, and checks the outcome.
+    pub fn execute(mut self, plan: &WritePlan, extent: Extent) {
+        let request = request(self.geometry, extent);
+        check_coverage(self.geometry, plan, &request);
+        let sources = Sources { read: self.read(plan), request };
+        let before = self.disk;
+        let mut stored = [[None; ROWS]; STRIPS];
+        for band in plan.bands() {
+            self.check_band(band);
+            for row in rows_of(band.rows) {
+                let new = self.row(band, row, &sources);
+                (0..STRIPS).for_each(|strip| stored[strip][row] = new[strip]);
+            }
+        }
+        self.write(plan, &stored);
+        self.check_untouched(plan, &before);
+        for (strip, cells) in self.truth.iter_mut().enumerate().take(self.code.data_strips) {
+            for (row, cell) in cells.iter_mut().enumerate() {
+                *cell = request[strip][row].unwrap_or(*cell);
+            }
+        }
+        self.code.generate(&mut self.truth);
+        self.check_content(plan);
+    }
+
+    /// What the reads of the plan return. Nothing that cannot be read may be read.
+    fn read(&self, plan: &WritePlan) -> Partial {
+        let mut read = [[None; ROWS]; STRIPS];
+        check_merged(plan.reads());
+        for io in plan.reads() {
+            assert!(self.view.readable.contains(io.strip), "{io:?} cannot be read: {plan:?}");
+            for row in rows_of(io.rows) {
+                read[io.strip.at()][row] = Some(self.disk[io.strip.at()][row]);
+            }
+        }
+        read
+    }
+
+    /// What one row of a band computes and wants stored, per strip.
+    fn row(&self, band: &Band, row: usize, sources: &Sources) -> [Option<u64>; STRIPS] {
+        let old = |strip: StripIdx| {
+            assert!(band.gather.contains(strip), "{strip:?} is not gathered: {band:?}");
+            sources.read[strip.at()][row].expect("gathered strips are read")
+        };
+        let mut stored = [None; STRIPS];
+        let mut new = [0; STRIPS];
+        for strip in band.written.or(band.zeroed).iter() {
+            if band.written.contains(strip) {
+                let content = sources.request[strip.at()][row];
+                new[strip.at()] = content.expect("written rows are in the request");
+            }
+            stored[strip.at()] = Some(new[strip.at()]);
+        }
+        if band.kind == WriteKind::ReadModifyWrite {
+            for parity in band.parity.iter() {
+                let sum = band.written.iter().fold(old(parity), |sum, strip| {
+                    let difference = new[strip.at()] + PRIME - old(strip);
+                    (sum + self.code.rows[parity.at()][strip.at()] * (difference % PRIME)) % PRIME
+                });
+                stored[parity.at()] = Some(sum);
+            }
+            return stored;
+        }
+        if !band.decoded.is_empty() {
+            let mut survivors = [[0; ROWS]; STRIPS];
+            band.gather.iter().for_each(|strip| survivors[strip.at()][row] = old(strip));
+            let data = self.code.decode(band.gather, &survivors);
+            band.decoded.iter().for_each(|strip| new[strip.at()] = data[strip.at()][row]);
+        }
+        if band.parity.is_empty() {
+            return stored;
+        }
+        let computed = band.written.or(band.zeroed).or(band.decoded);
+        for strip in self.geometry.data().minus(computed).iter() {
+            new[strip.at()] = old(strip);
+        }
+        for parity in band.parity.iter() {
+            let sum = self.code.parity(parity.at(), |at| new[at]);
+            stored[parity.at()] = Some(sum);
+        }
+        stored
+    }
+
+    /// Applies the writes of the plan: exactly what the bands computed, less what cannot be written.
+    fn write(&mut self, plan: &WritePlan, stored: &Partial) {
+        let mut left = *stored;
+        check_merged(plan.writes());
+        for io in plan.writes() {
+            assert!(self.view.writable.contains(io.strip), "{io:?} cannot be written: {plan:?}");
+            for row in rows_of(io.rows) {
+                let content = left[io.strip.at()][row].take().expect("a write has content");
+                self.disk[io.strip.at()][row] = content;
+            }
+        }
+        for strip in self.view.writable.iter() {
+            assert_eq!(left[strip.at()], [None; ROWS], "content of {strip:?} is not written");
+        }
+    }
+
+    /// Sets of a band that do not overlap, and only strips the code has.
+    fn check_band(&self, band: &Band) {
+        let data = self.geometry.data();
+        let parts = [band.written, band.zeroed, band.decoded];
+        let union = parts.iter().fold(StripSet::EMPTY, |union, part| union.or(*part));
+        assert_eq!(union.count(), parts.iter().map(|part| part.count()).sum::<usize>());
+        assert!(union.is_subset_of(data), "{band:?}");
+        let parity = self.geometry.parity().and(self.view.writable);
+        assert_eq!(band.parity, parity, "all parity that can be written is");
+        assert_eq!(band.decoded.is_empty(), band.kind != WriteKind::DecodeThenWrite);
+        assert_eq!(band.gather.is_empty(), band.kind == WriteKind::FullStripe);
+    }
+
+    /// Rows and strips that the plan leaves alone are as they were.
+    fn check_untouched(&self, plan: &WritePlan, before: &Cells) {
+        for (strip, cells) in before.iter().enumerate() {
+            for (row, cell) in cells.iter().enumerate() {
+                let is_written = plan.writes().any(|io| {
+                    io.strip.at() == strip && rows_of(io.rows).any(|written| written == row)
+                });
+                assert!(is_written || self.disk[strip][row] == *cell);
+            }
+        }
+    }
+
+    /// After the write, in each row of the plan: parity is right, and the new data can be had, by
+    /// decoding from the parity side where possible.
+    fn check_content(&self, plan: &WritePlan) {
+        let data = self.geometry.data();
+        for band in plan.bands() {
+            let stored = band.stored(self.view.writable);
+            let kept = self.view.readable.and(self.view.writable).and(data).minus(stored);
+            let sound = stored.or(kept);
+            for row in rows_of(band.rows) {
+                for strip in sound.iter() {
+                    let (is, should) = (self.disk[strip.at()][row], self.truth[strip.at()][row]);
+                    assert_eq!(is, should, "{strip:?} in row {row} is wrong: {plan:?}");
+                }
+            }
+            let needs_parity = band.written.or(band.zeroed).minus(stored);
+            if self.was_whole(band) || !needs_parity.is_empty() {
+                let survivors = highest(sound, self.code.data_strips);
+                let decoded = self.code.decode(survivors, &self.disk);
+                for row in rows_of(band.rows) {
+                    for strip in data.iter() {
+                        let (is, should) = (decoded[strip.at()][row], self.truth[strip.at()][row]);
+                        assert_eq!(is, should, "{strip:?} decodes wrong in row {row}: {plan:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether all data the band keeps could be had before the write.
+    fn was_whole(&self, band: &Band) -> bool {
+        let readable = self.view.readable.and(self.view.writable);
+        let kept = self.geometry.data().minus(band.written).minus(band.zeroed);
+        kept.is_subset_of(readable)
+            || (self.view.is_parity_valid && readable.count() >= self.code.data_strips)
+    }
+}
+
+/// The new number of every block in `extent`.
+fn request(geometry: &Geometry, extent: Extent) -> Partial {
+    let mut request = [[None; ROWS]; STRIPS];
+    for block in extent.offset / BLOCK_BYTES..extent.end() / BLOCK_BYTES {
+        let strip = to_usize(block / u64::from(geometry.strip_blocks()));
+        request[strip][to_usize(block) % ROWS] = Some(5_000_000 + 101 * block);
+    }
+    request
+}
+
+/// The bands overwrite exactly the blocks of the request; rows rise and do not overlap.
+fn check_coverage(geometry: &Geometry, plan: &WritePlan, request: &Partial) {
+    for pair in plan.bands().windows(2) {
+        assert!(pair[0].rows.end <= pair[1].rows.start, "{plan:?}");
+    }
+    for strip in geometry.data().iter() {
+        for (row, content) in request[strip.at()].iter().enumerate() {
+            let is_here = |band: &&Band| rows_of(band.rows).contains(&row);
+            let covering = plan.bands().iter().filter(is_here);
+            let written = covering.filter(|band| band.written.contains(strip)).count();
+            assert_eq!(written, usize::from(content.is_some()), "{strip:?} row {row}: {plan:?}");
+        }
+    }
+}
+
+/// I/Os rise, are not empty, and two of one strip never touch: they would have been one.
+fn check_merged(ios: impl Iterator<Item = StripIo>) {
+    let mut before: Option<StripIo> = None;
+    for io in ios {
+        assert!(!io.rows.is_empty());
+        if let Some(before) = before {
+            let is_apart = before.strip == io.strip && before.rows.end < io.rows.start;
+            assert!(before.strip < io.strip || is_apart, "{before:?} then {io:?}");
+        }
+        before = Some(io);
+    }
+}
+
+fn rows_of(rows: RowRange) -> std::ops::Range<usize> {
+    to_usize(rows.start.into())..to_usize(rows.end.into())
+}
+
+/// The `count` highest strips: parity first, so that it is parity that is put to the test.
+fn highest(strips: StripSet, count: usize) -> StripSet {
+    let surplus = strips.count().checked_sub(count).expect("enough sound strips to decode");
+    strips.iter().skip(surplus).collect()
+}
