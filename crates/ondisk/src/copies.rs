@@ -10,7 +10,8 @@ use zerocopy::FromBytes;
 
 use crate::fault::SuperblockFault;
 use crate::format::{
-    FieldAt, HEADER_FIELDS, MEMBER_FIELDS, RawPreamble, SPARE_FIELDS, SUPERBLOCK_COPIES,
+    FieldAt, HEADER_FIELDS, MEMBER_FIELDS, MEMBER_MAGIC, RawHeader, RawMember, RawPreamble,
+    SPARE_FIELDS, SPARE_MAGIC, SUPERBLOCK_COPIES,
 };
 use crate::spare::SpareSuperblock;
 use crate::superblock::Superblock;
@@ -80,6 +81,10 @@ pub enum CopyState {
     },
     /// Intact as far as can be told, but written by a newer program.
     Unsupported {
+        /// The array it belongs to; nil for a spare's superblock.
+        array: Uuid,
+        /// Its generation.
+        generation: u64,
         /// What is not known.
         fault: SuperblockFault,
     },
@@ -114,10 +119,14 @@ impl Choice {
         self.copies == [CopyState::Ok; SUPERBLOCK_COPIES]
     }
 
-    /// The fault of a copy that only a newer program can read, if no copy could be chosen.
-    pub fn unsupported(&self) -> Option<SuperblockFault> {
-        self.copies.iter().find_map(|copy| match copy {
-            CopyState::Unsupported { fault } if self.newest.is_none() => Some(*fault),
+    /// The array and the fault of a copy that only a newer program can read, if it is newer than the
+    /// chosen copy: then the chosen one must not be used for writing.
+    pub fn unsupported(&self) -> Option<(Uuid, SuperblockFault)> {
+        let chosen = self.newest.as_ref().map_or(0, Label::generation);
+        self.copies.iter().find_map(|copy| match *copy {
+            CopyState::Unsupported { array, generation, fault } if generation > chosen => {
+                Some((array, fault))
+            }
             _ => None,
         })
     }
@@ -188,7 +197,7 @@ fn faulty_state(
         SuperblockFault::Short { .. } => CopyState::Unreadable,
         SuperblockFault::Field { name } => CopyState::Damaged { field: Some(name) },
         SuperblockFault::Version { .. } | SuperblockFault::UnknownFeatures { .. } => {
-            CopyState::Unsupported { fault }
+            unsupported_state(fault, bytes)
         }
         SuperblockFault::Checksum { .. } => damaged_state(bytes, chosen, intact),
         // A damaged magic is damage, not somebody else's data, if the rest looks like the chosen copy.
@@ -197,6 +206,17 @@ fn faulty_state(
             if resembles { damaged_state(bytes, chosen, intact) } else { CopyState::Foreign }
         }
     }
+}
+
+/// The preamble and the array's UUID keep their place in every version, so that a newer array is known by
+/// name.
+fn unsupported_state(fault: SuperblockFault, bytes: &[u8]) -> CopyState {
+    let generation = preamble(bytes).map_or(0, |head| head.generation.get());
+    let array = match RawHeader::ref_from_prefix(bytes) {
+        Ok((header, _)) if header.magic == MEMBER_MAGIC => Uuid::from_bytes(header.array_uuid),
+        _ => Uuid::nil(),
+    };
+    CopyState::Unsupported { array, generation, fault }
 }
 
 fn damaged_state(bytes: &[u8], chosen: Option<&[u8]>, intact: &[&[u8]]) -> CopyState {
@@ -253,7 +273,7 @@ fn first_difference(bytes: &[u8], chosen: &[u8]) -> Option<&'static str> {
         .filter(differs)
         .find(|at| !in_checksum(at))
         .or_else(|| (0..length).find(differs))?;
-    Some(field_name(preamble(chosen)?.magic == crate::format::SPARE_MAGIC, at))
+    Some(field_name(preamble(chosen)?.magic == SPARE_MAGIC, at))
 }
 
 /// The name of the field that holds byte `at` of a superblock.
@@ -264,8 +284,7 @@ pub(crate) fn field_name(spare: bool, at: usize) -> &'static str {
     if let Some(field) = FieldAt::holding(HEADER_FIELDS, at) {
         return field.name;
     }
-    let in_entry =
-        (at - size_of::<crate::format::RawHeader>()) % size_of::<crate::format::RawMember>();
+    let in_entry = (at - size_of::<RawHeader>()) % size_of::<RawMember>();
     match FieldAt::holding(MEMBER_FIELDS, in_entry).map(|field| field.name) {
         Some("member_uuid") => "members.member_uuid",
         Some("slot") => "members.slot",
@@ -273,6 +292,8 @@ pub(crate) fn field_name(spare: bool, at: usize) -> &'static str {
         Some("out_since") => "members.out_since",
         Some("member_bytes") => "members.member_bytes",
         Some("serial") => "members.serial",
+        Some("out_incarnation") => "members.out_incarnation",
+        Some("out_previous_incarnation") => "members.out_previous_incarnation",
         _ => "members.reserved",
     }
 }

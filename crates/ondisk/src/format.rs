@@ -181,6 +181,7 @@ record! {
         generation: U64,
         array_uuid: [u8; 16],
         incarnation: [u8; 16],
+        previous_incarnation: [u8; 16],
         member_uuid: [u8; 16],
         member_bytes: U64,
         slot: U16,
@@ -205,7 +206,7 @@ record! {
         forced_generation: U64,
         areas: [RawArea; AREAS_MAX],
         jobs: [RawJob; JOBS_MAX],
-        reserved_2: [u8; 3072],
+        reserved_2: [u8; 3056],
     }
 }
 
@@ -219,7 +220,9 @@ record! {
         out_since: U64,
         member_bytes: U64,
         serial: [u8; SERIAL_BYTES],
-        reserved_1: [u8; 48],
+        out_incarnation: [u8; 16],
+        out_previous_incarnation: [u8; 16],
+        reserved_1: [u8; 16],
     }
 }
 

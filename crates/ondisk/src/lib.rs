@@ -15,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod areas;
+pub mod assembly;
 pub mod bitmap;
 mod copies;
+pub mod examine;
 mod fault;
 mod features;
 pub mod format;
@@ -38,9 +40,9 @@ pub use features::{Access, Features};
 pub use geometry::GeometryRecord;
 pub use heartbeat::Heartbeat;
 pub use job::{JobKind, JobRecord};
-pub use member::{BadTransition, MemberEntry, MemberEvent, Role};
+pub use member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 pub use plan::{AreaPlan, AreaRequest, LogReserve, PlanFault};
 pub use policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 pub use spare::{DEFAULT_POOL, SpareSuperblock};
-pub use superblock::{Superblock, UPDATE_ORDER};
+pub use superblock::{RecordFault, Superblock, UPDATE_ORDER};
 pub use text::{ArrayName, NameFault, Text};

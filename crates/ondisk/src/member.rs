@@ -2,7 +2,8 @@
 //!
 //! What must stay true: a slot has at most one holder (Active or Out) and at most one newcomer
 //! (Rebuilding or Replacement); `out_since` is the generation of the superblock update that first
-//! recorded the member as having missed writes, and zero means it never missed any.
+//! recorded the member as having missed writes, and zero means it never missed any. The two incarnations
+//! recorded with it tell a member that merely slept from one that was started on its own meanwhile.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
@@ -108,18 +109,50 @@ pub struct MemberEntry {
     pub role: Role,
     /// Generation of the update that recorded it as out; zero if it missed nothing.
     pub out_since: u64,
+    /// The incarnation that recorded it as out, and the one before; nil if it missed nothing. If it comes
+    /// back under any other, it lived on separately.
+    pub out_incarnations: [Uuid; 2],
     /// Usable size of the device, in bytes.
     pub bytes: u64,
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
 }
 
+/// The superblock update that records an event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Update {
+    /// Its generation.
+    pub generation: u64,
+    /// The incarnation that runs, and the one before.
+    pub incarnations: [Uuid; 2],
+}
+
 impl MemberEntry {
-    /// The entry after `event`, recorded by the superblock update `generation`.
+    /// A member that just joined, in `role`: Active at creation, Rebuilding or Replacement later.
+    pub fn new(uuid: Uuid, slot: MemberIdx, role: Role) -> Self {
+        MemberEntry {
+            uuid,
+            slot,
+            role,
+            out_since: 0,
+            out_incarnations: [Uuid::nil(); 2],
+            bytes: 0,
+            serial: Text::EMPTY,
+        }
+    }
+
+    /// The same member on a device of this usable size and serial.
+    #[must_use]
+    pub fn on_device(self, bytes: u64, serial: Text<SERIAL_BYTES>) -> Self {
+        MemberEntry { bytes, serial, ..self }
+    }
+
+    /// The entry after `event`, recorded by `update`.
     ///
     /// # Errors
     /// If the event cannot happen to a member in this role.
-    pub fn next(self, event: MemberEvent, generation: u64) -> Result<MemberEntry, BadTransition> {
+    pub fn next(self, event: MemberEvent, update: Update) -> Result<MemberEntry, BadTransition> {
+        let generation = update.generation;
         let (role, out_since) = match (self.role, event) {
             (Role::Active, MemberEvent::Lost) => (Role::Out, generation),
             // A re-added member still lacks what it missed the first time; a fresh one has nothing to keep.
@@ -137,7 +170,12 @@ impl MemberEntry {
             }
             (role, event) => return Err(BadTransition { role, event }),
         };
-        Ok(MemberEntry { role, out_since, ..self })
+        let out_incarnations = match out_since {
+            0 => [Uuid::nil(); 2],
+            kept if kept == self.out_since => self.out_incarnations,
+            _ => update.incarnations,
+        };
+        Ok(MemberEntry { role, out_since, out_incarnations, ..self })
     }
 
     pub(crate) fn to_raw(self) -> RawMember {
@@ -149,14 +187,16 @@ impl MemberEntry {
             out_since: self.out_since.into(),
             member_bytes: self.bytes.into(),
             serial: self.serial.to_bytes(),
-            reserved_1: [0; 48],
+            out_incarnation: self.out_incarnations[0].into_bytes(),
+            out_previous_incarnation: self.out_incarnations[1].into_bytes(),
+            reserved_1: [0; 16],
         }
     }
 
     /// The entry in `raw`, or the name of the field that makes no sense. Reserved bytes are checked
     /// unless `lenient`.
     pub(crate) fn from_raw(raw: &RawMember, lenient: bool) -> Result<Self, &'static str> {
-        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 48]) {
+        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 16]) {
             return Err("members.reserved");
         }
         let entry = MemberEntry {
@@ -164,6 +204,8 @@ impl MemberEntry {
             slot: MemberIdx(raw.slot.get()),
             role: Role::from_code(raw.role).ok_or("members.role")?,
             out_since: raw.out_since.get(),
+            out_incarnations: [raw.out_incarnation, raw.out_previous_incarnation]
+                .map(Uuid::from_bytes),
             bytes: raw.member_bytes.get(),
             serial: Text::from_bytes(raw.serial).ok_or("members.serial")?,
         };
@@ -177,6 +219,9 @@ impl MemberEntry {
             return Err("members.member_uuid");
         }
         let missed = self.out_since != 0;
+        if missed == self.out_incarnations[0].is_nil() {
+            return Err("members.out_incarnation");
+        }
         match self.role {
             Role::Active | Role::Replacement if missed => Err("members.out_since"),
             Role::Out if !missed => Err("members.out_since"),

@@ -26,12 +26,26 @@ use crate::format::{
 };
 use crate::geometry::GeometryRecord;
 use crate::job::JobRecord;
-use crate::member::{MemberEntry, Role};
+use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 use crate::text::{ArrayName, Text};
 
 /// The copies to write in the first step and in the second; after each step comes a flush.
 pub const UPDATE_ORDER: [[usize; 2]; 2] = [[0, 2], [1, 3]];
+
+/// Why an event cannot be recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordFault {
+    /// The member table does not list the member.
+    #[error("member {member} is not in the member table")]
+    NotListed {
+        /// The member.
+        member: Uuid,
+    },
+    /// The event cannot happen to a member in its role.
+    #[error(transparent)]
+    Transition(#[from] BadTransition),
+}
 
 /// The superblock of one member.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +58,8 @@ pub struct Superblock {
     pub array_uuid: Uuid,
     /// Drawn anew on every start: tells two halves apart that lived on separately.
     pub incarnation: Uuid,
+    /// The incarnation before this one; nil if the array was never started again.
+    pub previous_incarnation: Uuid,
     /// This member.
     pub member_uuid: Uuid,
     /// Usable size of this member's device, in bytes.
@@ -132,6 +148,32 @@ impl Superblock {
         self.members.iter().find(|entry| entry.slot == slot && entry.role.is_newcomer())
     }
 
+    /// Begins the update of a start: the next generation, unclean, under a freshly drawn incarnation.
+    /// Members that were not found are recorded as lost ([`Superblock::record`]) in the same update.
+    pub fn begin_start(&mut self, incarnation: Uuid) {
+        self.generation += 1;
+        self.unclean = true;
+        self.previous_incarnation = std::mem::replace(&mut self.incarnation, incarnation);
+    }
+
+    /// Records `event` for `member` in the update under way: raise `generation` first.
+    ///
+    /// # Errors
+    /// If the member is not listed or the event cannot happen to it.
+    pub fn record(&mut self, member: Uuid, event: MemberEvent) -> Result<(), RecordFault> {
+        let update = Update {
+            generation: self.generation,
+            incarnations: [self.incarnation, self.previous_incarnation],
+        };
+        let entry = self
+            .members
+            .iter_mut()
+            .find(|entry| entry.uuid == member)
+            .ok_or(RecordFault::NotListed { member })?;
+        *entry = entry.next(event, update)?;
+        Ok(())
+    }
+
     /// The same generation as it is to be written to `member`; `None` if the table does not list it.
     pub fn for_member(&self, member: Uuid) -> Option<Superblock> {
         let entry = *self.member(member)?;
@@ -174,6 +216,7 @@ impl Superblock {
             generation: self.generation.into(),
             array_uuid: self.array_uuid.into_bytes(),
             incarnation: self.incarnation.into_bytes(),
+            previous_incarnation: self.previous_incarnation.into_bytes(),
             member_uuid: self.member_uuid.into_bytes(),
             member_bytes: self.member_bytes.into(),
             slot: self.slot.0.into(),
@@ -220,6 +263,7 @@ impl Superblock {
             generation: raw.generation.get(),
             array_uuid: Uuid::from_bytes(raw.array_uuid),
             incarnation: Uuid::from_bytes(raw.incarnation),
+            previous_incarnation: Uuid::from_bytes(raw.previous_incarnation),
             member_uuid: Uuid::from_bytes(raw.member_uuid),
             member_bytes: raw.member_bytes.get(),
             slot: MemberIdx(raw.slot.get()),

@@ -1,0 +1,75 @@
+//! Finding the newest superblock, and members that lived on separately from it.
+//!
+//! A member lived on separately if the newest superblock says it was out, or knows nothing of what its own
+//! superblock tells: it carries a generation at which it should not have been written any more, or an
+//! incarnation that was never on the way from it to the newest. Both mean that somebody started it on its
+//! own, and its content and ours have parted.
+
+use uuid::Uuid;
+
+use super::reading::MemberReading;
+use crate::member::{MemberEntry, Role};
+use crate::superblock::Superblock;
+
+/// A reading of the wanted array: its index and its superblock.
+pub(super) type Candidate<'a> = (usize, &'a Superblock);
+
+/// The candidates of `array` among the readings.
+pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candidate<'_>> {
+    readings
+        .iter()
+        .enumerate()
+        .filter_map(|(at, reading)| Some((at, reading.superblock()?)))
+        .filter(|(_, superblock)| superblock.array_uuid == array)
+        .collect()
+}
+
+/// The candidate with the highest generation, the first of them on a tie; if one side is to be trusted, of
+/// that side.
+pub(super) fn newest<'a>(
+    candidates: &[Candidate<'a>],
+    trust: Option<Uuid>,
+) -> Option<Candidate<'a>> {
+    candidates
+        .iter()
+        .filter(|(_, superblock)| trust.is_none_or(|side| superblock.incarnation == side))
+        .rev()
+        .max_by_key(|(_, superblock)| superblock.generation)
+        .copied()
+}
+
+/// The candidates that lived on separately from `newest`.
+pub(super) fn lived_on<'a>(
+    candidates: &[Candidate<'a>],
+    newest: &Superblock,
+) -> Vec<Candidate<'a>> {
+    candidates.iter().filter(|(_, superblock)| has_parted(superblock, newest)).copied().collect()
+}
+
+fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
+    if own.generation > newest.generation {
+        // Only when the other side is trusted: otherwise this one would be the newest.
+        return true;
+    }
+    if own.generation == newest.generation {
+        return !own.agrees_with(newest);
+    }
+    match newest.member(own.member_uuid) {
+        Some(entry) if entry.out_since != 0 && entry.role != Role::Rebuilding => {
+            woke_while_out(own, entry)
+        }
+        // One generation behind: an update was interrupted, perhaps that of a start.
+        Some(_) if own.generation + 1 == newest.generation => {
+            own.incarnation != newest.incarnation && own.incarnation != newest.previous_incarnation
+        }
+        _ => false,
+    }
+}
+
+fn woke_while_out(own: &Superblock, entry: &MemberEntry) -> bool {
+    let knows_it_is_out = own
+        .member(own.member_uuid)
+        .is_some_and(|seen| seen.out_since == entry.out_since && seen.role != Role::Active);
+    let stranger = !entry.out_incarnations.contains(&own.incarnation);
+    !knows_it_is_out && (own.generation >= entry.out_since || stranger)
+}

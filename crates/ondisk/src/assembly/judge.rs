@@ -1,0 +1,272 @@
+//! The rules of assembly, in the order in which they are applied.
+//!
+//! 1. One array: the named one, or the only one there is.
+//! 2. Nothing a newer program wrote is touched.
+//! 3. No member twice.
+//! 4. No two halves that lived on separately, unless one is trusted.
+//! 5. The newest generation says who belongs where; a member one generation behind is current (the crash
+//!    came in the middle of an update), further behind it is incoherent and stays out.
+//! 6. Each group needs as many current members as it has data strips.
+//! 7. Unclean, degraded and under the `bitmap` policy: read-only.
+
+use ashlar_units::MemberIdx;
+use uuid::Uuid;
+
+use super::halves::{Candidate, candidates, lived_on, newest};
+use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
+use super::refusal;
+use super::verdict::{
+    Extra, ExtraReason, Newcomer, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start, Verdict,
+};
+use crate::features::{Access, Features};
+use crate::format::member_bytes;
+use crate::member::{MemberEntry, Role};
+use crate::policy::{ConsistencyPolicy, ForcedActions};
+use crate::superblock::Superblock;
+
+/// The arrays among the readings, in the order of their first reading.
+pub fn arrays(readings: &[MemberReading]) -> Vec<FoundArray> {
+    let mut found: Vec<FoundArray> = Vec::new();
+    for superblock in readings.iter().filter_map(MemberReading::superblock) {
+        let uuid = superblock.array_uuid;
+        if found.iter().any(|array| array.uuid == uuid) {
+            continue;
+        }
+        let all = candidates(readings, uuid);
+        let name = newest(&all, None).map_or(superblock.array_name, |(_, best)| best.array_name);
+        found.push(FoundArray { uuid, name, members: all.len() });
+    }
+    found
+}
+
+/// Judges what the readings add up to.
+pub fn assemble(readings: &[MemberReading], request: &AssemblyRequest) -> Verdict {
+    match choose(readings, request) {
+        Ok(choice) => judge(readings, request, &choice),
+        Err((refusal, best)) => Verdict {
+            extras: strangers(readings, best.map(|best| best.array_uuid)),
+            newest: best.cloned(),
+            slots: Vec::new(),
+            start: Start::Refused(refusal),
+            forced: 0,
+        },
+    }
+}
+
+/// The superblock that speaks for the array, and who does not belong to its history.
+struct Chosen<'a> {
+    newest: &'a Superblock,
+    candidates: Vec<Candidate<'a>>,
+    lived_on: Vec<usize>,
+}
+
+/// Rules 1 to 4. A refusal carries the newest superblock as far as one was found.
+fn choose<'a>(
+    readings: &'a [MemberReading],
+    request: &AssemblyRequest,
+) -> Result<Chosen<'a>, (Refusal, Option<&'a Superblock>)> {
+    let array = choose_array(readings, request).map_err(|refusal| (refusal, None))?;
+    let all = candidates(readings, array);
+    let Some((_, best)) = newest(&all, None) else {
+        return Err((refusal::no_array(readings, request), None));
+    };
+    let refuse = |refusal: Refusal| (refusal, Some(best));
+    for reading in readings {
+        if let ReadLabel::Unsupported { array: other, fault } = reading.label
+            && other == array
+        {
+            return Err(refuse(refusal::unsupported(best, reading, fault)));
+        }
+    }
+    if let Some((one, two)) = same_member_twice(&all) {
+        return Err(refuse(refusal::same_member_twice(best, &readings[one], &readings[two])));
+    }
+    let speaker = match request.trust {
+        None => best,
+        // Only a side that really parted can be trusted: not a member that merely slept.
+        Some(side) => {
+            one_side(&all, best, side).ok_or_else(|| refuse(refusal::no_such_half(best, side)))?
+        }
+    };
+    let apart = lived_on(&all, speaker);
+    if !apart.is_empty() && request.trust.is_none() {
+        return Err(refuse(refusal::two_halves(speaker, &all, &apart, readings)));
+    }
+    let lived_on = apart.into_iter().map(|(at, _)| at).collect();
+    Ok(Chosen { newest: speaker, candidates: all, lived_on })
+}
+
+fn choose_array(readings: &[MemberReading], request: &AssemblyRequest) -> Result<Uuid, Refusal> {
+    let found: Vec<FoundArray> = arrays(readings)
+        .into_iter()
+        .filter(|array| match request.array {
+            ArrayChoice::Only => true,
+            ArrayChoice::Uuid(uuid) => array.uuid == uuid,
+            ArrayChoice::Name(name) => array.name == name,
+        })
+        .collect();
+    match found.as_slice() {
+        [] => Err(refusal::no_array(readings, request)),
+        [only] => Ok(only.uuid),
+        several => Err(refusal::several_arrays(several)),
+    }
+}
+
+/// The newest superblock of the side `incarnation`, if it is one of the two that parted.
+fn one_side<'a>(
+    all: &[Candidate<'a>],
+    best: &'a Superblock,
+    incarnation: Uuid,
+) -> Option<&'a Superblock> {
+    let parted = lived_on(all, best).iter().any(|(_, own)| own.incarnation == incarnation);
+    if !parted && best.incarnation != incarnation {
+        return None;
+    }
+    newest(all, Some(incarnation)).map(|(_, speaker)| speaker)
+}
+
+fn same_member_twice(candidates: &[Candidate<'_>]) -> Option<(usize, usize)> {
+    candidates.iter().enumerate().find_map(|(at, (reading, superblock))| {
+        let (first, _) = candidates[..at]
+            .iter()
+            .find(|(_, other)| other.member_uuid == superblock.member_uuid)?;
+        Some((*first, *reading))
+    })
+}
+
+/// Rules 5 to 7.
+fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<'_>) -> Verdict {
+    let best = chosen.newest;
+    let mut extras = strangers(readings, Some(best.array_uuid));
+    let mut attached: Vec<(usize, MemberEntry)> = Vec::new();
+    let mut forced = 0;
+    for &(at, own) in &chosen.candidates {
+        let reason = match fitness(&readings[at], own, chosen, at) {
+            Err(ExtraReason::SerialDiffers) if request.accept_serials => {
+                forced |= ForcedActions::SERIAL_CHANGED;
+                None
+            }
+            Err(reason) => Some(reason),
+            Ok(()) => None,
+        };
+        match (reason, best.member(own.member_uuid)) {
+            (None, Some(entry)) => attached.push((at, *entry)),
+            (None, None) => extras.push(Extra { reading: at, reason: ExtraReason::NotListed }),
+            (Some(reason), _) => extras.push(Extra { reading: at, reason }),
+        }
+    }
+    extras.sort_by_key(|extra| extra.reading);
+    let slots: Vec<SlotVerdict> = (0..best.geometry.slots())
+        .map(|slot| slot_verdict(best, MemberIdx(slot), &attached))
+        .collect();
+    if !chosen.lived_on.is_empty() {
+        forced |= ForcedActions::CHOSE_HALF;
+    }
+    let start = judge_start(best, &slots, request, &mut forced);
+    Verdict { newest: Some(best.clone()), slots, extras, start, forced }
+}
+
+/// Whether the device may be attached as what the newest superblock says it is.
+fn fitness(
+    reading: &MemberReading,
+    own: &Superblock,
+    chosen: &Chosen<'_>,
+    at: usize,
+) -> Result<(), ExtraReason> {
+    if chosen.lived_on.contains(&at) {
+        return Err(ExtraReason::LivedOn);
+    }
+    let entry = chosen.newest.member(own.member_uuid).ok_or(ExtraReason::NotListed)?;
+    if entry.role == Role::Removed {
+        return Err(ExtraReason::Removed);
+    }
+    if member_bytes(reading.device_bytes) < entry.bytes {
+        return Err(ExtraReason::TooSmall { needed_bytes: entry.bytes });
+    }
+    let behind = chosen.newest.generation - own.generation;
+    if entry.role != Role::Out && behind > 1 {
+        return Err(ExtraReason::Incoherent { generation: own.generation });
+    }
+    let recorded = !entry.serial.is_empty() && !reading.serial.is_empty();
+    if recorded && entry.serial != reading.serial {
+        return Err(ExtraReason::SerialDiffers);
+    }
+    Ok(())
+}
+
+fn slot_verdict(
+    best: &Superblock,
+    slot: MemberIdx,
+    attached: &[(usize, MemberEntry)],
+) -> SlotVerdict {
+    let reading_of = |uuid: Uuid| {
+        attached.iter().find(|(_, entry)| entry.uuid == uuid).map(|(reading, _)| *reading)
+    };
+    let holder = best.holder(slot).copied();
+    let reading = holder.and_then(|entry| reading_of(entry.uuid));
+    let state = match (holder, reading) {
+        (Some(entry), Some(_)) if entry.role == Role::Active => SlotState::Current,
+        (Some(entry), Some(_)) => SlotState::Stale { out_since: entry.out_since },
+        _ => SlotState::Missing,
+    };
+    let newcomer = best
+        .newcomer(slot)
+        .map(|entry| Newcomer { entry: *entry, reading: reading_of(entry.uuid) });
+    SlotVerdict { slot, state, holder, reading, newcomer }
+}
+
+fn judge_start(
+    best: &Superblock,
+    slots: &[SlotVerdict],
+    request: &AssemblyRequest,
+    forced: &mut u64,
+) -> Start {
+    let strips = usize::from(best.geometry.strips());
+    let parity = usize::from(best.geometry.parity_strips);
+    for (group, members) in slots.chunks(strips).enumerate() {
+        let missing = members.iter().filter(|slot| slot.state != SlotState::Current).count();
+        if missing > parity {
+            return Start::Refused(refusal::too_many_missing(best, group, members));
+        }
+    }
+    match best.access(Features::SUPPORTED) {
+        Access::Full => {}
+        Access::ReadOnly { unknown } | Access::Refused { unknown } => {
+            return Start::ReadOnly(ReadOnlyReason::UnknownFeatures { unknown });
+        }
+    }
+    if slots.iter().all(|slot| slot.state == SlotState::Current) {
+        return Start::Whole;
+    }
+    // Copies of a mirror need no parity to be right: any current one answers.
+    let parity_may_lie =
+        best.unclean && best.geometry.data_strips > 1 && best.policy == ConsistencyPolicy::Bitmap;
+    if !parity_may_lie {
+        return Start::Degraded;
+    }
+    if !request.accept_dirty_degraded {
+        return Start::ReadOnly(ReadOnlyReason::DirtyDegraded);
+    }
+    *forced |= ForcedActions::DIRTY_DEGRADED;
+    Start::Degraded
+}
+
+/// The devices that have nothing to do with `array`, whatever the rules say.
+fn strangers(readings: &[MemberReading], array: Option<Uuid>) -> Vec<Extra> {
+    let reason_of = |reading: &MemberReading| match &reading.label {
+        ReadLabel::Member(superblock) if Some(superblock.array_uuid) == array => None,
+        ReadLabel::Member(superblock) => {
+            Some(ExtraReason::OtherArray { array: superblock.array_uuid })
+        }
+        ReadLabel::Spare(_) => Some(ExtraReason::Spare),
+        ReadLabel::Damaged => Some(ExtraReason::Damaged),
+        ReadLabel::Unsupported { fault, .. } => Some(ExtraReason::Unsupported { fault: *fault }),
+        ReadLabel::Foreign => Some(ExtraReason::Foreign),
+        ReadLabel::Blank => Some(ExtraReason::Blank),
+    };
+    readings
+        .iter()
+        .enumerate()
+        .filter_map(|(at, reading)| Some(Extra { reading: at, reason: reason_of(reading)? }))
+        .collect()
+}

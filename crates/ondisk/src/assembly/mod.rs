@@ -1,0 +1,24 @@
+//! From the superblocks of many devices to one verdict: which member fills which slot, and whether the
+//! array may start. Pure judgement, no I/O: the same readings give the same verdict everywhere.
+//!
+//! What must stay true: fail closed. When the readings do not prove one coherent array, the verdict is a
+//! refusal of one line that says what happened, to what, what is still safe and what to do next.
+//!
+//! - `reading`: what was read from each device, and what the operator asks for
+//! - `verdict`: the answer
+//! - `judge`: the rules, in order
+//! - `halves`: finding members that lived on separately
+//! - `refusal`: the lines for people
+
+mod halves;
+mod judge;
+mod reading;
+mod refusal;
+mod verdict;
+
+pub use judge::{arrays, assemble};
+pub use reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
+pub use verdict::{
+    Extra, ExtraReason, Newcomer, ReadOnlyReason, Refusal, RefusalKind, SlotState, SlotVerdict,
+    Start, Verdict,
+};

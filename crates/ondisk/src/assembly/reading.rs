@@ -1,0 +1,118 @@
+//! The input of the judgement: what was read from each device, and what the operator asks for.
+
+use uuid::Uuid;
+
+use crate::copies::CopyState;
+use crate::copies::{Choice, Label};
+use crate::fault::SuperblockFault;
+use crate::format::SERIAL_BYTES;
+use crate::spare::SpareSuperblock;
+use crate::superblock::Superblock;
+use crate::text::{ArrayName, Text};
+
+/// What one device was found to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadLabel {
+    /// A member of an array.
+    Member(Box<Superblock>),
+    /// A spare.
+    Spare(SpareSuperblock),
+    /// Ours, but no copy is intact.
+    Damaged,
+    /// Written by a newer program.
+    Unsupported {
+        /// The array; nil if it is a spare.
+        array: Uuid,
+        /// What is not known.
+        fault: SuperblockFault,
+    },
+    /// Somebody else's content.
+    Foreign,
+    /// Nothing: zero bytes, or unreadable.
+    Blank,
+}
+
+/// One device, as read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberReading {
+    /// How the operator knows the device.
+    pub path: String,
+    /// Its size, in bytes.
+    pub device_bytes: u64,
+    /// Its serial; empty if it has none.
+    pub serial: Text<SERIAL_BYTES>,
+    /// What it is.
+    pub label: ReadLabel,
+}
+
+impl MemberReading {
+    /// The reading of a device whose copies gave `choice`.
+    pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
+        let label = label_of(choice);
+        MemberReading { path: path.to_owned(), device_bytes, serial: Text::cut(serial), label }
+    }
+
+    /// The superblock, if the device is a member.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        match &self.label {
+            ReadLabel::Member(superblock) => Some(superblock),
+            _ => None,
+        }
+    }
+}
+
+fn label_of(choice: Choice) -> ReadLabel {
+    if let Some((array, fault)) = choice.unsupported() {
+        return ReadLabel::Unsupported { array, fault };
+    }
+    match choice.newest {
+        Some(Label::Member(superblock)) => return ReadLabel::Member(superblock),
+        Some(Label::Spare(spare)) => return ReadLabel::Spare(spare),
+        None => {}
+    }
+    let ours =
+        |copy: &CopyState| matches!(copy, CopyState::Damaged { .. } | CopyState::Torn { .. });
+    if choice.copies.iter().any(ours) {
+        ReadLabel::Damaged
+    } else if choice.copies.contains(&CopyState::Foreign) {
+        ReadLabel::Foreign
+    } else {
+        ReadLabel::Blank
+    }
+}
+
+/// Which array is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ArrayChoice {
+    /// The only one there is.
+    #[default]
+    Only,
+    /// The one with this UUID.
+    Uuid(Uuid),
+    /// The one with this name.
+    Name(ArrayName),
+}
+
+/// What the operator asks for. The default takes the only array and forces nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AssemblyRequest {
+    /// Which array.
+    pub array: ArrayChoice,
+    /// If two halves lived on separately: the incarnation to trust.
+    pub trust: Option<Uuid>,
+    /// Accept members whose device has another serial than recorded.
+    pub accept_serials: bool,
+    /// Start read-write although unclean and degraded.
+    pub accept_dirty_degraded: bool,
+}
+
+/// An array among the readings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundArray {
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its name, as the newest superblock gives it.
+    pub name: ArrayName,
+    /// How many of the readings belong to it.
+    pub members: usize,
+}

@@ -1,0 +1,168 @@
+//! The lines of refusal: each says what happened, to what, what is still safe, and what to do next.
+//!
+//! What must stay true: one line each, without line breaks; names and paths are quoted as they came.
+
+use uuid::Uuid;
+
+use super::halves::Candidate;
+use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading};
+use super::verdict::{Refusal, RefusalKind, SlotState, SlotVerdict};
+use crate::fault::SuperblockFault;
+use crate::superblock::Superblock;
+
+pub(super) fn no_array(readings: &[MemberReading], request: &AssemblyRequest) -> Refusal {
+    let wanted = match request.array {
+        ArrayChoice::Only => "an array".to_owned(),
+        ArrayChoice::Uuid(uuid) => format!("array {uuid}"),
+        ArrayChoice::Name(name) => format!("array {name}"),
+    };
+    let devices = match readings.len() {
+        1 => "the one device".to_owned(),
+        count => format!("the {count} devices"),
+    };
+    refusal(
+        RefusalKind::NoArray,
+        format!(
+            "no member of {wanted} was found on {devices} looked at; nothing was written; \
+             check the list of devices, and run examine on each to see what it holds"
+        ),
+    )
+}
+
+pub(super) fn several_arrays(found: &[FoundArray]) -> Refusal {
+    let names: Vec<String> = found
+        .iter()
+        .map(|array| format!("{} ({}, {} members)", array.name, array.uuid, array.members))
+        .collect();
+    refusal(
+        RefusalKind::SeveralArrays,
+        format!(
+            "the devices belong to several arrays: {}; nothing was written; name one of them by its UUID",
+            names.join(", ")
+        ),
+    )
+}
+
+pub(super) fn unsupported(
+    best: &Superblock,
+    reading: &MemberReading,
+    fault: SuperblockFault,
+) -> Refusal {
+    refusal(
+        RefusalKind::Unsupported,
+        format!(
+            "array {}: {} cannot be understood ({fault}); nothing was written and all data is as it was; \
+             start the array with the program that wrote it, or a newer one",
+            best.array_name, reading.path
+        ),
+    )
+}
+
+pub(super) fn same_member_twice(
+    best: &Superblock,
+    one: &MemberReading,
+    two: &MemberReading,
+) -> Refusal {
+    let slot = one.superblock().map_or(0, |superblock| superblock.slot.0);
+    let same_device = !one.serial.is_empty() && one.serial == two.serial;
+    let guess = if same_device {
+        format!("both have serial {}, so perhaps two paths to one device", one.serial)
+    } else {
+        "perhaps one is a clone of the other".to_owned()
+    };
+    refusal(
+        RefusalKind::SameMemberTwice,
+        format!(
+            "array {}: {} and {} are the same member (slot {slot}; {guess}); nothing was written; \
+             assemble again with only the right one of them",
+            best.array_name, one.path, two.path
+        ),
+    )
+}
+
+pub(super) fn two_halves(
+    speaker: &Superblock,
+    all: &[Candidate<'_>],
+    apart: &[Candidate<'_>],
+    readings: &[MemberReading],
+) -> Refusal {
+    let rest: Vec<Candidate<'_>> =
+        all.iter().filter(|(at, _)| apart.iter().all(|(other, _)| other != at)).copied().collect();
+    refusal(
+        RefusalKind::TwoHalves,
+        format!(
+            "array {}: its members were started separately and parted: {} against {}; nothing was written \
+             and both sides are as they were; examine both, then assemble again and name the incarnation \
+             to trust (the other side will be rebuilt from it and lose what only it has)",
+            speaker.array_name,
+            side(&rest, readings),
+            side(apart, readings),
+        ),
+    )
+}
+
+fn side(members: &[Candidate<'_>], readings: &[MemberReading]) -> String {
+    let paths: Vec<&str> = members.iter().map(|(at, _)| readings[*at].path.as_str()).collect();
+    let newest = members.iter().max_by_key(|(_, superblock)| superblock.generation);
+    let told = newest.map_or_else(String::new, |(_, superblock)| {
+        format!(" (generation {}, incarnation {})", superblock.generation, superblock.incarnation)
+    });
+    format!("{}{told}", paths.join(" "))
+}
+
+pub(super) fn no_such_half(best: &Superblock, trust: Uuid) -> Refusal {
+    refusal(
+        RefusalKind::NoSuchHalf,
+        format!(
+            "array {}: no member carries the incarnation to trust, {}; nothing was written; \
+             take the incarnation from the refusal or from examine",
+            best.array_name, trust
+        ),
+    )
+}
+
+pub(super) fn too_many_missing(
+    best: &Superblock,
+    group: usize,
+    members: &[SlotVerdict],
+) -> Refusal {
+    let missing: Vec<String> = members
+        .iter()
+        .filter(|slot| slot.state != SlotState::Current)
+        .map(describe_missing)
+        .collect();
+    let of_group = if best.geometry.groups > 1 { format!("group {group} ") } else { String::new() };
+    refusal(
+        RefusalKind::TooManyMissing,
+        format!(
+            "array {}: {of_group}lacks {} of {} members and can do without {}: {}; nothing was written; \
+             attach the missing devices and assemble again",
+            best.array_name,
+            missing.len(),
+            members.len(),
+            best.geometry.parity_strips,
+            missing.join(", ")
+        ),
+    )
+}
+
+fn describe_missing(slot: &SlotVerdict) -> String {
+    let serial = slot
+        .holder
+        .filter(|holder| !holder.serial.is_empty())
+        .map_or_else(String::new, |holder| format!(" serial {}", holder.serial));
+    let state = match slot.state {
+        SlotState::Stale { out_since } => format!("out since generation {out_since}"),
+        _ if slot.newcomer.is_some_and(|new| new.reading.is_some()) => {
+            "still being rebuilt".to_owned()
+        }
+        _ if slot.holder.is_none() => "nobody's".to_owned(),
+        _ => "not usable or not found".to_owned(),
+    };
+    format!("slot {}{serial} ({state})", slot.slot)
+}
+
+fn refusal(kind: RefusalKind, line: String) -> Refusal {
+    debug_assert!(!line.contains('\n'), "a refusal is one line");
+    Refusal { kind, line }
+}

@@ -1,0 +1,248 @@
+//! Everything one device says about itself, healthy or damaged: as a plain struct and as text for people.
+//!
+//! What must stay true: examining never fails, whatever the bytes; what is damaged is named, what is intact
+//! is shown. The caller reads [`examine_ranges`] and hands the bytes in; nothing else of the device is
+//! needed.
+
+use std::fmt;
+
+use ashlar_units::{ByteSize, Extent, to_usize};
+use uuid::Uuid;
+
+use crate::copies::{Choice, CopyState, Label, SuperblockCopies};
+use crate::format::{
+    FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, HEARTBEAT_SLOTS, SUPERBLOCK_COPIES, TAIL_COPIES_BYTES,
+    copy_slots, heartbeat_slots,
+};
+use crate::heartbeat::Heartbeat;
+use crate::member::Role;
+use crate::superblock::Superblock;
+
+/// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last 128 KiB
+/// (copies 2 and 3), at offsets and lengths that are multiples of 4 KiB. `None` if the device is too small
+/// for a member.
+pub fn examine_ranges(device_bytes: u64) -> Option<[Extent; 2]> {
+    let slots = copy_slots(device_bytes)?;
+    Some([Extent::new(0, FIRST_AREA_OFFSET), Extent::new(slots[2].offset, TAIL_COPIES_BYTES)])
+}
+
+/// The four superblock slots within the two ranges, as [`SuperblockCopies::choose`] takes them. A range
+/// that could not be read is `None`; one that is shorter than asked for counts as far as it goes.
+pub fn split_copies<'a>(
+    head: Option<&'a [u8]>,
+    tail: Option<&'a [u8]>,
+) -> [Option<&'a [u8]>; SUPERBLOCK_COPIES] {
+    let half = to_usize(HEAD_COPIES_BYTES / 2);
+    let first = |range: Option<&'a [u8]>| range.map(|bytes| &bytes[..half.min(bytes.len())]);
+    let second = |range: Option<&'a [u8]>| {
+        range.and_then(|bytes| bytes.get(half..)).map(|bytes| &bytes[..half.min(bytes.len())])
+    };
+    [first(head), second(head), first(tail), second(tail)]
+}
+
+/// One superblock copy, examined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyExamination {
+    /// Where its slot begins, in bytes from the start of the device.
+    pub offset: u64,
+    /// What it is.
+    pub state: CopyState,
+}
+
+/// Everything one device says about itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Examination {
+    /// Size of the device, in bytes.
+    pub device_bytes: u64,
+    /// The four copies; empty if the device is too small for a member.
+    pub copies: Vec<CopyExamination>,
+    /// The newest intact superblock.
+    pub label: Option<Label>,
+    /// The newest heartbeat of the array.
+    pub heartbeat: Option<Heartbeat>,
+    /// Where the device is smaller or larger than its superblock says: the size it says.
+    pub recorded_bytes: Option<u64>,
+}
+
+impl Examination {
+    /// Examines a device of `device_bytes` bytes from the two ranges [`examine_ranges`] names; a range that
+    /// could not be read is `None`.
+    pub fn new(device_bytes: u64, head: Option<&[u8]>, tail: Option<&[u8]>) -> Self {
+        let Some(slots) = copy_slots(device_bytes) else {
+            return Examination {
+                device_bytes,
+                copies: Vec::new(),
+                label: None,
+                heartbeat: None,
+                recorded_bytes: None,
+            };
+        };
+        let choice = SuperblockCopies::choose(&split_copies(head, tail));
+        let heartbeat =
+            choice.superblock().and_then(|superblock| heartbeat_in(head, superblock.array_uuid));
+        let recorded = match &choice.newest {
+            Some(Label::Member(superblock)) => Some(superblock.member_bytes),
+            Some(Label::Spare(spare)) => Some(spare.member_bytes),
+            None => None,
+        };
+        let differs = |bytes: &u64| *bytes != crate::format::member_bytes(device_bytes);
+        Examination {
+            device_bytes,
+            copies: copies_of(&choice, &slots),
+            heartbeat,
+            recorded_bytes: recorded.filter(differs),
+            label: choice.newest,
+        }
+    }
+
+    /// The superblock, if the device is a member.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        match &self.label {
+            Some(Label::Member(superblock)) => Some(superblock),
+            _ => None,
+        }
+    }
+
+    /// Whether all four copies are intact and equal and the size is the recorded one.
+    pub fn is_healthy(&self) -> bool {
+        !self.copies.is_empty()
+            && self.copies.iter().all(|copy| copy.state == CopyState::Ok)
+            && self.recorded_bytes.is_none()
+    }
+}
+
+fn copies_of(choice: &Choice, slots: &[Extent; SUPERBLOCK_COPIES]) -> Vec<CopyExamination> {
+    choice
+        .copies
+        .iter()
+        .zip(slots)
+        .map(|(state, slot)| CopyExamination { offset: slot.offset, state: *state })
+        .collect()
+}
+
+/// The newest heartbeat of `array` in the head range.
+pub fn heartbeat_in(head: Option<&[u8]>, array: Uuid) -> Option<Heartbeat> {
+    let head = head?;
+    let block = |slot: Extent| head.get(to_usize(slot.offset)..to_usize(slot.end()));
+    let blocks: [Option<&[u8]>; HEARTBEAT_SLOTS] = heartbeat_slots().map(block);
+    Heartbeat::newest(blocks, array)
+}
+
+impl fmt::Display for CopyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CopyState::Ok => write!(f, "ok"),
+            CopyState::Stale { generation } => write!(f, "stale (generation {generation})"),
+            CopyState::Conflicting => write!(f, "conflicts with the newest of the same generation"),
+            CopyState::Other { array } if array.is_nil() => write!(f, "a spare's superblock"),
+            CopyState::Other { array } => write!(f, "of another member or array ({array})"),
+            CopyState::Torn { generation } => {
+                write!(f, "torn (writing generation {generation} was interrupted)")
+            }
+            CopyState::Damaged { field: Some(field) } => {
+                write!(f, "damaged (first wrong field: {field})")
+            }
+            CopyState::Damaged { field: None } => write!(f, "damaged (checksum does not match)"),
+            CopyState::Unsupported { fault, .. } => write!(f, "not understood: {fault}"),
+            CopyState::Absent => write!(f, "absent (zeros)"),
+            CopyState::Foreign => write!(f, "not ours"),
+            CopyState::Unreadable => write!(f, "unreadable"),
+        }
+    }
+}
+
+impl fmt::Display for Examination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(
+            f,
+            "device size",
+            format_args!("{} ({} bytes)", ByteSize(self.device_bytes), self.device_bytes),
+        )?;
+        if self.copies.is_empty() {
+            return line(f, "verdict", format_args!("too small for a member"));
+        }
+        if let Some(recorded) = self.recorded_bytes {
+            line(f, "size differs", format_args!("the superblock says {recorded} bytes"))?;
+        }
+        match &self.label {
+            Some(Label::Member(superblock)) => member_lines(f, superblock)?,
+            Some(Label::Spare(spare)) => {
+                line(f, "spare in pool", format_args!("{}", spare.pool_name))?;
+                line(f, "member uuid", format_args!("{}", spare.member_uuid))?;
+                line(f, "serial", format_args!("{}", spare.serial))?;
+            }
+            None => line(f, "superblock", format_args!("no intact copy"))?,
+        }
+        if let Some(heartbeat) = &self.heartbeat {
+            let state = if heartbeat.is_running() { "running on" } else { "stopped cleanly by" };
+            line(
+                f,
+                "heartbeat",
+                format_args!("{} {state} {}", heartbeat.sequence, heartbeat.host_id),
+            )?;
+        }
+        for (number, copy) in self.copies.iter().enumerate() {
+            line(f, &format!("copy {number}"), format_args!("at {}: {}", copy.offset, copy.state))?;
+        }
+        Ok(())
+    }
+}
+
+fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Result {
+    let geometry = &superblock.geometry;
+    line(f, "array", format_args!("{} ({})", superblock.array_name, superblock.array_uuid))?;
+    line(
+        f,
+        "level",
+        format_args!(
+            "{} {}+{} x {} groups, strip {}, volume {}",
+            geometry.level_name(),
+            geometry.data_strips,
+            geometry.parity_strips,
+            geometry.groups,
+            ByteSize(u64::from(geometry.strip_bytes)),
+            ByteSize(geometry.volume_bytes()),
+        ),
+    )?;
+    line(f, "generation", format_args!("{}", superblock.generation))?;
+    line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
+    line(f, "state", format_args!("{}", if superblock.unclean { "unclean" } else { "clean" }))?;
+    line(
+        f,
+        "consistency",
+        format_args!(
+            "{}, checksums {}, region {}",
+            superblock.policy.name(),
+            superblock.checksums.name(),
+            ByteSize(superblock.region_bytes)
+        ),
+    )?;
+    let forced = superblock.forced.names();
+    if !forced.is_empty() {
+        let at = superblock.forced.generation;
+        line(f, "forced", format_args!("{} (last at generation {at})", forced.join(" ")))?;
+    }
+    line(f, "this member", format_args!("slot {} ({})", superblock.slot, superblock.member_uuid))?;
+    for entry in &superblock.members {
+        let since = match entry.role {
+            Role::Out => format!(" since generation {}", entry.out_since),
+            _ => String::new(),
+        };
+        let label = format!("slot {}", entry.slot);
+        let role = entry.role.name();
+        line(f, &label, format_args!("{role}{since} {} serial {}", entry.uuid, entry.serial))?;
+    }
+    for job in &superblock.jobs {
+        let paused = if job.paused { ", paused" } else { "" };
+        let done = format_args!("at stripe {} of {}{paused}", job.checkpoint, geometry.stripes());
+        line(f, job.kind.name(), done)?;
+    }
+    for (name, area) in superblock.areas.named() {
+        line(f, name, format_args!("{} at {}", ByteSize(area.bytes), area.offset))?;
+    }
+    Ok(())
+}
+
+fn line(f: &mut fmt::Formatter<'_>, label: &str, text: fmt::Arguments<'_>) -> fmt::Result {
+    writeln!(f, "{label:<14} {text}")
+}
