@@ -192,8 +192,9 @@ impl<'a> Stripe<'a> {
         let mut stored = [[None; ROWS]; STRIPS];
         for band in plan.bands() {
             self.check_band(band);
+            let decoded = self.decoded(band, &sources);
             for row in rows_of(band.rows) {
-                let new = self.row(band, row, &sources);
+                let new = self.row(band, row, &sources, &decoded);
                 (0..STRIPS).for_each(|strip| stored[strip][row] = new[strip]);
             }
         }
@@ -221,8 +222,29 @@ impl<'a> Stripe<'a> {
         read
     }
 
+    /// The data strips a band decodes, in its rows; elsewhere anything.
+    fn decoded(&self, band: &Band, sources: &Sources) -> Cells {
+        let mut survivors = [[0; ROWS]; STRIPS];
+        if band.decoded.is_empty() {
+            return survivors;
+        }
+        for strip in band.gather.iter() {
+            for row in rows_of(band.rows) {
+                let content = sources.read[strip.at()][row];
+                survivors[strip.at()][row] = content.expect("gathered strips are read");
+            }
+        }
+        self.code.decode(band.gather, &survivors)
+    }
+
     /// What one row of a band computes and wants stored, per strip.
-    fn row(&self, band: &Band, row: usize, sources: &Sources) -> [Option<u64>; STRIPS] {
+    fn row(
+        &self,
+        band: &Band,
+        row: usize,
+        sources: &Sources,
+        decoded: &Cells,
+    ) -> [Option<u64>; STRIPS] {
         let old = |strip: StripIdx| {
             assert!(band.gather.contains(strip), "{strip:?} is not gathered: {band:?}");
             sources.read[strip.at()][row].expect("gathered strips are read")
@@ -246,12 +268,7 @@ impl<'a> Stripe<'a> {
             }
             return stored;
         }
-        if !band.decoded.is_empty() {
-            let mut survivors = [[0; ROWS]; STRIPS];
-            band.gather.iter().for_each(|strip| survivors[strip.at()][row] = old(strip));
-            let data = self.code.decode(band.gather, &survivors);
-            band.decoded.iter().for_each(|strip| new[strip.at()] = data[strip.at()][row]);
-        }
+        band.decoded.iter().for_each(|strip| new[strip.at()] = decoded[strip.at()][row]);
         if band.parity.is_empty() {
             return stored;
         }
@@ -311,6 +328,8 @@ impl<'a> Stripe<'a> {
     /// decoding from the parity side where possible.
     fn check_content(&self, plan: &WritePlan) {
         let data = self.geometry.data();
+        // Bands mostly share their survivors, and decoding is what takes the time.
+        let mut last = (StripSet::EMPTY, [[0; ROWS]; STRIPS]);
         for band in plan.bands() {
             let stored = band.stored(self.view.writable);
             let kept = self.view.readable.and(self.view.writable).and(data).minus(stored);
@@ -324,10 +343,12 @@ impl<'a> Stripe<'a> {
             let needs_parity = band.written.or(band.zeroed).minus(stored);
             if self.was_whole(band) || !needs_parity.is_empty() {
                 let survivors = highest(sound, self.code.data_strips);
-                let decoded = self.code.decode(survivors, &self.disk);
+                if last.0 != survivors {
+                    last = (survivors, self.code.decode(survivors, &self.disk));
+                }
                 for row in rows_of(band.rows) {
                     for strip in data.iter() {
-                        let (is, should) = (decoded[strip.at()][row], self.truth[strip.at()][row]);
+                        let (is, should) = (last.1[strip.at()][row], self.truth[strip.at()][row]);
                         assert_eq!(is, should, "{strip:?} decodes wrong in row {row}: {plan:?}");
                     }
                 }
