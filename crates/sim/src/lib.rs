@@ -1,1 +1,30 @@
-//! Stub: filled by its first commit.
+//! A deterministic world for tests: a virtual clock, a seeded schedule, and disks that fail as real ones do.
+//!
+//! What must stay true: the same seed and the same program give the same trace hash; nothing here reads a real
+//! clock, real randomness or a file; disks outlive the executor, so a test can cut the power, start anew and
+//! look at what survived.
+//! Not here: any knowledge of what runs on the disks.
+//!
+//! Map, in reading order:
+//! - `world`: [`SimWorld`], which runs a program until it ends or is stopped
+//! - `disk`: [`SimDisk`], what a test does to a disk; [`DiskOptions`]
+//! - `opener`: [`SimOpener`], how the program finds the disks by name
+//! - `state`: what a disk holds, durably and in its cache, and what a power cut leaves of it
+//! - `pages`: sparse bytes
+//! - `trace`, `random`: the hash that identifies a run, and the seed it comes from
+#![forbid(unsafe_code)]
+
+mod device;
+mod disk;
+mod opener;
+mod pages;
+mod random;
+mod state;
+mod trace;
+mod world;
+
+pub use disk::{DiskImage, DiskOptions, Latency, SimDisk};
+pub use opener::SimOpener;
+pub use random::Random;
+pub use trace::Operation;
+pub use world::{Ended, SimWorld, Stop};

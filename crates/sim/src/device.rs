@@ -1,0 +1,187 @@
+//! A simulated disk as the program under test sees it: an ordinary device.
+//!
+//! What must stay true: an operation takes the latency drawn when it was submitted and meets the faults there are
+//! when it completes; from the moment its host is stopped it never completes.
+//! Not here: what the disk holds (`state`).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ashlar_device::{Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Opened, Outcome};
+use ashlar_iobuf::BufMut;
+use ashlar_ring::{Completion, Handle};
+use ashlar_units::{Nanos, to_u64, to_usize};
+
+use crate::state::{Change, DiskState, Performed};
+use crate::world::{State, World};
+
+/// Junk for a discarded range is made only up to here: more of it would tell nothing more.
+const JUNK_BYTES_MAX: u64 = 1 << 20;
+
+pub(crate) struct SimOpened {
+    pub(crate) world: Arc<World>,
+    pub(crate) at: usize,
+    /// Number of this opening, if it is the exclusive one.
+    pub(crate) opening: u64,
+    pub(crate) facts: DeviceFacts,
+}
+
+impl Opened for SimOpened {
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
+        Rc::new(SimDevice {
+            world: Arc::clone(&self.world),
+            at: self.at,
+            facts: self.facts.clone(),
+            handle: handle.clone(),
+        })
+    }
+}
+
+impl Drop for SimOpened {
+    fn drop(&mut self) {
+        let disk = &mut self.world.lock().disks[self.at];
+        if disk.holder == Some(self.opening) {
+            disk.holder = None;
+        }
+    }
+}
+
+struct SimDevice {
+    world: Arc<World>,
+    at: usize,
+    facts: DeviceFacts,
+    handle: Handle,
+}
+
+/// An operation under way.
+struct Flight {
+    command: Performed,
+    /// Of a read.
+    buffer: Option<BufMut>,
+    is_inside: bool,
+    /// The host that submitted it.
+    host: u64,
+}
+
+impl Device for SimDevice {
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
+        let is_inside = self.facts.contains(offset, &command);
+        let wait = {
+            let mut state = self.world.lock();
+            if state.is_stopped() {
+                None
+            } else {
+                let at = self.handle.now();
+                let number = state.note_submitted(at, self.at, offset, &command);
+                let host = state.host;
+                let disk = &mut state.disks[self.at];
+                let wait = disk.draw_latency(command.kind());
+                let flight = begin(disk, Place { number, host, offset, is_inside }, command);
+                state.stop_if_due(number);
+                Some((wait, flight))
+            }
+        };
+        let (world, at, handle) = (Arc::clone(&self.world), self.at, self.handle.clone());
+        self.handle.spawn(async move {
+            if let Some((wait, flight)) = wait {
+                handle.sleep(wait).await;
+                let outcome = world.lock().finish(at, handle.now(), flight);
+                if let Some(outcome) = outcome {
+                    return done.complete(outcome);
+                }
+            }
+            // Nobody is left whom an answer could reach; the completion is held so that it is not taken for one.
+            std::future::pending::<()>().await;
+            drop(done);
+        });
+    }
+}
+
+struct Place {
+    number: u64,
+    host: u64,
+    offset: u64,
+    is_inside: bool,
+}
+
+fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
+    let Place { number, host, offset, is_inside } = place;
+    let kind = command.kind();
+    let flush_mark = disk.flush_mark();
+    let bytes = command.bytes();
+    let mut buffer = None;
+    let data = match command {
+        Command::Read(target) => {
+            buffer = Some(target);
+            None
+        }
+        Command::Write(source) => Some(Some(Arc::from(&source[..]))),
+        Command::WriteZeroes { .. } => Some(None),
+        Command::Discard { .. } if disk.options.discard_reads_zeros => Some(None),
+        Command::Discard { bytes } => Some(Some(junk(disk, bytes.min(JUNK_BYTES_MAX)))),
+        Command::Flush => None,
+    };
+    if let Some(data) = data
+        && is_inside
+    {
+        let bytes = data.as_ref().map_or(bytes, |data: &Arc<[u8]>| to_u64(data.len()));
+        disk.in_flight.insert(number, Change { offset, bytes, data });
+    }
+    let command = Performed { number, kind, offset, flush_mark };
+    Flight { command, buffer, is_inside, host }
+}
+
+fn junk(disk: &mut DiskState, bytes: u64) -> Arc<[u8]> {
+    let mut random = disk.random.clone();
+    disk.random.next_u64();
+    (0..to_usize(bytes)).map(|_| u8::try_from(random.below(256)).expect("a byte")).collect()
+}
+
+impl State {
+    /// How an operation ended; `None` if nobody can hear it any more.
+    fn finish(&mut self, at: usize, now: Nanos, flight: Flight) -> Option<Outcome> {
+        if self.is_stopped() || self.host != flight.host {
+            return None;
+        }
+        let Flight { command, mut buffer, is_inside, .. } = flight;
+        let Performed { number, kind, .. } = command;
+        let disk = &mut self.disks[at];
+        let result = match disk.fault_of(kind) {
+            Some(fault) => Err(fault),
+            None if !is_inside && kind == CommandKind::Read => Err(Fault::SHORT_READ),
+            None if !is_inside => Err(Fault::NO_SPACE),
+            None => disk.perform(&command, buffer.as_mut()),
+        };
+        // A write that failed may have changed anything it covers, like one that was cut off.
+        if result.is_err() {
+            disk.fail_write(number);
+        }
+        self.trace.add(number);
+        self.trace.add(now.0);
+        self.trace.add(result.err().map_or(0, |fault| 1 + to_u64(fault_number(fault.kind))));
+        if let Some(buffer) = &buffer
+            && result.is_ok()
+        {
+            self.trace.add_bytes(buffer);
+        }
+        Some(Outcome { result, buffer })
+    }
+}
+
+fn fault_number(kind: FaultKind) -> usize {
+    match kind {
+        FaultKind::Media => 0,
+        FaultKind::Gone => 1,
+        FaultKind::NoSpace => 2,
+        FaultKind::Unsupported => 3,
+        FaultKind::TimedOut => 4,
+    }
+}

@@ -1,0 +1,227 @@
+//! What a test does to a disk: faults, a look at its content, images of it.
+//!
+//! What must stay true: everything here takes effect for commands that complete from now on, is part of the
+//! test's own program and thus as reproducible as that.
+//! Not here: power, which goes for all disks at once (`world`).
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
+use ashlar_units::{Extent, SECTOR_BYTES, to_usize};
+
+use crate::state::{Content, DiskState};
+use crate::world::World;
+
+/// What kind of disk it is.
+#[derive(Clone, Debug)]
+pub struct DiskOptions {
+    /// Size in bytes, a multiple of the logical block.
+    pub size_bytes: u64,
+    /// Smallest unit of I/O, in bytes.
+    pub logical_block_bytes: u32,
+    /// What a power cut never tears, in bytes: 512 or a multiple.
+    pub atomic_write_bytes: u64,
+    /// Completed writes are lost in a power cut until they are flushed.
+    pub has_volatile_cache: bool,
+    /// Discarded ranges read as zeros. Otherwise they read as junk.
+    pub discard_reads_zeros: bool,
+    /// Serial number; the disk's name if `None`.
+    pub serial: Option<String>,
+    /// How long commands take.
+    pub latency: Latency,
+}
+
+/// How long commands take: drawn evenly from these ranges.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Latency {
+    /// Reads.
+    pub read: RangeInclusive<Duration>,
+    /// Writes, discards and writes of zeros.
+    pub write: RangeInclusive<Duration>,
+    /// Flushes.
+    pub flush: RangeInclusive<Duration>,
+}
+
+impl Default for Latency {
+    /// A flash drive: reads 50 to 200 us, writes 10 to 100 us, flushes 100 us to 2 ms.
+    fn default() -> Latency {
+        let us = Duration::from_micros;
+        Latency { read: us(50)..=us(200), write: us(10)..=us(100), flush: us(100)..=us(2000) }
+    }
+}
+
+impl Latency {
+    /// Everything takes exactly `time`.
+    pub fn constant(time: Duration) -> Latency {
+        Latency { read: time..=time, write: time..=time, flush: time..=time }
+    }
+
+    pub(crate) fn of(&self, kind: CommandKind) -> &RangeInclusive<Duration> {
+        match kind {
+            CommandKind::Read => &self.read,
+            CommandKind::Flush => &self.flush,
+            CommandKind::Write | CommandKind::Discard | CommandKind::WriteZeroes => &self.write,
+        }
+    }
+}
+
+impl DiskOptions {
+    /// A disk of `size_bytes` with a volatile cache, 512-byte blocks and a flash drive's latencies.
+    pub fn sized(size_bytes: u64) -> DiskOptions {
+        DiskOptions {
+            size_bytes,
+            logical_block_bytes: u32::try_from(SECTOR_BYTES).expect("512"),
+            atomic_write_bytes: SECTOR_BYTES,
+            has_volatile_cache: true,
+            discard_reads_zeros: true,
+            serial: None,
+            latency: Latency::default(),
+        }
+    }
+
+    pub(crate) fn facts(&self, name: &str) -> DeviceFacts {
+        let mut facts = DeviceFacts::plain(name, self.size_bytes, DeviceKind::Simulated);
+        facts.logical_block_bytes = self.logical_block_bytes;
+        facts.serial = Some(self.serial.clone().unwrap_or_else(|| name.to_owned()));
+        facts.has_volatile_cache = self.has_volatile_cache;
+        facts.discard_reads_zeros = self.discard_reads_zeros;
+        facts
+    }
+
+    pub(crate) fn check(&self) {
+        let block = u64::from(self.logical_block_bytes);
+        assert!(self.size_bytes.is_multiple_of(block), "size {} in blocks", self.size_bytes);
+        assert!(block.is_multiple_of(SECTOR_BYTES), "block of {block} bytes");
+        assert!(
+            self.atomic_write_bytes > 0 && self.atomic_write_bytes.is_multiple_of(SECTOR_BYTES),
+            "atomic writes of {} bytes",
+            self.atomic_write_bytes
+        );
+    }
+}
+
+/// A disk of a [`SimWorld`](crate::SimWorld), as the test sees it. Clones are the same disk.
+#[derive(Clone)]
+pub struct SimDisk {
+    pub(crate) world: Arc<World>,
+    pub(crate) at: usize,
+}
+
+/// All that a disk held at some moment, cache included; for disks that come back stale.
+#[derive(Clone)]
+pub struct DiskImage(Content);
+
+impl SimDisk {
+    /// The name it is opened by.
+    pub fn name(&self) -> String {
+        self.with(|disk| disk.name.clone())
+    }
+
+    /// Makes every command fail as if the disk had been pulled, those under way too.
+    pub fn vanish(&self) {
+        self.with(|disk| disk.faults.is_absent = true);
+    }
+
+    /// Undoes [`vanish`](Self::vanish): the disk is there again with what it held.
+    pub fn come_back(&self) {
+        self.with(|disk| disk.faults.is_absent = false);
+    }
+
+    /// Makes commands of `kind` fail from now on, for ever or so many `times`.
+    pub fn fail(&self, kind: CommandKind, fault: FaultKind, times: Option<u32>) {
+        let entry = (times != Some(0)).then_some((Fault::from(fault), times));
+        self.with(|disk| disk.faults.by_kind[kind.at()] = entry);
+    }
+
+    /// Undoes [`fail`](Self::fail) for all kinds.
+    pub fn stop_failing(&self) {
+        self.with(|disk| disk.faults.by_kind = Default::default());
+    }
+
+    /// Makes every sector that `extent` touches unreadable until it is written.
+    pub fn break_media(&self, extent: Extent) {
+        let first = extent.offset / SECTOR_BYTES;
+        let end = extent.end().div_ceil(SECTOR_BYTES);
+        self.with(|disk| disk.faults.unreadable.extend(first..end));
+    }
+
+    /// How many sectors are unreadable.
+    pub fn unreadable_sectors(&self) -> usize {
+        self.with(|disk| disk.faults.unreadable.len())
+    }
+
+    /// Whether flushes are acknowledged without effect.
+    pub fn lie_on_flush(&self, lies: bool) {
+        self.with(|disk| disk.faults.lies_on_flush = lies);
+    }
+
+    /// Makes the next `count` writes be acknowledged and forgotten.
+    pub fn lose_writes(&self, count: u32) {
+        self.with(|disk| disk.faults.writes_to_lose = count);
+    }
+
+    /// Makes the next write go to `offset` instead of where it belongs.
+    pub fn misdirect_next_write(&self, offset: u64) {
+        self.with(|disk| disk.faults.misdirect_to = Some(offset));
+    }
+
+    /// Changes every byte of `extent` silently and durably.
+    pub fn corrupt(&self, extent: Extent) {
+        let mut bytes = self.peek(extent);
+        self.with(|disk| {
+            for byte in &mut bytes {
+                *byte ^= u8::try_from(1 + disk.random.below(255)).expect("below 256");
+            }
+            disk.content.put(extent.offset, &bytes);
+        });
+    }
+
+    /// Commands submitted from now on take so long.
+    pub fn set_latency(&self, latency: Latency) {
+        self.with(|disk| disk.options.latency = latency);
+    }
+
+    /// What a read of `extent` would see, faults aside.
+    pub fn peek(&self, extent: Extent) -> Vec<u8> {
+        let mut bytes = vec![0; to_usize(extent.bytes)];
+        self.with(|disk| disk.content.read(extent.offset, &mut bytes));
+        bytes
+    }
+
+    /// What of `extent` is durable.
+    pub fn peek_durable(&self, extent: Extent) -> Vec<u8> {
+        let mut bytes = vec![0; to_usize(extent.bytes)];
+        self.with(|disk| disk.content.read_durable(extent.offset, &mut bytes));
+        bytes
+    }
+
+    /// Stores `bytes` at `offset`, durably, behind the back of whoever uses the disk.
+    pub fn poke(&self, offset: u64, bytes: &[u8]) {
+        self.with(|disk| disk.content.put(offset, bytes));
+    }
+
+    /// All it holds now.
+    pub fn image(&self) -> DiskImage {
+        self.with(|disk| DiskImage(disk.content.clone()))
+    }
+
+    /// Makes it hold what `image` says: an old image of itself (stale), or another disk's.
+    pub fn put_image(&self, image: &DiskImage) {
+        let content = image.0.clone();
+        self.with(|disk| disk.content = content);
+    }
+
+    /// Makes it a blank disk without media errors: a replacement.
+    pub fn wipe(&self) {
+        self.with(|disk| {
+            disk.content = Content::default();
+            disk.faults.unreadable.clear();
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut DiskState) -> T) -> T {
+        act(&mut self.world.lock().disks[self.at])
+    }
+}

@@ -1,0 +1,39 @@
+//! How the program under test finds the world's disks: by name, exclusively.
+//!
+//! What must stay true: at most one exclusive opening of a disk at a time; it ends when it is dropped, or with the
+//! host that had it.
+
+use std::sync::Arc;
+
+use ashlar_device::{Access, OpenRefusal, Opened, Opener};
+
+use crate::device::SimOpened;
+use crate::world::World;
+
+/// Opens the disks of a [`SimWorld`](crate::SimWorld) by their names. Survives the world's stops.
+#[derive(Clone)]
+pub struct SimOpener(pub(crate) Arc<World>);
+
+impl Opener for SimOpener {
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        let mut state = self.0.lock();
+        let Some(at) = state.disks.iter().position(|disk| disk.name == path) else {
+            return Err(OpenRefusal::new(path, "no such simulated disk"));
+        };
+        state.openings += 1;
+        let opening = state.openings;
+        let disk = &mut state.disks[at];
+        if disk.faults.is_absent {
+            return Err(OpenRefusal::new(path, "the simulated disk has vanished"));
+        }
+        if access == Access::Exclusive {
+            if disk.holder.is_some() {
+                return Err(OpenRefusal::new(path, "in use: it is open exclusively already"));
+            }
+            disk.holder = Some(opening);
+        }
+        let facts = disk.options.facts(path);
+        let world = Arc::clone(&self.0);
+        Ok(Arc::new(SimOpened { world, at, opening, facts }))
+    }
+}

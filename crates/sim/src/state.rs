@@ -1,0 +1,294 @@
+//! What one disk holds: durably, in its volatile cache and in commands still under way.
+//!
+//! What must stay true: a read sees every write that completed; a flush makes durable every write that had
+//! completed when it was submitted (unless the disk lies); a power cut keeps of all other writes a subset of
+//! chance, each whole or torn at sectors, in an order of chance.
+//! Not here: time and completions (`device`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use ashlar_device::{CommandKind, Fault};
+use ashlar_iobuf::BufMut;
+use ashlar_units::{SECTOR_BYTES, to_u64, to_usize};
+
+use crate::disk::DiskOptions;
+use crate::pages::Pages;
+use crate::random::Random;
+
+/// Writes a cache holds before it writes back the oldest by itself.
+const CACHED_WRITES_MAX: usize = 4096;
+
+/// New content of an extent.
+#[derive(Clone)]
+pub(crate) struct Change {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// `None` is zeros.
+    pub(crate) data: Option<Arc<[u8]>>,
+}
+
+/// Content, durable and as seen through the cache.
+#[derive(Clone, Default)]
+pub(crate) struct Content {
+    durable: Pages,
+    /// Pages that differ from the durable ones, or may.
+    cached: Pages,
+    /// Completed and not yet durable, in order of completion, with their numbers in that order.
+    unflushed: Vec<(u64, Change)>,
+    completed: u64,
+}
+
+/// A command that completes.
+pub(crate) struct Performed {
+    pub(crate) number: u64,
+    pub(crate) kind: CommandKind,
+    pub(crate) offset: u64,
+    /// What a flush covers.
+    pub(crate) flush_mark: u64,
+}
+
+pub(crate) struct DiskState {
+    pub(crate) name: String,
+    pub(crate) options: DiskOptions,
+    pub(crate) content: Content,
+    pub(crate) faults: Faults,
+    pub(crate) random: Random,
+    /// Writes submitted and not completed, by operation number.
+    pub(crate) in_flight: BTreeMap<u64, Change>,
+    /// Who has it exclusively: the number of the opening.
+    pub(crate) holder: Option<u64>,
+}
+
+/// What is wrong with the disk at the moment.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) is_absent: bool,
+    pub(crate) lies_on_flush: bool,
+    /// For each kind of command: the fault, and how many more times (`None` is for ever).
+    pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
+    /// Sectors that cannot be read until they are written.
+    pub(crate) unreadable: BTreeSet<u64>,
+    /// So many of the next writes are acknowledged and forgotten.
+    pub(crate) writes_to_lose: u32,
+    /// The next write goes there instead.
+    pub(crate) misdirect_to: Option<u64>,
+}
+
+impl Content {
+    pub(crate) fn read(&self, offset: u64, target: &mut [u8]) {
+        target.fill(0);
+        self.durable.copy_to(offset, target);
+        self.cached.copy_to(offset, target);
+    }
+
+    pub(crate) fn read_durable(&self, offset: u64, target: &mut [u8]) {
+        target.fill(0);
+        self.durable.copy_to(offset, target);
+    }
+
+    /// A write completed and is in the cache.
+    fn cache(&mut self, change: Change) {
+        match &change.data {
+            Some(data) => self.cached.write_over(&self.durable, change.offset, data),
+            None => self.cached.zero_over(&self.durable, change.offset, change.bytes),
+        }
+        self.completed += 1;
+        self.unflushed.push((self.completed, change));
+        if self.unflushed.len() > CACHED_WRITES_MAX {
+            let (_, oldest) = self.unflushed.remove(0);
+            self.store(&oldest);
+        }
+    }
+
+    /// Makes all up to the `mark`-th completion durable.
+    fn flush(&mut self, mark: u64) {
+        let count = self.unflushed.partition_point(|(number, _)| *number <= mark);
+        let done: Vec<_> = self.unflushed.drain(..count).collect();
+        for (_, change) in &done {
+            self.store(change);
+        }
+        if self.unflushed.is_empty() {
+            self.cached.clear();
+        }
+    }
+
+    fn store(&mut self, change: &Change) {
+        let nothing = Pages::default();
+        match &change.data {
+            Some(data) => self.durable.write_over(&nothing, change.offset, data),
+            None => self.durable.zero_over(&nothing, change.offset, change.bytes),
+        }
+    }
+
+    /// Stores durably what no command asked for. The cache holds it too: an older write must not come out on top
+    /// when that is flushed.
+    pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
+        let change = Change { offset, bytes: to_u64(data.len()), data: Some(Arc::from(data)) };
+        self.store(&change);
+        if !self.unflushed.is_empty() {
+            self.cache(change);
+        }
+    }
+}
+
+impl DiskState {
+    pub(crate) fn new(name: String, options: DiskOptions, random: Random) -> DiskState {
+        DiskState {
+            name,
+            options,
+            content: Content::default(),
+            faults: Faults::default(),
+            random,
+            in_flight: BTreeMap::new(),
+            holder: None,
+        }
+    }
+
+    /// Mark for a flush submitted now.
+    pub(crate) fn flush_mark(&self) -> u64 {
+        self.content.completed
+    }
+
+    /// Why a command of `kind` fails now, if it does. Counts down faults that happen a number of times.
+    pub(crate) fn fault_of(&mut self, kind: CommandKind) -> Option<Fault> {
+        if self.faults.is_absent {
+            return Some(Fault::GONE);
+        }
+        let slot = &mut self.faults.by_kind[kind.at()];
+        let (fault, times) = slot.as_mut()?;
+        let fault = *fault;
+        if let Some(times) = times {
+            *times -= 1;
+            if *times == 0 {
+                *slot = None;
+            }
+        }
+        Some(fault)
+    }
+
+    pub(crate) fn is_readable(&self, offset: u64, bytes: u64) -> bool {
+        self.faults.unreadable.range(sectors(offset, bytes)).next().is_none()
+    }
+
+    /// Does what the command asks for, as it completes.
+    pub(crate) fn perform(
+        &mut self,
+        flight: &Performed,
+        buffer: Option<&mut BufMut>,
+    ) -> Result<(), Fault> {
+        match (flight.kind, buffer) {
+            (CommandKind::Read, Some(buffer)) => {
+                if !self.is_readable(flight.offset, to_u64(buffer.len())) {
+                    return Err(Fault::MEDIA);
+                }
+                self.content.read(flight.offset, buffer);
+            }
+            (CommandKind::Flush, _) => self.finish_flush(flight.flush_mark),
+            _ => self.finish_write(flight.number),
+        }
+        Ok(())
+    }
+
+    /// The write with this operation number fails: it may have changed any part of what it covers.
+    pub(crate) fn fail_write(&mut self, number: u64) {
+        let Some(change) = self.in_flight.remove(&number) else { return };
+        if self.faults.is_absent {
+            return;
+        }
+        for part in survivors(&change, self.options.atomic_write_bytes, &mut self.random) {
+            self.content.cache(part);
+        }
+    }
+
+    /// The write with this operation number completes.
+    pub(crate) fn finish_write(&mut self, number: u64) {
+        let Some(mut change) = self.in_flight.remove(&number) else { return };
+        if self.faults.writes_to_lose > 0 {
+            self.faults.writes_to_lose -= 1;
+            return;
+        }
+        if let Some(elsewhere) = self.faults.misdirect_to.take() {
+            let last_start = self.options.size_bytes.saturating_sub(change.bytes);
+            change.offset = elsewhere.min(last_start);
+        }
+        for sector in sectors(change.offset, change.bytes) {
+            if self.faults.unreadable.is_empty() {
+                break;
+            }
+            self.faults.unreadable.remove(&sector);
+        }
+        self.content.cache(change);
+        if !self.options.has_volatile_cache {
+            self.content.flush(u64::MAX);
+        }
+    }
+
+    pub(crate) fn finish_flush(&mut self, mark: u64) {
+        if !self.faults.lies_on_flush {
+            self.content.flush(mark);
+        }
+    }
+
+    /// The host stops but the disk has power: commands under way end or never began, each by chance.
+    pub(crate) fn lose_host(&mut self) {
+        for number in self.in_flight.keys().copied().collect::<Vec<_>>() {
+            if self.random.percent(50) {
+                self.finish_write(number);
+            }
+        }
+        self.in_flight.clear();
+        self.holder = None;
+    }
+
+    /// Power is gone: of what is not durable a subset of chance survives, torn and in any order.
+    pub(crate) fn lose_power(&mut self) {
+        let mut volatile: Vec<Change> =
+            std::mem::take(&mut self.content.unflushed).into_iter().map(|(_, c)| c).collect();
+        volatile.extend(std::mem::take(&mut self.in_flight).into_values());
+        self.content.cached.clear();
+        self.random.shuffle(&mut volatile);
+        for change in &volatile {
+            for survivor in survivors(change, self.options.atomic_write_bytes, &mut self.random) {
+                self.content.store(&survivor);
+            }
+        }
+        self.holder = None;
+    }
+}
+
+fn sectors(offset: u64, bytes: u64) -> Range<u64> {
+    offset / SECTOR_BYTES..(offset + bytes).div_ceil(SECTOR_BYTES)
+}
+
+/// What is left of an interrupted write: all, nothing, its beginning, or pieces of it. Pieces never end inside a
+/// unit of `atomic_bytes`.
+fn survivors(change: &Change, atomic_bytes: u64, random: &mut Random) -> Vec<Change> {
+    let first = change.offset / atomic_bytes;
+    let units = (change.offset + change.bytes).div_ceil(atomic_bytes) - first;
+    if units == 0 {
+        return Vec::new();
+    }
+    match random.below(4) {
+        0 => Vec::new(),
+        1 => vec![change.clone()],
+        // Zeros can be as long as the disk: they survive as a beginning, not in pieces.
+        2 => vec![part(change, first, random.below(units), atomic_bytes)],
+        _ if change.data.is_none() => vec![part(change, first, random.below(units), atomic_bytes)],
+        _ => (first..first + units)
+            .filter(|_| random.percent(50))
+            .map(|unit| part(change, unit, 1, atomic_bytes))
+            .collect(),
+    }
+}
+
+/// The part of `change` that is in `count` units from unit `unit` of the disk on.
+fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> Change {
+    let start = (unit * unit_bytes).max(change.offset);
+    let end = ((unit + count) * unit_bytes).min(change.offset + change.bytes).max(start);
+    let from = to_usize(start - change.offset);
+    let to = to_usize(end - change.offset);
+    let data = change.data.as_ref().map(|data| Arc::from(&data[from..to]));
+    Change { offset: start, bytes: to_u64(to - from), data }
+}

@@ -1,0 +1,75 @@
+//! What happened, as a hash that two runs can be compared by and as the last operations for a person to read.
+//!
+//! What must stay true: everything that could make two runs differ goes into the hash: time, order, addresses,
+//! content, faults. The hash is the same on every machine.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use ashlar_device::CommandKind;
+use ashlar_units::Nanos;
+
+/// How many operations are kept for a person to read.
+const KEPT: usize = 256;
+
+/// One device operation, as it was submitted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Counted over all disks of the world, from 1.
+    pub number: u64,
+    /// When.
+    pub at: Nanos,
+    /// On which disk.
+    pub disk: String,
+    /// What.
+    pub kind: CommandKind,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Operation { number, at, disk, kind, offset, bytes } = self;
+        write!(f, "#{number} at {} ns: {kind:?} {bytes} bytes at {offset} on {disk}", at.0)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Trace {
+    hash: u64,
+    last: VecDeque<Operation>,
+}
+
+impl Trace {
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn last(&self) -> impl Iterator<Item = &Operation> {
+        self.last.iter()
+    }
+
+    pub(crate) fn keep(&mut self, operation: Operation) {
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(operation);
+    }
+
+    pub(crate) fn add(&mut self, number: u64) {
+        self.hash = (self.hash ^ number).wrapping_mul(0x9FB2_1C65_1E98_DF25).rotate_left(29);
+    }
+
+    pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in words.by_ref() {
+            self.add(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        }
+        for byte in words.remainder() {
+            self.add(u64::from(*byte));
+        }
+        self.add(u64::try_from(bytes.len()).expect("a length"));
+    }
+}
