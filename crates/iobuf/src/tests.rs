@@ -284,7 +284,9 @@ fn a_waiter_for_a_large_buffer_does_not_hold_up_small_ones() {
 }
 
 /// A waker that owns a buffer of the pool it waits for, as the task behind a real one does.
-struct Owning(#[expect(dead_code, reason = "held for its drop")] BufMut);
+struct Owning {
+    _buffer: BufMut,
+}
 impl Wake for Owning {
     fn wake(self: Arc<Self>) {}
 }
@@ -292,8 +294,8 @@ impl Wake for Owning {
 #[test]
 fn dropping_a_waker_that_owns_a_buffer_does_not_lock_up() {
     let pool = Pool::new(&[class(512, 2)]).expect("small pool");
-    let first = Waker::from(Arc::new(Owning(pool.try_get(512).expect("free"))));
-    let second = Waker::from(Arc::new(Owning(pool.try_get(512).expect("free"))));
+    let owning = || Waker::from(Arc::new(Owning { _buffer: pool.try_get(512).expect("free") }));
+    let (first, second) = (owning(), owning());
     let mut waiting = Box::pin(pool.get(512));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&first)).is_pending());
     drop(first);
