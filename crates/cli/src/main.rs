@@ -1,2 +1,58 @@
-//! The `ashlar` program.
-fn main() {}
+//! `ashlar`: one program for everything a person does with arrays.
+//!
+//! - args: what can be typed; help, completions and manual pages come from the same definitions
+//! - cmd: one file for each command
+//! - render: how answers look
+//! - fault: how a refusal looks
+//! - reach: where the daemon is, and asking it
+//! - wait: following background work to its end
+//!
+//! What must stay true: a command either does what it says or prints one line that tells what happened
+//! and how to go on, with an exit code that is not 0. Only `serve`, `bench` and `examine` work without a
+//! running daemon.
+#![forbid(unsafe_code)]
+
+mod args;
+mod cmd;
+mod fault;
+mod reach;
+mod render;
+mod wait;
+
+use args::{Args, Command};
+use clap::Parser;
+use fault::Fault;
+use reach::Reach;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let json = args.json;
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => fault.report(json),
+    }
+}
+
+fn run(args: Args) -> Result<(), Fault> {
+    let reach = Reach { socket: args.socket, json: args.json };
+    match args.command {
+        Command::Create(args) => cmd::create::run(args, &reach),
+        Command::Assemble(args) => cmd::assemble::run(args, &reach),
+        Command::Stop(args) => cmd::stop::run(args, &reach),
+        Command::Status(args) => cmd::status::run(&args, &reach),
+        Command::Volumes(args) => cmd::volumes::run(&args, &reach),
+        Command::Fail(args) => cmd::fail::run(args, &reach),
+        Command::Replace(args) => cmd::replace::run(args, &reach),
+        Command::ReAdd(args) => cmd::re_add::run(args, &reach),
+        Command::Spare(args) => cmd::spare::run(args, &reach),
+        Command::Scrub(args) => cmd::scrub::run(args, &reach),
+        Command::Rebuild(args) => cmd::rebuild::run(args, &reach),
+        Command::Attach(args) => cmd::attach::run(args, &reach),
+        Command::Detach(args) => cmd::detach::run(args, &reach),
+        Command::Events(args) => cmd::events::run(&args, &reach),
+        Command::Metrics(args) => cmd::metrics::run(&args, &reach),
+        Command::Completions(args) => cmd::completions::run(&args),
+        Command::Man(args) => cmd::man::run(&args),
+    }
+}

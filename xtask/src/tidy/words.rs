@@ -8,11 +8,10 @@ use crate::lexer::{code_only, words};
 use crate::tree::Tree;
 
 /// Words of identifiers and headings, with what to say instead.
-const BANNED_WORDS: [(&str, &str); 4] = [
+const BANNED_WORDS: [(&str, &str); 3] = [
     ("chunk", "strip, or part for a piece of a slice"),
     ("chunks", "strips, or parts for pieces of a slice"),
     ("recovery", "rebuild, resync or reconstruct, whichever it is"),
-    ("shard", "strip or worker"),
 ];
 
 /// Runs of words in identifiers.

@@ -1,0 +1,77 @@
+//! `ashlar attach`: a volume as a block device of this machine.
+//!
+//! The daemon shows the volume as a file of its FUSE folder, and util-linux's losetup makes a loop device
+//! of that file with direct I/O. Nothing is remembered here: detach finds the loop device by the file.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use ashlar_api::ErrorCode;
+use ashlar_api::v1::export::FuseAttach;
+use std::process::Command;
+
+/// Make a volume a block device: prints /dev/loopN.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// Only show the volume as a file, without a loop device: prints its path. Needs no root.
+    #[arg(long)]
+    file: bool,
+
+    /// Logical block of the loop device in bytes.
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
+    sector_size: String,
+}
+
+/// What `--json` prints.
+#[derive(serde::Serialize)]
+struct Attached {
+    changed: bool,
+    file: String,
+    device: Option<String>,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let shown = reach.call(&FuseAttach { array: args.array })?;
+    let mut attached = Attached { changed: shown.changed, file: shown.file, device: None };
+    if !args.file {
+        let device = match loop_devices(&attached.file)?.pop() {
+            Some(device) => device,
+            None => {
+                attached.changed = true;
+                set_up(&attached.file, &args.sector_size)?
+            }
+        };
+        attached.device = Some(device);
+    }
+    reach.print(&attached, |it| it.device.clone().unwrap_or_else(|| it.file.clone()))
+}
+
+fn set_up(file: &str, sector_size: &str) -> Result<String, Fault> {
+    let options = ["--find", "--show", "--direct-io=on", "--sector-size", sector_size, file];
+    Ok(losetup(&options)?.trim().to_owned())
+}
+
+/// The loop devices over `file`.
+pub fn loop_devices(file: &str) -> Result<Vec<String>, Fault> {
+    let list = losetup(&["--noheadings", "--output", "NAME", "--associated", file])?;
+    Ok(list.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect())
+}
+
+/// Run util-linux's losetup and return what it prints.
+pub fn losetup(options: &[&str]) -> Result<String, Fault> {
+    let refuse = |message: String| {
+        let hint = "the volume is served as a file; see 'ashlar volumes', or use NBD";
+        Fault::new(ErrorCode::Fault, message, hint)
+    };
+    let output = Command::new("losetup")
+        .args(options)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .map_err(|error| refuse(format!("losetup (package util-linux) cannot be run: {error}")))?;
+    if !output.status.success() {
+        return Err(refuse(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

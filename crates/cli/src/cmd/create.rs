@@ -1,0 +1,147 @@
+//! `ashlar create`: a new array out of devices.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, devices};
+use ashlar_api::v1::array::{Create, Created, Level};
+use ashlar_units::ByteSize;
+use std::path::PathBuf;
+
+/// Make a new array. Everything on its devices is lost.
+///
+/// The array is usable at once: space that was never written reads as zeros and needs no initial sync.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar create tank0 --level 6 --spare /dev/sdk /dev/sd[a-j]")]
+pub struct Args {
+    /// Name of the array, and of its volume in every export.
+    name: String,
+
+    /// Devices, in slot order: whole drives, partitions or files.
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+
+    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70.
+    #[arg(short, long)]
+    level: Level,
+
+    /// How many devices there must be: a guard against a pattern that matches too much.
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    raid_devices: Option<usize>,
+
+    /// Bytes in a strip: a power of two from 4K to 1M.
+    #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
+    strip_size: ByteSize,
+
+    /// Parity strips in a stripe, for n+m: 4 to 32.
+    #[arg(long, visible_alias = "synd-cnt", value_name = "COUNT")]
+    parity: Option<u8>,
+
+    /// Members in each group, for 50, 60 and 70; copies, for 10.
+    #[arg(long, value_name = "COUNT")]
+    group_size: Option<u16>,
+
+    /// Use only so much of each device.
+    #[arg(short = 'z', long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+
+    /// A device that waits as a spare; may be given several times.
+    #[arg(long = "spare", value_name = "DEVICE")]
+    spares: Vec<PathBuf>,
+
+    /// Overwrite the foreign signature on this device, named by path or serial; may be given several times.
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<String>,
+
+    /// Check everything, write nothing, tell what would be done.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Args {
+    /// The request, after the checks that need no daemon.
+    ///
+    /// # Errors
+    /// If the numbers contradict each other.
+    pub fn request(self) -> Result<Create, Fault> {
+        if let Some(wanted) = self.raid_devices
+            && wanted != self.devices.len()
+        {
+            let given = self.devices.len();
+            let message = format!(
+                "{given} devices given and --raid-devices says {wanted}; nothing was written"
+            );
+            return Err(Fault::usage(message, "name every member once, spares with --spare"));
+        }
+        check_strip(self.strip_size)?;
+        if self.level == Level::NPlusM && self.parity.is_none() {
+            let hint = "add --parity with a number from 4 to 32";
+            return Err(Fault::usage("level n+m needs the number of parity strips", hint));
+        }
+        if self.group_size.is_some() && !self.level.is_grouped() {
+            let message = format!("{} has no groups", self.level);
+            return Err(Fault::usage(
+                message,
+                "leave out --group-size, or take level 10, 50, 60 or 70",
+            ));
+        }
+        Ok(Create {
+            name: self.name,
+            level: self.level,
+            devices: devices(&self.devices)?,
+            spares: devices(&self.spares)?,
+            parity: self.parity,
+            group_members: self.group_size,
+            strip_bytes: Some(self.strip_size.0),
+            member_bytes: self.size.map(|size| size.0),
+            destroy: self.destroy,
+            dry_run: self.dry_run,
+        })
+    }
+}
+
+fn check_strip(strip: ByteSize) -> Result<(), Fault> {
+    if strip.0.is_power_of_two() && (4096..=1 << 20).contains(&strip.0) {
+        return Ok(());
+    }
+    // mdadm counts bare numbers in KiB, and whoever types 64 means that.
+    let kib = ByteSize(strip.0.saturating_mul(1024));
+    let hint = match kib.0.is_power_of_two() && (4096..=1 << 20).contains(&kib.0) {
+        true => format!("for {kib} write --strip-size {}K", strip.0),
+        false => "take a power of two from 4K to 1M; 64K suits most".to_owned(),
+    };
+    Err(Fault::usage(format!("a strip of {strip} is not possible"), hint))
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let created = reach.call(&args.request()?)?;
+    reach.print(&created, text)
+}
+
+fn text(created: &Created) -> String {
+    let mut text = format!("{}\n", created.message);
+    for note in &created.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_strip;
+    use ashlar_units::ByteSize;
+
+    #[test]
+    fn a_strip_in_kib_without_the_unit_is_explained() {
+        let refused = check_strip(ByteSize(64)).expect_err("64 bytes").to_string();
+        assert!(refused.contains("--strip-size 64K"), "{refused}");
+        for bytes in [0, 100_000, 2048, 2 << 20, u64::MAX] {
+            let refused = check_strip(ByteSize(bytes)).expect_err("out of range").to_string();
+            assert!(
+                refused.contains("--strip-size") || refused.contains("power of two"),
+                "{refused}"
+            );
+        }
+        for bytes in [4096, 65_536, 1 << 20] {
+            assert!(check_strip(ByteSize(bytes)).is_ok());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `ashlar events`: what happened.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use crate::render::moment;
+use ashlar_api::v1::event::Event;
+
+/// Show what happened, oldest first.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Go on with each further event as it happens.
+    #[arg(short, long)]
+    follow: bool,
+}
+
+pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
+    let mut fault = None;
+    reach.client()?.events(args.follow, |event| {
+        // One object a line also as JSON, so that it can be followed by a program.
+        let line = if reach.json { serde_json::to_string(&event) } else { Ok(line(&event)) };
+        match line {
+            Ok(line) => println!("{line}"),
+            Err(error) => fault = Some(error),
+        }
+        fault.is_none()
+    })?;
+    fault.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn line(event: &Event) -> String {
+    let about = match (&event.array, event.slot) {
+        (Some(array), Some(slot)) => format!("{array} slot {slot}"),
+        (Some(array), None) => array.clone(),
+        _ => String::new(),
+    };
+    format!("{}  {:<22} {about:<16} {}", moment::utc(event.unix_ms), event.name, event.text)
+}

@@ -1,0 +1,24 @@
+//! `ashlar fail`: take a member out.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use ashlar_api::v1::member::Fail;
+
+/// Take a member out of its array. A spare, if one waits, takes its slot.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// The member: number of its slot, path or serial.
+    member: String,
+
+    /// Do it even if data becomes unreadable.
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let member = super::member_name(args.member)?;
+    reach.change(&Fail { array: args.array, member, force: args.force }).map(drop)
+}

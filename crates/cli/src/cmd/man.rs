@@ -1,0 +1,20 @@
+//! `ashlar man`: the manual pages.
+
+use crate::fault::Fault;
+use clap::CommandFactory;
+use std::path::PathBuf;
+
+/// Write the manual pages into a folder, one for each command.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar man /usr/local/share/man/man1")]
+pub struct Args {
+    /// The folder; made if it is not there.
+    folder: PathBuf,
+}
+
+pub fn run(args: &Args) -> Result<(), Fault> {
+    let command = crate::args::Args::command();
+    std::fs::create_dir_all(&args.folder)
+        .and_then(|()| clap_mangen::generate_to(command, &args.folder))
+        .map_err(|error| Fault::file(&args.folder, &error, "choose a folder that you may write to"))
+}

@@ -1,0 +1,28 @@
+//! The commands, one file each: `Args` is what can be typed, `run` does it.
+
+pub mod assemble;
+pub mod attach;
+pub mod completions;
+pub mod create;
+pub mod detach;
+pub mod events;
+pub mod fail;
+pub mod man;
+pub mod metrics;
+pub mod re_add;
+pub mod rebuild;
+pub mod replace;
+pub mod scrub;
+pub mod spare;
+pub mod status;
+pub mod stop;
+pub mod volumes;
+
+use crate::fault::Fault;
+use crate::reach::device;
+use std::path::Path;
+
+/// A member as the daemon must see it: a slot number or serial as it is, a path in full.
+fn member_name(typed: String) -> Result<String, Fault> {
+    if typed.contains('/') { device(Path::new(&typed)) } else { Ok(typed) }
+}

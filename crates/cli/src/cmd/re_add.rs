@@ -1,0 +1,27 @@
+//! `ashlar re-add`: a member that was away comes back.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, device};
+use crate::wait;
+use ashlar_api::v1::job::JobKind;
+use ashlar_api::v1::member::ReAdd;
+use std::path::PathBuf;
+
+/// Take a member back that was away; only what changed meanwhile is rebuilt.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// The device that came back.
+    device: PathBuf,
+
+    /// Wait until the rebuild has ended, with a progress bar.
+    #[arg(long)]
+    wait: bool,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    reach.change(&ReAdd { array: args.array.clone(), device: device(&args.device)? })?;
+    if args.wait { wait::until_done(reach, &args.array, JobKind::Rebuild) } else { Ok(()) }
+}

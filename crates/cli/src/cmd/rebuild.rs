@@ -1,0 +1,42 @@
+//! `ashlar rebuild`: hold on or go on with what regenerates a member.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use crate::wait;
+use ashlar_api::v1::job::{JobAction, JobControl, JobKind};
+
+/// Pause, resume or wait for rebuilds. They start by themselves.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    /// Pause the rebuilds of an array, and keep their place.
+    Pause {
+        /// Name of the array.
+        array: String,
+    },
+    /// Go on with paused rebuilds.
+    Resume {
+        /// Name of the array.
+        array: String,
+    },
+    /// Wait until no rebuild runs, with a progress bar.
+    Wait {
+        /// Name of the array.
+        array: String,
+    },
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let kind = JobKind::Rebuild;
+    let control = match args.action {
+        Action::Wait { array } => return wait::until_done(reach, &array, kind),
+        Action::Pause { array } => JobControl { array, kind, action: JobAction::Pause },
+        Action::Resume { array } => JobControl { array, kind, action: JobAction::Resume },
+    };
+    reach.change(&control).map(drop)
+}

@@ -1,0 +1,45 @@
+//! `ashlar replace`: another device for a slot.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, device};
+use crate::wait;
+use ashlar_api::v1::job::JobKind;
+use ashlar_api::v1::member::Replace;
+use std::path::PathBuf;
+
+/// Put another device into a slot. While the old one still works it is copied, and stays a member until then.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// The member to replace: number of its slot, path or serial.
+    member: String,
+
+    /// The new device.
+    device: PathBuf,
+
+    /// Overwrite a foreign signature on the new device.
+    #[arg(long)]
+    destroy: bool,
+
+    /// Check everything, write nothing, tell what would be done.
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+
+    /// Wait until the rebuild has ended, with a progress bar.
+    #[arg(long)]
+    wait: bool,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let request = Replace {
+        array: args.array.clone(),
+        member: super::member_name(args.member)?,
+        device: device(&args.device)?,
+        destroy: args.destroy,
+        dry_run: args.dry_run,
+    };
+    reach.change(&request)?;
+    if args.wait { wait::until_done(reach, &args.array, JobKind::Rebuild) } else { Ok(()) }
+}

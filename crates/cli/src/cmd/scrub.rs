@@ -1,0 +1,53 @@
+//! `ashlar scrub`: read everything and compare.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use crate::wait;
+use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
+
+/// Read every written stripe of an array and compare its parity.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+
+    /// Also rewrite parity that does not match.
+    #[arg(long)]
+    repair: bool,
+
+    /// Wait until it has ended, with a progress bar; exit code 1 if mismatches were found and not repaired.
+    #[arg(long)]
+    wait: bool,
+
+    /// Pause the scrub that runs, and keep its place.
+    #[arg(long, conflicts_with_all = ["repair", "wait"])]
+    pause: bool,
+
+    /// Go on with a paused scrub.
+    #[arg(long, conflicts_with_all = ["repair", "pause"])]
+    resume: bool,
+
+    /// Stop the scrub for good.
+    #[arg(long, conflicts_with_all = ["repair", "wait", "pause", "resume"])]
+    cancel: bool,
+}
+
+impl Args {
+    fn action(&self) -> Option<JobAction> {
+        match (self.pause, self.resume, self.cancel) {
+            (true, _, _) => Some(JobAction::Pause),
+            (_, true, _) => Some(JobAction::Resume),
+            (_, _, true) => Some(JobAction::Cancel),
+            _ => None,
+        }
+    }
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let array = args.array.clone();
+    match args.action() {
+        Some(action) => reach.change(&JobControl { array, kind: JobKind::Scrub, action })?,
+        None => reach.change(&ScrubStart { array, repair: args.repair })?,
+    };
+    if args.wait { wait::until_scrubbed(reach, &args.array) } else { Ok(()) }
+}

@@ -1,0 +1,16 @@
+//! `ashlar stop`: let go of an array.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use ashlar_api::v1::array::Stop;
+
+/// Stop an array: finish what is in flight, mark it clean, let go of its devices.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Name of the array.
+    array: String,
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    reach.change(&Stop { array: args.array }).map(drop)
+}

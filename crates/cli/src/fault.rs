@@ -1,0 +1,97 @@
+//! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
+
+use ashlar_api::{ApiError, ClientError, ErrorCode};
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why a command did not do what it was asked. Also what `--json` prints.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Fault {
+    error: ApiError,
+    #[serde(skip)]
+    exit: u8,
+}
+
+impl Fault {
+    /// A refusal after the command line was understood: exit code 1.
+    pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<String>) -> Fault {
+        Fault { error: ApiError::new(code, message, hint), exit: 1 }
+    }
+
+    /// The command line makes no sense: exit code 2.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Fault {
+        Fault { error: ApiError::new(ErrorCode::BadRequest, message, hint), exit: 2 }
+    }
+
+    /// A file that could not be used.
+    pub fn file(path: &Path, error: &std::io::Error, hint: &str) -> Fault {
+        Fault::new(ErrorCode::Fault, format!("{}: {error}", path.display()), hint)
+    }
+
+    /// Print it and say which code to exit with.
+    pub fn report(&self, json: bool) -> ExitCode {
+        if json && let Ok(text) = serde_json::to_string(self) {
+            println!("{text}");
+        }
+        eprintln!("ashlar: {self}");
+        ExitCode::from(self.exit)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One line, whatever a device or a peer put into its text.
+        let line = self.error.to_string();
+        for part in line.split_inclusive(char::is_control) {
+            f.write_str(part.trim_end_matches(char::is_control))?;
+            if part.ends_with(char::is_control) {
+                f.write_str(" ")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<ClientError> for Fault {
+    fn from(error: ClientError) -> Fault {
+        match error {
+            ClientError::Refused(error) => Fault { error, exit: 1 },
+            ClientError::Unreachable { .. } => Fault::new(
+                ErrorCode::NotFound,
+                format!("{error}; nothing was changed"),
+                "start one with 'ashlar serve', or name its socket with --socket",
+            ),
+            ClientError::Protocol(_) => Fault::new(
+                ErrorCode::Fault,
+                error.to_string(),
+                "see whether the daemon still runs and has the same version, then 'ashlar status'",
+            ),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Fault {
+        Fault::new(ErrorCode::Fault, format!("the answer cannot be printed: {error}"), "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fault;
+    use ashlar_api::ErrorCode;
+
+    #[test]
+    fn a_fault_is_one_line_whatever_is_in_it() {
+        let fault = Fault::new(ErrorCode::Fault, "serial A\nB\tC failed", "look\r\nagain");
+        assert_eq!(fault.to_string(), "serial A B C failed; look  again");
+    }
+
+    #[test]
+    fn json_has_the_code_the_message_and_the_hint() {
+        let fault = Fault::usage("no", "yes");
+        let text = serde_json::to_string(&fault).expect("plain data");
+        assert_eq!(text, r#"{"error":{"code":"bad_request","message":"no","hint":"yes"}}"#);
+    }
+}

@@ -1,0 +1,237 @@
+//! The screen of `ashlar status`: what is wrong stands out, what is right takes one line.
+
+use super::moment::span;
+use super::rate::{grouped, progress};
+use super::table;
+use ashlar_api::v1::array::{ArrayState, ArrayStatus};
+use ashlar_api::v1::export::ExportStatus;
+use ashlar_api::v1::job::{JobKind, JobStatus};
+use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::status::{Latency, Status};
+use ashlar_units::ByteSize;
+
+/// Everything, as lines.
+pub fn screen(status: &Status, members: bool, limits: bool) -> String {
+    let mut lines = Vec::new();
+    for array in &status.arrays {
+        array_lines(array, &status.exports, &mut lines);
+        if members {
+            lines.extend(member_table(array).lines().map(|line| format!("  {line}")));
+        }
+        lines.push(String::new());
+    }
+    if status.arrays.is_empty() {
+        lines.push(
+            "no array is running; start one with 'ashlar assemble' or 'ashlar create'".to_owned(),
+        );
+    }
+    for pool in &status.spare_pools {
+        let spares: Vec<&str> = pool.spares.iter().map(|spare| spare.path.as_str()).collect();
+        let spares = if spares.is_empty() { "empty".to_owned() } else { spares.join(" ") };
+        lines.push(format!("spares {}  {spares}", pool.name));
+    }
+    if limits {
+        lines.push(limits_table(status));
+    }
+    lines.join("\n")
+}
+
+fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<String>) {
+    lines.push(format!(
+        "array  {:<8} {} {}  strip {}   {}",
+        array.name,
+        array.level,
+        shape(array),
+        ByteSize(array.strip_bytes),
+        state(array)
+    ));
+    lines.push(format!(
+        "volume {}  {}      kernel {}",
+        ByteSize(array.volume_bytes),
+        exported(array, exports),
+        array.kernel
+    ));
+    lines.push(summary(array));
+    for member in array.members.iter().filter(|member| member.state != MemberState::InSync) {
+        lines.push(member_line(member, array));
+    }
+    for job in array.jobs.iter().filter(|job| job.kind != JobKind::Rebuild) {
+        let found = match job.kind {
+            JobKind::Scrub => format!("  {} mismatches", job.mismatches),
+            _ => String::new(),
+        };
+        lines.push(format!("{:<6} {}{found}", job.kind, progress(job)));
+    }
+    lines.push(format!(
+        "intent {} of {} regions dirty     {}",
+        grouped(array.intent.count),
+        grouped(array.intent.of),
+        last_scrub(array)
+    ));
+    lines.extend(load(array));
+}
+
+fn shape(array: &ArrayStatus) -> String {
+    let one = format!("{}+{}", array.data_strips, array.parity_strips);
+    if array.groups > 1 { format!("{} x {one}", array.groups) } else { one }
+}
+
+fn state(array: &ArrayStatus) -> String {
+    let out = array
+        .members
+        .iter()
+        .filter(|it| it.state != MemberState::InSync && it.state != MemberState::Replacing);
+    let out = out.count();
+    match (array.state, out) {
+        (ArrayState::Failed, _) => format!("{}; see 'ashlar events'", array.state),
+        (_, 0) => array.state.to_string(),
+        (_, out) => {
+            let members = if out == 1 { "member" } else { "members" };
+            format!("{} ({out} {members} out, {} more tolerated)", array.state, array.tolerates)
+        }
+    }
+}
+
+fn exported(array: &ArrayStatus, exports: &[ExportStatus]) -> String {
+    let ways: Vec<String> = exports
+        .iter()
+        .filter(|export| export.array.as_ref().is_none_or(|name| *name == array.name))
+        .map(|export| format!("{}:{}", export.protocol, export.address))
+        .collect();
+    if ways.is_empty() {
+        "not exported".to_owned()
+    } else {
+        format!("exported as {}", ways.join(", "))
+    }
+}
+
+fn summary(array: &ArrayStatus) -> String {
+    let in_sync = array.members.iter().filter(|member| member.state == MemberState::InSync).count();
+    let errors: u64 = array.members.iter().map(|it| it.read_errors + it.write_errors).sum();
+    format!(
+        "slots  {in_sync} of {} in sync, {errors} device errors     policy {}",
+        array.members.len(),
+        array.policy
+    )
+}
+
+fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
+    let rebuild = |job: &&JobStatus| job.kind == JobKind::Rebuild && job.slot == Some(member.slot);
+    let what = match array.jobs.iter().find(rebuild) {
+        Some(job) => format!("{}  {}", member.state, progress(job)),
+        None => member.state.to_string(),
+    };
+    let serial =
+        member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
+    format!("slot {:<2} {what}     {}{serial}", member.slot, member.path)
+}
+
+fn last_scrub(array: &ArrayStatus) -> String {
+    match array.last_scrub {
+        Some(scrub) if scrub.repaired > 0 => format!(
+            "last scrub {} ago, {} mismatches, {} repaired",
+            span(scrub.age_seconds),
+            grouped(scrub.mismatches),
+            grouped(scrub.repaired)
+        ),
+        Some(scrub) => {
+            format!(
+                "last scrub {} ago, {} mismatches",
+                span(scrub.age_seconds),
+                grouped(scrub.mismatches)
+            )
+        }
+        None => "no scrub since it was assembled".to_owned(),
+    }
+}
+
+/// What clients did and what it cost; nothing before the first request.
+fn load(array: &ArrayStatus) -> Option<String> {
+    let counters = &array.counters;
+    let (reads, writes) = (array.read_latency, array.write_latency);
+    if counters.reads + counters.writes == 0 {
+        return None;
+    }
+    let cost = counters.member_ios_per_write().map_or(String::new(), |(reads, writes)| {
+        format!("; a write costs {reads:.2} member reads, {writes:.2} writes")
+    });
+    Some(format!(
+        "load   {} reads {}, {} writes {}; stripes {} full, {} rmw, {} rcw{cost}",
+        grouped(counters.reads),
+        latency(reads),
+        grouped(counters.writes),
+        latency(writes),
+        grouped(counters.full_writes),
+        grouped(counters.rmw_writes),
+        grouped(counters.rcw_writes),
+    ))
+}
+
+fn latency(latency: Latency) -> String {
+    format!("(p50 {} us, p99 {} us)", grouped(latency.us_p50), grouped(latency.us_p99))
+}
+
+fn member_table(array: &ArrayStatus) -> String {
+    let head = [
+        "slot",
+        "state",
+        "device",
+        "serial",
+        "size",
+        "reads",
+        "writes",
+        "in flight",
+        "errors",
+        "slow",
+        "read us p50/p99/max",
+        "write us p50/p99/max",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for member in &array.members {
+        let times = |it: Latency| format!("{}/{}/{}", it.us_p50, it.us_p99, it.us_max);
+        rows.push(vec![
+            member.slot.to_string(),
+            member.state.to_string(),
+            member.path.clone(),
+            member.serial.clone().unwrap_or_else(|| "-".to_owned()),
+            ByteSize(member.device_bytes).to_string(),
+            grouped(member.reads),
+            grouped(member.writes),
+            member.in_flight.to_string(),
+            (member.read_errors + member.write_errors).to_string(),
+            member.slow_reads.to_string(),
+            times(member.read_latency),
+            times(member.write_latency),
+        ]);
+    }
+    table::aligned(&rows)
+}
+
+fn limits_table(status: &Status) -> String {
+    let mut rows = vec![
+        ["worker", "core", "busy", "in flight", "requests", "messages"].map(str::to_owned).to_vec(),
+    ];
+    for worker in &status.workers {
+        rows.push(vec![
+            worker.worker.to_string(),
+            worker.core.map_or("any".to_owned(), |core| core.to_string()),
+            format!("{}.{} %", worker.busy_permille / 10, worker.busy_permille % 10),
+            worker.in_flight.to_string(),
+            grouped(worker.requests),
+            grouped(worker.messages),
+        ]);
+    }
+    let workers = table::aligned(&rows);
+    let mut rows =
+        vec![["pool", "limit", "in use", "high water", "waits"].map(str::to_owned).to_vec()];
+    for pool in &status.pools {
+        let numbers = [pool.limit, pool.in_use, pool.high_water, pool.waits].map(grouped);
+        rows.push([vec![pool.name.clone()], numbers.to_vec()].concat());
+    }
+    let pools = table::aligned(&rows);
+    let resident = ByteSize(status.resident_bytes);
+    format!("\n{workers}\n{pools}\nresident {resident}, up {}", span(status.uptime_seconds))
+}
+
+#[cfg(test)]
+mod tests;

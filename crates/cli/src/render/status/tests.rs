@@ -1,0 +1,87 @@
+//! What the screen shows of a healthy array, a degraded one, and none.
+
+use super::screen;
+use ashlar_api::v1::status::Status;
+
+/// A RAID 6 of `members` with the given states, as the daemon would send it.
+fn status(states: &[&str], jobs: &str) -> Status {
+    let latency = r#"{"count": 1, "us_p50": 80, "us_p99": 1200, "us_max": 9000}"#;
+    let members: Vec<String> = states
+        .iter()
+        .enumerate()
+        .map(|(slot, state)| {
+            format!(
+                r#"{{"slot": {slot}, "path": "/dev/sd{slot}", "serial": "Z{slot}", "state": "{state}",
+                "device_bytes": 1099511627776, "read_errors": 0, "write_errors": 0, "slow_reads": 0,
+                "in_flight": 0, "reads": 0, "read_bytes": 0, "writes": 0, "write_bytes": 0,
+                "read_latency": {latency}, "write_latency": {latency}}}"#
+            )
+        })
+        .collect();
+    let state = if states.iter().all(|state| *state == "in_sync") { "clean" } else { "degraded" };
+    let text = format!(
+        r#"{{"version": "0", "uptime_seconds": 7500, "process_id": 1, "resident_bytes": 1048576,
+        "arrays": [{{"name": "tank0", "uuid": "u", "level": "raid6", "data_strips": 2, "parity_strips": 2,
+          "groups": 1, "strip_bytes": 65536, "volume_bytes": 2199023255552, "state": "{state}",
+          "tolerates": 1, "policy": "resync", "kernel": "avx2", "generation": 1,
+          "intent": {{"count": 128, "of": 1048576}}, "written_stripes": {{"count": 1, "of": 2}},
+          "members": [{members}], "jobs": [{jobs}],
+          "last_scrub": {{"mismatches": 0, "repaired": 0, "age_seconds": 259200}},
+          "counters": {{"writes": 10, "member_reads": 30, "member_writes": 30, "rmw_writes": 10}},
+          "read_latency": {latency}, "write_latency": {latency}}}],
+        "spare_pools": [{{"name": "tank0", "arrays": ["tank0"], "spares": []}}],
+        "exports": [{{"protocol": "nbd", "address": "127.0.0.1:10809", "clients": 0}}],
+        "workers": [{{"worker": 0, "core": 3, "busy_permille": 123, "in_flight": 0, "requests": 1000,
+          "messages": 0}}],
+        "pools": [{{"name": "buffers_bytes", "limit": 1048576, "in_use": 0, "high_water": 4096,
+          "waits": 0}}]}}"#,
+        members = members.join(",")
+    );
+    serde_json::from_str(&text).expect("a status as the daemon sends it")
+}
+
+#[test]
+fn a_healthy_array_takes_five_lines() {
+    let screen = screen(&status(&["in_sync"; 4], ""), false, false);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert_eq!(lines[0], "array  tank0    raid6 2+2  strip 64 KiB   clean");
+    assert_eq!(lines[1], "volume 2 TiB  exported as nbd:127.0.0.1:10809      kernel avx2");
+    assert_eq!(lines[2], "slots  4 of 4 in sync, 0 device errors     policy resync");
+    assert_eq!(
+        lines[3],
+        "intent 128 of 1,048,576 regions dirty     last scrub 3 d 00 h ago, 0 mismatches"
+    );
+    assert!(lines[4].contains("a write costs 3.00 member reads, 3.00 writes"), "{}", lines[4]);
+    assert_eq!(lines[5], "");
+}
+
+#[test]
+fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
+    let job = r#"{"id": 1, "kind": "rebuild", "slot": 3, "done_bytes": 41, "total_bytes": 100,
+        "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;
+    let states = ["in_sync", "failed", "in_sync", "rebuilding"];
+    let screen = screen(&status(&states, job), false, false);
+    assert!(screen.contains("DEGRADED (2 members out, 1 more tolerated)"), "{screen}");
+    assert!(screen.contains("slot 1  FAILED     /dev/sd1  serial Z1"), "{screen}");
+    assert!(
+        screen.contains("slot 3  rebuilding  41 %  612 MiB/s  left 2 h 05 m     /dev/sd3"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn members_and_limits_are_shown_when_asked_for() {
+    let status = status(&["in_sync"; 4], "");
+    let short = screen(&status, false, false);
+    let long = screen(&status, true, true);
+    for text in ["80/1200/9000", "buffers_bytes", "12.3 %", "high water", "up 2 h 05 m"] {
+        assert!(long.contains(text) && !short.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn without_an_array_the_screen_says_how_to_go_on() {
+    let mut status = status(&["in_sync"; 4], "");
+    status.arrays.clear();
+    assert!(screen(&status, false, false).contains("ashlar assemble"));
+}

@@ -1,0 +1,95 @@
+//! Following background work to its end: a bar for people, silence for programs.
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use crate::render::rate;
+use ashlar_api::v1::array::ArrayStatus;
+use ashlar_api::v1::job::{JobKind, JobStatus};
+use ashlar_api::v1::status::GetStatus;
+use ashlar_api::{Client, ErrorCode};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+const POLL: Duration = Duration::from_millis(200);
+
+/// Wait until no job of `kind` runs on `array`.
+///
+/// # Errors
+/// The array is not there (any more), has failed, or the daemon does not answer.
+pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault> {
+    let status = follow(reach, array, kind)?;
+    match status.members.iter().find(|member| is_out(&member.state)) {
+        Some(member) if kind == JobKind::Rebuild => Err(Fault::new(
+            ErrorCode::NotPossible,
+            format!(
+                "slot {} of {array} is still {}, and no rebuild runs",
+                member.slot, member.state
+            ),
+            format!("give it a device: ashlar replace {array} {} DEVICE", member.slot),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn is_out(state: &ashlar_api::v1::member::MemberState) -> bool {
+    use ashlar_api::v1::member::MemberState::{Failed, Missing};
+    matches!(state, Failed | Missing)
+}
+
+/// Wait until the scrub of `array` has ended, and print what it found.
+///
+/// # Errors
+/// As [`until_done`]; also if mismatches stayed.
+pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
+    let status = follow(reach, array, JobKind::Scrub)?;
+    let Some(result) = status.last_scrub else {
+        let hint = "see 'ashlar events' for the reason";
+        return Err(Fault::new(ErrorCode::Fault, "the scrub ended without a result", hint));
+    };
+    reach.print(&result, |it| {
+        format!("scrub of {array}: {} mismatches, {} repaired", it.mismatches, it.repaired)
+    })?;
+    if result.mismatches > result.repaired {
+        return Err(Fault::new(
+            ErrorCode::Fault,
+            format!("{} blocks of {array} have parity that does not match", result.mismatches),
+            format!("make parity match the data with: ashlar scrub {array} --repair"),
+        ));
+    }
+    Ok(())
+}
+
+/// Watch the jobs of `kind` until there is none, and return the last status.
+fn follow(reach: &Reach, array: &str, kind: JobKind) -> Result<ArrayStatus, Fault> {
+    let client = reach.client()?;
+    let bar = if reach.json { ProgressBar::hidden() } else { bar() };
+    loop {
+        let status = status_of(&client, array)?;
+        let jobs: Vec<&JobStatus> = status.jobs.iter().filter(|job| job.kind == kind).collect();
+        // With several at once the slowest decides.
+        let Some(slowest) = jobs.iter().min_by_key(|job| job.percent()) else {
+            bar.finish_and_clear();
+            return Ok(status);
+        };
+        bar.set_length(slowest.total_bytes);
+        bar.set_position(slowest.done_bytes);
+        bar.set_message(format!("{kind} of {array}  {}", rate::progress(slowest)));
+        std::thread::sleep(POLL);
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
+fn status_of(client: &Client, array: &str) -> Result<ArrayStatus, Fault> {
+    let status = client.call(&GetStatus {})?;
+    status.arrays.into_iter().find(|it| it.name == array).ok_or_else(|| {
+        let hint = "see 'ashlar status' for those that are";
+        Fault::new(ErrorCode::NotFound, format!("no array '{array}' is running"), hint)
+    })
+}
