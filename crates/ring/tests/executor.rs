@@ -1,0 +1,263 @@
+//! The executor in virtual time: order, fairness, timers, dropping, panics, wakes from other threads.
+
+use ashlar_ring::{
+    Completions, Executor, Handle, Park, Reactor, Ring, RingConfig, Schedule, Unpark,
+    VirtualReactor,
+};
+use ashlar_units::Nanos;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+fn executor(schedule: Schedule) -> Executor {
+    Executor::new(Box::new(VirtualReactor::new()), schedule)
+}
+
+/// Ten tasks that each run three times; who ran when.
+fn trace(schedule: Schedule) -> Vec<(usize, u64)> {
+    let mut executor = executor(schedule);
+    let handle = executor.handle();
+    let trace = Rc::new(RefCell::new(Vec::new()));
+    for task in 0..10 {
+        let (handle, trace) = (handle.clone(), Rc::clone(&trace));
+        handle.clone().spawn(async move {
+            for _ in 0..3 {
+                trace.borrow_mut().push((task, handle.random_u64() % 1000));
+                handle.yield_now().await;
+            }
+        });
+    }
+    executor.block_on(handle.sleep(Duration::from_secs(1)));
+    trace.take()
+}
+
+#[test]
+fn tasks_in_order_run_first_come_first_served() {
+    let order: Vec<usize> = trace(Schedule::InOrder).into_iter().map(|(task, _)| task).collect();
+    let round: Vec<usize> = (0..10).collect();
+    assert_eq!(order, [&round[..], &round[..], &round[..]].concat());
+}
+
+#[test]
+fn seeded_schedule_is_reproducible_and_differs_between_seeds() {
+    assert_eq!(trace(Schedule::Seeded(7)), trace(Schedule::Seeded(7)));
+    assert_ne!(trace(Schedule::Seeded(7)), trace(Schedule::Seeded(8)));
+    assert_eq!(trace(Schedule::Seeded(7)).len(), 30);
+}
+
+#[test]
+fn an_hour_of_sleeps_passes_in_virtual_time_in_deadline_order() {
+    let reactor = VirtualReactor::starting_at(Nanos(5));
+    let clock = reactor.clock();
+    let mut executor = Executor::new(Box::new(reactor), Schedule::InOrder);
+    let handle = executor.handle();
+    let woken = Rc::new(RefCell::new(Vec::new()));
+    for minutes in [60_u64, 1, 30, 1] {
+        let (sleeper, woken) = (handle.clone(), Rc::clone(&woken));
+        handle.spawn(async move {
+            sleeper.sleep(Duration::from_secs(60 * minutes)).await;
+            woken.borrow_mut().push((minutes, sleeper.now()));
+        });
+    }
+    executor.block_on(handle.sleep(Duration::from_secs(3601)));
+    let minute = 60_000_000_000;
+    let at = |minutes: u64| (minutes, Nanos(5 + minutes * minute));
+    assert_eq!(*woken.borrow(), [at(1), at(1), at(30), at(60)]);
+    assert_eq!(clock.now(), Nanos(5 + 60 * minute + 1_000_000_000));
+}
+
+#[test]
+fn time_stands_still_while_tasks_are_ready() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    executor.block_on(async {
+        let _timer = pin!(handle.sleep(Duration::from_nanos(1)));
+        for _ in 0..1000 {
+            handle.yield_now().await;
+            assert_eq!(handle.now(), Nanos(0));
+        }
+    });
+}
+
+#[test]
+fn dropped_sleep_sets_no_deadline() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    executor.block_on(async {
+        let mut short = Box::pin(handle.sleep(Duration::from_secs(1)));
+        let polled = poll_fn(|cx| Poll::Ready(short.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        drop(short);
+        handle.sleep(Duration::from_secs(2)).await;
+    });
+    assert_eq!(handle.now(), Nanos(2_000_000_000));
+    // Had the timer of one second stayed, this would have been a turn in vain, but no more: see the count in `timer`.
+    executor.block_on(handle.sleep_until(Nanos(0)));
+    assert_eq!(handle.turn_now(), Nanos(2_000_000_000));
+}
+
+#[test]
+fn other_tasks_go_on_in_the_next_block_on() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let done = Rc::new(Cell::new(false));
+    let (sleeper, set) = (handle.clone(), Rc::clone(&done));
+    handle.spawn(async move {
+        sleeper.sleep(Duration::from_secs(2)).await;
+        set.set(true);
+    });
+    executor.block_on(handle.sleep(Duration::from_secs(1)));
+    assert!(!done.get());
+    executor.block_on(handle.sleep(Duration::from_secs(3)));
+    assert!(done.get());
+}
+
+/// Counts turns; completes one pending value at the third.
+struct CountingReactor {
+    turns: Rc<Cell<u32>>,
+    inner: VirtualReactor,
+}
+
+impl Reactor for CountingReactor {
+    fn now(&self) -> Nanos {
+        self.inner.now()
+    }
+
+    fn turn(&mut self, park: Park) {
+        self.turns.set(self.turns.get() + 1);
+        self.inner.turn(park);
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        self.inner.unparker()
+    }
+}
+
+#[test]
+fn busy_tasks_do_not_keep_the_reactor_from_turning() {
+    let turns = Rc::new(Cell::new(0));
+    let reactor = CountingReactor { turns: Rc::clone(&turns), inner: VirtualReactor::new() };
+    let mut executor = Executor::new(Box::new(reactor), Schedule::InOrder);
+    let handle = executor.handle();
+    let busy = handle.clone();
+    handle.spawn(async move {
+        loop {
+            busy.yield_now().await;
+        }
+    });
+    executor.block_on(async {
+        for _ in 0..1000 {
+            handle.yield_now().await;
+        }
+    });
+    assert!(turns.get() >= 10, "2000 task runs made only {} turns", turns.get());
+}
+
+#[test]
+fn one_shot_wakes_the_task_that_waits() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let supply = Completions::new();
+    let (completion, pending) = supply.pair();
+    let sleeper = handle.clone();
+    handle.spawn(async move {
+        sleeper.sleep(Duration::from_secs(1)).await;
+        completion.complete("value");
+    });
+    assert_eq!(executor.block_on(pending), Some("value"));
+}
+
+/// Spawns when dropped: what a task's cleanup might do.
+struct SpawnOnDrop(Handle, Rc<()>);
+
+impl Drop for SpawnOnDrop {
+    fn drop(&mut self) {
+        let held = Rc::clone(&self.1);
+        self.0.spawn(async move { drop(held) });
+    }
+}
+
+#[test]
+fn dropping_the_executor_drops_its_tasks_and_what_they_spawn() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let held = Rc::new(());
+    let guard = SpawnOnDrop(handle.clone(), Rc::clone(&held));
+    let sleeper = handle.clone();
+    handle.spawn(async move {
+        let _guard = guard;
+        sleeper.sleep(Duration::from_secs(1000)).await;
+    });
+    executor.block_on(handle.sleep(Duration::from_secs(1)));
+    assert!(Rc::strong_count(&held) > 1);
+    drop(executor);
+    assert_eq!(Rc::strong_count(&held), 1);
+    handle.spawn(async { unreachable!("the executor is gone") });
+}
+
+#[test]
+#[should_panic(expected = "a bug in a task")]
+fn panic_of_a_task_goes_through_block_on() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    handle.spawn(async { panic!("a bug in a task") });
+    executor.block_on(handle.sleep(Duration::from_secs(1)));
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn waiting_for_nothing_in_virtual_time_is_a_deadlock() {
+    executor(Schedule::InOrder).block_on(std::future::pending::<()>());
+}
+
+#[test]
+fn executor_inside_a_task_of_another_leaves_both_working() {
+    let mut outer = executor(Schedule::InOrder);
+    let handle = outer.handle();
+    outer.block_on(async {
+        let mut inner = executor(Schedule::InOrder);
+        let sleeper = inner.handle();
+        inner.block_on(async { sleeper.sleep(Duration::from_secs(1)).await });
+        handle.sleep(Duration::from_secs(2)).await;
+    });
+    assert_eq!(handle.now(), Nanos(2_000_000_000));
+}
+
+#[test]
+fn wakes_from_another_thread_reach_a_parked_executor() {
+    let ring = Ring::new(RingConfig { entries: 8 }).expect("these tests need io_uring");
+    let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+    let (to_thread, wakers) = std::sync::mpsc::channel::<std::task::Waker>();
+    let (confirm, confirmed) = std::sync::mpsc::channel::<u32>();
+    let waking = std::thread::spawn(move || {
+        for (count, waker) in (0..).zip(wakers) {
+            confirm.send(count).expect("the test goes on");
+            waker.wake();
+        }
+    });
+    executor.block_on(async {
+        for round in 0..1000 {
+            let mut asked = false;
+            poll_fn(|cx| {
+                if !std::mem::replace(&mut asked, true) {
+                    to_thread.send(cx.waker().clone()).expect("the thread goes on");
+                    return Poll::Pending;
+                }
+                match confirmed.try_recv() {
+                    Ok(count) => {
+                        assert_eq!(count, round);
+                        Poll::Ready(())
+                    }
+                    Err(_) => panic!("woken before the thread did"),
+                }
+            })
+            .await;
+        }
+    });
+    drop(to_thread);
+    waking.join().expect("the thread ended well");
+}
