@@ -1,1 +1,45 @@
-//! Stub: filled by its first commit.
+//! The array: workers, stripe owners, the path of reads and writes, background work, and the control side.
+//!
+//! What must stay true: the world (devices, clock, scheduling, randomness) is handed in; the same code
+//! runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
+//!
+//! In reading order:
+//! - `array`       an array as all workers share it
+//! - `worker`      one core and everything it owns; messages between workers
+//! - `shard`       an array on one worker: devices, row locks, stripe buffers
+//! - `volume`      what exports see
+//! - `datapath`    the path of every request
+//! - `stripe`      row locks
+//! - `scratch`     stripe buffers
+//! - `intent`, `written`   the maps in memory
+//! - `home`        what one worker does for all: superblocks, map pages, flushes
+//! - `background`  rebuild, resync, scrub
+//! - `member`      states of a slot
+//! - `event`, `metrics`, `error`   what operators see
+#![forbid(unsafe_code)]
+
+mod array;
+mod background;
+mod datapath;
+mod error;
+mod event;
+mod home;
+mod intent;
+mod member;
+mod metrics;
+mod scratch;
+mod shard;
+mod stripe;
+mod volume;
+mod worker;
+mod written;
+
+pub use array::{Array, ArrayTuning};
+pub use error::Refusal;
+pub use event::{Event, EventLog, names as event_names};
+pub use member::{BadTransition, SlotEvent, SlotState};
+pub use metrics::{
+    ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
+};
+pub use volume::ArrayVolume;
+pub use worker::{Worker, WorkerLoad};

@@ -1,0 +1,302 @@
+//! An array as all its workers share it: geometry, slots, maps, counters. No devices: those belong to
+//! the workers (`shard.rs`).
+//!
+//! What must stay true: everything here is either fixed when the array starts or changes through
+//! atomics; the members' superblocks are changed by the home worker alone (`membership.rs`); stripes
+//! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
+
+use crate::event::EventLog;
+use crate::intent::IntentMap;
+use crate::member::SlotState;
+use crate::metrics::{ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters};
+use crate::written::WrittenMap;
+use ashlar_layout::{Geometry, StripeView};
+use ashlar_parity::Code;
+use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Number of a running array in this process; an index, never stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ArrayId(pub(crate) usize);
+
+/// What an array is, fixed while it runs.
+pub(crate) struct ArrayIdentity {
+    pub(crate) id: ArrayId,
+    pub(crate) name: String,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) logical_block_bytes: u32,
+}
+
+/// Tunables of one array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrayTuning {
+    /// A member read that takes longer is given up on and reconstructed from the others.
+    pub read_deadline: Duration,
+    /// How long a piece of a sequential stream may wait at most to become a full stripe.
+    pub merge_wait_max: Duration,
+    /// Read errors on one member after which it is put out of service.
+    pub read_errors_max: u64,
+    /// Foreground latency that background jobs try to leave alone (95th percentile).
+    pub job_latency_target: Duration,
+    /// Bytes a second that a background job moves at least, whatever the foreground does.
+    pub job_floor_bytes: u64,
+}
+
+impl Default for ArrayTuning {
+    fn default() -> Self {
+        ArrayTuning {
+            read_deadline: Duration::from_millis(500),
+            merge_wait_max: Duration::from_micros(500),
+            read_errors_max: 1000,
+            job_latency_target: Duration::from_millis(5),
+            job_floor_bytes: 16 << 20,
+        }
+    }
+}
+
+/// One member slot as all workers see it.
+#[derive(Default)]
+pub(crate) struct Slot {
+    state: AtomicU8,
+    rebuilt_below: AtomicU64,
+    is_unflushed: AtomicBool,
+    pub(crate) counters: MemberCounters,
+    pub(crate) read_latency: Latency,
+    pub(crate) write_latency: Latency,
+}
+
+impl Slot {
+    pub(crate) fn state(&self) -> SlotState {
+        SlotState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
+    /// Stripes below this number are on the device of a rebuilding slot.
+    pub(crate) fn rebuilt_below(&self) -> StripeNo {
+        StripeNo(self.rebuilt_below.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_rebuilt_below(&self, stripe: StripeNo) {
+        self.rebuilt_below.store(stripe.0, Ordering::Release);
+    }
+
+    /// A write reached the device's cache: the next flush must include this member.
+    pub(crate) fn set_unflushed(&self) {
+        if !self.is_unflushed.load(Ordering::Acquire) {
+            self.is_unflushed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether a flush is owed; it counts as done from now on.
+    pub(crate) fn take_unflushed(&self) -> bool {
+        self.is_unflushed.swap(false, Ordering::AcqRel)
+    }
+
+    fn access(&self, stripe: StripeNo) -> (bool, bool) {
+        match self.state() {
+            SlotState::InSync => (true, true),
+            SlotState::Rebuilding => (stripe < self.rebuilt_below(), true),
+            SlotState::Failing | SlotState::Out => (false, false),
+        }
+    }
+}
+
+/// One array, shared by all workers.
+pub struct Array {
+    pub(crate) identity: ArrayIdentity,
+    pub(crate) geometry: Geometry,
+    pub(crate) code: Code,
+    pub(crate) tuning: ArrayTuning,
+    /// Start of the data area on every member, bytes.
+    pub(crate) data_offset: u64,
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) written: WrittenMap,
+    pub(crate) intent: IntentMap,
+    pub(crate) events: Arc<EventLog>,
+    /// One set for each worker.
+    pub(crate) counters: Box<[ShardCounters]>,
+    pub(crate) home: usize,
+    failing_slots: AtomicUsize,
+    missing_slots: AtomicUsize,
+    is_read_only: AtomicBool,
+    is_stopping: AtomicBool,
+}
+
+/// What one worker counts for one array.
+#[derive(Default)]
+pub(crate) struct ShardCounters {
+    pub(crate) counts: ArrayCounters,
+    pub(crate) read_latency: Latency,
+    pub(crate) write_latency: Latency,
+    pub(crate) flush_latency: Latency,
+}
+
+/// The parts an array is made of, when it starts.
+pub(crate) struct ArrayParts {
+    pub(crate) identity: ArrayIdentity,
+    pub(crate) geometry: Geometry,
+    pub(crate) code: Code,
+    pub(crate) tuning: ArrayTuning,
+    pub(crate) data_offset: u64,
+    pub(crate) slot_states: Vec<SlotState>,
+    pub(crate) written: WrittenMap,
+    pub(crate) intent: IntentMap,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) worker_count: usize,
+}
+
+impl Array {
+    pub(crate) fn new(parts: ArrayParts) -> Self {
+        let home = parts.identity.id.0 % parts.worker_count;
+        let array = Array {
+            slots: parts.slot_states.iter().map(|_| Slot::default()).collect(),
+            counters: (0..parts.worker_count).map(|_| ShardCounters::default()).collect(),
+            identity: parts.identity,
+            geometry: parts.geometry,
+            code: parts.code,
+            tuning: parts.tuning,
+            data_offset: parts.data_offset,
+            written: parts.written,
+            intent: parts.intent,
+            events: parts.events,
+            home,
+            failing_slots: AtomicUsize::new(0),
+            missing_slots: AtomicUsize::new(0),
+            is_read_only: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+        };
+        for (at, state) in parts.slot_states.into_iter().enumerate() {
+            array.set_slot_state(MemberIdx::from_at(at), state);
+        }
+        array
+    }
+
+    /// The array's name.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// Its geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn slot(&self, member: MemberIdx) -> &Slot {
+        &self.slots[member.at()]
+    }
+
+    /// Put a slot into `state`. Called by the home worker, and by any worker for `Failing`.
+    pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
+        self.slot(member).state.store(state as u8, Ordering::Release);
+        let count = |wanted: fn(SlotState) -> bool| {
+            self.slots.iter().filter(|slot| wanted(slot.state())).count()
+        };
+        self.failing_slots.store(count(|s| s == SlotState::Failing), Ordering::Release);
+        self.missing_slots.store(count(|s| s != SlotState::InSync), Ordering::Release);
+    }
+
+    /// Whether some slot is out without the others saying so yet: no write may be acknowledged that
+    /// left it out.
+    pub(crate) fn has_failing_slots(&self) -> bool {
+        self.failing_slots.load(Ordering::Acquire) != 0
+    }
+
+    /// Slots that are not in sync.
+    pub(crate) fn missing_slots(&self) -> usize {
+        self.missing_slots.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn member_of(&self, stripe: StripeNo, strip: StripIdx) -> MemberIdx {
+        self.geometry.place(stripe, strip).member
+    }
+
+    /// Bytes from the member's start where a strip's row `row` lies.
+    pub(crate) fn device_offset(&self, stripe: StripeNo, strip: StripIdx, row: u32) -> u64 {
+        self.data_offset
+            + self.geometry.place(stripe, strip).offset
+            + u64::from(row) * ashlar_units::BLOCK_BYTES
+    }
+
+    /// What may be done with each strip of `stripe` right now.
+    pub(crate) fn view(&self, stripe: StripeNo) -> StripeView {
+        let strips = self.geometry.strips();
+        let is_parity_valid = !self.intent.is_unsynced(self.intent.region_of(stripe));
+        let all = StripSet::first(strips);
+        if self.missing_slots() == 0 {
+            return StripeView { readable: all, writable: all, is_parity_valid };
+        }
+        let mut view =
+            StripeView { readable: StripSet::EMPTY, writable: StripSet::EMPTY, is_parity_valid };
+        for strip in all.iter() {
+            let (readable, writable) = self.slot(self.member_of(stripe, strip)).access(stripe);
+            if readable {
+                view.readable = view.readable.with(strip);
+            }
+            if writable {
+                view.writable = view.writable.with(strip);
+            }
+        }
+        view
+    }
+
+    /// Whether the slot's device may be read for this stripe.
+    pub(crate) fn is_readable(&self, stripe: StripeNo, member: MemberIdx) -> bool {
+        self.slot(member).access(stripe).0
+    }
+
+    /// The worker that owns a stripe.
+    pub(crate) fn owner_of(&self, stripe: StripeNo) -> usize {
+        let region = self.intent.region_of(stripe).0;
+        // Multiplying by the golden ratio spreads neighbouring regions evenly over the workers.
+        let spread = (region + to_u64(self.identity.id.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        to_usize((spread >> 32) % to_u64(self.counters.len()))
+    }
+
+    /// Members of a slot's group that are not in sync, the slot itself not counted.
+    pub(crate) fn others_missing_in_group(&self, member: MemberIdx) -> usize {
+        let strips = self.geometry.strips();
+        let first = member.at() / strips * strips;
+        let group = &self.slots[first..first + strips];
+        let is_missing = |(at, slot): &(usize, &Slot)| {
+            first + at != member.at() && slot.state() != SlotState::InSync
+        };
+        group.iter().enumerate().filter(is_missing).count()
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_read_only(&self, is_read_only: bool) {
+        self.is_read_only.store(is_read_only, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_stopping(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn counts(&self) -> ArrayCounts {
+        let mut sum = ArrayCounts::default();
+        for shard in &self.counters {
+            shard.counts.add_to(&mut sum);
+        }
+        sum
+    }
+
+    pub(crate) fn latency(&self, of: fn(&ShardCounters) -> &Latency) -> LatencySummary {
+        let mut sum = LatencySummary::default();
+        for shard in &self.counters {
+            of(shard).add_to(&mut sum);
+        }
+        sum
+    }
+
+    pub(crate) fn record(&self, event: &'static str, fields: Vec<(&'static str, String)>) {
+        self.events.record(event, self.name(), fields);
+    }
+}

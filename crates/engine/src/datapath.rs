@@ -1,0 +1,86 @@
+//! The path of every request, from a volume's extent to the members and back.
+//!
+//! In reading order:
+//! - `submit`       admit a request, cut it at stripes, send each piece to the stripe's owner
+//! - `read`         straight from the members, where the request arrived
+//! - `reconstruct`  a read that cannot be served straight, on the stripe's owner
+//! - `write`        the story of one stripe write
+//! - `edges`        a write that is not whole blocks becomes one that is
+//! - `merge`        pieces of a sequential stream become full stripes
+//! - `gather`       read what a plan asks for
+//! - `parity`       compute what a plan stores besides the data
+//! - `store`        write it, in parallel
+//! - `settle`       what failed, who must know before the client does
+//! - `trim`         discard and write zeroes
+//! - `flush`        FLUSH and FUA
+//! - `rows`         buffers that hold rows of strips
+//!
+//! What must stay true: decisions about what to read and write come from plans (the layout crate); code
+//! here carries plans out. Nothing here allocates once its pools are warm. Pieces of one stripe run on
+//! the stripe's owner only.
+
+mod edges;
+pub(crate) mod flush;
+pub(crate) mod gather;
+pub(crate) mod merge;
+mod parity;
+mod read;
+pub(crate) mod reconstruct;
+pub(crate) mod rows;
+pub(crate) mod settle;
+pub(crate) mod store;
+pub(crate) mod submit;
+mod trim;
+pub(crate) mod write;
+
+use crate::background::step::{Step, StepReport};
+use crate::shard::Shard;
+use ashlar_iobuf::BufMut;
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// Work on one stripe, done by its owner.
+pub(crate) enum Piece {
+    /// Store this.
+    Write(write::StripeWrite),
+    /// Make this part read as zeros.
+    Zero(trim::StripeZero),
+    /// Read this although it cannot be read straight.
+    Reconstruct(reconstruct::StripRead),
+    /// One step of a background job.
+    Step(Step),
+}
+
+/// What came of a piece.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Done.
+    Done,
+    /// The data of a read.
+    Data(BufMut),
+    /// What a job's step did.
+    Stepped(StepReport),
+    /// Not done.
+    Failed(VolumeErrorKind),
+}
+
+/// Do one piece of work on a stripe of which this worker is the owner.
+pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
+    let _under_way = shard.begin();
+    match piece {
+        Piece::Write(stripe_write) => done(write::write_stripe(shard, stripe_write).await),
+        Piece::Zero(stripe_zero) => done(trim::zero_stripe(shard, stripe_zero).await),
+        Piece::Reconstruct(strip_read) => match reconstruct::read_strip(shard, strip_read).await {
+            Ok(buffer) => Answer::Data(buffer),
+            Err(kind) => Answer::Failed(kind),
+        },
+        Piece::Step(step) => Answer::Stepped(crate::background::step::take(shard, step).await),
+    }
+}
+
+fn done(result: Result<(), VolumeErrorKind>) -> Answer {
+    match result {
+        Ok(()) => Answer::Done,
+        Err(kind) => Answer::Failed(kind),
+    }
+}

@@ -1,0 +1,52 @@
+//! A write that is not whole blocks becomes one that is: its first and last block get their old content
+//! around the new. Rare: file systems write whole blocks.
+//!
+//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in between.
+
+use super::reconstruct;
+use super::write::{Payload, StripeWrite};
+use crate::shard::Shard;
+use ashlar_iobuf::BufMut;
+use ashlar_layout::{RowRange, strips_of};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, StripeNo, to_usize};
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// The write as whole blocks; the very same bytes if it was that already.
+pub(super) async fn widen(
+    shard: &Rc<Shard>,
+    write: StripeWrite,
+) -> Result<Payload, VolumeErrorKind> {
+    let strip_bytes = shard.array.geometry.strip_bytes();
+    if write.extent.is_aligned_to(BLOCK_BYTES) {
+        return Ok(Payload::new(write.extent, write.bytes, strip_bytes));
+    }
+    let wide = write.extent.widened_to(BLOCK_BYTES);
+    let mut bytes = shard.worker.payload.get(to_usize(wide.bytes)).await;
+    let last = wide.end() - BLOCK_BYTES;
+    read_block(shard, write.stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
+    if last != wide.offset {
+        let tail = to_usize(last - wide.offset);
+        read_block(shard, write.stripe, last, &mut bytes[tail..]).await?;
+    }
+    let start = to_usize(write.extent.offset - wide.offset);
+    bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
+    Ok(Payload::new(wide, bytes.freeze(), strip_bytes))
+}
+
+/// Read the block at `offset` of the stripe's data, whatever it takes.
+async fn read_block(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    offset: u64,
+    target: &mut [u8],
+) -> Result<(), VolumeErrorKind> {
+    let run = strips_of(&shard.array.geometry, Extent::new(offset, BLOCK_BYTES))
+        .next()
+        .expect("a block lies in one strip");
+    let row = u32::try_from(run.extent.offset / BLOCK_BYTES).expect("a strip has few rows");
+    let rows = RowRange::new(row, row + 1);
+    let buffer: BufMut = reconstruct::read_rows(shard, stripe, run.strip, rows).await?;
+    target.copy_from_slice(&buffer);
+    Ok(())
+}

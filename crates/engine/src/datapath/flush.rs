@@ -1,0 +1,21 @@
+//! FLUSH and FUA: everything that was answered before is on stable media, with the metadata that finds
+//! it.
+//!
+//! What must stay true: first the members' caches, then the written-map pages that changed, then the
+//! caches again: a stripe is never called written before its strips are durable. Flushes that wait for
+//! a running one are served together by the next. A member that fails a flush is out; the failure is
+//! never retried into success.
+
+use crate::home::{self, keeper};
+use crate::shard::Shard;
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// Make every write that was answered before now durable.
+///
+/// # Errors
+/// `Io` if so many members failed that the promise cannot be kept; `Stopped` while the array stops.
+pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    let flushed = home::on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
+    flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
+}

@@ -1,0 +1,255 @@
+//! Reads: straight from the members, on the worker where they arrived; what cannot be had that way goes
+//! to the stripe's owner.
+//!
+//! What must stay true: all parts of a request are under way before the first one is waited for. A
+//! stripe that was never written reads as zeros without touching a member. A device that answers too
+//! late may still write into the buffer it was given: that buffer is never handed to the client.
+
+use super::reconstruct::{Because, StripRead};
+use super::{Answer, Piece, settle};
+use crate::event::names;
+use crate::shard::Shard;
+use ashlar_device::{Command, Outcome};
+use ashlar_iobuf::BufMut;
+use ashlar_layout::{Geometry, split, strips_of};
+use ashlar_ring::Pending;
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_usize};
+use ashlar_volume::VolumeErrorKind;
+use smallvec::SmallVec;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// A part of a read that lies in one strip. `extent` is bytes within the strip.
+#[derive(Clone, Copy)]
+struct Part {
+    stripe: StripeNo,
+    strip: StripIdx,
+    extent: Extent,
+}
+
+enum Started {
+    /// Nothing to wait for: never written.
+    Zeros(BufMut),
+    /// On its way from a member.
+    Straight(Part, MemberIdx, Pending<Outcome>),
+    /// At the stripe's owner.
+    Reconstructing(Pending<Answer>),
+}
+
+/// Fill `buffer` from `extent` of the volume.
+///
+/// # Errors
+/// `Io` if a block cannot be read or reconstructed.
+pub(super) async fn read(
+    shard: &Rc<Shard>,
+    extent: Extent,
+    buffer: BufMut,
+) -> Result<BufMut, VolumeErrorKind> {
+    let mut parts = parts(&shard.array.geometry, extent);
+    let Some(first) = parts.next() else { return Ok(buffer) };
+    if first.extent.bytes == extent.bytes {
+        let started = start(shard, first, buffer);
+        return finish(shard, started).await;
+    }
+    drop(parts);
+    read_parts(shard, extent, buffer).await
+}
+
+async fn read_parts(
+    shard: &Rc<Shard>,
+    extent: Extent,
+    mut buffer: BufMut,
+) -> Result<BufMut, VolumeErrorKind> {
+    let mut started: SmallVec<[Started; 20]> = SmallVec::new();
+    for part in parts(&shard.array.geometry, extent) {
+        let target = buffer.split_to(to_usize(part.extent.bytes));
+        started.push(start(shard, part, target));
+    }
+    // What is left of `buffer` is its empty end: parts are joined in front of it.
+    drop(buffer);
+    let mut done: SmallVec<[Result<BufMut, VolumeErrorKind>; 20]> = SmallVec::new();
+    for part in started {
+        done.push(finish(shard, part).await);
+    }
+    let mut whole = Joined::default();
+    for part in done {
+        whole.push(part?);
+    }
+    Ok(whole.finish(to_usize(extent.bytes)))
+}
+
+fn parts(geometry: &Geometry, extent: Extent) -> impl Iterator<Item = Part> {
+    split(geometry, extent).flat_map(move |piece| {
+        strips_of(geometry, piece.extent).map(move |run| Part {
+            stripe: piece.stripe,
+            strip: run.strip,
+            extent: run.extent,
+        })
+    })
+}
+
+fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
+    let array = &shard.array;
+    if !array.written.is_written(part.stripe) {
+        buffer.fill(0);
+        return Started::Zeros(buffer);
+    }
+    let part = source(shard, part);
+    let member = array.member_of(part.stripe, part.strip);
+    if !array.is_readable(part.stripe, member) || !part.extent.is_aligned_to(BLOCK_BYTES) {
+        return reconstruct(shard, part, buffer, Because::MemberMissing);
+    }
+    let offset = array.data_offset
+        + array.geometry.place(part.stripe, part.strip).offset
+        + part.extent.offset;
+    let counters = &array.slot(member).counters;
+    counters.reads.add(1);
+    counters.read_bytes.add(part.extent.bytes);
+    shard.counts().member_reads.add(1);
+    match shard.start(member, offset, Command::Read(buffer)) {
+        Some(pending) => Started::Straight(part, member, pending),
+        // The device was taken away between the two looks: the buffer went with the command.
+        None => {
+            let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
+            reconstruct(shard, part, buffer, Because::MemberMissing)
+        }
+    }
+}
+
+/// The part, on the strip to read it from. All copies of a mirror lie at the same offset, so they take
+/// turns, except where they may differ after an unclean stop: there everybody reads the same one.
+fn source(shard: &Shard, part: Part) -> Part {
+    let array = &shard.array;
+    if array.geometry.data_strips() > 1 || array.geometry.parity_strips() == 0 {
+        return part;
+    }
+    let view = array.view(part.stripe);
+    let copies = if view.is_parity_valid { view.readable } else { view.readable.lowest(1) };
+    if copies.is_empty() {
+        return part;
+    }
+    let turn = to_usize(shard.next_turn()) % copies.count();
+    let strip = copies.iter().nth(turn).expect("turn is below the count");
+    Part { strip, ..part }
+}
+
+fn reconstruct(shard: &Rc<Shard>, part: Part, buffer: BufMut, because: Because) -> Started {
+    shard.counts().degraded_reads.add(1);
+    let Part { stripe, strip, extent } = part;
+    let read = StripRead { stripe, strip, extent, buffer, because };
+    let owner = shard.array.owner_of(stripe);
+    Started::Reconstructing(shard.worker.hand_to(owner, shard, Piece::Reconstruct(read)))
+}
+
+async fn finish(shard: &Rc<Shard>, started: Started) -> Result<BufMut, VolumeErrorKind> {
+    match started {
+        Started::Zeros(buffer) => Ok(buffer),
+        Started::Reconstructing(pending) => reconstructed(pending).await,
+        Started::Straight(part, member, pending) => straight(shard, part, member, pending).await,
+    }
+}
+
+async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKind> {
+    match pending.await {
+        Some(Answer::Data(buffer)) => Ok(buffer),
+        Some(Answer::Failed(kind)) => Err(kind),
+        Some(Answer::Done | Answer::Stepped(_)) => unreachable!("a read answers with data"),
+        None => Err(VolumeErrorKind::Stopped),
+    }
+}
+
+async fn straight(
+    shard: &Rc<Shard>,
+    part: Part,
+    member: MemberIdx,
+    pending: Pending<Outcome>,
+) -> Result<BufMut, VolumeErrorKind> {
+    let because = match before_deadline(shard, pending).await {
+        Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) => return Ok(buffer),
+        Some(Some(Outcome { result: Err(fault), .. })) => {
+            settle::read_failed(shard, member, fault);
+            match fault.kind {
+                ashlar_device::FaultKind::Media => Because::ReadFailed,
+                _ => Because::MemberSlow,
+            }
+        }
+        Some(_) => Because::MemberMissing,
+        None => {
+            shard.array.slot(member).counters.slow_reads.add(1);
+            shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
+            Because::MemberSlow
+        }
+    };
+    let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
+    match reconstruct(shard, part, buffer, because) {
+        Started::Reconstructing(pending) => reconstructed(pending).await,
+        Started::Zeros(_) | Started::Straight(..) => unreachable!("it was sent to the owner"),
+    }
+}
+
+/// The outcome, or `None` when the read deadline passes first and somebody else could serve the read.
+async fn before_deadline(shard: &Shard, pending: Pending<Outcome>) -> Option<Option<Outcome>> {
+    let mut pending = pin!(pending);
+    // Most reads of memory, and many of a busy ring, are done by now: no timer for those.
+    let at_once = poll_fn(|context| match pending.as_mut().poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    if let Some(outcome) = at_once.await {
+        return Some(outcome);
+    }
+    if shard.array.geometry.parity_strips() == 0 {
+        return Some(pending.await);
+    }
+    let mut deadline = pin!(shard.worker.handle.sleep(shard.array.tuning.read_deadline));
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = pending.as_mut().poll(context) {
+            return Poll::Ready(Some(outcome));
+        }
+        deadline.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+/// Parts put back together: without a copy while they are neighbours in memory, which they are unless a
+/// part had to be reconstructed elsewhere.
+#[derive(Default)]
+struct Joined {
+    whole: Option<BufMut>,
+    strays: SmallVec<[BufMut; 4]>,
+}
+
+impl Joined {
+    fn push(&mut self, part: BufMut) {
+        if !self.strays.is_empty() {
+            self.strays.push(part);
+            return;
+        }
+        self.whole = match self.whole.take() {
+            None => Some(part),
+            Some(whole) => match whole.try_join(part) {
+                Ok(whole) => Some(whole),
+                Err((whole, part)) => {
+                    self.strays.push(part);
+                    Some(whole)
+                }
+            },
+        };
+    }
+
+    fn finish(self, bytes: usize) -> BufMut {
+        let whole = self.whole.expect("a read has parts");
+        if self.strays.is_empty() {
+            return whole;
+        }
+        let mut copy = BufMut::zeroed(bytes);
+        let mut at = 0;
+        for part in std::iter::once(whole).chain(self.strays) {
+            copy[at..at + part.len()].copy_from_slice(&part);
+            at += part.len();
+        }
+        copy
+    }
+}

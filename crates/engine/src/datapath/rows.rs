@@ -1,0 +1,68 @@
+//! Buffers that hold some rows of some strips of one stripe.
+//!
+//! What must stay true: an entry's bytes are exactly its rows; entries of one set never overlap.
+
+use ashlar_iobuf::BufMut;
+use ashlar_layout::RowRange;
+use ashlar_units::{StripIdx, StripSet, to_usize};
+use smallvec::SmallVec;
+
+/// Some rows of one strip, in memory.
+#[derive(Debug)]
+pub(crate) struct StripRows {
+    pub(crate) strip: StripIdx,
+    pub(crate) rows: RowRange,
+    pub(crate) bytes: BufMut,
+}
+
+/// Some rows of several strips of one stripe.
+#[derive(Debug, Default)]
+pub(crate) struct RowSet {
+    pub(crate) entries: SmallVec<[StripRows; 12]>,
+}
+
+impl RowSet {
+    pub(crate) fn push(&mut self, strip: StripIdx, rows: RowRange, bytes: BufMut) {
+        assert_eq!(bytes.len(), to_usize(rows.bytes()), "a buffer is exactly its rows");
+        self.entries.push(StripRows { strip, rows, bytes });
+    }
+
+    /// The bytes of `rows` of `strip`.
+    ///
+    /// # Panics
+    /// If the set does not hold them: the plan that filled it said it would.
+    pub(crate) fn slice(&self, strip: StripIdx, rows: RowRange) -> &[u8] {
+        let holds = |entry: &&StripRows| entry.strip == strip && entry.covers(rows);
+        let entry = self.entries.iter().find(holds).expect("the plan gathered these rows");
+        &entry.bytes[entry.range(rows)]
+    }
+
+    /// The bytes of `rows` of each of `strips`, to be changed; slot `at` of the result is strip
+    /// `first + at`, empty for strips not asked for.
+    pub(crate) fn slices_mut<const N: usize>(
+        &mut self,
+        strips: StripSet,
+        rows: RowRange,
+        first: usize,
+    ) -> [Option<&mut [u8]>; N] {
+        let mut slices = [const { None }; N];
+        for entry in &mut self.entries {
+            if strips.contains(entry.strip) && entry.covers(rows) {
+                let range = entry.range(rows);
+                slices[entry.strip.at() - first] = Some(&mut entry.bytes[range]);
+            }
+        }
+        slices
+    }
+}
+
+impl StripRows {
+    fn covers(&self, rows: RowRange) -> bool {
+        self.rows.start <= rows.start && rows.end <= self.rows.end
+    }
+
+    fn range(&self, rows: RowRange) -> std::ops::Range<usize> {
+        let start = to_usize(rows.offset_bytes() - self.rows.offset_bytes());
+        start..start + to_usize(rows.bytes())
+    }
+}

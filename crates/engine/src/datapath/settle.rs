@@ -1,0 +1,56 @@
+//! After the I/O: what failed, what the other members must say before the client is answered.
+//!
+//! What must stay true: a write is acknowledged only when every member it is not on is recorded as out
+//! on the survivors, so that no crash can bring a stale member back as current. A member whose loss
+//! would leave more missing than the parity replaces is not recorded as out: the array answers with
+//! errors instead, and an operator can still bring it back.
+
+use super::store::FailedMembers;
+use crate::event::names;
+use crate::home;
+use crate::shard::Shard;
+use ashlar_device::{Fault, FaultKind};
+use ashlar_units::MemberIdx;
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them is
+/// recorded as out.
+pub(super) async fn settle(
+    shard: &Rc<Shard>,
+    failed: FailedMembers,
+) -> Result<(), VolumeErrorKind> {
+    for (member, fault) in failed {
+        home::take_out(shard, member, fault.to_string()).await.map_err(|_| kind_of(fault))?;
+    }
+    if shard.array.has_failing_slots() {
+        home::all_recorded(shard).await.map_err(|_| VolumeErrorKind::Io)?;
+    }
+    Ok(())
+}
+
+/// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of
+/// service in the background (the read itself needs nobody's record).
+pub(super) fn read_failed(shard: &Rc<Shard>, member: MemberIdx, fault: Fault) {
+    let array = &shard.array;
+    let counters = &array.slot(member).counters;
+    counters.read_errors.add(1);
+    let is_worn = counters.read_errors.get() > array.tuning.read_errors_max;
+    if fault.kind == FaultKind::Gone || is_worn {
+        home::take_out_soon(shard, member, fault.to_string());
+    }
+}
+
+/// A block is lost: say so once for each request.
+pub(super) fn block_lost(shard: &Shard, stripe: ashlar_units::StripeNo) -> VolumeErrorKind {
+    shard.counts().lost_blocks.add(1);
+    shard.array.record(names::BLOCK_LOST, vec![("stripe", stripe.to_string())]);
+    VolumeErrorKind::Io
+}
+
+fn kind_of(fault: Fault) -> VolumeErrorKind {
+    match fault.kind {
+        FaultKind::NoSpace => VolumeErrorKind::NoSpace,
+        _ => VolumeErrorKind::Io,
+    }
+}

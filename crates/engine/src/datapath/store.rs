@@ -1,0 +1,140 @@
+//! Write what a plan stores: data and parity strips, all in parallel, on the member and on the device
+//! that is being filled to replace it.
+//!
+//! What must stay true: when this returns, every write has ended, well or badly; the caller learns which
+//! members failed.
+
+use super::rows::RowSet;
+use super::write::Payload;
+use crate::shard::Shard;
+use ashlar_device::{Command, Fault, Outcome};
+use ashlar_iobuf::Buf;
+use ashlar_layout::{RowRange, StripIo, WritePlan};
+use ashlar_ring::Pending;
+use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Members that failed a write, each once.
+pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Fault); 4]>;
+
+/// Writes under way.
+#[derive(Default)]
+pub(crate) struct Writes {
+    started: SmallVec<[(Target, Pending<Outcome>); 24]>,
+}
+
+#[derive(Clone, Copy)]
+struct Target {
+    member: MemberIdx,
+    is_replacement: bool,
+}
+
+/// Carry out the writes of `plan`.
+pub(super) async fn store(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    plan: &WritePlan,
+    payload: &Payload,
+    parity: RowSet,
+) -> FailedMembers {
+    let data_strips = shard.array.geometry.data_strips();
+    let mut writes = Writes::default();
+    for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
+        start_data(shard, stripe, (plan, io), payload, &mut writes);
+    }
+    for entry in parity.entries {
+        writes.start(shard, (stripe, entry.strip, entry.rows.start), entry.bytes.freeze());
+    }
+    writes.finish(shard).await
+}
+
+/// Start the writes of one data strip: a run of rows from the request, or of zeros, each one I/O.
+fn start_data(
+    shard: &Shard,
+    stripe: StripeNo,
+    (plan, io): (&WritePlan, StripIo),
+    payload: &Payload,
+    writes: &mut Writes,
+) {
+    let mut run: Option<(RowRange, bool)> = None;
+    let mut flush = |run: (RowRange, bool)| {
+        let (rows, is_zero) = run;
+        let bytes = to_usize(rows.bytes());
+        let buffer = if is_zero {
+            shard.worker.zeros.slice(0..bytes)
+        } else {
+            payload.shared(io.strip, rows)
+        };
+        writes.start(shard, (stripe, io.strip, rows.start), buffer);
+    };
+    for band in plan.bands() {
+        let is_zero = band.zeroed.contains(io.strip);
+        let is_stored = is_zero || band.written.contains(io.strip);
+        let in_io = io.rows.start <= band.rows.start && band.rows.end <= io.rows.end;
+        if !(is_stored && in_io) {
+            continue;
+        }
+        run = match run {
+            Some((rows, zero)) if zero == is_zero && rows.end == band.rows.start => {
+                Some((rows.union(band.rows), zero))
+            }
+            before => {
+                before.map(&mut flush);
+                Some((band.rows, is_zero))
+            }
+        };
+    }
+    run.map(&mut flush);
+}
+
+impl Writes {
+    /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
+    pub(crate) fn start(
+        &mut self,
+        shard: &Shard,
+        (stripe, strip, row): (StripeNo, StripIdx, u32),
+        buffer: Buf,
+    ) {
+        let array = &shard.array;
+        let member = array.member_of(stripe, strip);
+        let offset = array.device_offset(stripe, strip, row);
+        if let Some(device) = shard.replacement(member) {
+            let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
+            self.started.push((Target { member, is_replacement: true }, pending));
+        }
+        let counters = &array.slot(member).counters;
+        counters.writes.add(1);
+        counters.write_bytes.add(to_u64(buffer.len()));
+        shard.counts().member_writes.add(1);
+        // A slot whose device has just been taken away is out: its content is carried by parity, and
+        // the slots that were left out are settled before the client is answered.
+        if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
+            self.started.push((Target { member, is_replacement: false }, pending));
+        }
+    }
+
+    /// Wait for all of them.
+    pub(crate) async fn finish(self, shard: &Rc<Shard>) -> FailedMembers {
+        let mut failed = FailedMembers::new();
+        for (target, pending) in self.started {
+            let result = match pending.await {
+                Some(Outcome { result, .. }) => result,
+                None => Err(Fault { kind: ashlar_device::FaultKind::Gone, errno: 0 }),
+            };
+            match result {
+                Ok(()) => shard.array.slot(target.member).set_unflushed(),
+                Err(fault) if target.is_replacement => {
+                    crate::home::replacement_failed(shard, target.member, fault);
+                }
+                Err(fault) => {
+                    shard.array.slot(target.member).counters.write_errors.add(1);
+                    if failed.iter().all(|(member, _)| *member != target.member) {
+                        failed.push((target.member, fault));
+                    }
+                }
+            }
+        }
+        failed
+    }
+}

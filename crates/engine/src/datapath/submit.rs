@@ -1,0 +1,165 @@
+//! Admit a request, cut it at stripes, have each piece done by the stripe's owner.
+//!
+//! What must stay true: a request is checked once, here; nothing of it starts if it is refused. All
+//! pieces are under way before the first is waited for. The answer is the first error, given only when
+//! every piece has ended, so that no piece is still writing after the client was told of a failure.
+
+use super::flush;
+use super::merge;
+use super::read::read;
+use super::trim::{self, StripeZero};
+use super::write::StripeWrite;
+use super::{Answer, Piece};
+use crate::shard::Shard;
+use ashlar_iobuf::Buf;
+use ashlar_layout::split;
+use ashlar_ring::Pending;
+use ashlar_units::{Extent, to_usize};
+use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// Carry out one request of a client.
+///
+/// # Errors
+/// As the volume contract says; the error names the request's whole extent.
+pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply, VolumeError> {
+    let extent = request.extent;
+    let started = shard.worker.handle.turn_now();
+    let _under_way = shard.begin();
+    shard.worker.load.requests.fetch_add(1, Ordering::Relaxed);
+    admit(shard, &request)?;
+    let counters = &shard.array.counters[shard.worker.index];
+    let (counts, fua) = (&counters.counts, request.fua);
+    let (result, latency) = match request.command {
+        Command::Read(buffer) => {
+            counts.reads.add(1);
+            counts.read_bytes.add(extent.bytes);
+            (read(shard, extent, buffer).await.map(Reply::Data), &counters.read_latency)
+        }
+        Command::Write(bytes) => {
+            counts.writes.add(1);
+            counts.write_bytes.add(extent.bytes);
+            let result = write(shard, extent, bytes).await;
+            (durable(shard, result, fua).await, &counters.write_latency)
+        }
+        Command::WriteZeroes { .. } => {
+            counts.discards.add(1);
+            let result = zero(shard, extent).await;
+            (durable(shard, result, fua).await, &counters.write_latency)
+        }
+        Command::Discard => {
+            counts.discards.add(1);
+            let result = discard(shard, extent).await;
+            (durable(shard, result, fua).await, &counters.write_latency)
+        }
+        Command::Flush => {
+            counts.flushes.add(1);
+            (flush::flush(shard).await.map(|()| Reply::Done), &counters.flush_latency)
+        }
+    };
+    latency.record(shard.worker.handle.now().since(started));
+    result.map_err(|kind| {
+        counts.errors.add(1);
+        VolumeError::new(kind, extent)
+    })
+}
+
+fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {
+    let refuse = |kind| Err(VolumeError::new(kind, request.extent));
+    if shard.array.is_stopping() {
+        return refuse(VolumeErrorKind::Stopped);
+    }
+    if request.command.is_change() && shard.array.is_read_only() {
+        return refuse(VolumeErrorKind::ReadOnly);
+    }
+    shard.facts.admit(request)
+}
+
+async fn durable(
+    shard: &Rc<Shard>,
+    result: Result<(), VolumeErrorKind>,
+    fua: bool,
+) -> Result<Reply, VolumeErrorKind> {
+    result?;
+    if fua {
+        flush::flush(shard).await?;
+    }
+    Ok(Reply::Done)
+}
+
+async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
+    let mut pieces = split(&shard.array.geometry, extent);
+    let Some(first) = pieces.next() else { return Ok(()) };
+    let owner = shard.array.owner_of(first.stripe);
+    if first.extent.bytes == extent.bytes && owner == shard.worker.index {
+        // The usual small write on its owner: no queue, no message.
+        let whole = StripeWrite { stripe: first.stripe, extent: first.extent, bytes };
+        return merge::write(shard, whole).await;
+    }
+    let mut under_way = UnderWay::new();
+    for piece in split(&shard.array.geometry, extent) {
+        let start = to_usize(piece.request_offset);
+        let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
+        let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
+        let owner = shard.array.owner_of(piece.stripe);
+        under_way.push(shard.worker.hand_to(owner, shard, Piece::Write(part)));
+    }
+    all_done(under_way).await
+}
+
+async fn zero(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
+    let pieces = split(&shard.array.geometry, extent);
+    trim_pieces(
+        shard,
+        pieces.map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent }),
+    )
+    .await
+}
+
+/// Only whole stripes are given back: a discard is advice, and zeroing parts would be work.
+async fn discard(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
+    let geometry = &shard.array.geometry;
+    let whole = split(geometry, extent)
+        .filter(|piece| piece.extent.bytes == geometry.stripe_bytes())
+        .map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent });
+    trim_pieces(shard, whole).await
+}
+
+/// A discard of the whole volume has millions of pieces: keep some hundred under way.
+const TRIMS_UNDER_WAY: usize = 256;
+
+async fn trim_pieces(
+    shard: &Rc<Shard>,
+    pieces: impl Iterator<Item = StripeZero>,
+) -> Result<(), VolumeErrorKind> {
+    let mut under_way = UnderWay::new();
+    for piece in pieces {
+        if trim::is_zero_already(shard, &piece) {
+            continue;
+        }
+        let owner = shard.array.owner_of(piece.stripe);
+        under_way.push(shard.worker.hand_to(owner, shard, Piece::Zero(piece)));
+        if under_way.len() == TRIMS_UNDER_WAY {
+            all_done(std::mem::take(&mut under_way)).await?;
+        }
+    }
+    all_done(under_way).await
+}
+
+type UnderWay = SmallVec<[Pending<Answer>; 8]>;
+
+async fn all_done(under_way: UnderWay) -> Result<(), VolumeErrorKind> {
+    let mut result = Ok(());
+    for pending in under_way {
+        let one = match pending.await {
+            Some(Answer::Done) => Ok(()),
+            Some(Answer::Failed(kind)) => Err(kind),
+            Some(Answer::Data(_) | Answer::Stepped(_)) => unreachable!("a change answers done"),
+            None => Err(VolumeErrorKind::Stopped),
+        };
+        result = result.and(one);
+    }
+    result
+}

@@ -1,0 +1,183 @@
+//! The story of one stripe write.
+//!
+//! What must stay true: the order of the steps below. Nothing on a member changes before the region's
+//! intent is durable; parity is computed from what was read under the row lock; the client is answered
+//! only when every member that lacks the write is recorded as out on the others.
+
+use super::edges;
+use super::gather::gather;
+use super::parity;
+use super::settle::{block_lost, settle};
+use super::store::store;
+use crate::home::keeper;
+use crate::intent::RegionNo;
+use crate::shard::Shard;
+use crate::stripe::lock::{Hold, RowGuard};
+use ashlar_iobuf::Buf;
+use ashlar_layout::{
+    RowRange, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
+    rows_touched,
+};
+use ashlar_units::{Extent, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// Bytes to store in one stripe. `extent` is within the stripe's data and as long as `bytes`.
+pub(crate) struct StripeWrite {
+    pub(crate) stripe: StripeNo,
+    pub(crate) extent: Extent,
+    pub(crate) bytes: Buf,
+}
+
+/// One write to one stripe, start to finish.
+///
+/// 1. lock    nobody else may touch these rows
+/// 2. intent  the region is dirty on the members before any of them changes
+/// 3. widen   a write that is not whole blocks gets the rest of its blocks
+/// 4. plan    only now: members can fail while we wait for 1 and 2
+/// 5. gather  read what the plan asks for (nothing, for a full stripe)
+/// 6. parity  computed in memory
+/// 7. store   data and parity strips, in parallel
+/// 8. settle  if a member failed, the others record that before we acknowledge
+///
+/// # Errors
+/// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could not be
+/// recorded; `NoSpace` if the members have none.
+pub(crate) async fn write_stripe(
+    shard: &Rc<Shard>,
+    write: StripeWrite,
+) -> Result<(), VolumeErrorKind> {
+    let stripe = write.stripe;
+    let _rows = lock_rows(shard, stripe, write.extent).await;
+    let _intent = enter_region(shard, stripe).await?;
+    let payload = edges::widen(shard, write).await?;
+    // A failed gather leaves one strip fewer to plan with, so this ends.
+    let mut unreadable = StripSet::EMPTY;
+    loop {
+        let plan =
+            plan(shard, stripe, &payload, unreadable).map_err(|_| block_lost(shard, stripe))?;
+        let count = plan.read_count() + parity::buffers_needed(&plan, data_strips(shard));
+        let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
+        match gather(shard, stripe, plan.reads(), &mut buffers).await {
+            Err(strips) => unreadable = unreadable.or(strips),
+            Ok(old) => {
+                let parity = parity::compute(shard, &plan, &payload, old, &mut buffers);
+                let failed = store(shard, stripe, &plan, &payload, parity).await;
+                settle(shard, failed).await?;
+                mark_written(shard, stripe);
+                count_kinds(shard, &plan);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What is to be stored in one stripe, in whole blocks.
+pub(crate) struct Payload {
+    extent: Extent,
+    bytes: Buf,
+    strip_bytes: u64,
+}
+
+impl Payload {
+    pub(super) fn new(extent: Extent, bytes: Buf, strip_bytes: u64) -> Payload {
+        Payload { extent, bytes, strip_bytes }
+    }
+
+    /// The new content of `rows` of a data strip.
+    pub(super) fn slice(&self, strip: StripIdx, rows: RowRange) -> &[u8] {
+        &self.bytes[self.range(strip, rows)]
+    }
+
+    /// The same, to be written by a device.
+    pub(super) fn shared(&self, strip: StripIdx, rows: RowRange) -> Buf {
+        self.bytes.slice(self.range(strip, rows))
+    }
+
+    fn range(&self, strip: StripIdx, rows: RowRange) -> std::ops::Range<usize> {
+        let offset = u64::from(strip.0) * self.strip_bytes + rows.offset_bytes();
+        let start = to_usize(offset - self.extent.offset);
+        start..start + to_usize(rows.bytes())
+    }
+}
+
+/// Hold the rows the write touches; all of them if it will be the stripe's first.
+async fn lock_rows(shard: &Shard, stripe: StripeNo, extent: Extent) -> RowGuard {
+    let geometry = &shard.array.geometry;
+    let all = RowRange::new(0, geometry.strip_blocks());
+    loop {
+        let was_written = shard.array.written.is_written(stripe);
+        let rows = if was_written { rows_touched(geometry, extent) } else { all };
+        let guard = shard.locks.lock(stripe, rows, Hold::Exclusive).await;
+        // A trim may have come between: then part of the stripe is not enough.
+        if rows == all || shard.array.written.is_written(stripe) {
+            return guard;
+        }
+    }
+}
+
+/// The region of a write under way; its intent stays dirty at least until this drops.
+pub(crate) struct RegionEntry<'s> {
+    shard: &'s Shard,
+    region: RegionNo,
+}
+
+impl Drop for RegionEntry<'_> {
+    fn drop(&mut self) {
+        self.shard.array.intent.leave(self.region);
+    }
+}
+
+/// Enter the stripe's region: its intent is durable on the members when this returns.
+pub(crate) async fn enter_region(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+) -> Result<RegionEntry<'_>, VolumeErrorKind> {
+    let intent = &shard.array.intent;
+    let region = intent.region_of(stripe);
+    let is_durable = intent.enter(region);
+    let entry = RegionEntry { shard, region };
+    if !is_durable {
+        keeper::make_durable(shard, region).await.map_err(|_| VolumeErrorKind::Io)?;
+    }
+    Ok(entry)
+}
+
+fn plan(
+    shard: &Shard,
+    stripe: StripeNo,
+    payload: &Payload,
+    unreadable: StripSet,
+) -> Result<WritePlan, Unreachable> {
+    let array = &shard.array;
+    let view: StripeView = array.view(stripe).rebuilding(unreadable);
+    if array.written.is_written(stripe) {
+        plan_write(&array.geometry, payload.extent, &view)
+    } else {
+        plan_first_write(&array.geometry, payload.extent, &view)
+    }
+}
+
+fn data_strips(shard: &Shard) -> usize {
+    shard.array.geometry.data_strips()
+}
+
+fn mark_written(shard: &Shard, stripe: StripeNo) {
+    if !shard.array.written.is_written(stripe) {
+        shard.array.written.set(stripe, true);
+        shard.counts().first_writes.add(1);
+    }
+}
+
+fn count_kinds(shard: &Shard, plan: &WritePlan) {
+    let counts = shard.counts();
+    for band in plan.bands() {
+        let counter = match band.kind {
+            WriteKind::FullStripe => &counts.full_stripe_writes,
+            WriteKind::ReadModifyWrite => &counts.rmw_writes,
+            WriteKind::ReconstructWrite => &counts.rcw_writes,
+            WriteKind::DecodeThenWrite => &counts.decode_writes,
+        };
+        counter.add(1);
+    }
+}

@@ -1,0 +1,220 @@
+//! What only the home worker of an array does: change the superblocks, the write-intent bitmap and the
+//! written map on the members.
+//!
+//! What must stay true: one change of the superblocks at a time, each with a generation of its own; a
+//! change is in force in memory only after it is durable on every member it does not put out. Other
+//! workers come here by message.
+//!
+//! - `record`   one superblock update on all members
+//! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
+//! - `rounds`   many callers, one round of work
+
+pub(crate) mod keeper;
+pub(crate) mod record;
+mod rounds;
+
+use crate::event::names;
+use crate::member::{SlotEvent, SlotState};
+use crate::shard::{Shard, SlotDevices};
+use ashlar_device::Fault;
+use ashlar_ondisk::Superblock;
+use ashlar_ring::local::Semaphore;
+use ashlar_units::MemberIdx;
+use futures_channel::oneshot;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+/// What the home worker keeps for an array.
+pub(crate) struct Home {
+    superblock: RefCell<Superblock>,
+    gate: Semaphore,
+    intent_rounds: rounds::Rounds,
+    flush_rounds: rounds::Rounds,
+    page_sequence: Cell<u64>,
+    pub(crate) jobs: crate::background::Jobs,
+}
+
+impl Home {
+    /// Start from the superblock as it is on the members; page sequence numbers go on above
+    /// `page_sequence`.
+    pub(crate) fn new(superblock: Superblock, page_sequence: u64) -> Self {
+        Home {
+            superblock: RefCell::new(superblock),
+            gate: Semaphore::new(1),
+            intent_rounds: rounds::Rounds::default(),
+            flush_rounds: rounds::Rounds::default(),
+            page_sequence: Cell::new(page_sequence),
+            jobs: crate::background::Jobs::default(),
+        }
+    }
+
+    /// The superblock as last recorded.
+    pub(crate) fn superblock(&self) -> Superblock {
+        self.superblock.borrow().clone()
+    }
+
+    fn next_page_sequence(&self) -> u64 {
+        self.page_sequence.set(self.page_sequence.get() + 1);
+        self.page_sequence.get()
+    }
+}
+
+/// More members of a group are gone than its parity replaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("more members are missing than the parity can replace")]
+pub(crate) struct ArrayLost;
+
+/// Run `action` on the array's home worker; `None` if the array is gone there.
+pub(crate) async fn on_home<T, A, F>(shard: &Rc<Shard>, action: A) -> Option<T>
+where
+    T: Send + 'static,
+    A: FnOnce(Rc<Shard>) -> F + Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let home = shard.array.home;
+    if home == shard.worker.index {
+        return Some(action(Rc::clone(shard)).await);
+    }
+    let (answer, answered) = oneshot::channel();
+    let id = shard.array.identity.id;
+    shard.worker.run_on(home, move |worker| {
+        let Some(shard) = worker.shard(id) else { return };
+        worker.handle.spawn(async move {
+            // Whoever asked may have gone: then nobody wants the answer.
+            let _unwanted = answer.send(action(shard).await);
+        });
+    });
+    answered.await.ok()
+}
+
+/// Put a member out of service: the survivors say so when this returns.
+///
+/// # Errors
+/// [`ArrayLost`] if its group could not do without it: then nothing is recorded.
+pub(crate) async fn take_out(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    why: String,
+) -> Result<(), ArrayLost> {
+    let taken = on_home(shard, async move |shard: Rc<Shard>| {
+        let _gate = shard.home().gate.acquire().await;
+        take_out_alone(&shard, member, &why).await
+    });
+    taken.await.unwrap_or(Err(ArrayLost))
+}
+
+/// The same in the background, for callers that need not wait.
+pub(crate) fn take_out_soon(shard: &Rc<Shard>, member: MemberIdx, why: String) {
+    let shard = Rc::clone(shard);
+    let handle = shard.worker.handle.clone();
+    handle.spawn(async move {
+        // A member whose group cannot do without it stays: the event says so.
+        let _stays = take_out(&shard, member, why).await;
+    });
+}
+
+/// Wait until no member is out without the others saying so.
+///
+/// # Errors
+/// [`ArrayLost`] if the array is gone.
+pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
+    let recorded = on_home(shard, async |shard: Rc<Shard>| {
+        let _gate = shard.home().gate.acquire().await;
+    });
+    recorded.await.ok_or(ArrayLost)
+}
+
+/// The device that was being filled to replace a member failed: the member goes on without it.
+pub(crate) fn replacement_failed(shard: &Rc<Shard>, member: MemberIdx, fault: Fault) {
+    let shard = Rc::clone(shard);
+    let handle = shard.worker.handle.clone();
+    handle.spawn(async move {
+        let dropped = on_home(&shard, async move |shard: Rc<Shard>| {
+            let _gate = shard.home().gate.acquire().await;
+            drop_replacement(&shard, member, &fault.to_string()).await;
+        });
+        // The array may have stopped meanwhile: then there is nothing to drop.
+        let _gone = dropped.await;
+    });
+}
+
+/// The home worker's part of taking a member out. The caller holds the gate.
+pub(crate) async fn take_out_alone(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    why: &str,
+) -> Result<(), ArrayLost> {
+    let array = &shard.array;
+    let state = array.slot(member).state();
+    if state == SlotState::Out {
+        return Ok(());
+    }
+    let fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
+    if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
+        array.record(names::ARRAY_FAILED, fields);
+        return Err(ArrayLost);
+    }
+    array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
+    record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
+    let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
+    array.set_slot_state(member, out);
+    hand_over_to_replacement(shard, member);
+    array.record(names::MEMBER_FAILED, fields);
+    crate::background::member_went_out(shard, member);
+    Ok(())
+}
+
+/// The slot's device is let go everywhere; if one was being filled to replace it, that one takes over as
+/// far as it got. (The superblock says so already.)
+fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
+    let array = &shard.array;
+    if shard.replacement(member).is_some() {
+        let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
+        on_every_shard(shard, move |shard| {
+            let devices = SlotDevices { current: shard.replacement(member), replacement: None };
+            shard.set_devices(member, devices);
+        });
+        array.set_slot_state(member, joined);
+    } else {
+        on_every_shard(shard, move |shard| shard.set_devices(member, SlotDevices::default()));
+    }
+}
+
+async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
+    if shard.replacement(member).is_none() {
+        return;
+    }
+    on_every_shard(shard, move |shard| {
+        let devices = SlotDevices { current: shard.device(member), replacement: None };
+        shard.set_devices(member, devices);
+    });
+    let dropped =
+        record::update(shard, |superblock| record::drop_newcomer(superblock, member)).await;
+    let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
+    fields.push(("role", "replacement".to_owned()));
+    if dropped.is_err() {
+        fields.push(("recorded", "no".to_owned()));
+    }
+    shard.array.record(names::MEMBER_FAILED, fields);
+}
+
+/// Run `action` on the array's share of every worker: here at once, elsewhere soon.
+pub(crate) fn on_every_shard(
+    shard: &Rc<Shard>,
+    action: impl Fn(&Rc<Shard>) + Clone + Send + 'static,
+) {
+    let id = shard.array.identity.id;
+    for worker in 0..shard.worker.worker_count() {
+        if worker == shard.worker.index {
+            action(shard);
+            continue;
+        }
+        let action = action.clone();
+        shard.worker.run_on(worker, move |worker| {
+            if let Some(shard) = worker.shard(id) {
+                action(&shard);
+            }
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! Bitmap and map pages on the members, flush rounds, and the sweep that cleans idle regions.
+//!
+//! What must stay true: a page is written to every member in service, also to those being filled; a
+//! member that cannot take it is out. Setting a write-intent bit is durable before the caller goes on;
+//! clearing one follows a flush of the data it covered.
+
+use super::record::{aligned, all_went_well};
+use super::{ArrayLost, on_home, take_out};
+use crate::intent::RegionNo;
+use crate::member::SlotState;
+use crate::shard::Shard;
+use ashlar_device::{Command, Device};
+use ashlar_iobuf::Buf;
+use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
+use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, to_u64};
+use ashlar_volume::VolumeErrorKind;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Time between two looks for idle regions: a region is cleaned after one to two of these.
+const SWEEP_EVERY: Duration = Duration::from_secs(2);
+
+/// Make the region's write-intent bit durable on the members.
+///
+/// # Errors
+/// [`ArrayLost`] if it cannot be.
+pub(crate) async fn make_durable(shard: &Rc<Shard>, region: RegionNo) -> Result<(), ArrayLost> {
+    let made = on_home(shard, async move |shard: Rc<Shard>| {
+        shard.array.intent.set_pending(region);
+        let rounds = &shard.home().intent_rounds;
+        rounds.join(|| write_pending(Rc::clone(&shard))).await
+    });
+    match made.await {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(ArrayLost),
+    }
+}
+
+/// One round: all pending bits, page by page.
+async fn write_pending(shard: Rc<Shard>) -> bool {
+    let intent = &shard.array.intent;
+    let pending = intent.pending_regions();
+    let pages: BTreeSet<usize> = pending.iter().map(|region| intent.page_of(*region)).collect();
+    if shard.home().superblock.borrow().policy != ConsistencyPolicy::None
+        && !write_intent_pages(&shard, pages, true).await
+    {
+        return false;
+    }
+    for region in pending {
+        intent.set_durable(region);
+    }
+    true
+}
+
+async fn write_intent_pages(shard: &Rc<Shard>, pages: BTreeSet<usize>, is_durable: bool) -> bool {
+    let area = shard.home().superblock.borrow().areas.write_intent.offset;
+    let encode = |page: usize| {
+        let words = shard.array.intent.page_words(page);
+        (area + to_u64(page) * BLOCK_BYTES, encode(shard, BitmapKind::WriteIntent, page, &words))
+    };
+    let pages: Vec<(u64, Buf)> = pages.into_iter().map(encode).collect();
+    shard.counts().intent_page_writes.add(to_u64(pages.len()));
+    write_everywhere(shard, &pages, is_durable).await
+}
+
+fn encode(shard: &Shard, kind: BitmapKind, page: usize, words: &[u64]) -> Buf {
+    let identity = PageIdentity {
+        kind,
+        array_tag: array_tag(uuid::Uuid::from_bytes(shard.array.identity.uuid)),
+        page: u32::try_from(page).expect("areas hold fewer than 2^32 pages"),
+    };
+    let mut bits = [0; WORDS_PER_PAGE];
+    bits[..words.len()].copy_from_slice(words);
+    aligned(&identity.encode(shard.home().next_page_sequence(), &bits))
+}
+
+/// Write pages to every device in service, then flush it if asked. A member that fails goes out; false
+/// if the array cannot do without it.
+async fn write_everywhere(shard: &Rc<Shard>, pages: &[(u64, Buf)], is_durable: bool) -> bool {
+    let mut under_way = Vec::new();
+    for (member, is_replacement, device) in devices_in_service(shard) {
+        let write = |(offset, page): &(u64, Buf)| {
+            shard.start_on(device.as_ref(), *offset, Command::Write(page.clone()))
+        };
+        let writes: Vec<_> = pages.iter().map(write).collect();
+        under_way.push((member, is_replacement, device, writes));
+    }
+    let mut flushes = Vec::new();
+    let mut is_kept = true;
+    for (member, is_replacement, device, writes) in under_way {
+        if !all_went_well(writes).await {
+            is_kept &= lose(shard, member, is_replacement, "a bitmap page").await;
+        } else if is_durable {
+            let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
+            flushes.push((member, is_replacement, flush));
+        } else {
+            shard.array.slot(member).set_unflushed();
+        }
+    }
+    for (member, is_replacement, flush) in flushes {
+        if !all_went_well(vec![flush]).await {
+            is_kept &= lose(shard, member, is_replacement, "a flush").await;
+        }
+    }
+    is_kept
+}
+
+async fn lose(shard: &Rc<Shard>, member: MemberIdx, is_replacement: bool, what: &str) -> bool {
+    let why = format!("{what} could not be written");
+    if is_replacement {
+        let _gate = shard.home().gate.acquire().await;
+        super::drop_replacement(shard, member, &why).await;
+        return true;
+    }
+    take_out(shard, member, why).await.is_ok()
+}
+
+fn devices_in_service(shard: &Shard) -> Vec<(MemberIdx, bool, Rc<dyn Device>)> {
+    let mut devices = Vec::new();
+    for at in 0..shard.array.slots.len() {
+        let member = MemberIdx::from_at(at);
+        let state = shard.array.slot(member).state();
+        let is_in_service = matches!(state, SlotState::InSync | SlotState::Rebuilding);
+        if let (true, Some(device)) = (is_in_service, shard.device(member)) {
+            devices.push((member, false, device));
+        }
+        if let Some(device) = shard.replacement(member) {
+            devices.push((member, true, device));
+        }
+    }
+    devices
+}
+
+/// Make everything durable that was answered before now; rounds of several callers are shared.
+///
+/// # Errors
+/// `Io` if the promise cannot be kept.
+pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    let rounds = &shard.home().flush_rounds;
+    if rounds.join(|| flush_round(Rc::clone(shard))).await {
+        Ok(())
+    } else {
+        Err(VolumeErrorKind::Io)
+    }
+}
+
+async fn flush_round(shard: Rc<Shard>) -> bool {
+    let mut is_kept = flush_members(&shard).await;
+    if is_kept && shard.array.written.has_dirty_pages() {
+        let area = shard.home().superblock.borrow().areas.written_map.offset;
+        let numbers = shard.array.written.take_dirty_pages();
+        let pages: Vec<(u64, Buf)> = numbers
+            .iter()
+            .map(|page| {
+                let words = shard.array.written.page_words(*page);
+                let offset = area + to_u64(*page) * BLOCK_BYTES;
+                (offset, encode(&shard, BitmapKind::WrittenMap, *page, &words))
+            })
+            .collect();
+        shard.counts().written_page_writes.add(to_u64(pages.len()));
+        is_kept = write_everywhere(&shard, &pages, true).await;
+        if !is_kept {
+            numbers.into_iter().for_each(|page| shard.array.written.put_back(page));
+        }
+    }
+    is_kept
+}
+
+async fn flush_members(shard: &Rc<Shard>) -> bool {
+    let mut flushes = Vec::new();
+    for (member, is_replacement, device) in devices_in_service(shard) {
+        // A replacement has no mark of its own: it is flushed whenever its slot could need it.
+        if is_replacement || shard.array.slot(member).take_unflushed() {
+            shard.counts().member_flushes.add(1);
+            let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
+            flushes.push((member, is_replacement, flush));
+        }
+    }
+    let mut is_kept = true;
+    for (member, is_replacement, flush) in flushes {
+        if !all_went_well(vec![flush]).await {
+            shard.array.slot(member).counters.write_errors.add(1);
+            is_kept &= lose(shard, member, is_replacement, "a flush").await;
+        }
+    }
+    is_kept
+}
+
+/// Clean idle regions as long as the array runs. Spawned once, on the home worker.
+pub(crate) async fn sweep(shard: Rc<Shard>) {
+    let handle = shard.worker.handle.clone();
+    let shard = {
+        let weak = Rc::downgrade(&shard);
+        drop(shard);
+        weak
+    };
+    loop {
+        handle.sleep(SWEEP_EVERY).await;
+        let Some(shard) = shard.upgrade() else { return };
+        if shard.array.is_stopping() {
+            return;
+        }
+        sweep_once(&shard).await;
+    }
+}
+
+/// Clear the bits of regions that were idle since the last call, unless a member is out: it will need
+/// them when it comes back.
+pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
+    let intent = &shard.array.intent;
+    let idle = intent.take_idle();
+    if idle.is_empty() || shard.array.missing_slots() != 0 || flush(shard).await.is_err() {
+        return;
+    }
+    // The flush may have cost a member: then it lacks what the flush was to make durable.
+    if shard.array.missing_slots() != 0 {
+        return;
+    }
+    let cleared = idle.into_iter().filter(|region| intent.try_clear(*region));
+    let pages: BTreeSet<usize> = cleared.map(|region| intent.page_of(region)).collect();
+    if !pages.is_empty() {
+        // Not having cleared a bit costs a needless resync after a crash, nothing else.
+        let _kept = write_intent_pages(shard, pages, false).await;
+    }
+}

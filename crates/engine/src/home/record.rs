@@ -1,0 +1,198 @@
+//! One superblock update on all members of an array.
+//!
+//! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and 3
+//! are touched, so a crash leaves each member with a whole pair; a member that cannot take the update is
+//! put out by the next generation, which the rest take instead; a generation is never used twice.
+
+use super::ArrayLost;
+use crate::event::names;
+use crate::member::{SlotEvent, SlotState};
+use crate::shard::Shard;
+use ashlar_device::{Command, Device, Outcome};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ondisk::format::copy_slots;
+use ashlar_ondisk::{MemberEntry, MemberEvent, Role, Superblock, UPDATE_ORDER};
+use ashlar_ring::Pending;
+use ashlar_units::MemberIdx;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// A device that takes superblocks of the array.
+struct Target {
+    uuid: Uuid,
+    slot: MemberIdx,
+    is_replacement: bool,
+    device: Rc<dyn Device>,
+}
+
+/// Record `change` under a new generation on every member in service. The caller holds the home gate.
+///
+/// # Errors
+/// [`ArrayLost`] if too few members can take the update. Some may have it: the generation counts as used.
+pub(crate) async fn update(
+    shard: &Rc<Shard>,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(), ArrayLost> {
+    let home = shard.home();
+    let mut next = home.superblock();
+    next.generation += 1;
+    change(&mut next);
+    let result = write_until_taken(shard, &mut next).await;
+    *home.superblock.borrow_mut() = next;
+    result
+}
+
+async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(), ArrayLost> {
+    let array = &shard.array;
+    loop {
+        let failed = write_all(shard, next).await;
+        if failed.is_empty() {
+            return Ok(());
+        }
+        next.generation += 1;
+        for target in failed {
+            if target.is_replacement {
+                drop_newcomer(next, target.slot);
+                continue;
+            }
+            let fields = vec![
+                ("slot", target.slot.to_string()),
+                ("reason", "its superblock could not be written".to_owned()),
+            ];
+            if array.others_missing_in_group(target.slot) >= array.geometry.parity_strips() {
+                array.record(names::ARRAY_FAILED, fields);
+                return Err(ArrayLost);
+            }
+            let state = array.slot(target.slot).state();
+            let failing = state.next(SlotEvent::Fault).expect("any state can fail");
+            array.set_slot_state(target.slot, failing);
+            mark_out(next, target.slot);
+            array.record(names::MEMBER_FAILED, fields);
+            settle_later(shard, target.slot);
+        }
+    }
+}
+
+/// The update that is being written will say that the slot is out: finish that once the gate is free.
+fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
+    let shard = Rc::clone(shard);
+    let handle = shard.worker.handle.clone();
+    handle.spawn(async move {
+        let _gate = shard.home().gate.acquire().await;
+        if shard.array.slot(member).state() == SlotState::Failing {
+            let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
+            shard.array.set_slot_state(member, out);
+            super::hand_over_to_replacement(&shard, member);
+            crate::background::member_went_out(&shard, member);
+        }
+    });
+}
+
+/// Write the superblock to every member it lists as in service; the ones that failed come back.
+async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
+    let mut targets = targets(shard, superblock);
+    let mut failed = Vec::new();
+    for copies in UPDATE_ORDER {
+        let mut started = Vec::new();
+        for target in &targets {
+            started.push(start_copies(shard, superblock, target, copies));
+        }
+        let mut alive = Vec::new();
+        for (target, writes) in targets.into_iter().zip(started) {
+            if all_went_well(writes).await { alive.push(target) } else { failed.push(target) }
+        }
+        let flushes: Vec<_> = alive
+            .iter()
+            .map(|target| vec![shard.start_on(target.device.as_ref(), 0, Command::Flush)])
+            .collect();
+        targets = Vec::new();
+        for (target, flush) in alive.into_iter().zip(flushes) {
+            if all_went_well(flush).await { targets.push(target) } else { failed.push(target) }
+        }
+    }
+    failed
+}
+
+fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
+    let is_usable = |slot: MemberIdx| {
+        matches!(shard.array.slot(slot).state(), SlotState::InSync | SlotState::Rebuilding)
+    };
+    let mut targets = Vec::new();
+    for entry in &superblock.members {
+        let (is_replacement, device) = match entry.role {
+            Role::Active | Role::Rebuilding if is_usable(entry.slot) => {
+                (false, shard.device(entry.slot))
+            }
+            // After its slot's own device went out, a replacement is listed as rebuilding.
+            Role::Rebuilding => (true, shard.replacement(entry.slot)),
+            Role::Replacement => (true, shard.replacement(entry.slot)),
+            Role::Active | Role::Out | Role::Removed => continue,
+        };
+        if let Some(device) = device {
+            targets.push(Target { uuid: entry.uuid, slot: entry.slot, is_replacement, device });
+        }
+    }
+    targets
+}
+
+fn start_copies(
+    shard: &Shard,
+    superblock: &Superblock,
+    target: &Target,
+    copies: [usize; 2],
+) -> Vec<Pending<Outcome>> {
+    let own = superblock.for_member(target.uuid).expect("targets come from its table");
+    let bytes = own.encode().expect("the engine makes valid superblocks");
+    let slots = copy_slots(own.member_bytes).expect("members are large enough for their copies");
+    let buffer = aligned(&bytes);
+    let start = |copy: usize| {
+        let write = Command::Write(buffer.clone());
+        shard.start_on(target.device.as_ref(), slots[copy].offset, write)
+    };
+    copies.into_iter().map(start).collect()
+}
+
+/// Bytes of a control structure in memory that devices accept.
+pub(crate) fn aligned(bytes: &[u8]) -> Buf {
+    let mut buffer = BufMut::zeroed(bytes.len());
+    buffer.copy_from_slice(bytes);
+    buffer.freeze()
+}
+
+pub(crate) async fn all_went_well(pending: Vec<Pending<Outcome>>) -> bool {
+    let mut went_well = true;
+    for one in pending {
+        went_well &= one.await.is_some_and(|outcome| outcome.result.is_ok());
+    }
+    went_well
+}
+
+/// The slot's holder missed something: out since this generation. A replacement under way takes its
+/// place as a member to be rebuilt.
+pub(crate) fn mark_out(superblock: &mut Superblock, slot: MemberIdx) {
+    for entry in entries_of(superblock, slot) {
+        match entry.role {
+            Role::Active | Role::Rebuilding => {
+                superblock.record(entry.uuid, MemberEvent::Lost).expect("it was in service");
+            }
+            Role::Replacement => {
+                let listed = superblock.members.iter_mut().find(|listed| listed.uuid == entry.uuid);
+                listed.expect("it is listed").role = Role::Rebuilding;
+            }
+            Role::Out | Role::Removed => {}
+        }
+    }
+}
+
+/// The device on its way into the slot does not get there.
+pub(crate) fn drop_newcomer(superblock: &mut Superblock, slot: MemberIdx) {
+    for entry in entries_of(superblock, slot) {
+        if entry.role == Role::Replacement {
+            superblock.record(entry.uuid, MemberEvent::Lost).expect("it was on its way");
+        }
+    }
+}
+
+fn entries_of(superblock: &Superblock, slot: MemberIdx) -> Vec<MemberEntry> {
+    superblock.members.iter().filter(|entry| entry.slot == slot).copied().collect()
+}

@@ -1,0 +1,251 @@
+//! The write-intent bitmap in memory: which regions may hold writes that not all members have.
+//!
+//! What must stay true: a region's bit is durable on the members before any member block of the region
+//! changes; it is cleared only after the region was idle, the members were flushed, and no member is
+//! out (a member that comes back is brought up to date by these bits). A region that was dirty when the
+//! array stopped uncleanly is *unsynced*: its parity is not trusted until resync has been there.
+//!
+//! Each region is one word: a count of writes under way and three flags. Writers on any worker enter and
+//! leave with one atomic operation; the array's home worker alone writes bitmap pages.
+
+use ashlar_units::{StripeNo, to_u64, to_usize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+const DURABLE: u32 = 1 << 31;
+const PENDING: u32 = 1 << 30;
+const TOUCHED: u32 = 1 << 29;
+const COUNT: u32 = TOUCHED - 1;
+
+/// Number of a region: what one bit covers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct RegionNo(pub(crate) u64);
+
+/// All regions of an array.
+pub(crate) struct IntentMap {
+    regions: Box<[AtomicU32]>,
+    unsynced: Box<[AtomicU64]>,
+    unsynced_count: AtomicUsize,
+    stripes_per_region: u64,
+    bits_per_page: u64,
+}
+
+impl IntentMap {
+    /// A map for `stripe_count` stripes, all clean.
+    pub(crate) fn new(stripe_count: u64, stripes_per_region: u64, bits_per_page: u64) -> Self {
+        let region_count = to_usize(stripe_count.div_ceil(stripes_per_region));
+        IntentMap {
+            regions: (0..region_count).map(|_| AtomicU32::new(0)).collect(),
+            unsynced: (0..region_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            unsynced_count: AtomicUsize::new(0),
+            stripes_per_region,
+            bits_per_page,
+        }
+    }
+
+    /// Number of regions.
+    pub(crate) fn region_count(&self) -> u64 {
+        to_u64(self.regions.len())
+    }
+
+    /// Number of bitmap pages.
+    pub(crate) fn page_count(&self) -> usize {
+        to_usize(self.region_count().div_ceil(self.bits_per_page))
+    }
+
+    /// The region of a stripe.
+    pub(crate) fn region_of(&self, stripe: StripeNo) -> RegionNo {
+        RegionNo(stripe.0 / self.stripes_per_region)
+    }
+
+    /// First stripe of a region, and the first one after it (not clipped to the array).
+    pub(crate) fn stripes_of(&self, region: RegionNo) -> std::ops::Range<u64> {
+        let start = region.0 * self.stripes_per_region;
+        start..start + self.stripes_per_region
+    }
+
+    /// A write to the region begins. True: its bit is durable, go on; false: ask the home worker first.
+    pub(crate) fn enter(&self, region: RegionNo) -> bool {
+        let before = self.word(region).fetch_add(1, Ordering::AcqRel);
+        assert!(before & COUNT != COUNT, "writes under way in one region fit 29 bits");
+        before & DURABLE != 0
+    }
+
+    /// A write to the region is done (or was given up).
+    pub(crate) fn leave(&self, region: RegionNo) {
+        let word = self.word(region);
+        word.fetch_or(TOUCHED, Ordering::AcqRel);
+        word.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether the region's bit is durable on the members.
+    pub(crate) fn is_durable(&self, region: RegionNo) -> bool {
+        self.word(region).load(Ordering::Acquire) & DURABLE != 0
+    }
+
+    /// Home only: the region's bit is to be set with the next page write.
+    pub(crate) fn set_pending(&self, region: RegionNo) {
+        self.word(region).fetch_or(PENDING, Ordering::AcqRel);
+    }
+
+    /// Home only: regions whose bit is to be set with the next page write.
+    pub(crate) fn pending_regions(&self) -> Vec<RegionNo> {
+        let all = (0..self.region_count()).map(RegionNo);
+        all.filter(|region| self.word(*region).load(Ordering::Acquire) & PENDING != 0).collect()
+    }
+
+    /// Home only: the page write that carried the pending bit is durable.
+    pub(crate) fn set_durable(&self, region: RegionNo) {
+        let word = self.word(region);
+        word.fetch_or(DURABLE, Ordering::AcqRel);
+        word.fetch_and(!PENDING, Ordering::AcqRel);
+    }
+
+    /// Home only: regions that are durable, have no write under way and were not touched since the last
+    /// call. The touched flags are reset.
+    pub(crate) fn take_idle(&self) -> Vec<RegionNo> {
+        let mut idle = Vec::new();
+        for (at, word) in self.regions.iter().enumerate() {
+            let now = word.load(Ordering::Acquire);
+            if now & TOUCHED != 0 {
+                word.fetch_and(!TOUCHED, Ordering::AcqRel);
+            } else if now == DURABLE && !self.is_unsynced(RegionNo(to_u64(at))) {
+                idle.push(RegionNo(to_u64(at)));
+            }
+        }
+        idle
+    }
+
+    /// Home only: clear the bit unless a write came meanwhile. The page must be written afterwards.
+    pub(crate) fn try_clear(&self, region: RegionNo) -> bool {
+        let word = self.word(region);
+        word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The page that holds a region's bit.
+    pub(crate) fn page_of(&self, region: RegionNo) -> usize {
+        to_usize(region.0 / self.bits_per_page)
+    }
+
+    /// The bits of a page as they are to be on the members.
+    pub(crate) fn page_words(&self, page: usize) -> Vec<u64> {
+        let first = to_usize(to_u64(page) * self.bits_per_page);
+        let end = self.regions.len().min(first + to_usize(self.bits_per_page));
+        let mut words = vec![0; to_usize(self.bits_per_page / 64)];
+        for (bit, word) in self.regions[first..end].iter().enumerate() {
+            if word.load(Ordering::Acquire) & (DURABLE | PENDING) != 0 {
+                words[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        words
+    }
+
+    /// Take over the bits of a page read from a member: they are durable there. Bits of several members
+    /// add up.
+    pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
+        let first = to_usize(to_u64(page) * self.bits_per_page);
+        for (at, word) in bits.iter().enumerate() {
+            for bit in (0..64).filter(|bit| word & (1 << bit) != 0) {
+                if let Some(region) = self.regions.get(first + at * 64 + bit) {
+                    region.fetch_or(DURABLE, Ordering::AcqRel);
+                }
+            }
+        }
+    }
+
+    /// Regions whose bit is durable.
+    pub(crate) fn durable_regions(&self) -> Vec<RegionNo> {
+        let all = (0..self.region_count()).map(RegionNo);
+        all.filter(|region| self.is_durable(*region)).collect()
+    }
+
+    /// Number of regions whose bit is durable.
+    pub(crate) fn durable_count(&self) -> usize {
+        let is_set = |word: &&AtomicU32| word.load(Ordering::Relaxed) & DURABLE != 0;
+        self.regions.iter().filter(is_set).count()
+    }
+
+    /// Whether the parity of the stripe's region must not be trusted.
+    pub(crate) fn is_unsynced(&self, region: RegionNo) -> bool {
+        if self.unsynced_count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let at = to_usize(region.0);
+        self.unsynced[at / 64].load(Ordering::Acquire) & (1 << (at % 64)) != 0
+    }
+
+    /// Mark the region unsynced, or synced again.
+    pub(crate) fn set_unsynced(&self, region: RegionNo, is_unsynced: bool) {
+        let at = to_usize(region.0);
+        let bit = 1 << (at % 64);
+        if is_unsynced {
+            if self.unsynced[at / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                self.unsynced_count.fetch_add(1, Ordering::AcqRel);
+            }
+        } else if self.unsynced[at / 64].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+            self.unsynced_count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Number of unsynced regions.
+    pub(crate) fn unsynced_count(&self) -> usize {
+        self.unsynced_count.load(Ordering::Acquire)
+    }
+
+    fn word(&self, region: RegionNo) -> &AtomicU32 {
+        &self.regions[to_usize(region.0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IntentMap, RegionNo};
+    use ashlar_units::StripeNo;
+
+    const REGION: RegionNo = RegionNo(2);
+
+    fn map() -> IntentMap {
+        IntentMap::new(100, 10, 64)
+    }
+
+    #[test]
+    fn a_region_is_durable_only_after_its_page_write() {
+        let map = map();
+        assert_eq!(map.region_of(StripeNo(29)), REGION);
+        assert!(!map.enter(REGION));
+        map.set_pending(REGION);
+        assert_eq!(map.page_words(0), [1 << 2]);
+        assert!(!map.enter(REGION));
+        map.set_durable(REGION);
+        assert!(map.enter(REGION));
+        assert_eq!(map.durable_count(), 1);
+    }
+
+    #[test]
+    fn a_bit_is_cleared_only_when_idle_for_a_whole_round() {
+        let map = map();
+        map.enter(REGION);
+        map.set_durable(REGION);
+        assert!(map.take_idle().is_empty(), "a write is under way");
+        map.leave(REGION);
+        assert!(map.take_idle().is_empty(), "touched since the last round");
+        assert_eq!(map.take_idle(), [REGION]);
+        map.enter(REGION);
+        assert!(!map.try_clear(REGION), "a write came meanwhile");
+        map.leave(REGION);
+        assert!(!map.try_clear(REGION), "and its flush is still owed");
+        map.take_idle();
+        assert!(map.try_clear(REGION));
+        assert!(!map.enter(REGION));
+    }
+
+    #[test]
+    fn unsynced_regions_keep_their_bit() {
+        let map = map();
+        map.load_page(0, &[1 << 2]);
+        map.set_unsynced(REGION, true);
+        assert!(map.take_idle().is_empty());
+        map.set_unsynced(REGION, false);
+        assert_eq!(map.unsynced_count(), 0);
+        assert_eq!(map.take_idle(), [REGION]);
+    }
+}

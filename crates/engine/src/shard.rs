@@ -1,0 +1,195 @@
+//! An array on one worker: its devices, row locks and stripe buffers.
+//!
+//! What must stay true: only the worker's own thread touches this. A slot's device is there exactly
+//! while the slot's state lets it be used; a replacement device gets every write that the slot's own
+//! device gets, so that it can take over at any moment below the point up to which it was copied.
+
+use crate::array::Array;
+use crate::home::Home;
+use crate::metrics::ArrayCounters;
+use crate::scratch::Scratch;
+use crate::stripe::lock::RowLocks;
+use crate::worker::Worker;
+use ashlar_device::{Command, Device, Outcome};
+use ashlar_parity::DecodePlan;
+use ashlar_ring::Pending;
+use ashlar_units::{MemberIdx, StripSet};
+use ashlar_volume::VolumeFacts;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// An array's share on one worker.
+pub(crate) struct Shard {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) array: Arc<Array>,
+    pub(crate) locks: RowLocks,
+    pub(crate) scratch: Scratch,
+    pub(crate) facts: VolumeFacts,
+    pub(crate) merging: crate::datapath::merge::Merging,
+    /// Requests and jobs under way here; the array stops when all workers' are zero.
+    pub(crate) under_way: Cell<usize>,
+    devices: RefCell<Vec<SlotDevices>>,
+    mirror_turn: Cell<u64>,
+    decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
+    /// There on the home worker only.
+    home: OnceCell<Home>,
+}
+
+/// A decode plan and what it is for.
+pub(crate) struct CachedPlan {
+    survivors: StripSet,
+    wanted: StripSet,
+    pub(crate) plan: DecodePlan,
+}
+
+/// Decode plans kept: one missing member needs one plan for each strip it can hold.
+const DECODE_PLANS_MAX: usize = 128;
+
+/// The devices of one slot.
+#[derive(Clone, Default)]
+pub(crate) struct SlotDevices {
+    /// What fills the slot.
+    pub(crate) current: Option<Rc<dyn Device>>,
+    /// What is being filled to take its place.
+    pub(crate) replacement: Option<Rc<dyn Device>>,
+}
+
+/// Stripe buffers that one array may take on one worker beyond the minimum, bytes.
+const SCRATCH_TARGET_BYTES: usize = 24 << 20;
+
+impl Shard {
+    pub(crate) fn new(
+        worker: &Rc<Worker>,
+        array: &Arc<Array>,
+        devices: Vec<SlotDevices>,
+    ) -> io::Result<Rc<Shard>> {
+        let geometry = &array.geometry;
+        let strip_bytes = ashlar_units::to_usize(geometry.strip_bytes());
+        Ok(Rc::new(Shard {
+            worker: Rc::clone(worker),
+            array: Arc::clone(array),
+            locks: RowLocks::default(),
+            scratch: Scratch::new(geometry.strips(), strip_bytes, SCRATCH_TARGET_BYTES)?,
+            facts: facts_of(array),
+            merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
+            under_way: Cell::new(0),
+            devices: RefCell::new(devices),
+            mirror_turn: Cell::new(0),
+            decode_plans: RefCell::default(),
+            home: OnceCell::new(),
+        }))
+    }
+
+    /// Make this the home worker's share.
+    ///
+    /// # Panics
+    /// If it was made that before.
+    pub(crate) fn set_home(&self, home: Home) {
+        assert!(self.home.set(home).is_ok(), "an array has one home");
+    }
+
+    /// What only the home worker keeps.
+    ///
+    /// # Panics
+    /// On any other worker: callers come here by `on_home`.
+    pub(crate) fn home(&self) -> &Home {
+        self.home.get().expect("only asked on the home worker")
+    }
+
+    /// The plan that computes `wanted` from `survivors`; computed once and kept.
+    pub(crate) fn decode_plan(&self, survivors: StripSet, wanted: StripSet) -> Rc<CachedPlan> {
+        let mut plans = self.decode_plans.borrow_mut();
+        let is_it =
+            |cached: &&Rc<CachedPlan>| (cached.survivors, cached.wanted) == (survivors, wanted);
+        if let Some(cached) = plans.iter().find(is_it) {
+            return Rc::clone(cached);
+        }
+        let plan = DecodePlan::new(&self.array.code, survivors.0.into(), wanted.0.into())
+            .expect("plans name enough survivors");
+        let cached = Rc::new(CachedPlan { survivors, wanted, plan });
+        if plans.len() == DECODE_PLANS_MAX {
+            plans.remove(0);
+        }
+        plans.push(Rc::clone(&cached));
+        cached
+    }
+
+    pub(crate) fn counts(&self) -> &ArrayCounters {
+        &self.array.counters[self.worker.index].counts
+    }
+
+    /// The device in a slot, if there is one.
+    pub(crate) fn device(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
+        self.devices.borrow()[member.at()].current.clone()
+    }
+
+    /// The device that is being filled to take the slot's place.
+    pub(crate) fn replacement(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
+        self.devices.borrow()[member.at()].replacement.clone()
+    }
+
+    pub(crate) fn set_devices(&self, member: MemberIdx, devices: SlotDevices) {
+        self.devices.borrow_mut()[member.at()] = devices;
+    }
+
+    /// Start a command on a slot's device; `None` if the slot has no device any more.
+    pub(crate) fn start(
+        &self,
+        member: MemberIdx,
+        offset: u64,
+        command: Command,
+    ) -> Option<Pending<Outcome>> {
+        let devices = self.devices.borrow();
+        let device = devices[member.at()].current.as_ref()?;
+        Some(self.start_on(device.as_ref(), offset, command))
+    }
+
+    /// Start a command on this device.
+    pub(crate) fn start_on(
+        &self,
+        device: &dyn Device,
+        offset: u64,
+        command: Command,
+    ) -> Pending<Outcome> {
+        let (completion, pending) = self.worker.outcomes.pair();
+        device.submit(offset, command, completion);
+        pending
+    }
+
+    /// A number that rises with each call: mirrors take turns by it.
+    pub(crate) fn next_turn(&self) -> u64 {
+        self.mirror_turn.set(self.mirror_turn.get().wrapping_add(1));
+        self.mirror_turn.get()
+    }
+
+    /// Count something as under way until the guard drops.
+    pub(crate) fn begin(self: &Rc<Self>) -> UnderWay {
+        self.under_way.set(self.under_way.get() + 1);
+        UnderWay(Rc::clone(self))
+    }
+}
+
+/// Something under way on a shard.
+pub(crate) struct UnderWay(Rc<Shard>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+    }
+}
+
+fn facts_of(array: &Array) -> VolumeFacts {
+    let optimal = array.geometry.stripe_bytes();
+    VolumeFacts {
+        name: array.identity.name.clone(),
+        uuid: array.identity.uuid,
+        size_bytes: array.geometry.volume_bytes(),
+        logical_block_bytes: array.identity.logical_block_bytes,
+        physical_block_bytes: 4096,
+        optimal_bytes: u32::try_from(optimal).unwrap_or(u32::MAX),
+        request_bytes_max: u32::try_from(crate::worker::REQUEST_BYTES_MAX).expect("1 MiB"),
+        read_only: array.is_read_only(),
+    }
+}

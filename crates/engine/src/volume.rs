@@ -1,0 +1,74 @@
+//! An array as exports see it: a volume on one worker.
+
+use crate::datapath::submit::submit;
+use crate::shard::Shard;
+use ashlar_iobuf::BufMut;
+use ashlar_units::{Extent, StripeNo};
+use ashlar_volume::{
+    AllocationRun, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
+};
+use std::rc::Rc;
+
+/// One array's address space on one worker. Cheap to clone.
+#[derive(Clone)]
+pub struct ArrayVolume {
+    shard: Rc<Shard>,
+}
+
+impl ArrayVolume {
+    pub(crate) fn new(shard: Rc<Shard>) -> Self {
+        ArrayVolume { shard }
+    }
+}
+
+impl Volume for ArrayVolume {
+    fn facts(&self) -> VolumeFacts {
+        VolumeFacts { read_only: self.shard.array.is_read_only(), ..self.shard.facts.clone() }
+    }
+
+    async fn buffer(&self, bytes: usize) -> BufMut {
+        self.shard.worker.payload.get(bytes).await
+    }
+
+    async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
+        submit(&self.shard, request).await
+    }
+
+    async fn allocation(
+        &self,
+        extent: Extent,
+        runs_max: usize,
+    ) -> Result<Vec<AllocationRun>, VolumeError> {
+        if !self.shard.facts.covers(extent) {
+            return Err(VolumeError::new(VolumeErrorKind::BadExtent, extent));
+        }
+        Ok(self.runs(extent, runs_max))
+    }
+}
+
+impl ArrayVolume {
+    /// Stripe by stripe, but jumping over runs of unwritten stripes.
+    fn runs(&self, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
+        let (geometry, written) = (&self.shard.array.geometry, &self.shard.array.written);
+        let mut runs: Vec<AllocationRun> = Vec::new();
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let (stripe, _) = geometry.stripe_at(at);
+            let is_written = written.is_written(stripe);
+            let next = if is_written {
+                StripeNo(stripe.0 + 1)
+            } else {
+                written.next_written(stripe).unwrap_or(StripeNo(geometry.stripe_count()))
+            };
+            let end = (next.0 * geometry.stripe_bytes()).min(extent.end());
+            let is_full = runs.len() == runs_max;
+            match runs.last_mut() {
+                Some(run) if run.is_written == is_written => run.bytes += end - at,
+                _ if is_full => break,
+                _ => runs.push(AllocationRun { bytes: end - at, is_written }),
+            }
+            at = end;
+        }
+        runs
+    }
+}

@@ -1,0 +1,221 @@
+//! One core: an executor, a pool of payload buffers, and this worker's share of every array.
+//!
+//! What must stay true: a worker's state is touched by its own thread only; other workers reach it
+//! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a fixed number of stripe
+//! tasks; when all are busy, pieces wait in line. Nothing here blocks the thread.
+
+use crate::array::ArrayId;
+use crate::datapath::{self, Answer, Piece};
+use crate::shard::Shard;
+use ashlar_device::Outcome;
+use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
+use ashlar_ring::mailbox::{Receiver, Sender};
+use ashlar_ring::{Completion, Completions, Handle, Pending, local};
+use ashlar_units::BLOCK_BYTES_USIZE;
+use ashlar_volume::VolumeErrorKind;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Largest request, bytes; also the length of the shared run of zeros.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Stripes that one worker has in flight at most.
+const STRIPE_TASKS: usize = 256;
+
+/// What one worker sends another.
+pub(crate) enum Message {
+    /// Do this to one of your stripes and answer.
+    Piece { array: ArrayId, piece: Piece, from: usize, ticket: usize },
+    /// The answer to the piece sent under `ticket`.
+    Answer { ticket: usize, answer: Answer },
+    /// Control: run this on your thread.
+    Run(Box<dyn FnOnce(&Rc<Worker>) + Send>),
+}
+
+/// Load figures of a worker, readable from any thread.
+#[derive(Debug, Default)]
+pub struct WorkerLoad {
+    /// Pieces of stripe work done.
+    pub pieces: AtomicU64,
+    /// Client requests that arrived here.
+    pub requests: AtomicU64,
+}
+
+/// One core's share of everything.
+pub struct Worker {
+    pub(crate) index: usize,
+    pub(crate) handle: Handle,
+    pub(crate) payload: Pool,
+    pub(crate) outcomes: Completions<Outcome>,
+    pub(crate) zeros: Buf,
+    pub(crate) load: Arc<WorkerLoad>,
+    answers: Completions<Answer>,
+    peers: Box<[Sender<Message>]>,
+    tickets: RefCell<Tickets>,
+    shards: RefCell<Vec<Option<Rc<Shard>>>>,
+    queue: local::Queue<StripeTask>,
+}
+
+/// What a worker is made with.
+pub(crate) struct WorkerParts {
+    pub(crate) index: usize,
+    pub(crate) handle: Handle,
+    pub(crate) payload_bytes: usize,
+    pub(crate) peers: Box<[Sender<Message>]>,
+    pub(crate) load: Arc<WorkerLoad>,
+}
+
+struct StripeTask {
+    shard: Rc<Shard>,
+    piece: Piece,
+    reply: Reply,
+}
+
+enum Reply {
+    Here(Completion<Answer>),
+    There { worker: usize, ticket: usize },
+}
+
+/// Pieces sent to other workers whose answers are awaited.
+#[derive(Default)]
+struct Tickets {
+    waiting: Vec<Option<Completion<Answer>>>,
+    free: Vec<usize>,
+}
+
+impl Worker {
+    /// Make the worker and start its tasks on its executor.
+    pub(crate) fn start(parts: WorkerParts, mailbox: Receiver<Message>) -> io::Result<Rc<Worker>> {
+        let large = (parts.payload_bytes / 2 / REQUEST_BYTES_MAX).max(8);
+        let payload = Pool::new(&[
+            PoolClass { buffer_bytes: BLOCK_BYTES_USIZE, count: 2048 },
+            PoolClass { buffer_bytes: 65_536, count: (parts.payload_bytes / 2 / 65_536).max(64) },
+            PoolClass { buffer_bytes: REQUEST_BYTES_MAX, count: large },
+        ])?;
+        let worker = Rc::new(Worker {
+            index: parts.index,
+            handle: parts.handle,
+            payload,
+            outcomes: Completions::new(),
+            zeros: BufMut::zeroed(REQUEST_BYTES_MAX).freeze(),
+            load: parts.load,
+            answers: Completions::new(),
+            peers: parts.peers,
+            tickets: RefCell::default(),
+            shards: RefCell::default(),
+            queue: local::Queue::new(),
+        });
+        worker.handle.spawn(Rc::clone(&worker).read_mailbox(mailbox));
+        for _ in 0..STRIPE_TASKS {
+            worker.handle.spawn(Rc::clone(&worker).work_on_stripes());
+        }
+        Ok(worker)
+    }
+
+    /// This worker's share of an array, if the array runs.
+    pub(crate) fn shard(&self, array: ArrayId) -> Option<Rc<Shard>> {
+        self.shards.borrow().get(array.0).cloned().flatten()
+    }
+
+    /// Put in (or, with `None`, take out) this worker's share of an array.
+    pub(crate) fn set_shard(&self, array: ArrayId, shard: Option<Rc<Shard>>) {
+        let mut shards = self.shards.borrow_mut();
+        if shards.len() <= array.0 {
+            shards.resize(array.0 + 1, None);
+        }
+        shards[array.0] = shard;
+    }
+
+    /// All arrays' shares on this worker.
+    pub(crate) fn shards(&self) -> Vec<Rc<Shard>> {
+        self.shards.borrow().iter().flatten().cloned().collect()
+    }
+
+    /// Number of workers.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Have `piece` done by `owner`, here or elsewhere. The work is under way when this returns.
+    pub(crate) fn hand_to(&self, owner: usize, shard: &Rc<Shard>, piece: Piece) -> Pending<Answer> {
+        let (completion, pending) = self.answers.pair();
+        if owner == self.index {
+            self.queue.push(StripeTask {
+                shard: Rc::clone(shard),
+                piece,
+                reply: Reply::Here(completion),
+            });
+        } else {
+            shard.counts().handed_over.add(1);
+            let ticket = self.tickets.borrow_mut().issue(completion);
+            let array = shard.array.identity.id;
+            self.peers[owner].send(Message::Piece { array, piece, from: self.index, ticket });
+        }
+        pending
+    }
+
+    /// Run `action` on another worker's (or this one's) thread, soon.
+    pub(crate) fn run_on(&self, worker: usize, action: impl FnOnce(&Rc<Worker>) + Send + 'static) {
+        self.peers[worker].send(Message::Run(Box::new(action)));
+    }
+
+    async fn read_mailbox(self: Rc<Self>, mut mailbox: Receiver<Message>) {
+        loop {
+            match mailbox.receive().await {
+                Message::Piece { array, piece, from, ticket } => {
+                    let reply = Reply::There { worker: from, ticket };
+                    match self.shard(array) {
+                        Some(shard) => self.queue.push(StripeTask { shard, piece, reply }),
+                        None => self.answer(reply, Answer::Failed(VolumeErrorKind::Stopped)),
+                    }
+                }
+                Message::Answer { ticket, answer } => {
+                    self.tickets.borrow_mut().redeem(ticket).complete(answer);
+                }
+                Message::Run(action) => action(&self),
+            }
+        }
+    }
+
+    async fn work_on_stripes(self: Rc<Self>) {
+        loop {
+            let StripeTask { shard, piece, reply } = self.queue.pop().await;
+            let answer = datapath::perform(&shard, piece).await;
+            drop(shard);
+            self.answer(reply, answer);
+        }
+    }
+
+    fn answer(&self, reply: Reply, answer: Answer) {
+        self.load.pieces.fetch_add(1, Ordering::Relaxed);
+        match reply {
+            Reply::Here(completion) => completion.complete(answer),
+            Reply::There { worker, ticket } => {
+                self.peers[worker].send(Message::Answer { ticket, answer });
+            }
+        }
+    }
+}
+
+impl Tickets {
+    fn issue(&mut self, completion: Completion<Answer>) -> usize {
+        match self.free.pop() {
+            Some(ticket) => {
+                self.waiting[ticket] = Some(completion);
+                ticket
+            }
+            None => {
+                self.waiting.push(Some(completion));
+                self.waiting.len() - 1
+            }
+        }
+    }
+
+    fn redeem(&mut self, ticket: usize) -> Completion<Answer> {
+        let completion = self.waiting[ticket].take().expect("a ticket is redeemed once");
+        self.free.push(ticket);
+        completion
+    }
+}

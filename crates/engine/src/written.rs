@@ -1,0 +1,188 @@
+//! The written map in memory: one bit a stripe, set when the stripe was first written.
+//!
+//! What must stay true: a stripe whose bit is clear reads as zeros without touching a member and counts
+//! as zeros in parity; its first write stores all its strips. A bit is set only after those strips are
+//! stored, and reaches the members only after they are flushed, so that a crash leaves the stripe either
+//! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
+//! every worker. Pages of all-clear bits take no memory.
+
+use ashlar_units::{StripeNo, to_u64, to_usize};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// One bit a stripe, in pages as they lie on the members.
+pub(crate) struct WrittenMap {
+    pages: Box<[Page]>,
+    bits_per_page: u64,
+    stripe_count: u64,
+    dirty_pages: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Page {
+    words: OnceLock<Box<[AtomicU64]>>,
+    is_dirty: AtomicBool,
+}
+
+impl WrittenMap {
+    /// A map of `stripe_count` unwritten stripes; `bits_per_page` is a multiple of 64.
+    pub(crate) fn new(stripe_count: u64, bits_per_page: u64) -> Self {
+        assert!(bits_per_page.is_multiple_of(64), "pages hold whole words");
+        let page_count = to_usize(stripe_count.div_ceil(bits_per_page));
+        let pages = (0..page_count).map(|_| Page::default()).collect();
+        WrittenMap { pages, bits_per_page, stripe_count, dirty_pages: AtomicUsize::new(0) }
+    }
+
+    /// Number of pages.
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether the stripe was ever written (and not given back since).
+    pub(crate) fn is_written(&self, stripe: StripeNo) -> bool {
+        let (page, word, bit) = self.locate(stripe);
+        let Some(words) = self.pages[page].words.get() else { return false };
+        words[word].load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Set or clear the stripe's bit. Its page then waits to be stored.
+    pub(crate) fn set(&self, stripe: StripeNo, is_written: bool) {
+        let (page, word, bit) = self.locate(stripe);
+        let words = self.words(page);
+        if is_written {
+            words[word].fetch_or(bit, Ordering::AcqRel);
+        } else {
+            words[word].fetch_and(!bit, Ordering::AcqRel);
+        }
+        if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
+            self.dirty_pages.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether a page waits to be stored.
+    pub(crate) fn has_dirty_pages(&self) -> bool {
+        self.dirty_pages.load(Ordering::Acquire) != 0
+    }
+
+    /// The pages that wait to be stored; they count as stored from now on.
+    pub(crate) fn take_dirty_pages(&self) -> Vec<usize> {
+        let is_taken = |page: &usize| self.pages[*page].is_dirty.swap(false, Ordering::AcqRel);
+        let taken: Vec<usize> = (0..self.pages.len()).filter(is_taken).collect();
+        self.dirty_pages.fetch_sub(taken.len(), Ordering::AcqRel);
+        taken
+    }
+
+    /// Storing `page` failed: it waits again.
+    pub(crate) fn put_back(&self, page: usize) {
+        if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
+            self.dirty_pages.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The bits of a page, lowest stripe first.
+    pub(crate) fn page_words(&self, page: usize) -> Vec<u64> {
+        match self.pages[page].words.get() {
+            Some(words) => words.iter().map(|word| word.load(Ordering::Acquire)).collect(),
+            None => vec![0; self.words_per_page()],
+        }
+    }
+
+    /// Take over the bits of a page that was read from a member; bits beyond the last stripe are dropped.
+    pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
+        if bits.iter().all(|word| *word == 0) {
+            return;
+        }
+        let first = to_u64(page) * self.bits_per_page;
+        for (at, (word, bits)) in self.words(page).iter().zip(bits).enumerate() {
+            let start = first + to_u64(at) * 64;
+            let valid = self.stripe_count.saturating_sub(start).min(64);
+            let mask = if valid == 64 { u64::MAX } else { (1 << valid) - 1 };
+            word.fetch_or(bits & mask, Ordering::AcqRel);
+        }
+    }
+
+    /// The first written stripe at or after `from`.
+    pub(crate) fn next_written(&self, from: StripeNo) -> Option<StripeNo> {
+        let mut at = from.0;
+        while at < self.stripe_count {
+            let (page, word, _) = self.locate(StripeNo(at));
+            let Some(words) = self.pages[page].words.get() else {
+                at = (to_u64(page) + 1) * self.bits_per_page;
+                continue;
+            };
+            let bits = words[word].load(Ordering::Acquire) >> (at % 64);
+            if bits != 0 {
+                return Some(StripeNo(at + u64::from(bits.trailing_zeros())));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// Number of written stripes.
+    pub(crate) fn written_count(&self) -> u64 {
+        let words = self.pages.iter().filter_map(|page| page.words.get());
+        let bits = words.flat_map(|words| words.iter());
+        bits.map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    }
+
+    fn words(&self, page: usize) -> &[AtomicU64] {
+        let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
+        self.pages[page].words.get_or_init(make)
+    }
+
+    fn words_per_page(&self) -> usize {
+        to_usize(self.bits_per_page / 64)
+    }
+
+    fn locate(&self, stripe: StripeNo) -> (usize, usize, u64) {
+        assert!(stripe.0 < self.stripe_count, "stripe {stripe} of {}", self.stripe_count);
+        let (page, bit) = (stripe.0 / self.bits_per_page, stripe.0 % self.bits_per_page);
+        (to_usize(page), to_usize(bit / 64), 1 << (bit % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WrittenMap;
+    use ashlar_units::StripeNo;
+
+    #[test]
+    fn set_bits_are_found_in_order_across_pages() {
+        let map = WrittenMap::new(1000, 128);
+        for stripe in [3, 127, 128, 640, 999] {
+            map.set(StripeNo(stripe), true);
+        }
+        let mut found = Vec::new();
+        let mut from = StripeNo(0);
+        while let Some(stripe) = map.next_written(from) {
+            found.push(stripe.0);
+            from = StripeNo(stripe.0 + 1);
+        }
+        assert_eq!(found, [3, 127, 128, 640, 999]);
+        assert_eq!(map.written_count(), 5);
+        map.set(StripeNo(128), false);
+        assert!(!map.is_written(StripeNo(128)));
+    }
+
+    #[test]
+    fn a_page_is_taken_once_for_each_change() {
+        let map = WrittenMap::new(1000, 128);
+        map.set(StripeNo(5), true);
+        map.set(StripeNo(6), true);
+        map.set(StripeNo(900), true);
+        assert!(map.has_dirty_pages());
+        assert_eq!(map.take_dirty_pages(), [0, 7]);
+        assert!(!map.has_dirty_pages());
+        map.put_back(7);
+        assert_eq!(map.take_dirty_pages(), [7]);
+    }
+
+    #[test]
+    fn loaded_bits_beyond_the_last_stripe_are_dropped() {
+        let map = WrittenMap::new(70, 128);
+        map.load_page(0, &[u64::MAX, u64::MAX]);
+        assert_eq!(map.written_count(), 70);
+        assert!(!map.has_dirty_pages());
+    }
+}
