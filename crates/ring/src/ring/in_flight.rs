@@ -20,6 +20,9 @@ const CANCEL: u64 = u64::MAX;
 /// Marks the completion of the read of the doorbell.
 const DOORBELL: u64 = u64::MAX - 1;
 
+/// How long the end of a panicking thread waits for the kernel before it leaks what the kernel has.
+const PANIC_PATIENCE_SECONDS: u64 = 5;
+
 /// How often EAGAIN on a file (not a socket) is answered by another try.
 const FILE_TRIES_MAX: u32 = 16;
 
@@ -270,16 +273,32 @@ impl InFlight {
             if self.busy() == 0 && !self.bell_armed {
                 return None;
             }
-            if let Err(error) = self.uring.submit_and_wait(1)
-                && !is_passing(&error)
-            {
-                // The ring is broken and its operations may still be running: their memory is leaked on purpose, for
-                // the kernel may yet write to it.
+            if !self.wait_while_closing() {
+                // Operations may still be running: their memory is leaked on purpose, for the kernel may yet write to it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 std::mem::forget(std::mem::take(&mut self.vectors));
                 std::mem::forget(std::mem::take(&mut self.bell));
                 return None;
             }
+        }
+    }
+
+    /// Whether more may complete. A broken ring has no future; and while a panic unwinds, our own books may be wrong (it may
+    /// have come from in here), so nothing is waited for without end.
+    fn wait_while_closing(&mut self) -> bool {
+        let panicking = std::thread::panicking();
+        let patience = types::Timespec::new().sec(PANIC_PATIENCE_SECONDS);
+        let args = types::SubmitArgs::new();
+        let submitter = self.uring.submitter();
+        let entered = if panicking {
+            submitter.submit_with_args(1, &args.timespec(&patience))
+        } else {
+            submitter.submit_with_args(1, &args)
+        };
+        match entered {
+            Ok(_) => true,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::TIME) => !panicking,
+            Err(error) => is_passing(&error),
         }
     }
 }
@@ -293,7 +312,10 @@ impl Running {
         if self.stage == Stage::Polling {
             return (result >= 0).then_some(Stage::Issued);
         }
-        match Errno::from_raw_os_error(result.checked_neg()?) {
+        if result >= 0 {
+            return None;
+        }
+        match Errno::from_raw_os_error(-result) {
             Errno::INTR => Some(Stage::Issued),
             Errno::AGAIN if self.operation.waits_for_peer() => Some(Stage::Polling),
             Errno::AGAIN if self.tries < FILE_TRIES_MAX => {
