@@ -1,1 +1,70 @@
-//! Stub: filled by its first commit.
+//! The NBD export: volumes for every client that speaks the Network Block Device protocol.
+//!
+//! What must stay true: this crate knows [`Volume`] and nothing else of the engine; what a client sends is
+//! believed only after it was checked; a session holds no more than its slots and bytes, however slow or
+//! hostile its client is.
+//!
+//! Spoken: fixed newstyle handshake, structured replies and extended headers, `base:allocation`, block size
+//! constraints, FUA, several connections to one volume. Not spoken: TLS (STARTTLS is refused by policy),
+//! oldstyle, resize. The protocol has no message for a resize: a session keeps the size it was told, and a
+//! new session sees the new one.
+//!
+//! Map, in reading order:
+//! - `session`: one connection from greeting to end; how bytes from a client become a request
+//! - `slot`: how a request is carried out and its reply put together
+//! - `admit`: pure; what a request header asks for, or why it is refused
+//! - `wire`, `negotiate`: pure; the bytes of the two phases
+//! - `inbound`, `outbound`: the two directions of the socket
+//! - `server`: listening and accepting
+//! - `limits`: what a session may hold; `counters`: what sessions did
+
+#![forbid(unsafe_code)]
+
+mod admit;
+mod counters;
+mod inbound;
+mod limits;
+mod negotiate;
+mod outbound;
+mod server;
+mod session;
+mod slot;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use counters::NbdCounters;
+pub use limits::Limits;
+pub use negotiate::PAYLOAD_BYTES_MAX;
+pub use server::{Acceptor, Listen, listen};
+pub use session::{NbdServer, SessionEnd, SessionError};
+
+use ashlar_volume::Volume;
+
+/// The volumes that clients may open by name. Cheap to clone; a clone lives on one worker.
+pub trait Exports: Clone + 'static {
+    /// The kind of volume.
+    type Volume: Volume;
+
+    /// The names that a client may list.
+    fn names(&self) -> Vec<String>;
+
+    /// The volume of this name. An empty name asks for the default: the only one, or a chosen one.
+    fn open(&self, name: &str) -> Option<Self::Volume>;
+}
+
+/// One volume, opened by its own name or by the empty one.
+#[derive(Clone)]
+pub struct OneExport<V>(pub V);
+
+impl<V: Volume> Exports for OneExport<V> {
+    type Volume = V;
+
+    fn names(&self) -> Vec<String> {
+        vec![self.0.facts().name]
+    }
+
+    fn open(&self, name: &str) -> Option<V> {
+        (name.is_empty() || name == self.0.facts().name).then(|| self.0.clone())
+    }
+}

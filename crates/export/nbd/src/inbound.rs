@@ -1,0 +1,130 @@
+//! The receiving half of a connection.
+//!
+//! What must stay true: bytes are handed out in order and once. Small requests are received many at a time
+//! and cost a copy of their payload; long payloads go straight into the volume's buffer.
+//! Not here: what the bytes mean.
+
+use ashlar_iobuf::BufMut;
+use ashlar_ring::Ring;
+use ashlar_units::to_usize;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Room for received bytes that nobody took yet. Eight 4 KiB writes or a thousand reads a receive.
+const HELD_BYTES_MAX: usize = 32 << 10;
+
+/// The most that [`Inbound::take`] can be asked for, in bytes.
+pub const TAKE_BYTES_MAX: usize = HELD_BYTES_MAX;
+
+/// Payloads from here on are likely followed by more of their kind: then only the next header is received ahead,
+/// because copying half of each payload costs more than a second receive.
+const LONG_PAYLOAD_BYTES: usize = 16 << 10;
+
+/// A socket's bytes, some of them received ahead.
+pub struct Inbound {
+    ring: Ring,
+    socket: Arc<OwnedFd>,
+    /// `None` only while a receive is under way.
+    held: Option<BufMut>,
+    /// Held bytes that were not taken yet: `held[start..end]`.
+    start: usize,
+    end: usize,
+    last_payload_bytes: usize,
+}
+
+impl Inbound {
+    pub fn new(ring: Ring, socket: Arc<OwnedFd>) -> Inbound {
+        let held = Some(BufMut::zeroed(HELD_BYTES_MAX));
+        Inbound { ring, socket, held, start: 0, end: 0, last_payload_bytes: 0 }
+    }
+
+    /// Take exactly `bytes.len()` bytes. `false` if the peer ended the stream before the first of them.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if it ended within them; else what the socket says.
+    ///
+    /// # Panics
+    /// If more is asked for than can be held.
+    pub async fn take(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
+        assert!(bytes.len() <= HELD_BYTES_MAX, "headers and options are short");
+        while self.end - self.start < bytes.len() {
+            let is_within = self.end > self.start;
+            if self.receive(bytes.len()).await? == 0 {
+                return if is_within {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                } else {
+                    Ok(false)
+                };
+            }
+        }
+        self.take_held(bytes);
+        Ok(true)
+    }
+
+    /// Fill the front of `payload` with what was received ahead, and say how much that was.
+    pub fn fill_from_held(&mut self, payload: &mut [u8]) -> usize {
+        self.last_payload_bytes = payload.len();
+        let bytes = payload.len().min(self.end - self.start);
+        self.take_held(&mut payload[..bytes]);
+        bytes
+    }
+
+    /// Receive the rest of `payload`, from `filled` on.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the stream ends within it; else what the socket says.
+    pub async fn fill(&mut self, mut payload: BufMut, filled: usize) -> io::Result<BufMut> {
+        let front = payload.split_to(filled);
+        let (result, rest) = self.ring.receive_all(&self.socket, payload).await;
+        result?;
+        Ok(joined(front, rest))
+    }
+
+    /// Read `bytes` bytes and forget them.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the stream ends within them; else what the socket says.
+    pub async fn skip(&mut self, mut bytes: u64) -> io::Result<()> {
+        self.last_payload_bytes = 0;
+        while bytes > 0 {
+            if self.start == self.end && self.receive(1).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let held = self.end - self.start;
+            let skipped = if bytes < ashlar_units::to_u64(held) { to_usize(bytes) } else { held };
+            self.start += skipped;
+            bytes -= ashlar_units::to_u64(skipped);
+        }
+        Ok(())
+    }
+
+    fn take_held(&mut self, bytes: &mut [u8]) {
+        let held = self.held.as_ref().expect("no receive is under way");
+        bytes.copy_from_slice(&held[self.start..self.start + bytes.len()]);
+        self.start += bytes.len();
+    }
+
+    /// Receive once into the free room; 0 is the end of the stream.
+    async fn receive(&mut self, wanted: usize) -> io::Result<usize> {
+        let mut held = self.held.take().expect("one receive at a time");
+        held.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        let front = held.split_to(self.end);
+        let most = match self.last_payload_bytes {
+            LONG_PAYLOAD_BYTES.. => wanted - self.end,
+            _ => held.len(),
+        };
+        let window = held.split_to(most);
+        let (result, window) = self.ring.receive(&self.socket, window).await;
+        self.held = Some(joined(joined(front, window), held));
+        let received = result?;
+        self.end += received;
+        Ok(received)
+    }
+}
+
+fn joined(front: BufMut, back: BufMut) -> BufMut {
+    front.try_join(back).expect("halves of one buffer")
+}

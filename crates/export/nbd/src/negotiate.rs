@@ -1,0 +1,404 @@
+//! The handshake as pure code: one option in, replies and a decision out.
+//!
+//! What must stay true: every option other than EXPORT_NAME gets exactly one final reply; nothing a
+//! client sends here makes it panic or allocate more than its replies need; a session is only entered
+//! with a volume that [`Exports::open`] gave for the name the client asked for.
+//! Not here: reading and writing the socket, and the limits on time, count and length (`session`).
+
+use crate::Exports;
+use crate::wire::{ALLOCATION_CONTEXT_ID, Dialect};
+use ashlar_volume::{Volume, VolumeFacts};
+
+const NBD_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
+const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+
+const FIXED_NEWSTYLE: u16 = 1;
+const NO_ZEROES: u16 = 2;
+
+/// Longest read or write that the server takes, in bytes.
+pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+
+/// Longest name, in bytes; the protocol's limit for any string.
+const NAME_BYTES_MAX: usize = 4096;
+
+/// Length of an option's header in bytes.
+pub const OPTION_HEADER_BYTES: usize = 16;
+
+const ALLOCATION_CONTEXT: &str = "base:allocation";
+
+mod option {
+    pub const EXPORT_NAME: u32 = 1;
+    pub const ABORT: u32 = 2;
+    pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
+    pub const INFO: u32 = 6;
+    pub const GO: u32 = 7;
+    pub const STRUCTURED_REPLY: u32 = 8;
+    pub const LIST_META_CONTEXT: u32 = 9;
+    pub const SET_META_CONTEXT: u32 = 10;
+    pub const EXTENDED_HEADERS: u32 = 11;
+}
+
+mod reply {
+    pub const ACK: u32 = 1;
+    pub const SERVER: u32 = 2;
+    pub const INFO: u32 = 3;
+    pub const META_CONTEXT: u32 = 4;
+    pub const UNSUPPORTED: u32 = 1 << 31 | 1;
+    pub const POLICY: u32 = 1 << 31 | 2;
+    pub const INVALID: u32 = 1 << 31 | 3;
+    pub const UNKNOWN: u32 = 1 << 31 | 6;
+    pub const EXTENDED_REQUIRED: u32 = 1 << 31 | 10;
+}
+
+mod info {
+    pub const EXPORT: u16 = 0;
+    pub const NAME: u16 = 1;
+    pub const DESCRIPTION: u16 = 2;
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// What the server says first.
+pub fn greeting() -> Vec<u8> {
+    let mut out = Vec::with_capacity(18);
+    out.extend(NBD_MAGIC.to_be_bytes());
+    out.extend(OPTION_MAGIC.to_be_bytes());
+    out.extend((FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes());
+    out
+}
+
+/// Decode an option's header into its number and the length of its data in bytes.
+/// `None` if it does not begin with the magic.
+pub fn decode_option_header(bytes: [u8; OPTION_HEADER_BYTES]) -> Option<(u32, u32)> {
+    let mut reader = Reader { rest: &bytes };
+    let magic = u64::from_be_bytes(reader.take(8)?.try_into().ok()?);
+    (magic == OPTION_MAGIC).then_some(())?;
+    Some((reader.u32()?, reader.u32()?))
+}
+
+/// What was agreed on when the transmission phase begins.
+#[derive(Debug)]
+pub struct Agreement<V> {
+    /// The volume asked for.
+    pub volume: V,
+    /// Its facts as announced; a later resize is seen by later sessions.
+    pub facts: VolumeFacts,
+    /// Which headers follow.
+    pub dialect: Dialect,
+    /// Whether the client may ask for the allocation map.
+    pub has_allocation_context: bool,
+}
+
+/// What to do after the replies to an option were sent.
+#[derive(Debug)]
+pub enum Step<V> {
+    /// Read the next option.
+    Continue,
+    /// The client wanted to leave.
+    Leave,
+    /// Drop the connection: the protocol has no reply for this.
+    Drop(&'static str),
+    /// The transmission phase begins.
+    Transmit(Box<Agreement<V>>),
+}
+
+/// What the client has chosen so far.
+#[derive(Debug)]
+pub struct Negotiation {
+    no_zeroes: bool,
+    dialect: Dialect,
+    /// The name under which `base:allocation` was selected.
+    allocation_name: Option<String>,
+}
+
+impl Negotiation {
+    /// Begin with the client's flags; `None` if they ask for what this server does not know.
+    pub fn new(client_flags: u32) -> Option<Negotiation> {
+        let known = u32::from(FIXED_NEWSTYLE | NO_ZEROES);
+        (client_flags & !known == 0).then_some(Negotiation {
+            no_zeroes: client_flags & u32::from(NO_ZEROES) != 0,
+            dialect: Dialect::Simple,
+            allocation_name: None,
+        })
+    }
+
+    /// Answer one option: append the replies to `out` and decide how to go on.
+    pub fn answer<E: Exports>(
+        &mut self,
+        exports: &E,
+        (number, data): (u32, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Step<E::Volume> {
+        let mut replies = Replies { number, out };
+        match number {
+            option::EXPORT_NAME => return self.export_name(exports, data, replies.out),
+            option::ABORT => {
+                replies.put(reply::ACK, &[]);
+                return Step::Leave;
+            }
+            option::INFO | option::GO => return self.info(exports, data, &mut replies),
+            option::LIST_META_CONTEXT => self.list_contexts(exports, data, &mut replies),
+            option::SET_META_CONTEXT => self.set_contexts(exports, data, &mut replies),
+            option::LIST
+            | option::STARTTLS
+            | option::STRUCTURED_REPLY
+            | option::EXTENDED_HEADERS
+                if !data.is_empty() =>
+            {
+                replies.put(reply::INVALID, b"this option takes no data");
+            }
+            option::LIST => list(exports, &mut replies),
+            option::STARTTLS => replies.put(reply::POLICY, b"TLS is not offered here"),
+            option::STRUCTURED_REPLY if self.dialect == Dialect::Extended => {
+                replies.put(reply::EXTENDED_REQUIRED, b"extended headers are in use");
+            }
+            option::STRUCTURED_REPLY => {
+                self.dialect = Dialect::Structured;
+                replies.put(reply::ACK, &[]);
+            }
+            option::EXTENDED_HEADERS => {
+                self.dialect = Dialect::Extended;
+                replies.put(reply::ACK, &[]);
+            }
+            _ => replies.put(reply::UNSUPPORTED, b"unknown option"),
+        }
+        Step::Continue
+    }
+
+    fn export_name<E: Exports>(
+        &self,
+        exports: &E,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step<E::Volume> {
+        if self.dialect == Dialect::Extended {
+            return Step::Drop("EXPORT_NAME after extended headers");
+        }
+        let Some(name) = name(data) else { return Step::Drop("not a name") };
+        let Some(volume) = exports.open(name) else { return Step::Drop("no such volume") };
+        let facts = volume.facts();
+        out.extend(facts.size_bytes.to_be_bytes());
+        out.extend(transmission_flags(&facts, self.dialect).to_be_bytes());
+        if !self.no_zeroes {
+            out.extend([0; 124]);
+        }
+        self.transmit(name, volume, facts)
+    }
+
+    fn info<E: Exports>(
+        &self,
+        exports: &E,
+        data: &[u8],
+        replies: &mut Replies<'_>,
+    ) -> Step<E::Volume> {
+        let Some((name, wanted)) = decode_info(data) else {
+            replies.put(reply::INVALID, b"malformed name or list");
+            return Step::Continue;
+        };
+        let Some(volume) = exports.open(name) else {
+            replies.put(reply::UNKNOWN, b"no such volume");
+            return Step::Continue;
+        };
+        let facts = volume.facts();
+        let mut export = facts.size_bytes.to_be_bytes().to_vec();
+        export.extend(transmission_flags(&facts, self.dialect).to_be_bytes());
+        replies.info(info::EXPORT, &export);
+        if wanted.contains(&info::NAME) {
+            replies.info(info::NAME, facts.name.as_bytes());
+        }
+        if wanted.contains(&info::DESCRIPTION) {
+            replies.info(info::DESCRIPTION, description(&facts).as_bytes());
+        }
+        if wanted.contains(&info::BLOCK_SIZE) {
+            let sizes = block_sizes(&facts).map(u32::to_be_bytes);
+            replies.info(info::BLOCK_SIZE, sizes.as_flattened());
+        }
+        replies.put(reply::ACK, &[]);
+        match replies.number {
+            option::GO => self.transmit(name, volume, facts),
+            _ => Step::Continue,
+        }
+    }
+
+    fn transmit<V>(&self, name: &str, volume: V, facts: VolumeFacts) -> Step<V> {
+        Step::Transmit(Box::new(Agreement {
+            volume,
+            facts,
+            dialect: self.dialect,
+            has_allocation_context: self.allocation_name.as_deref() == Some(name),
+        }))
+    }
+
+    fn list_contexts<E: Exports>(&self, exports: &E, data: &[u8], replies: &mut Replies<'_>) {
+        let Some((name, queries)) = self.contexts(data, replies) else { return };
+        if exports.open(name).is_none() {
+            return replies.put(reply::UNKNOWN, b"no such volume");
+        }
+        let matches = |query: &&str| ["base:", ALLOCATION_CONTEXT].contains(query);
+        if queries.is_empty() || queries.iter().any(matches) {
+            replies.context(0);
+        }
+        replies.put(reply::ACK, &[]);
+    }
+
+    fn set_contexts<E: Exports>(&mut self, exports: &E, data: &[u8], replies: &mut Replies<'_>) {
+        self.allocation_name = None;
+        let Some((name, queries)) = self.contexts(data, replies) else { return };
+        if exports.open(name).is_none() {
+            return replies.put(reply::UNKNOWN, b"no such volume");
+        }
+        if queries.contains(&ALLOCATION_CONTEXT) {
+            self.allocation_name = Some(name.to_owned());
+            replies.context(ALLOCATION_CONTEXT_ID);
+        }
+        replies.put(reply::ACK, &[]);
+    }
+
+    /// The name and the queries of a metadata option, or an error reply.
+    fn contexts<'a>(
+        &self,
+        data: &'a [u8],
+        replies: &mut Replies<'_>,
+    ) -> Option<(&'a str, Vec<&'a str>)> {
+        if !self.dialect.has_parts() {
+            replies.put(reply::INVALID, b"structured replies come first");
+            return None;
+        }
+        let decoded = decode_contexts(data);
+        if decoded.is_none() {
+            replies.put(reply::INVALID, b"malformed name or queries");
+        }
+        decoded
+    }
+}
+
+fn list<E: Exports>(exports: &E, replies: &mut Replies<'_>) {
+    for name in exports.names() {
+        let mut data = length(name.len()).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        replies.put(reply::SERVER, &data);
+    }
+    replies.put(reply::ACK, &[]);
+}
+
+/// The transmission flags of a volume.
+fn transmission_flags(facts: &VolumeFacts, dialect: Dialect) -> u16 {
+    const HAS_FLAGS: u16 = 1 << 0;
+    const READ_ONLY: u16 = 1 << 1;
+    const SEND_FLUSH: u16 = 1 << 2;
+    const SEND_FUA: u16 = 1 << 3;
+    const SEND_TRIM: u16 = 1 << 5;
+    const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    const SEND_DF: u16 = 1 << 7;
+    const CAN_MULTI_CONN: u16 = 1 << 8;
+    const SEND_CACHE: u16 = 1 << 10;
+    const SEND_FAST_ZERO: u16 = 1 << 11;
+    let mut flags = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
+    flags |=
+        if facts.read_only { READ_ONLY } else { SEND_TRIM | SEND_WRITE_ZEROES | SEND_FAST_ZERO };
+    if dialect.has_parts() {
+        flags |= SEND_DF;
+    }
+    flags
+}
+
+/// Smallest, preferred and largest request, in bytes. The preferred one is a full stripe where the protocol
+/// can say so: it wants a power of two.
+fn block_sizes(facts: &VolumeFacts) -> [u32; 3] {
+    let smallest = facts.logical_block_bytes;
+    let floor = smallest.max(facts.physical_block_bytes).max(512);
+    let is_usable = facts.optimal_bytes.is_power_of_two()
+        && (floor..=PAYLOAD_BYTES_MAX).contains(&facts.optimal_bytes);
+    [smallest, if is_usable { facts.optimal_bytes } else { floor }, PAYLOAD_BYTES_MAX]
+}
+
+fn description(facts: &VolumeFacts) -> String {
+    let uuid: String = facts.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("Ashlar volume of array {uuid}, {} MiB", facts.size_bytes >> 20)
+}
+
+/// Collects option replies.
+struct Replies<'a> {
+    number: u32,
+    out: &'a mut Vec<u8>,
+}
+
+impl Replies<'_> {
+    fn put(&mut self, kind: u32, data: &[u8]) {
+        self.out.extend(REPLY_MAGIC.to_be_bytes());
+        self.out.extend(self.number.to_be_bytes());
+        self.out.extend(kind.to_be_bytes());
+        self.out.extend(length(data.len()).to_be_bytes());
+        self.out.extend(data);
+    }
+
+    fn info(&mut self, kind: u16, data: &[u8]) {
+        let mut all = kind.to_be_bytes().to_vec();
+        all.extend(data);
+        self.put(reply::INFO, &all);
+    }
+
+    fn context(&mut self, id: u32) {
+        let mut data = id.to_be_bytes().to_vec();
+        data.extend(ALLOCATION_CONTEXT.as_bytes());
+        self.put(reply::META_CONTEXT, &data);
+    }
+}
+
+fn length(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("replies are short")
+}
+
+fn decode_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
+    let mut reader = Reader { rest: data };
+    let name = reader.string()?;
+    let count = reader.u16()?;
+    (reader.rest.len() == usize::from(count) * 2).then_some(())?;
+    let wanted = std::iter::from_fn(|| reader.u16()).collect();
+    Some((name, wanted))
+}
+
+fn decode_contexts(data: &[u8]) -> Option<(&str, Vec<&str>)> {
+    let mut reader = Reader { rest: data };
+    let name = reader.string()?;
+    let count = reader.u32()?;
+    let mut queries = Vec::new();
+    // Each query takes four bytes at least: a large count ends with the data, not with the memory.
+    for _ in 0..count {
+        queries.push(reader.string()?);
+    }
+    reader.rest.is_empty().then_some((name, queries))
+}
+
+fn name(bytes: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(bytes).ok()?;
+    (bytes.len() <= NAME_BYTES_MAX && !text.contains('\0')).then_some(text)
+}
+
+/// Takes fields off the front of an option's data.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(front)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    /// A 32-bit length and that many bytes of text.
+    fn string(&mut self) -> Option<&'a str> {
+        let bytes = self.u32()?;
+        name(self.take(ashlar_units::to_usize(u64::from(bytes)))?)
+    }
+}

@@ -1,0 +1,162 @@
+//! The sending half of a connection: one task puts replies that are ready into as few sends as it can.
+//!
+//! What must stay true: the parts of one reply part (head, payload) are neighbours on the wire; what a reply
+//! holds (its slot, its buffer) is given back only after it was sent or the connection is lost; after the
+//! first failed send nothing more is sent.
+
+use crate::counters::{NbdCounters, add};
+use crate::slot::Ticket;
+use crate::wire::{Dialect, REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::Ring;
+use ashlar_ring::local::{Permit, Queue, Semaphore};
+use ashlar_units::to_u64;
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Replies in one send.
+const BATCH_MAX: usize = 64;
+
+/// One reply part that is ready to leave.
+pub struct Outgoing {
+    pub head: ReplyHead,
+    pub payload: Option<Buf>,
+    /// Released when the reply left.
+    pub ticket: Ticket,
+}
+
+pub struct Outbound {
+    ring: Ring,
+    socket: Arc<OwnedFd>,
+    dialect: Dialect,
+    counters: Arc<NbdCounters>,
+    /// Whoever holds the permit may send; a long read in the simple dialect holds it for all its data.
+    wire: Semaphore,
+    /// `None` ends the task.
+    ready: Queue<Option<Outgoing>>,
+    is_broken: Cell<bool>,
+}
+
+impl Outbound {
+    pub fn new(
+        ring: Ring,
+        socket: Arc<OwnedFd>,
+        dialect: Dialect,
+        counters: Arc<NbdCounters>,
+    ) -> Rc<Outbound> {
+        Rc::new(Outbound {
+            ring,
+            socket,
+            dialect,
+            counters,
+            wire: Semaphore::new(1),
+            ready: Queue::new(),
+            is_broken: Cell::new(false),
+        })
+    }
+
+    /// Queue a reply part.
+    pub fn push(&self, outgoing: Outgoing) {
+        if matches!(outgoing.head.body, ReplyBody::Error { .. }) {
+            add(&self.counters.errors, 1);
+        }
+        self.ready.push(Some(outgoing));
+    }
+
+    /// End the sending task once it has sent what is queued.
+    pub fn stop(&self) {
+        self.ready.push(None);
+    }
+
+    /// Give the connection up: both directions end at once.
+    pub fn break_off(&self) {
+        self.is_broken.set(true);
+        // It can only fail because the peer was faster.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Whether the connection is lost.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.get()
+    }
+
+    /// The right to send, for a reply whose pieces must be neighbours.
+    pub async fn hold_wire(&self) -> Permit {
+        self.wire.acquire().await
+    }
+
+    /// Send while holding the wire; the parts come back unless the connection is lost.
+    pub async fn send(&self, parts: Vec<Buf>) -> Vec<Buf> {
+        if self.is_broken.get() {
+            return parts;
+        }
+        let (result, parts) = self.ring.send_all(&self.socket, parts).await;
+        if result.is_err() {
+            self.break_off();
+        }
+        parts
+    }
+
+    /// The sending task. Buffers are made once and reused.
+    pub async fn run(self: Rc<Self>) {
+        let mut heads = BufMut::zeroed(BATCH_MAX * REPLY_HEAD_BYTES_MAX);
+        let mut parts = Vec::with_capacity(2 * BATCH_MAX);
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while self.collect(&mut batch).await {
+            let wire = self.hold_wire().await;
+            let all_heads = self.lay_out(heads, &batch, &mut parts);
+            parts = self.send(parts).await;
+            drop(wire);
+            parts.clear();
+            batch.drain(..).for_each(|outgoing: Outgoing| drop(outgoing.ticket));
+            // Only a send that the ring still holds on to keeps the heads; then others take their place.
+            heads = all_heads
+                .try_into_mut()
+                .unwrap_or_else(|_| BufMut::zeroed(BATCH_MAX * REPLY_HEAD_BYTES_MAX));
+        }
+    }
+
+    /// Wait for a reply and take what else is ready. `false` when there is nothing left to send for ever.
+    async fn collect(&self, batch: &mut Vec<Outgoing>) -> bool {
+        let Some(first) = self.ready.pop().await else { return false };
+        batch.push(first);
+        while batch.len() < BATCH_MAX {
+            match self.ready.try_pop() {
+                Some(Some(outgoing)) => batch.push(outgoing),
+                Some(None) => {
+                    self.stop();
+                    break;
+                }
+                None => break,
+            }
+        }
+        true
+    }
+
+    /// Encode the heads side by side and list what is to be sent: runs of heads, and payloads between them.
+    fn lay_out(&self, mut heads: BufMut, batch: &[Outgoing], parts: &mut Vec<Buf>) -> Buf {
+        let mut ends = [0; BATCH_MAX];
+        let mut end = 0;
+        for (outgoing, head_end) in batch.iter().zip(&mut ends) {
+            end += outgoing.head.encode(self.dialect, &mut heads[end..]);
+            *head_end = end;
+        }
+        let heads = heads.freeze();
+        let mut start = 0;
+        for (outgoing, &head_end) in batch.iter().zip(&ends) {
+            let Some(payload) = &outgoing.payload else { continue };
+            parts.push(heads.slice(start..head_end));
+            parts.push(payload.clone());
+            start = head_end;
+            if matches!(outgoing.head.body, ReplyBody::Data { .. }) {
+                add(&self.counters.read_bytes, to_u64(payload.len()));
+            }
+        }
+        if start < end {
+            parts.push(heads.slice(start..end));
+        }
+        heads
+    }
+}

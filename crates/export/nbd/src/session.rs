@@ -1,0 +1,361 @@
+//! One connection, from greeting to end: how bytes from a client become a request.
+//!
+//! A request's way: `receive_requests` takes its header, lets `admit` decide what it asks for, waits for a
+//! ticket (a free slot and room for its bytes), receives a write's payload straight into a buffer of the volume,
+//! and hands the job to a slot. The slot submits it to the volume and queues the reply; the sender sends it.
+//!
+//! What must stay true: whatever a header claims, its payload is consumed before the next header is looked
+//! for, or the connection ends; while all slots are busy nothing is received; when the connection ends, requests
+//! in flight are finished and no task, buffer or descriptor stays.
+//! Not here: accepting (`server`), carrying out (`slot`).
+
+use crate::admit::{Order, Terms};
+use crate::counters::{NbdCounters, OpenSession, add};
+use crate::inbound::{Inbound, TAKE_BYTES_MAX};
+use crate::negotiate::{
+    Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Step, decode_option_header,
+    greeting,
+};
+use crate::outbound::Outbound;
+use crate::slot::{Credit, Group, Job, Shared, Work};
+use crate::wire::{BadMagic, REQUEST_BYTES_MAX, RequestHead, decode_request};
+use crate::{Exports, Limits};
+use ashlar_iobuf::Buf;
+use ashlar_ring::local::Queue;
+use ashlar_ring::{Handle, Ring};
+use ashlar_units::{Extent, to_usize};
+use ashlar_volume::Volume;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How a session ended when nothing went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionEnd {
+    /// The client left during the handshake.
+    Aborted,
+    /// The client said that it leaves.
+    Disconnected,
+    /// The client closed the connection between two requests.
+    HungUp,
+}
+
+/// Why a session was given up. What was answered before stays answered.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The socket failed, or ended within a message.
+    #[error("the connection failed: {0}")]
+    Socket(#[from] io::Error),
+    /// The handshake took too long.
+    #[error("the handshake did not end in time")]
+    HandshakeTimeout,
+    /// The client broke the handshake's rules or limits, or asked for what it cannot have.
+    #[error("the handshake was broken off: {0}")]
+    Handshake(&'static str),
+    /// The client sent something that is not a request.
+    #[error("not a request: {0}")]
+    NotARequest(#[from] BadMagic),
+    /// A write with a payload beyond the announced maximum.
+    #[error("a payload of {0} bytes")]
+    PayloadTooLong(u64),
+    /// A payload stopped arriving.
+    #[error("a payload did not arrive in time")]
+    PayloadTimeout,
+}
+
+/// What one worker needs to serve connections.
+#[derive(Clone)]
+pub struct NbdServer<E> {
+    /// The worker's executor.
+    pub handle: Handle,
+    /// The worker's ring.
+    pub ring: Ring,
+    /// The volumes on offer.
+    pub exports: E,
+    /// Bounds for each session.
+    pub limits: Limits,
+    /// Shared with the other workers.
+    pub counters: Arc<NbdCounters>,
+}
+
+impl<E: Exports> NbdServer<E> {
+    /// Serve one connection until it ends.
+    ///
+    /// # Errors
+    /// [`SessionError`]: for the log; the client has been dropped.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends the session: the socket is shut down, requests in flight end on their own and
+    /// their replies are lost. This is how to stop a session from outside.
+    pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
+        let _open = OpenSession::new(&self.counters);
+        prepare(&socket)?;
+        let socket = Arc::new(socket);
+        let mut inbound = Inbound::new(self.ring.clone(), socket.clone());
+        let handshake = Handshake { ring: &self.ring, socket: &socket, limits: &self.limits };
+        let agreed = handshake.run(&self.exports, &mut inbound);
+        let agreed = within(&self.handle, self.limits.handshake_time, agreed).await;
+        let Some(agreement) = agreed.ok_or(SessionError::HandshakeTimeout)?? else {
+            return Ok(SessionEnd::Aborted);
+        };
+        add(&self.counters.sessions_total, 1);
+        let session = Session::start(self, *agreement, socket);
+        let result = session.receive_requests(&mut inbound).await;
+        session.drain().await;
+        result
+    }
+}
+
+fn prepare(socket: &OwnedFd) -> io::Result<()> {
+    use rustix::net::{AddressFamily, sockopt};
+    if sockopt::socket_domain(socket)? != AddressFamily::UNIX {
+        sockopt::set_tcp_nodelay(socket, true)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+    }
+    Ok(())
+}
+
+/// The first phase.
+struct Handshake<'a> {
+    ring: &'a Ring,
+    socket: &'a Arc<OwnedFd>,
+    limits: &'a Limits,
+}
+
+impl Handshake<'_> {
+    /// Greet and haggle until the client chooses a volume; `None` if it leaves.
+    async fn run<E: Exports>(
+        &self,
+        exports: &E,
+        inbound: &mut Inbound,
+    ) -> Result<Option<Box<Agreement<E::Volume>>>, SessionError> {
+        self.send(&greeting()).await?;
+        let mut flags = [0; 4];
+        if !inbound.take(&mut flags).await? {
+            return Ok(None);
+        }
+        let mut negotiation = Negotiation::new(u32::from_be_bytes(flags))
+            .ok_or(SessionError::Handshake("unknown client flags"))?;
+        for _ in 0..self.limits.option_count_max {
+            let Some((number, data)) = self.receive_option(inbound).await? else {
+                return Ok(None);
+            };
+            let mut replies = Vec::new();
+            let step = negotiation.answer(exports, (number, &data), &mut replies);
+            if let Step::Drop(reason) = step {
+                return Err(SessionError::Handshake(reason));
+            }
+            self.send(&replies).await?;
+            match step {
+                Step::Transmit(agreement) => return Ok(Some(agreement)),
+                Step::Leave => return Ok(None),
+                Step::Continue | Step::Drop(_) => {}
+            }
+        }
+        Err(SessionError::Handshake("too many options"))
+    }
+
+    async fn receive_option(
+        &self,
+        inbound: &mut Inbound,
+    ) -> Result<Option<(u32, Vec<u8>)>, SessionError> {
+        let mut header = [0; OPTION_HEADER_BYTES];
+        if !inbound.take(&mut header).await? {
+            return Ok(None);
+        }
+        let (number, bytes) =
+            decode_option_header(header).ok_or(SessionError::Handshake("not an option"))?;
+        let bytes = to_usize(u64::from(bytes));
+        if bytes > self.limits.option_bytes_max.min(TAKE_BYTES_MAX) {
+            return Err(SessionError::Handshake("an option is too long"));
+        }
+        let mut data = vec![0; bytes];
+        if !data.is_empty() && !inbound.take(&mut data).await? {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        Ok(Some((number, data)))
+    }
+
+    async fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        self.ring.send_all(self.socket, vec![Buf::copied(bytes)]).await.0
+    }
+}
+
+/// The second phase. Dropping it ends its tasks.
+struct Session<V: Volume> {
+    handle: Handle,
+    limits: Limits,
+    counters: Arc<NbdCounters>,
+    shared: Rc<Shared<V>>,
+    has_allocation_context: bool,
+}
+
+impl<V: Volume> Drop for Session<V> {
+    fn drop(&mut self) {
+        self.shared.out.break_off();
+        for _ in 0..self.limits.slots {
+            self.shared.jobs.push(None);
+        }
+        self.shared.out.stop();
+    }
+}
+
+impl<V: Volume> Session<V> {
+    /// Make the session's tasks: its slots and its sender.
+    fn start<E>(
+        server: &NbdServer<E>,
+        agreement: Agreement<V>,
+        socket: Arc<OwnedFd>,
+    ) -> Session<V> {
+        let (handle, limits) = (server.handle.clone(), server.limits.clone());
+        let counters = server.counters.clone();
+        let out = Outbound::new(server.ring.clone(), socket, agreement.dialect, counters.clone());
+        let shared = Rc::new(Shared {
+            volume: agreement.volume,
+            facts: agreement.facts,
+            dialect: agreement.dialect,
+            status_runs_max: limits.status_runs_max,
+            out,
+            jobs: Queue::new(),
+            credit: Credit::new(limits.slots, limits.bytes_in_flight_max),
+        });
+        for _ in 0..limits.slots {
+            handle.spawn(shared.clone().run_slot());
+        }
+        handle.spawn(shared.out.clone().run());
+        let has_allocation_context = agreement.has_allocation_context;
+        Session { handle, limits, counters, shared, has_allocation_context }
+    }
+
+    /// The receive loop: headers become orders, orders become jobs.
+    async fn receive_requests(&self, inbound: &mut Inbound) -> Result<SessionEnd, SessionError> {
+        let dialect = self.shared.dialect;
+        let terms = Terms {
+            facts: &self.shared.facts,
+            dialect,
+            has_allocation_context: self.has_allocation_context,
+        };
+        let mut header = [0; REQUEST_BYTES_MAX];
+        let header = &mut header[..dialect.request_bytes()];
+        loop {
+            if !inbound.take(header).await? {
+                return Ok(SessionEnd::HungUp);
+            }
+            if self.shared.out.is_broken() {
+                return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+            }
+            let head = decode_request(dialect, header)?;
+            if head.payload_bytes > u64::from(PAYLOAD_BYTES_MAX) {
+                return Err(SessionError::PayloadTooLong(head.payload_bytes));
+            }
+            if let Some(kind) = head.kind() {
+                self.counters.count(kind);
+            }
+            match terms.admit(&head) {
+                Ok(Order::Disconnect) => return Ok(SessionEnd::Disconnected),
+                Ok(Order::Write { extent, fua }) => {
+                    self.receive_write(inbound, &head, (extent, fua)).await?;
+                }
+                Ok(Order::Read(extent)) => self.start_read(&head, extent).await,
+                Ok(order) => self.start_job(&head, order, 0).await,
+                Err(error) => {
+                    self.in_time(inbound.skip(head.payload_bytes)).await?;
+                    self.shared.refuse(head.cookie, head.offset, error).await;
+                }
+            }
+        }
+    }
+
+    /// Receive a write's payload, piece by piece, each straight into a buffer of the volume.
+    async fn receive_write(
+        &self,
+        inbound: &mut Inbound,
+        head: &RequestHead,
+        (extent, fua): (Extent, bool),
+    ) -> Result<(), SessionError> {
+        let group = self.group_for(extent);
+        for piece in pieces(extent, self.shared.piece_bytes_max()) {
+            let ticket = self.shared.credit.ticket(piece.bytes).await;
+            let mut payload = self.shared.volume.buffer(to_usize(piece.bytes)).await;
+            let filled = inbound.fill_from_held(&mut payload);
+            if filled < payload.len() {
+                payload = self.in_time(inbound.fill(payload, filled)).await?;
+            }
+            add(&self.counters.written_bytes, piece.bytes);
+            let order = Order::Write { extent: piece, fua };
+            let payload = Some(payload.freeze());
+            self.hand_over(head, Work { order, payload, ticket, group: group.clone() });
+        }
+        Ok(())
+    }
+
+    /// Where a reply may have parts, a long read becomes several jobs; else one job sends its pieces in order.
+    async fn start_read(&self, head: &RequestHead, extent: Extent) {
+        if !self.shared.dialect.has_parts() {
+            let bytes = extent.bytes.min(self.shared.piece_bytes_max());
+            return self.start_job(head, Order::Read(extent), bytes).await;
+        }
+        let group = self.group_for(extent);
+        for piece in pieces(extent, self.shared.piece_bytes_max()) {
+            let ticket = self.shared.credit.ticket(piece.bytes).await;
+            let order = Order::Read(piece);
+            self.hand_over(head, Work { order, payload: None, ticket, group: group.clone() });
+        }
+    }
+
+    /// Wait for a slot and for room for `bytes`, then start a request that is one job.
+    async fn start_job(&self, head: &RequestHead, order: Order, bytes: u64) {
+        let ticket = self.shared.credit.ticket(bytes).await;
+        self.hand_over(head, Work { order, payload: None, ticket, group: None });
+    }
+
+    fn hand_over(&self, head: &RequestHead, work: Work) {
+        let job = Job { cookie: head.cookie, request_offset: head.offset, work };
+        self.shared.jobs.push(Some(job));
+    }
+
+    /// Requests of one piece, which is nearly all, need no group and so no allocation.
+    fn group_for(&self, extent: Extent) -> Option<Rc<Group>> {
+        let count = extent.bytes.div_ceil(self.shared.piece_bytes_max());
+        (count > 1).then(|| Group::new(count))
+    }
+
+    async fn in_time<T>(
+        &self,
+        receiving: impl Future<Output = io::Result<T>>,
+    ) -> Result<T, SessionError> {
+        let received = within(&self.handle, self.limits.payload_time, receiving).await;
+        Ok(received.ok_or(SessionError::PayloadTimeout)??)
+    }
+
+    /// Let requests in flight end and their replies leave; not for ever.
+    async fn drain(&self) {
+        let all_back = self.shared.credit.all_back();
+        // Too slow: dropping the session breaks the connection off, which frees what waits for the client.
+        let _ = within(&self.handle, self.limits.drain_time, all_back).await;
+    }
+}
+
+/// Cut an extent at multiples of `bytes_max` from its start.
+fn pieces(extent: Extent, bytes_max: u64) -> impl Iterator<Item = Extent> {
+    (0..extent.bytes.div_ceil(bytes_max)).map(move |index| {
+        let from = index * bytes_max;
+        Extent::new(extent.offset + from, bytes_max.min(extent.bytes - from))
+    })
+}
+
+/// The output of `work`, or `None` if `wait` is over first.
+async fn within<T>(handle: &Handle, wait: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut timer = pin!(handle.sleep(wait));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => timer.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}

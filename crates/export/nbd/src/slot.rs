@@ -1,0 +1,303 @@
+//! How a request is carried out: the tasks that turn jobs into volume requests and replies.
+//!
+//! What must stay true: a job holds a ticket (its slot and its bytes) until its reply left; a slot never waits
+//! for a second buffer while it holds one, so slots cannot starve each other of the volume's pool; a request
+//! cut into pieces is answered once, after the last of them.
+//! Not here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
+
+use crate::admit::Order;
+use crate::outbound::{Outbound, Outgoing};
+use crate::wire::{Dialect, NbdError, ReplyBody, ReplyHead, encode_status, status_bytes};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::local::{Permit, Queue, Semaphore, Signal};
+use ashlar_units::{Extent, to_u64, to_usize};
+use ashlar_volume::{AllocationRun, Command, Reply, Request, Volume, VolumeFacts};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What the tasks of one session share.
+pub struct Shared<V> {
+    pub volume: V,
+    pub facts: VolumeFacts,
+    pub dialect: Dialect,
+    pub status_runs_max: usize,
+    pub out: Rc<Outbound>,
+    /// `None` ends one slot.
+    pub jobs: Queue<Option<Job>>,
+    pub credit: Credit,
+}
+
+/// What one session may have in flight.
+pub struct Credit {
+    slots: Semaphore,
+    bytes_max: u64,
+    held: Rc<Held>,
+}
+
+struct Held {
+    bytes: Cell<u64>,
+    /// Told when a ticket went back.
+    released: Signal,
+}
+
+/// A slot, and a share of the session's bytes. Goes back when dropped.
+pub struct Ticket {
+    bytes: u64,
+    held: Rc<Held>,
+    slot: Option<Permit>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        drop(self.slot.take());
+        self.held.bytes.set(self.held.bytes.get() - self.bytes);
+        self.held.released.notify_all();
+    }
+}
+
+impl Credit {
+    pub fn new(slots: usize, bytes_max: u64) -> Credit {
+        let held = Rc::new(Held { bytes: Cell::new(0), released: Signal::new() });
+        Credit { slots: Semaphore::new(slots), bytes_max, held }
+    }
+
+    /// Wait for a slot and for room for `bytes`. An idle session has room for any one piece.
+    pub async fn ticket(&self, bytes: u64) -> Ticket {
+        let slot = self.slots.acquire().await;
+        while self.held.bytes.get() > 0 && self.held.bytes.get() + bytes > self.bytes_max {
+            self.held.released.changed().await;
+        }
+        self.held.bytes.set(self.held.bytes.get() + bytes);
+        Ticket { bytes, held: self.held.clone(), slot: Some(slot) }
+    }
+
+    /// Wait until every ticket is back.
+    pub async fn all_back(&self) {
+        while self.slots.in_use() > 0 {
+            self.held.released.changed().await;
+        }
+    }
+}
+
+/// A request that was cut into pieces: several jobs, one reply.
+pub struct Group {
+    pieces_left: Cell<u64>,
+    error: Cell<Option<NbdError>>,
+}
+
+impl Group {
+    pub fn new(pieces: u64) -> Rc<Group> {
+        Rc::new(Group { pieces_left: Cell::new(pieces), error: Cell::new(None) })
+    }
+
+    /// Note that a piece has ended; `true` for the last one.
+    fn settle(&self, error: Option<NbdError>) -> bool {
+        if self.error.get().is_none() {
+            self.error.set(error);
+        }
+        self.pieces_left.set(self.pieces_left.get() - 1);
+        self.pieces_left.get() == 0
+    }
+}
+
+/// Work for a slot, and whose.
+pub struct Job {
+    pub cookie: u64,
+    pub request_offset: u64,
+    pub work: Work,
+}
+
+/// One piece of work and what it holds.
+pub struct Work {
+    pub order: Order,
+    /// The payload of a write.
+    pub payload: Option<Buf>,
+    pub ticket: Ticket,
+    pub group: Option<Rc<Group>>,
+}
+
+impl<V: Volume> Shared<V> {
+    /// Largest payload that goes to the volume at once, in bytes.
+    pub fn piece_bytes_max(&self) -> u64 {
+        u64::from(self.facts.request_bytes_max)
+    }
+
+    /// One slot: jobs, one after the other.
+    pub async fn run_slot(self: Rc<Self>) {
+        while let Some(job) = self.jobs.pop().await {
+            self.run(job).await;
+        }
+    }
+
+    async fn run(&self, mut job: Job) {
+        match job.work.order {
+            Order::Read(extent) if extent.bytes > self.piece_bytes_max() => {
+                self.read_in_order(job, extent).await;
+            }
+            Order::Read(extent) => {
+                let result = self.read(extent).await;
+                self.reply_read(job, extent, result);
+            }
+            Order::Write { extent, fua } => {
+                let payload = job.work.payload.take().expect("the receiver attached it");
+                let result = self.submit(Command::Write(payload), extent, fua).await;
+                self.reply_change(job, result.err());
+            }
+            Order::Flush => {
+                let result = self.submit(Command::Flush, Extent::default(), false).await;
+                self.reply_change(job, result.err());
+            }
+            Order::Trim { extent, fua } => {
+                let result = self.submit(Command::Discard, extent, fua).await;
+                self.reply_change(job, result.err());
+            }
+            Order::WriteZeroes { extent, may_unmap, fua } => {
+                let command = Command::WriteZeroes { may_unmap };
+                let result = self.submit(command, extent, fua).await;
+                self.reply_change(job, result.err());
+            }
+            Order::Status { extent, is_one } => self.reply_status(job, extent, is_one).await,
+            Order::Cache | Order::Disconnect => self.reply_change(job, None),
+        }
+    }
+
+    async fn submit(&self, command: Command, extent: Extent, fua: bool) -> Result<Reply, NbdError> {
+        let request = Request { command, extent, fua };
+        self.volume.submit(request).await.map_err(|error| error.kind.into())
+    }
+
+    async fn read(&self, extent: Extent) -> Result<BufMut, NbdError> {
+        let buffer = self.volume.buffer(to_usize(extent.bytes)).await;
+        self.read_into(buffer, extent).await
+    }
+
+    async fn read_into(&self, buffer: BufMut, extent: Extent) -> Result<BufMut, NbdError> {
+        match self.submit(Command::Read(buffer), extent, false).await? {
+            Reply::Data(data) => {
+                assert_eq!(to_u64(data.len()), extent.bytes, "a read is answered in full");
+                Ok(data)
+            }
+            Reply::Done => unreachable!("a read is answered with data"),
+        }
+    }
+
+    /// Answer a read, or one piece of it: dialects with parts take the pieces in any order.
+    fn reply_read(&self, job: Job, extent: Extent, result: Result<BufMut, NbdError>) {
+        let is_last = job.work.group.as_ref().is_none_or(|group| group.settle(None));
+        let (body, payload) = match result {
+            Ok(data) => {
+                let bytes = u32::try_from(data.len()).expect("a piece is at most 32 MiB");
+                (ReplyBody::Data { offset: extent.offset, bytes, is_last }, Some(data.freeze()))
+            }
+            Err(error) => {
+                let offset = Some(extent.offset);
+                (ReplyBody::Error { error, message: text_for(error), offset, is_last }, None)
+            }
+        };
+        self.reply(job, body, payload);
+    }
+
+    /// A long read in the simple dialect. Its data must be one run on the wire and success stands before it, so
+    /// the wire is held from the first piece on, one buffer goes round, and a later failure can only be told by
+    /// dropping the connection, as the protocol wants it.
+    async fn read_in_order(&self, job: Job, extent: Extent) {
+        let mut wire = None;
+        let mut buffer = self.volume.buffer(to_usize(self.piece_bytes_max())).await;
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let piece = Extent::new(at, self.piece_bytes_max().min(extent.end() - at));
+            buffer.truncate(to_usize(piece.bytes));
+            let data = match self.read_into(buffer, piece).await {
+                Ok(data) => data,
+                Err(error) if wire.is_none() => return self.reply_read(job, extent, Err(error)),
+                Err(_) => return self.out.break_off(),
+            };
+            let mut parts = Vec::with_capacity(2);
+            if wire.is_none() {
+                wire = Some(self.out.hold_wire().await);
+                parts.push(self.success_head(job.cookie));
+            }
+            parts.push(data.freeze());
+            let sent = self.out.send(parts).await.pop().expect("parts come back");
+            at = piece.end();
+            buffer = match sent.try_into_mut() {
+                Ok(buffer) => buffer,
+                Err(_) if at == extent.end() => return,
+                Err(still_sent) => {
+                    drop(still_sent);
+                    self.volume.buffer(to_usize(self.piece_bytes_max())).await
+                }
+            };
+        }
+        drop(wire);
+    }
+
+    fn success_head(&self, cookie: u64) -> Buf {
+        let mut head = BufMut::zeroed(crate::wire::REPLY_HEAD_BYTES_MAX);
+        let body = ReplyBody::Done;
+        let bytes = ReplyHead { cookie, request_offset: 0, body }.encode(self.dialect, &mut head);
+        head.truncate(bytes);
+        head.freeze()
+    }
+
+    /// Answer a request without data, or note the end of a piece of one.
+    fn reply_change(&self, job: Job, error: Option<NbdError>) {
+        let mut error = error;
+        if let Some(group) = &job.work.group {
+            if !group.settle(error) {
+                return;
+            }
+            error = group.error.get();
+        }
+        let body = match error {
+            None => ReplyBody::Done,
+            Some(error) => {
+                ReplyBody::Error { error, message: text_for(error), offset: None, is_last: true }
+            }
+        };
+        self.reply(job, body, None);
+    }
+
+    async fn reply_status(&self, job: Job, extent: Extent, is_one: bool) {
+        let runs_max = if is_one { 1 } else { self.status_runs_max };
+        let runs = match self.volume.allocation(extent, runs_max).await {
+            Ok(runs) => runs,
+            Err(error) => return self.reply_change(job, Some(error.kind.into())),
+        };
+        let payload = self.status_payload(&runs);
+        let payload_bytes = u32::try_from(payload.len()).expect("runs are bounded");
+        self.reply(job, ReplyBody::Status { payload_bytes }, Some(payload));
+    }
+
+    fn status_payload(&self, runs: &[AllocationRun]) -> Buf {
+        let mut payload = BufMut::zeroed(status_bytes(self.dialect, runs.len()));
+        encode_status(self.dialect, runs, &mut payload);
+        payload.freeze()
+    }
+
+    fn reply(&self, job: Job, body: ReplyBody, payload: Option<Buf>) {
+        let head = ReplyHead { cookie: job.cookie, request_offset: job.request_offset, body };
+        self.out.push(Outgoing { head, payload, ticket: job.work.ticket });
+    }
+
+    /// Answer a request that was not let in.
+    pub async fn refuse(&self, cookie: u64, request_offset: u64, error: NbdError) {
+        let ticket = self.credit.ticket(0).await;
+        let body =
+            ReplyBody::Error { error, message: text_for(error), offset: None, is_last: true };
+        let head = ReplyHead { cookie, request_offset, body };
+        self.out.push(Outgoing { head, payload: None, ticket });
+    }
+}
+
+fn text_for(error: NbdError) -> &'static str {
+    match error {
+        NbdError::Permission => "the volume is read-only",
+        NbdError::Io => "the blocks cannot be read or written",
+        NbdError::Invalid => "unknown, misaligned or outside the volume",
+        NbdError::NoSpace => "beyond the end, or no space left",
+        NbdError::Overflow => "too long for one reply",
+        NbdError::NotSupported => "zeroing this would not be fast",
+        NbdError::Shutdown => "the volume is being stopped",
+    }
+}

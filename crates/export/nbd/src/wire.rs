@@ -1,0 +1,498 @@
+//! The bytes of the transmission phase: request headers in, reply headers out.
+//!
+//! What must stay true: everything here is pure and total; no input makes it panic, and what a header
+//! claims (length, offset) is only passed on, never acted upon. All integers are big-endian.
+//! Not here: the handshake (`negotiate`), and what a request means for a volume (`session`).
+
+use ashlar_volume::{AllocationRun, VolumeErrorKind};
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REQUEST_EXTENDED_MAGIC: u32 = 0x21e4_1c71;
+const REPLY_SIMPLE_MAGIC: u32 = 0x6744_6698;
+const REPLY_STRUCTURED_MAGIC: u32 = 0x668e_33ef;
+const REPLY_EXTENDED_MAGIC: u32 = 0x6e8a_278c;
+
+/// The one metadata context there is: `base:allocation`.
+pub const ALLOCATION_CONTEXT_ID: u32 = 1;
+
+/// No reply head (header and fixed fields, without data) is longer than this, in bytes.
+pub const REPLY_HEAD_BYTES_MAX: usize = 128;
+
+/// No request header is longer than this, in bytes.
+pub const REQUEST_BYTES_MAX: usize = size_of::<RequestHeaderExtended>();
+
+/// Error messages are cut at this length, so that a head always fits.
+const MESSAGE_BYTES_MAX: usize = 64;
+
+/// Which headers a session uses, as negotiated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Dialect {
+    /// 28-byte requests and 16-byte replies.
+    #[default]
+    Simple,
+    /// 28-byte requests; a reply may come in several parts.
+    Structured,
+    /// 32-byte requests with 64-bit lengths; all replies have 32-byte headers.
+    Extended,
+}
+
+impl Dialect {
+    /// Length of a request header in bytes.
+    pub fn request_bytes(self) -> usize {
+        match self {
+            Dialect::Simple | Dialect::Structured => size_of::<RequestHeader>(),
+            Dialect::Extended => size_of::<RequestHeaderExtended>(),
+        }
+    }
+
+    /// Whether a reply may consist of several parts.
+    pub fn has_parts(self) -> bool {
+        self != Dialect::Simple
+    }
+}
+
+/// Error codes that may stand on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NbdError {
+    /// EPERM: a change on a read-only volume.
+    Permission,
+    /// EIO.
+    Io,
+    /// EINVAL.
+    Invalid,
+    /// ENOSPC: also a write beyond the end.
+    NoSpace,
+    /// EOVERFLOW: a read too long for one reply part, or for the server.
+    Overflow,
+    /// ENOTSUP: zeroing would not be fast.
+    NotSupported,
+    /// ESHUTDOWN.
+    Shutdown,
+}
+
+impl NbdError {
+    /// The code on the wire.
+    pub fn code(self) -> u32 {
+        match self {
+            NbdError::Permission => 1,
+            NbdError::Io => 5,
+            NbdError::Invalid => 22,
+            NbdError::NoSpace => 28,
+            NbdError::Overflow => 75,
+            NbdError::NotSupported => 95,
+            NbdError::Shutdown => 108,
+        }
+    }
+}
+
+impl From<VolumeErrorKind> for NbdError {
+    fn from(kind: VolumeErrorKind) -> NbdError {
+        match kind {
+            VolumeErrorKind::Io => NbdError::Io,
+            VolumeErrorKind::BadExtent => NbdError::Invalid,
+            VolumeErrorKind::ReadOnly => NbdError::Permission,
+            VolumeErrorKind::NoSpace => NbdError::NoSpace,
+            VolumeErrorKind::Stopped => NbdError::Shutdown,
+        }
+    }
+}
+
+/// The request types this server knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestType {
+    /// Data from the volume.
+    Read,
+    /// Data to the volume; the only type with a payload in the simple and structured dialects.
+    Write,
+    /// The client leaves.
+    Disconnect,
+    /// Make answered changes durable.
+    Flush,
+    /// The extent's content is no longer needed.
+    Trim,
+    /// The client will soon use the extent.
+    Cache,
+    /// Zeros without a payload.
+    WriteZeroes,
+    /// The allocation map.
+    BlockStatus,
+}
+
+impl RequestType {
+    fn from_code(code: u16) -> Option<RequestType> {
+        Some(match code {
+            0 => RequestType::Read,
+            1 => RequestType::Write,
+            2 => RequestType::Disconnect,
+            3 => RequestType::Flush,
+            4 => RequestType::Trim,
+            5 => RequestType::Cache,
+            6 => RequestType::WriteZeroes,
+            7 => RequestType::BlockStatus,
+            _ => return None,
+        })
+    }
+}
+
+/// Command flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestFlags(pub u16);
+
+impl RequestFlags {
+    /// Reply when the change is durable.
+    pub const FUA: RequestFlags = RequestFlags(1);
+    /// Zeros must be backed by space.
+    pub const NO_HOLE: RequestFlags = RequestFlags(2);
+    /// One data part at most.
+    pub const DF: RequestFlags = RequestFlags(4);
+    /// One run of the allocation map at most.
+    pub const REQ_ONE: RequestFlags = RequestFlags(8);
+    /// Zero only if that is faster than writing.
+    pub const FAST_ZERO: RequestFlags = RequestFlags(16);
+    /// A payload follows (extended dialect only).
+    pub const PAYLOAD_LEN: RequestFlags = RequestFlags(32);
+
+    /// Whether all flags of `other` are set.
+    pub fn has(self, other: RequestFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether no flag outside `allowed` is set.
+    pub fn only(self, allowed: &[RequestFlags]) -> bool {
+        let mask = allowed.iter().fold(0, |mask, flag| mask | flag.0);
+        self.0 & !mask == 0
+    }
+}
+
+/// One request header, whichever dialect it came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHead {
+    /// Command flags.
+    pub flags: RequestFlags,
+    /// The raw type; see [`RequestHead::kind`].
+    pub type_code: u16,
+    /// The client's name for the request, given back in its replies.
+    pub cookie: u64,
+    /// First byte of the volume.
+    pub offset: u64,
+    /// Length of the payload or of the extent, in bytes.
+    pub bytes: u64,
+    /// Bytes of payload that follow the header.
+    pub payload_bytes: u64,
+}
+
+impl RequestHead {
+    /// The type, if this server knows it.
+    pub fn kind(&self) -> Option<RequestType> {
+        RequestType::from_code(self.type_code)
+    }
+}
+
+/// Why bytes are not a request header: the connection cannot go on, as nobody knows where the next begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("request magic is {found:#010x}")]
+pub struct BadMagic {
+    /// What stood there.
+    pub found: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RequestHeader {
+    magic: U32,
+    flags: U16,
+    type_code: U16,
+    cookie: U64,
+    offset: U64,
+    bytes: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RequestHeaderExtended {
+    magic: U32,
+    flags: U16,
+    type_code: U16,
+    cookie: U64,
+    offset: U64,
+    bytes: U64,
+}
+
+const _: () = assert!(size_of::<RequestHeader>() == 28);
+const _: () = assert!(size_of::<RequestHeaderExtended>() == 32);
+
+/// Decode one request header. `bytes` has exactly [`Dialect::request_bytes`] bytes.
+///
+/// # Errors
+/// [`BadMagic`] if it does not begin as a header of this dialect does (or has another length).
+pub fn decode_request(dialect: Dialect, bytes: &[u8]) -> Result<RequestHead, BadMagic> {
+    let found = U32::read_from_prefix(bytes).map_or(0, |(magic, _)| magic.get());
+    let bad = BadMagic { found };
+    if dialect == Dialect::Extended {
+        let header = RequestHeaderExtended::read_from_bytes(bytes).map_err(|_| bad)?;
+        let flags = RequestFlags(header.flags.get());
+        let payload_bytes =
+            if flags.has(RequestFlags::PAYLOAD_LEN) { header.bytes.get() } else { 0 };
+        let head = RequestHead {
+            flags,
+            type_code: header.type_code.get(),
+            cookie: header.cookie.get(),
+            offset: header.offset.get(),
+            bytes: header.bytes.get(),
+            payload_bytes,
+        };
+        return if found == REQUEST_EXTENDED_MAGIC { Ok(head) } else { Err(bad) };
+    }
+    let header = RequestHeader::read_from_bytes(bytes).map_err(|_| bad)?;
+    let is_write = RequestType::from_code(header.type_code.get()) == Some(RequestType::Write);
+    let head = RequestHead {
+        flags: RequestFlags(header.flags.get()),
+        type_code: header.type_code.get(),
+        cookie: header.cookie.get(),
+        offset: header.offset.get(),
+        bytes: u64::from(header.bytes.get()),
+        payload_bytes: if is_write { u64::from(header.bytes.get()) } else { 0 },
+    };
+    if found == REQUEST_MAGIC { Ok(head) } else { Err(bad) }
+}
+
+/// Encode a request as a client would. For tests and tools.
+pub fn encode_request(dialect: Dialect, head: &RequestHead) -> Vec<u8> {
+    if dialect == Dialect::Extended {
+        let header = RequestHeaderExtended {
+            magic: U32::new(REQUEST_EXTENDED_MAGIC),
+            flags: U16::new(head.flags.0),
+            type_code: U16::new(head.type_code),
+            cookie: U64::new(head.cookie),
+            offset: U64::new(head.offset),
+            bytes: U64::new(head.bytes),
+        };
+        return header.as_bytes().to_vec();
+    }
+    let header = RequestHeader {
+        magic: U32::new(REQUEST_MAGIC),
+        flags: U16::new(head.flags.0),
+        type_code: U16::new(head.type_code),
+        cookie: U64::new(head.cookie),
+        offset: U64::new(head.offset),
+        bytes: U32::new(u32::try_from(head.bytes).unwrap_or(u32::MAX)),
+    };
+    header.as_bytes().to_vec()
+}
+
+/// What one part of a reply says. Data and allocation runs follow the head as a payload of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplyBody {
+    /// Success without data, and the last part.
+    Done,
+    /// `bytes` bytes of data from `offset` of the volume follow.
+    Data {
+        /// Where they were read, in bytes of the volume.
+        offset: u64,
+        /// How many follow.
+        bytes: u32,
+        /// Whether this is the last part.
+        is_last: bool,
+    },
+    /// `payload_bytes` bytes of allocation runs follow; always the last part.
+    Status {
+        /// Length of what [`encode_status`] made, in bytes.
+        payload_bytes: u32,
+    },
+    /// The request failed.
+    Error {
+        /// With which code.
+        error: NbdError,
+        /// For humans; dialects without room for it drop it.
+        message: &'static str,
+        /// Where in the volume, when only a part of a read failed.
+        offset: Option<u64>,
+        /// Whether this is the last part.
+        is_last: bool,
+    },
+}
+
+/// One part of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyHead {
+    /// The request's cookie.
+    pub cookie: u64,
+    /// The request's offset; the extended dialect repeats it.
+    pub request_offset: u64,
+    /// What it says.
+    pub body: ReplyBody,
+}
+
+const PART_NONE: u16 = 0;
+const PART_OFFSET_DATA: u16 = 1;
+const PART_BLOCK_STATUS: u16 = 5;
+const PART_BLOCK_STATUS_EXTENDED: u16 = 6;
+const PART_ERROR: u16 = 1 << 15 | 1;
+const PART_ERROR_OFFSET: u16 = 1 << 15 | 2;
+const PART_IS_LAST: u16 = 1;
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct SimpleHeader {
+    magic: U32,
+    error: U32,
+    cookie: U64,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct StructuredHeader {
+    magic: U32,
+    flags: U16,
+    part: U16,
+    cookie: U64,
+    bytes: U32,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct ExtendedHeader {
+    magic: U32,
+    flags: U16,
+    part: U16,
+    cookie: U64,
+    offset: U64,
+    bytes: U64,
+}
+
+impl ReplyHead {
+    /// Write the head to the front of `out` and say how long it is, in bytes.
+    ///
+    /// The simple dialect has no parts: only the last one is encoded, and a data head says just "success".
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`REPLY_HEAD_BYTES_MAX`].
+    pub fn encode(&self, dialect: Dialect, out: &mut [u8]) -> usize {
+        let mut writer = Writer { out, at: 0 };
+        if dialect == Dialect::Simple {
+            let error = match self.body {
+                ReplyBody::Error { error, .. } => error.code(),
+                ReplyBody::Done | ReplyBody::Data { .. } | ReplyBody::Status { .. } => 0,
+            };
+            writer.put(&SimpleHeader {
+                magic: U32::new(REPLY_SIMPLE_MAGIC),
+                error: U32::new(error),
+                cookie: U64::new(self.cookie),
+            });
+            return writer.at;
+        }
+        match self.body {
+            ReplyBody::Done => self.header(dialect, &mut writer, (PART_NONE, true, 0)),
+            ReplyBody::Data { offset, bytes, is_last } => {
+                let all = 8 + u64::from(bytes);
+                self.header(dialect, &mut writer, (PART_OFFSET_DATA, is_last, all));
+                writer.put(&U64::new(offset));
+            }
+            ReplyBody::Status { payload_bytes } => {
+                let part = match dialect {
+                    Dialect::Extended => PART_BLOCK_STATUS_EXTENDED,
+                    Dialect::Simple | Dialect::Structured => PART_BLOCK_STATUS,
+                };
+                self.header(dialect, &mut writer, (part, true, u64::from(payload_bytes)));
+            }
+            ReplyBody::Error { error, message, offset, is_last } => {
+                self.encode_error(dialect, &mut writer, (error, message, offset, is_last));
+            }
+        }
+        writer.at
+    }
+
+    fn encode_error(
+        &self,
+        dialect: Dialect,
+        writer: &mut Writer<'_>,
+        (error, message, offset, is_last): (NbdError, &str, Option<u64>, bool),
+    ) {
+        let text = &message.as_bytes()[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
+        let text_bytes = u16::try_from(text.len()).expect("cut above");
+        let part = if offset.is_some() { PART_ERROR_OFFSET } else { PART_ERROR };
+        let bytes = 6 + u64::from(text_bytes) + if offset.is_some() { 8 } else { 0 };
+        self.header(dialect, writer, (part, is_last, bytes));
+        writer.put(&U32::new(error.code()));
+        writer.put(&U16::new(text_bytes));
+        writer.put(text);
+        if let Some(offset) = offset {
+            writer.put(&U64::new(offset));
+        }
+    }
+
+    fn header(
+        &self,
+        dialect: Dialect,
+        writer: &mut Writer<'_>,
+        (part, is_last, bytes): (u16, bool, u64),
+    ) {
+        let flags = U16::new(if is_last { PART_IS_LAST } else { 0 });
+        if dialect == Dialect::Extended {
+            writer.put(&ExtendedHeader {
+                magic: U32::new(REPLY_EXTENDED_MAGIC),
+                flags,
+                part: U16::new(part),
+                cookie: U64::new(self.cookie),
+                offset: U64::new(self.request_offset),
+                bytes: U64::new(bytes),
+            });
+        } else {
+            writer.put(&StructuredHeader {
+                magic: U32::new(REPLY_STRUCTURED_MAGIC),
+                flags,
+                part: U16::new(part),
+                cookie: U64::new(self.cookie),
+                bytes: U32::new(
+                    u32::try_from(bytes).expect("a part is at most 32 MiB and its head"),
+                ),
+            });
+        }
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, value: &(impl IntoBytes + Immutable + ?Sized)) {
+        let bytes = value.as_bytes();
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+/// Length of the payload that [`encode_status`] makes of `run_count` runs, in bytes.
+pub fn status_bytes(dialect: Dialect, run_count: usize) -> usize {
+    match dialect {
+        Dialect::Extended => 8 + 16 * run_count,
+        Dialect::Simple | Dialect::Structured => 4 + 8 * run_count,
+    }
+}
+
+/// Encode allocation runs as the payload of [`ReplyBody::Status`].
+///
+/// # Panics
+/// If `out` is shorter than [`status_bytes`]. In the structured dialect a run longer than 32 bits can tell
+/// is cut there, which the protocol allows for the last one: callers ask for 32-bit extents.
+pub fn encode_status(dialect: Dialect, runs: &[AllocationRun], out: &mut [u8]) {
+    const HOLE_AND_ZERO: u32 = 3;
+    let mut writer = Writer { out, at: 0 };
+    writer.put(&U32::new(ALLOCATION_CONTEXT_ID));
+    if dialect == Dialect::Extended {
+        writer.put(&U32::new(u32::try_from(runs.len()).expect("callers bound the runs")));
+    }
+    for run in runs {
+        let state = if run.is_written { 0 } else { HOLE_AND_ZERO };
+        if dialect == Dialect::Extended {
+            writer.put(&[U64::new(run.bytes), U64::new(u64::from(state))]);
+        } else {
+            let bytes = u32::try_from(run.bytes).unwrap_or(u32::MAX & !4095);
+            writer.put(&[U32::new(bytes), U32::new(state)]);
+        }
+    }
+}
