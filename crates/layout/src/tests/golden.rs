@@ -1,9 +1,9 @@
 //! Printed maps of every level, compared with files that never change: geometry is on-disk format.
 //!
 //! In a map, a row is a strip's height on all members. A number is that strip of the volume, counted
-//! from 0; P, Q, R, S and so on with a stripe's number are its parities; for mirrors the copies carry
-//! a letter after the number of the strip they copy. A file that differs means that arrays made by earlier programs
-//! would be read wrong: give the new map a new layout version instead of changing the file.
+//! from 0; P, Q, R, S and so on with a stripe's number are its parities; the copies of a mirror carry a
+//! letter after the number of the strip they copy. A map that differs from its file means that arrays
+//! made by earlier programs would be read wrong: give it a new layout version, leave the file alone.
 
 use std::fmt::Write;
 

@@ -7,7 +7,7 @@
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64};
 
 use super::geometries::{coded, codes};
-use super::model::{Code, ROWS, Stripe};
+use super::model::Stripe;
 use crate::{
     Geometry, StripeView, Unreachable, plan_decode, plan_first_write, plan_write, rows_touched,
 };
@@ -237,7 +237,7 @@ fn decode_plans_name_k_survivors_that_determine_what_is_wanted() {
             };
             assert!(lost.count() <= m && survivors.count() == k);
             assert!(survivors.is_subset_of(view.readable));
-            let mut cells = [[0; ROWS]; 12];
+            let mut cells = [[0; ROWS]; STRIPS];
             cells[..k].iter_mut().enumerate().for_each(|(at, row)| row[0] = 17 + to_u64(at));
             let data = cells;
             code.generate(&mut cells);
