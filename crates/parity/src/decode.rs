@@ -10,6 +10,7 @@ use crate::code::{Code, Locality, expect_count};
 use crate::error::CodeError;
 use crate::job::Job;
 use crate::kernel::Kernel;
+use crate::list::List;
 use crate::pass::Verb;
 
 /// A set of strips of a stripe: bit n is strip n, data strips first, then parity.
@@ -107,7 +108,7 @@ impl DecodePlan {
         for (row, strip) in rows.iter_mut().zip(wanted.iter()) {
             *row = full.of_strip(strip);
         }
-        let sources = keep_used(&mut rows, basis);
+        let sources = keep_used(&mut rows[..wanted.count()], basis);
         Ok(DecodePlan { kernel: code.kernel(), sources, wanted, rows })
     }
 
@@ -156,16 +157,17 @@ fn lead(bits: u64) -> usize {
 }
 
 /// Drops the columns that are zero in every row; returns the strips of those that stay.
-fn keep_used(rows: &mut [[u8; STRIPS_MAX]; PARITY_MAX], basis: StripMask) -> StripMask {
+fn keep_used(rows: &mut [[u8; STRIPS_MAX]], basis: StripMask) -> StripMask {
     let mut kept = StripMask(0);
+    let mut place = 0;
     for (column, strip) in basis.iter().enumerate() {
         if rows.iter().all(|row| row[column] == 0) {
             continue;
         }
-        let place = kept.count();
         for row in rows.iter_mut() {
             row[place] = row[column];
         }
+        place += 1;
         kept = kept.with(strip);
     }
     kept
@@ -184,27 +186,22 @@ impl Expressions {
     /// small system gives each `D_l`.
     fn in_terms_of(basis: StripMask, data_strips: usize) -> Expressions {
         let mut rows = [[0; STRIPS_MAX]; STRIPS_MAX];
-        let lost = StripMask(StripMask::first(data_strips).0 & !basis.0);
-        let parities = basis.iter().enumerate().filter(|&(_, strip)| strip >= data_strips);
-        let parities = parities.map(|(column, strip)| (column, strip - data_strips));
-        let mut system = Square::identity(lost.count());
-        for (r, (_, parity)) in parities.clone().enumerate() {
-            for (c, strip) in lost.iter().enumerate() {
-                system.set(r, c, PARITY_ROWS[parity][strip]);
-            }
-        }
-        let inverse = system.invert().expect("square submatrices of the generator are invertible");
-        for (column, strip) in basis.iter().enumerate().filter(|&(_, strip)| strip < data_strips) {
+        let lost = Strips::of(StripMask(StripMask::first(data_strips).0 & !basis.0));
+        let basis = Strips::of(basis);
+        // Data strips have lower numbers, so they come first in the basis.
+        let (data, parities) = basis.split_at(data_strips - lost.len());
+        let inverse = invert_system(parities, &lost, data_strips);
+        for (column, &strip) in data.iter().enumerate() {
             rows[strip][column] = 1;
-            for (r, (_, parity)) in parities.clone().enumerate() {
-                for (c, lost) in lost.iter().enumerate() {
-                    rows[lost][column] ^= mul(inverse.get(c, r), PARITY_ROWS[parity][strip]);
-                }
-            }
         }
-        for (r, (column, _)) in parities.enumerate() {
-            for (c, lost) in lost.iter().enumerate() {
-                rows[lost][column] = inverse.get(c, r);
+        for (n, &strip) in lost.iter().enumerate() {
+            let row = &mut rows[strip];
+            for (r, parity) in parities.iter().enumerate() {
+                let factor = inverse.get(n, r);
+                row[data.len() + r] = factor;
+                for (column, &strip) in data.iter().enumerate() {
+                    row[column] ^= mul(factor, PARITY_ROWS[parity - data_strips][strip]);
+                }
             }
         }
         Expressions { data_strips, rows }
@@ -214,11 +211,44 @@ impl Expressions {
     fn of_strip(&self, strip: usize) -> [u8; STRIPS_MAX] {
         let Some(parity) = strip.checked_sub(self.data_strips) else { return self.rows[strip] };
         let mut sum = [0; STRIPS_MAX];
-        for (row, &coefficient) in self.rows.iter().zip(&PARITY_ROWS[parity]) {
-            for (sum, &term) in sum.iter_mut().zip(row) {
+        let rows = &self.rows[..self.data_strips];
+        for (row, &coefficient) in rows.iter().zip(&PARITY_ROWS[parity]) {
+            for (sum, &term) in sum.iter_mut().zip(&row[..self.data_strips]) {
                 *sum ^= mul(coefficient, term);
             }
         }
         sum
+    }
+}
+
+/// The inverse of the system that gives the `lost` data strips from as many `parities`.
+fn invert_system(parities: &[usize], lost: &[usize], data_strips: usize) -> Square {
+    let mut system = Square::identity(lost.len());
+    for (r, parity) in parities.iter().enumerate() {
+        for (c, &strip) in lost.iter().enumerate() {
+            system.set(r, c, PARITY_ROWS[parity - data_strips][strip]);
+        }
+    }
+    system.invert().expect("square submatrices of the generator are invertible")
+}
+
+/// The strips of a mask as a list.
+struct Strips(List<usize, STRIPS_MAX>);
+
+impl Strips {
+    fn of(mask: StripMask) -> Strips {
+        let mut list = List::new(0);
+        for strip in mask.iter() {
+            list.push_known(strip);
+        }
+        Strips(list)
+    }
+}
+
+impl std::ops::Deref for Strips {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        &self.0
     }
 }

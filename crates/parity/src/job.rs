@@ -7,13 +7,15 @@
 
 use std::marker::PhantomData;
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX};
+use ashlar_gf::{PARITY_MAX, STRIPS_MAX};
 
 use crate::backend::fence_streamed;
 use crate::code::Locality;
 use crate::error::CodeError;
+use crate::groups::Groups;
 use crate::kernel::Kernel;
-use crate::pass::{GRAIN, Pass, REST_MAX, Shape, Verb};
+use crate::list::List;
+use crate::pass::{GRAIN, Pass, Verb};
 
 /// When the rows need several passes, the bytes of each strip done before the next pass reads them
 /// again, so that it finds them in the cache.
@@ -105,7 +107,7 @@ impl<'a> Job<'a> {
         assert!(self.rows.iter().all(|row| row.len() >= columns), "a source without coefficient");
         let tail = bytes % GRAIN;
         let whole = bytes - tail;
-        let groups = Groups::of(&mut self.outputs, &mut self.rows, columns);
+        let groups = Groups::of_rows(&mut self.outputs, &mut self.rows, columns);
         let mut differs = self.run_whole(&groups, whole);
         if tail != 0 {
             differs |= self.run_tail(&groups, whole, tail);
@@ -121,7 +123,7 @@ impl<'a> Job<'a> {
 
     fn run_whole(&self, groups: &Groups, whole: usize) -> bool {
         let streaming = self.locality == Locality::Streaming && self.written_is_aligned();
-        let tile = if groups.len() > 1 { TILE_BYTES } else { whole };
+        let tile = if groups.shapes().len() > 1 { TILE_BYTES } else { whole };
         let mut differs = false;
         let mut start = 0;
         while start < whole {
@@ -150,7 +152,7 @@ impl<'a> Job<'a> {
     ) -> bool {
         let mut differs = false;
         let mut first_row = 0;
-        for (index, shape) in groups.iter().enumerate() {
+        for (index, shape) in groups.shapes().iter().enumerate() {
             let rows = first_row..first_row + shape.row_count();
             first_row = rows.end;
             // Only the first pass needs to copy.
@@ -247,113 +249,4 @@ unsafe fn drain(source: &[u8], strip: *mut u8, start: usize) {
     let to = unsafe { strip.add(start) };
     // SAFETY: the caller guarantees the target; `source` is a slice of its own.
     unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
-}
-
-/// The shapes of the passes that together produce all outputs, which stand in the order of the passes.
-type Groups = List<Shape, PARITY_MAX>;
-
-impl Groups {
-    /// Sorts the outputs (and their rows with them) into as few passes as the shapes allow: P and Q
-    /// together by Horner's rule, rows of ones by XOR, the others by multiplication, [`REST_MAX`] a pass.
-    fn of(
-        outputs: &mut List<*mut u8, PARITY_MAX>,
-        rows: &mut List<&[u8], PARITY_MAX>,
-        columns: usize,
-    ) -> Groups {
-        let mut groups = List::new(Shape::Xor);
-        let is_p = |row: &&[u8]| row[..columns].iter().all(|&coefficient| coefficient == 1);
-        let is_q = |row: &&[u8]| row[..columns] == PARITY_ROWS[1][..columns] && columns > 1;
-        // Rows of ones first, one of them followed by Q.
-        let ones = bring_forward(outputs, rows, 0, is_p);
-        let qs = bring_forward(outputs, rows, ones, is_q);
-        let mut left = rows.len();
-        if ones > 0 && qs > 0 {
-            for _ in 1..ones {
-                groups.push_known(Shape::Xor);
-            }
-            let rest = (left - ones - 1).min(REST_MAX);
-            groups.push_known(Shape::PqAnd(rest));
-            left -= ones + 1 + rest;
-        } else if ones > 1 || left == ones {
-            for _ in 0..ones {
-                groups.push_known(Shape::Xor);
-            }
-            left -= ones;
-        }
-        while left > 0 {
-            let rest = left.min(REST_MAX);
-            groups.push_known(Shape::Any(rest));
-            left -= rest;
-        }
-        groups
-    }
-}
-
-/// Moves the rows from `first` on that satisfy `picks` to the front of those; returns how many.
-fn bring_forward(
-    outputs: &mut List<*mut u8, PARITY_MAX>,
-    rows: &mut List<&[u8], PARITY_MAX>,
-    first: usize,
-    picks: impl Fn(&&[u8]) -> bool,
-) -> usize {
-    let mut place = first;
-    for index in first..rows.len() {
-        if picks(&rows[index]) {
-            rows.swap(place, index);
-            outputs.swap(place, index);
-            place += 1;
-        }
-    }
-    place - first
-}
-
-impl Shape {
-    /// How many outputs a pass of this shape has.
-    pub(crate) const fn row_count(self) -> usize {
-        match self {
-            Shape::Xor => 1,
-            Shape::PqAnd(rest) => 2 + rest,
-            Shape::Any(rows) => rows,
-        }
-    }
-}
-
-/// A list that lives inline and never grows beyond `MAX`.
-#[derive(Clone, Copy)]
-struct List<T, const MAX: usize> {
-    items: [T; MAX],
-    len: usize,
-}
-
-impl<T: Copy, const MAX: usize> List<T, MAX> {
-    fn new(filler: T) -> Self {
-        List { items: [filler; MAX], len: 0 }
-    }
-
-    fn push(&mut self, item: T) -> Result<(), CodeError> {
-        let full = CodeError::WrongCount { expected: MAX, given: MAX + 1 };
-        *self.items.get_mut(self.len).ok_or(full)? = item;
-        self.len += 1;
-        Ok(())
-    }
-
-    /// Pushes where the bound is known to hold.
-    fn push_known(&mut self, item: T) {
-        self.items[self.len] = item;
-        self.len += 1;
-    }
-}
-
-impl<T, const MAX: usize> std::ops::Deref for List<T, MAX> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        &self.items[..self.len]
-    }
-}
-
-impl<T, const MAX: usize> std::ops::DerefMut for List<T, MAX> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.items[..self.len]
-    }
 }

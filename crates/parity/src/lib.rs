@@ -14,16 +14,19 @@
 //! Not here: buffers, members, layouts, anything asynchronous.
 //!
 //! Reading order: `code` (the public verbs), `check`, `decode`, `kernel` (which backend), then
-//! `job` (from slices to pointers: lengths, tails, tiles), `pass` (what a backend is asked to do),
-//! `backend` (the loops, once, and the instructions per CPU) and `reference` (the slow truth).
+//! `job` (from slices to pointers: lengths, tails, tiles), `groups` (how many passes), `pass` (what a
+//! backend is asked to do), `backend` (the loops, once, and the instructions of each CPU) and
+//! `reference` (the slow truth).
 
 mod backend;
 mod check;
 mod code;
 mod decode;
 mod error;
+mod groups;
 mod job;
 mod kernel;
+mod list;
 mod pass;
 mod reference;
 
