@@ -6,6 +6,7 @@
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64};
 
+use super::code::{Code, ROWS, STRIPS};
 use super::geometries::{coded, codes};
 use super::model::Stripe;
 use crate::{
