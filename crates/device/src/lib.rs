@@ -8,20 +8,33 @@
 //! - `device`: [`Device`], [`Opened`], [`Opener`] and the [`Command`]s
 //! - `fault`: [`Fault`], and which errno is which
 //! - `start`: starting commands and waiting for them
+//! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use; `forward` waits for the kernel
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
+//! - `open_paths`: [`PathOpener`], which finds all of these by name
+//! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
+//! - `sysfs`: what the kernel tells about a block device
 #![forbid(unsafe_code)]
 
 mod device;
 mod fault;
+mod file;
+mod forward;
+mod holders;
 mod mem;
 mod null;
+mod open_paths;
 mod start;
+mod sysfs;
+mod uring;
 
 pub use device::{
     Access, Command, CommandKind, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened, Opener,
     Outcome,
 };
 pub use fault::{Fault, FaultKind};
+pub use file::FileDevice;
+pub use holders::{Holder, holders};
 pub use mem::MemDevice;
 pub use null::NullDevice;
+pub use open_paths::PathOpener;
 pub use start::{Doing, ReadFailed, Reading, discard, flush, read, write, write_zeroes};

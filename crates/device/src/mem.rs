@@ -134,11 +134,14 @@ impl Opened for MemDevice {
     }
 
     fn attach(&self, _handle: &Handle) -> Rc<dyn Device> {
-        Rc::new(self.clone())
+        Rc::new(Attached(Arc::clone(&self.0)))
     }
 }
 
-impl Device for MemDevice {
+/// The memory on one worker.
+struct Attached(Arc<Shared>);
+
+impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         &self.0.facts
     }

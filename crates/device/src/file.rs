@@ -1,0 +1,215 @@
+//! Opening real paths: block devices, partitions and regular files.
+//!
+//! What must stay true: with [`Access::Exclusive`] nobody else has the device: `O_EXCL` on block devices, a lock on
+//! the open file description of files. Both are held until the last reference to the description is gone, and
+//! requests in flight count as references: a successor gets in only after the last write of a killed predecessor
+//! has landed. I/O is direct; only files on file systems that refuse that are opened otherwise, and
+//! [`DeviceFacts::is_direct`] tells.
+//! Not here: doing I/O (`uring`).
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::Handle;
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags, flock, fstat,
+    major, minor, open, seek, stat, statx,
+};
+use rustix::io::Errno;
+
+use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
+use crate::holders;
+use crate::sysfs;
+use crate::uring::UringDevice;
+
+/// How long between two tries to get a device that somebody has.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Alignment that satisfies every device, for those that do not tell theirs.
+const CAUTIOUS_ALIGNMENT: u32 = 4096;
+/// Zeros for devices and file systems that cannot zero by themselves.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// An opened block device or file.
+pub struct FileDevice {
+    file: Arc<OwnedFd>,
+    facts: DeviceFacts,
+    zeros: Buf,
+}
+
+impl FileDevice {
+    /// Opens `path`. While somebody else has it and access is to be exclusive, tries again for up to `wait`; zero is
+    /// one try.
+    ///
+    /// # Errors
+    /// Why not, and who has it if that is the reason.
+    pub fn open(path: &str, access: Access, wait: Duration) -> Result<FileDevice, OpenRefusal> {
+        let refuse = |error| refusal(path, access, error);
+        let about = stat(path).map_err(refuse)?;
+        let (file, facts) = match FileType::from_raw_mode(about.st_mode) {
+            FileType::BlockDevice => open_block(path, access, wait).map_err(refuse)?,
+            FileType::RegularFile => open_file(path, access, wait).map_err(refuse)?,
+            _ => {
+                let reason = "neither a block device nor a regular file; name one of these";
+                return Err(OpenRefusal::new(path, reason));
+            }
+        };
+        if facts.size_bytes == 0 {
+            return Err(OpenRefusal::new(path, "has no space: its size is less than a block"));
+        }
+        let zeros = BufMut::zeroed(ZEROS_BYTES).freeze();
+        Ok(FileDevice { file: Arc::new(file), facts, zeros })
+    }
+}
+
+impl Opened for FileDevice {
+    fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// # Panics
+    /// If the executor behind `handle` has no io_uring.
+    fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
+        let file = Arc::clone(&self.file);
+        Rc::new(UringDevice::new(handle, file, self.facts.clone(), self.zeros.clone()))
+    }
+}
+
+fn open_block(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, DeviceFacts), Errno> {
+    let flags = match access {
+        Access::ReadOnly => OFlags::RDONLY | OFlags::DIRECT,
+        Access::Exclusive => OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL,
+    };
+    let file = try_for(wait, || open(path, flags | OFlags::CLOEXEC, Mode::empty()))?;
+    let about = fstat(&file)?;
+    let facts = block_facts(path, &file, &about)?;
+    Ok((file, facts))
+}
+
+fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, Errno> {
+    let told = sysfs::read(Path::new(sysfs::SYS), major(about.st_rdev), minor(about.st_rdev));
+    let direct = direct_alignment(file);
+    let size_bytes = match told.as_ref().and_then(|told| told.size_bytes) {
+        Some(size_bytes) => size_bytes,
+        None => seek(file, SeekFrom::End(0))?,
+    };
+    let mut facts = DeviceFacts::plain(path, size_bytes, DeviceKind::Block);
+    facts.has_volatile_cache = true;
+    facts.discard_reads_zeros = false;
+    facts.memory_alignment = CAUTIOUS_ALIGNMENT;
+    if let Some(told) = told {
+        facts.logical_block_bytes = told.logical_block_bytes;
+        facts.is_rotational = told.is_rotational;
+        facts.has_volatile_cache = told.has_volatile_cache;
+        facts.discard_reads_zeros = told.can_zero;
+        facts.memory_alignment = told.dma_alignment.unwrap_or(CAUTIOUS_ALIGNMENT);
+        facts.model = told.model;
+        facts.serial = told.serial;
+    }
+    if let Some(direct) = direct {
+        facts.memory_alignment = direct.memory;
+        facts.logical_block_bytes = facts.logical_block_bytes.max(direct.offset);
+    }
+    facts.size_bytes -= facts.size_bytes % u64::from(facts.logical_block_bytes);
+    Ok(facts)
+}
+
+fn open_file(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, DeviceFacts), Errno> {
+    let flags = OFlags::CLOEXEC
+        | match access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::Exclusive => OFlags::RDWR,
+        };
+    // A file system may refuse direct I/O when the file is opened, or only tell that it cannot do it.
+    let direct = match open(path, flags | OFlags::DIRECT, Mode::empty()) {
+        Ok(file) if direct_alignment(&file).is_some_and(|align| align.offset == 0) => None,
+        Ok(file) => Some(file),
+        Err(Errno::INVAL) => None,
+        Err(error) => return Err(error),
+    };
+    let is_direct = direct.is_some();
+    let file = match direct {
+        Some(file) => file,
+        None => open(path, flags, Mode::empty())?,
+    };
+    if access == Access::Exclusive {
+        try_for(wait, || flock(&file, FlockOperation::NonBlockingLockExclusive))?;
+    }
+    let about = fstat(&file)?;
+    let facts = file_facts(path, &file, &about, is_direct);
+    Ok((file, facts))
+}
+
+fn file_facts(path: &str, file: &OwnedFd, about: &Stat, is_direct: bool) -> DeviceFacts {
+    let size_bytes = u64::try_from(about.st_size).unwrap_or(0);
+    let mut facts = DeviceFacts::plain(path, size_bytes, DeviceKind::File);
+    facts.is_direct = is_direct;
+    // The file system itself holds back writes until it is told to sync.
+    facts.has_volatile_cache = true;
+    if is_direct {
+        let direct = direct_alignment(file);
+        facts.memory_alignment = direct.map_or(CAUTIOUS_ALIGNMENT, |direct| direct.memory);
+        facts.logical_block_bytes =
+            direct.map_or(CAUTIOUS_ALIGNMENT, |direct| direct.offset.max(512));
+    }
+    let below = sysfs::read(Path::new(sysfs::SYS), major(about.st_dev), minor(about.st_dev));
+    facts.is_rotational = below.is_some_and(|below| below.is_rotational);
+    facts.size_bytes -= facts.size_bytes % u64::from(facts.logical_block_bytes);
+    facts
+}
+
+/// What direct I/O asks for, in bytes. An offset alignment of 0: it is not possible on this file.
+#[derive(Clone, Copy)]
+struct DirectAlignment {
+    memory: u32,
+    offset: u32,
+}
+
+/// `None` if the kernel does not tell.
+fn direct_alignment(file: &OwnedFd) -> Option<DirectAlignment> {
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    (told.stx_mask & StatxFlags::DIOALIGN.bits() != 0).then(|| DirectAlignment {
+        memory: told.stx_dio_mem_align.max(1),
+        offset: told.stx_dio_offset_align,
+    })
+}
+
+/// Tries again while somebody else has it, for up to `wait`.
+fn try_for<T>(wait: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match attempt() {
+            Err(Errno::BUSY | Errno::WOULDBLOCK) if waited < wait => {
+                thread::sleep(PAUSE);
+                waited += PAUSE;
+            }
+            Err(Errno::INTR) => {}
+            ended => return ended,
+        }
+    }
+}
+
+fn refusal(path: &str, access: Access, error: Errno) -> OpenRefusal {
+    let reason = match error {
+        Errno::NOENT => "there is no such device or file; check the name".to_owned(),
+        Errno::BUSY | Errno::WOULDBLOCK => {
+            let who = holders::describe(path);
+            format!("in use ({who}); stop what uses it, or name another device")
+        }
+        Errno::ACCESS | Errno::PERM => {
+            "permission denied; run as root or as a member of group disk".to_owned()
+        }
+        Errno::ROFS if access == Access::Exclusive => {
+            "write-protected; it can be examined but not used".to_owned()
+        }
+        Errno::NXIO | Errno::NODEV | Errno::NOMEDIUM => {
+            "the device behind it is gone; check its cabling".to_owned()
+        }
+        other => format!("cannot be opened: {}", std::io::Error::from(other)),
+    };
+    OpenRefusal::new(path, reason)
+}

@@ -1,0 +1,131 @@
+//! Opening devices by name: real paths, and memory and nothing for tests and measurements.
+//!
+//! - `mem:NAME:SIZE`: memory called NAME, made on first use and kept as long as this opener lives; closing and opening
+//!   it again finds the same bytes
+//! - `null:SIZE`: a device that does nothing
+//! - anything else: the path of a block device or a regular file
+//!
+//! What must stay true: memory is open exclusively at most once, like everything else.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ashlar_ring::Handle;
+use ashlar_units::ByteSize;
+
+use crate::device::{Access, Device, DeviceFacts, OpenRefusal, Opened, Opener};
+use crate::file::FileDevice;
+use crate::mem::MemDevice;
+use crate::null::NullDevice;
+
+/// Opens what its name tells: see the module. Clones share the memory devices.
+#[derive(Clone, Default)]
+pub struct PathOpener {
+    memory: Arc<Mutex<BTreeMap<String, Memory>>>,
+    wait: Duration,
+}
+
+struct Memory {
+    device: MemDevice,
+    is_held: bool,
+}
+
+impl PathOpener {
+    /// An opener that refuses at once what somebody else has.
+    pub fn new() -> PathOpener {
+        PathOpener::default()
+    }
+
+    /// An opener that waits up to `wait` for somebody else to let go: a predecessor that was killed has its devices
+    /// until its last write has landed.
+    pub fn with_wait(wait: Duration) -> PathOpener {
+        PathOpener { wait, ..PathOpener::default() }
+    }
+
+    /// The memory device called `name`, if it has been opened yet.
+    pub fn memory(&self, name: &str) -> Option<MemDevice> {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.get(name).map(|memory| memory.device.clone())
+    }
+
+    fn open_memory(
+        &self,
+        path: &str,
+        named: &str,
+        access: Access,
+    ) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        let Some((name, size)) = named.split_once(':') else {
+            return Err(OpenRefusal::new(path, "write mem:NAME:SIZE, for example mem:a:64MiB"));
+        };
+        let size_bytes = size_of(path, size)?;
+        let mut registry = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = registry
+            .entry(name.to_owned())
+            .or_insert_with(|| Memory { device: MemDevice::new(path, size_bytes), is_held: false });
+        let has_bytes = memory.device.facts().size_bytes;
+        if has_bytes != size_bytes - size_bytes % 512 {
+            let reason = format!("memory {name} is there already with {}", ByteSize(has_bytes));
+            return Err(OpenRefusal::new(path, reason));
+        }
+        let is_exclusive = access == Access::Exclusive;
+        if is_exclusive && std::mem::replace(&mut memory.is_held, true) {
+            return Err(OpenRefusal::new(path, "in use by this process; close it first"));
+        }
+        let opened = OpenedMemory {
+            device: memory.device.clone(),
+            registry: is_exclusive.then(|| Arc::clone(&self.memory)),
+            name: name.to_owned(),
+        };
+        Ok(Arc::new(opened))
+    }
+}
+
+impl Opener for PathOpener {
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        if let Some(named) = path.strip_prefix("mem:") {
+            return self.open_memory(path, named, access);
+        }
+        if let Some(size) = path.strip_prefix("null:") {
+            return Ok(Arc::new(NullDevice::new(path, size_of(path, size)?)));
+        }
+        Ok(Arc::new(FileDevice::open(path, access, self.wait)?))
+    }
+}
+
+fn size_of(path: &str, size: &str) -> Result<u64, OpenRefusal> {
+    match size.parse::<ByteSize>() {
+        Ok(ByteSize(bytes)) if bytes >= 512 => Ok(bytes),
+        Ok(_) => Err(OpenRefusal::new(path, "has no space: give it at least 512 bytes")),
+        Err(error) => Err(OpenRefusal::new(path, error.to_string())),
+    }
+}
+
+/// Memory that is open; lets go of it when dropped.
+struct OpenedMemory {
+    device: MemDevice,
+    /// Where it is held, if it is.
+    registry: Option<Arc<Mutex<BTreeMap<String, Memory>>>>,
+    name: String,
+}
+
+impl Opened for OpenedMemory {
+    fn facts(&self) -> &DeviceFacts {
+        Opened::facts(&self.device)
+    }
+
+    fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
+        self.device.attach(handle)
+    }
+}
+
+impl Drop for OpenedMemory {
+    fn drop(&mut self) {
+        let Some(registry) = &self.registry else { return };
+        let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(memory) = registry.get_mut(&self.name) {
+            memory.is_held = false;
+        }
+    }
+}

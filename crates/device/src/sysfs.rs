@@ -1,0 +1,170 @@
+//! What sysfs tells about a block device.
+//!
+//! What must stay true: a partition has a size of its own and everything else from its disk; a file that is not there
+//! gives the cautious answer (volatile cache, no zeroing discard), never an error.
+//! Not here: opening anything; the root is handed in so that tests can bring their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ashlar_units::SECTOR_BYTES;
+
+/// Where sysfs is.
+pub(crate) const SYS: &str = "/sys";
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BlockFacts {
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) logical_block_bytes: u32,
+    /// Memory alignment of the device's DMA, in bytes.
+    pub(crate) dma_alignment: Option<u32>,
+    pub(crate) is_rotational: bool,
+    pub(crate) has_volatile_cache: bool,
+    /// The device can make ranges zero by itself, which is what the kernel's hole punching asks it for.
+    pub(crate) can_zero: bool,
+    pub(crate) model: Option<String>,
+    pub(crate) serial: Option<String>,
+}
+
+/// Facts of block device `major:minor`; `None` if sysfs does not know it.
+pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
+    let own = directory(sys, major, minor)?;
+    let disk = whole_disk(&own);
+    let queue = disk.join("queue");
+    Some(BlockFacts {
+        size_bytes: number(&own.join("size")).map(|sectors| sectors * SECTOR_BYTES),
+        logical_block_bytes: number(&queue.join("logical_block_size"))
+            .and_then(|bytes| u32::try_from(bytes).ok())
+            .unwrap_or(512),
+        dma_alignment: number(&queue.join("dma_alignment"))
+            .and_then(|mask| u32::try_from(mask + 1).ok())
+            .filter(|alignment| alignment.is_power_of_two()),
+        is_rotational: number(&queue.join("rotational")) == Some(1),
+        has_volatile_cache: text(&queue.join("write_cache")).as_deref() != Some("write through"),
+        can_zero: number(&queue.join("write_zeroes_max_bytes")).is_some_and(|bytes| bytes > 0),
+        model: text(&disk.join("device/model")),
+        serial: serial(&disk),
+    })
+}
+
+/// The directory of block device `major:minor`, without symbolic links in its path.
+pub(crate) fn directory(sys: &Path, major: u32, minor: u32) -> Option<PathBuf> {
+    fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()
+}
+
+/// The disk that a partition is on; a disk itself otherwise.
+pub(crate) fn whole_disk(own: &Path) -> PathBuf {
+    match own.parent() {
+        Some(parent) if own.join("partition").exists() => parent.to_owned(),
+        _ => own.to_owned(),
+    }
+}
+
+fn serial(disk: &Path) -> Option<String> {
+    let plain = ["device/serial", "serial"].iter().find_map(|file| text(&disk.join(file)));
+    let named = || ["wwid", "device/wwid"].iter().find_map(|file| text(&disk.join(file)));
+    plain.or_else(|| unit_serial(&disk.join("device/vpd_pg80"))).or_else(named)
+}
+
+/// The serial number in a SCSI "unit serial number" page: four bytes of header, then text.
+fn unit_serial(page: &Path) -> Option<String> {
+    let page = fs::read(page).ok()?;
+    tidy(&String::from_utf8_lossy(page.get(4..)?))
+}
+
+fn number(file: &Path) -> Option<u64> {
+    text(file)?.parse().ok()
+}
+
+fn text(file: &Path) -> Option<String> {
+    tidy(&fs::read_to_string(file).ok()?)
+}
+
+/// Without the padding that drives and the kernel put around names; `None` if nothing is left.
+fn tidy(text: &str) -> Option<String> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BlockFacts, read};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    /// A sysfs with one disk 259:0 and its partition 259:1.
+    fn tree(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a directory for the test");
+        let disk = root.path().join("devices/nvme0/nvme0n1");
+        fs::create_dir_all(disk.join("nvme0n1p1")).expect("made");
+        fs::create_dir_all(disk.join("queue")).expect("made");
+        fs::create_dir_all(disk.join("device")).expect("made");
+        fs::create_dir_all(root.path().join("dev/block")).expect("made");
+        let link = |to: &str, at: &str| {
+            symlink(Path::new("../..").join(to), root.path().join(at)).expect("linked");
+        };
+        link("devices/nvme0/nvme0n1", "dev/block/259:0");
+        link("devices/nvme0/nvme0n1/nvme0n1p1", "dev/block/259:1");
+        for (file, content) in files {
+            fs::write(disk.join(file), content).expect("written");
+        }
+        root
+    }
+
+    const NVME: &[(&str, &[u8])] = &[
+        ("size", b"1000\n"),
+        ("nvme0n1p1/size", b"600\n"),
+        ("nvme0n1p1/partition", b"1\n"),
+        ("queue/logical_block_size", b"4096\n"),
+        ("queue/dma_alignment", b"3\n"),
+        ("queue/rotational", b"0\n"),
+        ("queue/write_cache", b"write through\n"),
+        ("queue/write_zeroes_max_bytes", b"131072\n"),
+        ("device/model", b"Drive 9000    \n"),
+        ("device/serial", b"  S1234\n"),
+        ("wwid", b"eui.0001\n"),
+    ];
+
+    #[test]
+    fn a_partition_has_its_own_size_and_its_disks_nature() {
+        let sys = tree(NVME);
+        let disk = read(sys.path(), 259, 0).expect("known");
+        let wanted = BlockFacts {
+            size_bytes: Some(512_000),
+            logical_block_bytes: 4096,
+            dma_alignment: Some(4),
+            is_rotational: false,
+            has_volatile_cache: false,
+            can_zero: true,
+            model: Some("Drive 9000".to_owned()),
+            serial: Some("S1234".to_owned()),
+        };
+        assert_eq!(disk, wanted);
+        let partition = read(sys.path(), 259, 1).expect("known");
+        assert_eq!(partition, BlockFacts { size_bytes: Some(307_200), ..wanted });
+    }
+
+    #[test]
+    fn a_scsi_disk_gives_its_unit_serial_before_its_world_wide_name() {
+        let sys = tree(&[
+            ("device/vpd_pg80", b"\0\x80\0\x08 Z4K1ABC"),
+            ("device/wwid", b"naa.5000\n"),
+            ("queue/write_cache", b"write back\n"),
+            ("queue/rotational", b"1\n"),
+        ]);
+        let facts = read(sys.path(), 259, 0).expect("known");
+        assert_eq!(facts.serial.as_deref(), Some("Z4K1ABC"));
+        assert!(facts.has_volatile_cache && facts.is_rotational);
+    }
+
+    #[test]
+    fn what_sysfs_does_not_tell_is_taken_cautiously() {
+        let sys = tree(&[]);
+        let facts = read(sys.path(), 259, 0).expect("known");
+        assert!(facts.has_volatile_cache && !facts.can_zero);
+        assert_eq!((facts.size_bytes, facts.logical_block_bytes), (None, 512));
+        assert_eq!((facts.model, facts.serial), (None, None));
+        assert_eq!(read(sys.path(), 8, 0), None, "a device it does not know");
+    }
+}
