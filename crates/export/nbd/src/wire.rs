@@ -491,7 +491,7 @@ pub fn encode_status(dialect: Dialect, runs: &[AllocationRun], out: &mut [u8]) {
         if dialect == Dialect::Extended {
             writer.put(&[U64::new(run.bytes), U64::new(u64::from(state))]);
         } else {
-            let bytes = u32::try_from(run.bytes).unwrap_or(u32::MAX & !4095);
+            let bytes = u32::try_from(run.bytes).unwrap_or(!4095);
             writer.put(&[U32::new(bytes), U32::new(state)]);
         }
     }

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 #[derive(Clone)]
 pub struct Watched {
     inner: MemVolume,
-    clones: Rc<()>,
+    _clone: Rc<()>,
     submitted: Arc<AtomicU64>,
 }
 
@@ -124,14 +124,14 @@ impl TestServer {
             started.send(stop).unwrap();
             let clones = Rc::new(());
             let watched =
-                |inner| Watched { inner, clones: clones.clone(), submitted: shared.1.clone() };
+                |inner| Watched { inner, _clone: clones.clone(), submitted: shared.1.clone() };
             let exports = Watch(volumes().into_iter().map(watched).collect());
             let own = 1 + exports.0.len();
             let counters = shared.0;
             let server = NbdServer { handle: handle.clone(), ring, exports, limits, counters };
             let serving = accept(&server, listener, shared.2);
             executor.block_on(either(serving, stopped.receive()));
-            executor.block_on(settle(&handle, || Rc::strong_count(&clones) == 2 * own - 1));
+            executor.block_on(settle(&handle, || Rc::strong_count(&clones) == own));
         });
         let stop = wait.recv().unwrap();
         TestServer { directory, uri, stop, thread: Some(thread), counters, submitted, ends }

@@ -131,7 +131,9 @@ h.zero(65536, 131072, nbd.CMD_FLAG_FAST_ZERO)
 h.zero(4096, 4096, nbd.CMD_FLAG_NO_HOLE)
 h.trim(65536, 196608, nbd.CMD_FLAG_FUA)
 h.cache(M, 0)
-assert h.pread(4096, 0, nbd.CMD_FLAG_DF) == b'a' * 4096
+got = []
+h.pread_structured(4096, 0, lambda data, at, status, error: got.append(bytes(data)), nbd.CMD_FLAG_DF)
+assert got == [b'a' * 4096]
 seen = []
 h.block_status(M, 0, lambda context, at, entries, error: seen.append((context, entries)))
 assert seen == [('base:allocation', [65536, 0, 196608, 3, 786432, 0])], seen
