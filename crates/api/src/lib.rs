@@ -19,4 +19,4 @@ pub mod v1;
 pub use call::{Call, Method};
 #[cfg(feature = "client")]
 pub use client::{Client, ClientError};
-pub use error::{ApiError, ErrorCode};
+pub use error::{ApiError, codes};

@@ -4,7 +4,7 @@
 
 use ashlar_api::v1::array::Stop;
 use ashlar_api::v1::status::GetStatus;
-use ashlar_api::{Client, ClientError, ErrorCode};
+use ashlar_api::{Client, ClientError, codes};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -57,13 +57,13 @@ fn a_call_is_one_request_with_the_path_and_json_of_its_type() {
 fn a_refusal_arrives_with_its_code_and_hint() {
     let (_folder, socket, daemon) = daemon(
         "404 Not Found",
-        "{\"code\":\"not_found\",\"message\":\"no tank0\",\"hint\":\"look again\"}",
+        "{\"code\":\"array.unknown\",\"message\":\"no tank0\",\"hint\":\"look again\"}",
     );
     let client = Client::new(&socket).expect("client");
     let error = client.call(&Stop { array: "tank0".to_owned() }).expect_err("refusal");
     daemon.join().expect("daemon");
     assert_eq!(error.to_string(), "no tank0; look again");
-    assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == ErrorCode::NotFound));
+    assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == codes::ARRAY_UNKNOWN));
 }
 
 #[test]
@@ -87,9 +87,8 @@ fn a_daemon_that_stops_half_way_is_an_error() {
 
 #[test]
 fn events_come_line_by_line_until_the_reader_has_enough() {
-    let line = |sequence: u64| {
-        format!("{{\"sequence\":{sequence},\"unix_ms\":0,\"name\":\"a.b\",\"text\":\"x\"}}\n")
-    };
+    let line =
+        |sequence: u64| format!("{{\"sequence\":{sequence},\"unix_ms\":0,\"name\":\"a.b\"}}\n");
     let (_folder, socket, daemon) = daemon("200 OK", &(line(1) + &line(2)));
     let client = Client::new(&socket).expect("client");
     let mut seen = Vec::new();

@@ -36,6 +36,7 @@ pub enum Command {
     Stop(cmd::stop::Args),
     Status(cmd::status::Args),
     Volumes(cmd::volumes::Args),
+    Examine(cmd::examine::Args),
     Fail(cmd::fail::Args),
     Replace(cmd::replace::Args),
     ReAdd(cmd::re_add::Args),

@@ -1,6 +1,6 @@
 //! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
 
-use ashlar_api::{ApiError, ClientError, ErrorCode};
+use ashlar_api::{ApiError, ClientError, codes};
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,18 +15,18 @@ pub struct Fault {
 
 impl Fault {
     /// A refusal after the command line was understood: exit code 1.
-    pub fn new(code: ErrorCode, message: impl Into<String>, hint: impl Into<String>) -> Fault {
+    pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Fault {
         Fault { error: ApiError::new(code, message, hint), exit: 1 }
     }
 
     /// The command line makes no sense: exit code 2.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Fault {
-        Fault { error: ApiError::new(ErrorCode::BadRequest, message, hint), exit: 2 }
+        Fault { error: ApiError::new(codes::REQUEST_MALFORMED, message, hint), exit: 2 }
     }
 
     /// A file that could not be used.
     pub fn file(path: &Path, error: &std::io::Error, hint: &str) -> Fault {
-        Fault::new(ErrorCode::Fault, format!("{}: {error}", path.display()), hint)
+        Fault::new(codes::SYSTEM_FAULT, format!("{}: {error}", path.display()), hint)
     }
 
     /// Print it and say which code to exit with.
@@ -58,12 +58,12 @@ impl From<ClientError> for Fault {
         match error {
             ClientError::Refused(error) => Fault { error, exit: 1 },
             ClientError::Unreachable { .. } => Fault::new(
-                ErrorCode::NotFound,
+                codes::DAEMON_UNREACHABLE,
                 format!("{error}; nothing was changed"),
                 "start one with 'ashlar serve', or name its socket with --socket",
             ),
             ClientError::Protocol(_) => Fault::new(
-                ErrorCode::Fault,
+                codes::DAEMON_UNREADABLE,
                 error.to_string(),
                 "see whether the daemon still runs and has the same version, then 'ashlar status'",
             ),
@@ -71,20 +71,26 @@ impl From<ClientError> for Fault {
     }
 }
 
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Fault {
+        Fault { error, exit: 1 }
+    }
+}
+
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Fault {
-        Fault::new(ErrorCode::Fault, format!("the answer cannot be printed: {error}"), "")
+        Fault::new(codes::SYSTEM_FAULT, format!("the answer cannot be printed: {error}"), "")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Fault;
-    use ashlar_api::ErrorCode;
+    use ashlar_api::codes;
 
     #[test]
     fn a_fault_is_one_line_whatever_is_in_it() {
-        let fault = Fault::new(ErrorCode::Fault, "serial A\nB\tC failed", "look\r\nagain");
+        let fault = Fault::new(codes::SYSTEM_FAULT, "serial A\nB\tC failed", "look\r\nagain");
         assert_eq!(fault.to_string(), "serial A B C failed; look  again");
     }
 
@@ -92,6 +98,6 @@ mod tests {
     fn json_has_the_code_the_message_and_the_hint() {
         let fault = Fault::usage("no", "yes");
         let text = serde_json::to_string(&fault).expect("plain data");
-        assert_eq!(text, r#"{"error":{"code":"bad_request","message":"no","hint":"yes"}}"#);
+        assert_eq!(text, r#"{"error":{"code":"request.malformed","message":"no","hint":"yes"}}"#);
     }
 }

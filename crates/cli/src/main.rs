@@ -42,6 +42,7 @@ fn run(args: Args) -> Result<(), Fault> {
         Command::Stop(args) => cmd::stop::run(args, &reach),
         Command::Status(args) => cmd::status::run(&args, &reach),
         Command::Volumes(args) => cmd::volumes::run(&args, &reach),
+        Command::Examine(args) => cmd::examine::run(&args, &reach),
         Command::Fail(args) => cmd::fail::run(args, &reach),
         Command::Replace(args) => cmd::replace::run(args, &reach),
         Command::ReAdd(args) => cmd::re_add::run(args, &reach),

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use ashlar_api::v1::Done;
-use ashlar_api::{Call, Client, ErrorCode};
+use ashlar_api::{Call, Client, codes};
 use std::path::{Path, PathBuf};
 
 /// How this invocation reaches the daemon, and how it prints.
@@ -40,7 +40,7 @@ impl Reach {
     /// If the system has no resources for one.
     pub fn client(&self) -> Result<Client, Fault> {
         Client::new(&self.socket()?).map_err(|error| {
-            Fault::new(ErrorCode::Fault, format!("no resources for a client: {error}"), "")
+            Fault::new(codes::SYSTEM_FAULT, format!("no resources for a client: {error}"), "")
         })
     }
 

@@ -5,8 +5,9 @@ use crate::reach::Reach;
 use crate::render::rate;
 use ashlar_api::v1::array::ArrayStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
+use ashlar_api::v1::member::MemberState;
 use ashlar_api::v1::status::GetStatus;
-use ashlar_api::{Client, ErrorCode};
+use ashlar_api::{ApiError, Client, codes};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ const POLL: Duration = Duration::from_millis(200);
 /// The array is not there (any more), has failed, or the daemon does not answer.
 pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault> {
     let status = follow(reach, array, kind)?;
-    match status.members.iter().find(|member| is_out(&member.state)) {
+    match status.members.iter().find(|member| member.state == MemberState::Out) {
         Some(member) if kind == JobKind::Rebuild => Err(Fault::new(
-            ErrorCode::NotPossible,
+            "array.degraded",
             format!(
                 "slot {} of {array} is still {}, and no rebuild runs",
                 member.slot, member.state
@@ -31,11 +32,6 @@ pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault
     }
 }
 
-fn is_out(state: &ashlar_api::v1::member::MemberState) -> bool {
-    use ashlar_api::v1::member::MemberState::{Failed, Missing};
-    matches!(state, Failed | Missing)
-}
-
 /// Wait until the scrub of `array` has ended, and print what it found.
 ///
 /// # Errors
@@ -44,14 +40,14 @@ pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
     let status = follow(reach, array, JobKind::Scrub)?;
     let Some(result) = status.last_scrub else {
         let hint = "see 'ashlar events' for the reason";
-        return Err(Fault::new(ErrorCode::Fault, "the scrub ended without a result", hint));
+        return Err(Fault::new(codes::SYSTEM_FAULT, "the scrub ended without a result", hint));
     };
     reach.print(&result, |it| {
         format!("scrub of {array}: {} mismatches, {} repaired", it.mismatches, it.repaired)
     })?;
     if result.mismatches > result.repaired {
         return Err(Fault::new(
-            ErrorCode::Fault,
+            codes::SYSTEM_FAULT,
             format!("{} blocks of {array} have parity that does not match", result.mismatches),
             format!("make parity match the data with: ashlar scrub {array} --repair"),
         ));
@@ -88,8 +84,6 @@ fn bar() -> ProgressBar {
 
 fn status_of(client: &Client, array: &str) -> Result<ArrayStatus, Fault> {
     let status = client.call(&GetStatus {})?;
-    status.arrays.into_iter().find(|it| it.name == array).ok_or_else(|| {
-        let hint = "see 'ashlar status' for those that are";
-        Fault::new(ErrorCode::NotFound, format!("no array '{array}' is running"), hint)
-    })
+    let mut arrays = status.arrays.into_iter();
+    arrays.find(|it| it.name == array).ok_or_else(|| ApiError::no_array(array).into())
 }

@@ -15,7 +15,7 @@ fn complaint(output: &Output) -> String {
 }
 
 /// Command line, exit code, what the line must say.
-const REFUSALS: [(&[&str], i32, &str); 13] = [
+const REFUSALS: [(&[&str], i32, &str); 14] = [
     (
         &["create", "t", "-l", "6", "-n", "5", "a", "b", "c"],
         2,
@@ -36,6 +36,7 @@ const REFUSALS: [(&[&str], i32, &str); 13] = [
     (&["attach", "t", "--sector-size", "1000"], 2, "possible values: 512, 4096"),
     (&["explode"], 2, "unrecognized subcommand"),
     (&["stop", "t"], 1, "no daemon answers at /nonexistent/control.sock"),
+    (&["examine", "/nonexistent"], 1, "/nonexistent: No such file"),
     (&["status"], 1, "start one with 'ashlar serve'"),
 ];
 
@@ -55,11 +56,28 @@ fn every_refusal_has_its_line_and_its_exit_code() {
 }
 
 #[test]
+fn a_device_that_is_no_member_is_examined_without_complaint() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let zeros = folder.path().join("zeros");
+    let file = std::fs::File::create(&zeros).expect("create");
+    file.set_len(64 << 20).expect("grow");
+    let output = ashlar(&["examine", zeros.to_str().expect("text")]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("no intact copy"), "{text}");
+    let output = ashlar(&["examine", "--json", zeros.to_str().expect("text")]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&found[0]["healthy"], &found[0]["member"]),
+        (&false.into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
 fn a_refusal_is_json_when_asked_for() {
     let output = ashlar(&["--json", "stop", "t"]);
     assert_eq!(output.status.code(), Some(1));
     let refusal: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(refusal["error"]["code"], "not_found");
+    assert_eq!(refusal["error"]["code"], "daemon.unreachable");
     assert!(refusal["error"]["hint"].as_str().expect("hint").contains("--socket"));
 }
 

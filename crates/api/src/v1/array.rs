@@ -304,42 +304,53 @@ pub struct ScrubResult {
 pub struct ArrayCounters {
     /// Client reads.
     pub reads: u64,
-    /// Client bytes read.
+    /// Bytes of client reads.
     pub read_bytes: u64,
     /// Client writes.
     pub writes: u64,
-    /// Client bytes written.
+    /// Bytes of client writes.
     pub write_bytes: u64,
     /// Client flushes.
     pub flushes: u64,
     /// Client discards and zero writes.
     pub discards: u64,
-    /// Requests that ended in an error.
+    /// Client requests that were answered with an error.
     pub errors: u64,
     /// Stripe writes without a read.
-    pub full_writes: u64,
-    /// Stripe writes that read old data and old parity.
+    pub full_stripe_writes: u64,
+    /// Stripe writes that read the old data and old parity.
     pub rmw_writes: u64,
-    /// Stripe writes that read the untouched data.
+    /// Stripe writes that read the data that stays.
     pub rcw_writes: u64,
-    /// Client writes that were joined with another into one stripe write.
+    /// Stripe writes that reconstructed missing data.
+    pub decode_writes: u64,
+    /// First writes of a stripe.
+    pub first_writes: u64,
+    /// Client writes that were joined with one before them.
     pub merged_writes: u64,
-    /// Reads and writes that had to reconstruct a strip.
-    pub reconstructs: u64,
+    /// Reads that had to reconstruct.
+    pub degraded_reads: u64,
     /// Blocks that could not be read, were reconstructed and written back.
-    pub blocks_rewritten: u64,
+    pub repaired_blocks: u64,
+    /// Blocks that could not be returned.
+    pub lost_blocks: u64,
     /// Reads sent to members for clients.
     pub member_reads: u64,
     /// Writes sent to members for clients.
     pub member_writes: u64,
+    /// Flushes sent to members.
+    pub member_flushes: u64,
+    /// Pages of the write-intent bitmap written.
+    pub intent_page_writes: u64,
+    /// Pages of the map of written stripes written.
+    pub written_page_writes: u64,
+    /// Pieces of requests handed to another worker.
+    pub handed_over: u64,
 }
 
 impl ArrayCounters {
-    /// Reads and writes of members for each client write, the cost of parity. `None` before the first write.
-    pub fn member_ios_per_write(&self) -> Option<(f64, f64)> {
-        // Precision beyond 2^52 operations is of no interest to a ratio.
-        let ratio = |count: u64| count as f64 / self.writes as f64;
-        let reads_for_writes = self.member_reads.saturating_sub(self.reads);
-        (self.writes > 0).then(|| (ratio(reads_for_writes), ratio(self.member_writes)))
+    /// Writes of members for each client write, in hundredths: the cost of parity. `None` before the first.
+    pub fn member_writes_per_write_percent(&self) -> Option<u64> {
+        self.member_writes.saturating_mul(100).checked_div(self.writes)
     }
 }

@@ -4,6 +4,7 @@
 //! rises by one with each event, so that a reader can tell when it missed some.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Recent events, one JSON object a line; ends with the newest.
 pub const EVENTS_PATH: &str = "/v1/events";
@@ -22,9 +23,7 @@ pub struct Event {
     /// The array it is about.
     #[serde(default)]
     pub array: Option<String>,
-    /// The slot it is about.
+    /// What is known about it; names carry their units.
     #[serde(default)]
-    pub slot: Option<u16>,
-    /// One sentence for people.
-    pub text: String,
+    pub fields: BTreeMap<String, String>,
 }

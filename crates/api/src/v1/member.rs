@@ -71,10 +71,10 @@ pub enum MemberState {
     Rebuilding,
     /// Working, and being copied to its replacement.
     Replacing,
-    /// Out: failed by an error or by hand.
-    Failed,
-    /// Not there when the array was assembled.
-    Missing,
+    /// Not used any more; the other members do not say so yet.
+    Failing,
+    /// Not used: failed by an error or by hand, or not there.
+    Out,
 }
 
 impl fmt::Display for MemberState {
@@ -83,8 +83,8 @@ impl fmt::Display for MemberState {
             MemberState::InSync => "in sync",
             MemberState::Rebuilding => "rebuilding",
             MemberState::Replacing => "replacing",
-            MemberState::Failed => "FAILED",
-            MemberState::Missing => "MISSING",
+            MemberState::Failing => "FAILING",
+            MemberState::Out => "OUT",
         })
     }
 }
@@ -107,6 +107,8 @@ pub struct MemberStatus {
     pub read_errors: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
+    /// Blocks that could not be read, were reconstructed and written back.
+    pub repaired_blocks: u64,
     /// Reads that were answered by the others because this device was slow.
     pub slow_reads: u64,
     /// Operations in flight now.

@@ -5,7 +5,7 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
-use ashlar_api::ErrorCode;
+use ashlar_api::codes;
 use ashlar_api::v1::export::FuseAttach;
 use std::process::Command;
 
@@ -63,7 +63,7 @@ pub fn loop_devices(file: &str) -> Result<Vec<String>, Fault> {
 pub fn losetup(options: &[&str]) -> Result<String, Fault> {
     let refuse = |message: String| {
         let hint = "the volume is served as a file; see 'ashlar volumes', or use NBD";
-        Fault::new(ErrorCode::Fault, message, hint)
+        Fault::new(codes::SYSTEM_FAULT, message, hint)
     };
     let output = Command::new("losetup")
         .args(options)

@@ -3,7 +3,7 @@
 use super::attach::{loop_devices, losetup};
 use crate::fault::Fault;
 use crate::reach::Reach;
-use ashlar_api::ErrorCode;
+use ashlar_api::codes;
 use ashlar_api::v1::export::FuseDetach;
 use ashlar_api::v1::status::GetStatus;
 
@@ -34,7 +34,7 @@ fn refuse_if_mounted(device: &str) -> Result<(), Fault> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     match mounted_at(&mounts, device) {
         Some(place) => Err(Fault::new(
-            ErrorCode::Conflict,
+            codes::EXPORT_BUSY,
             format!("{device} is mounted at {place}; nothing was changed"),
             format!("unmount it first: umount {place}"),
         )),

@@ -28,10 +28,8 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
 }
 
 fn line(event: &Event) -> String {
-    let about = match (&event.array, event.slot) {
-        (Some(array), Some(slot)) => format!("{array} slot {slot}"),
-        (Some(array), None) => array.clone(),
-        _ => String::new(),
-    };
-    format!("{}  {:<22} {about:<16} {}", moment::utc(event.unix_ms), event.name, event.text)
+    let array = event.array.as_deref().unwrap_or("");
+    let fields: Vec<String> =
+        event.fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{}  {:<22} {array:<10} {}", moment::utc(event.unix_ms), event.name, fields.join("  "))
 }

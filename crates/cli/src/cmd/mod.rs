@@ -6,6 +6,7 @@ pub mod completions;
 pub mod create;
 pub mod detach;
 pub mod events;
+pub mod examine;
 pub mod fail;
 pub mod man;
 pub mod metrics;

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::status;
-use ashlar_api::ErrorCode;
+use ashlar_api::ApiError;
 use ashlar_api::v1::status::{GetStatus, Status};
 use std::time::Duration;
 
@@ -52,12 +52,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
 fn keep_only(status: &mut Status, array: &str) -> Result<(), Fault> {
     status.arrays.retain(|it| it.name == array);
     if status.arrays.is_empty() {
-        let hint = "see 'ashlar status' for those that are, and 'ashlar assemble' to start one";
-        return Err(Fault::new(
-            ErrorCode::NotFound,
-            format!("no array '{array}' is running"),
-            hint,
-        ));
+        return Err(ApiError::no_array(array).into());
     }
     status.exports.retain(|it| it.array.as_deref().is_none_or(|name| name == array));
     status.spare_pools.retain(|it| it.arrays.iter().any(|name| name == array));

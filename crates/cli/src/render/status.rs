@@ -152,18 +152,19 @@ fn load(array: &ArrayStatus) -> Option<String> {
     if counters.reads + counters.writes == 0 {
         return None;
     }
-    let cost = counters.member_ios_per_write().map_or(String::new(), |(reads, writes)| {
-        format!("; a write costs {reads:.2} member reads, {writes:.2} writes")
+    let cost = counters.member_writes_per_write_percent().map_or(String::new(), |percent| {
+        format!("; {}.{:02} member writes a write", percent / 100, percent % 100)
     });
     Some(format!(
-        "load   {} reads {}, {} writes {}; stripes {} full, {} rmw, {} rcw{cost}",
+        "load   {} reads {}, {} writes {}\n       stripes {} full, {} rmw, {} rcw, {} decoded{cost}",
         grouped(counters.reads),
         latency(reads),
         grouped(counters.writes),
         latency(writes),
-        grouped(counters.full_writes),
+        grouped(counters.full_stripe_writes),
         grouped(counters.rmw_writes),
         grouped(counters.rcw_writes),
+        grouped(counters.decode_writes),
     ))
 }
 

@@ -12,7 +12,7 @@ fn status(states: &[&str], jobs: &str) -> Status {
         .map(|(slot, state)| {
             format!(
                 r#"{{"slot": {slot}, "path": "/dev/sd{slot}", "serial": "Z{slot}", "state": "{state}",
-                "device_bytes": 1099511627776, "read_errors": 0, "write_errors": 0, "slow_reads": 0,
+                "device_bytes": 1099511627776, "read_errors": 0, "write_errors": 0, "slow_reads": 0, "repaired_blocks": 0,
                 "in_flight": 0, "reads": 0, "read_bytes": 0, "writes": 0, "write_bytes": 0,
                 "read_latency": {latency}, "write_latency": {latency}}}"#
             )
@@ -41,7 +41,7 @@ fn status(states: &[&str], jobs: &str) -> Status {
 }
 
 #[test]
-fn a_healthy_array_takes_five_lines() {
+fn a_healthy_array_takes_six_lines() {
     let screen = screen(&status(&["in_sync"; 4], ""), false, false);
     let lines: Vec<&str> = screen.lines().collect();
     assert_eq!(lines[0], "array  tank0    raid6 2+2  strip 64 KiB   clean");
@@ -51,18 +51,22 @@ fn a_healthy_array_takes_five_lines() {
         lines[3],
         "intent 128 of 1,048,576 regions dirty     last scrub 3 d 00 h ago, 0 mismatches"
     );
-    assert!(lines[4].contains("a write costs 3.00 member reads, 3.00 writes"), "{}", lines[4]);
-    assert_eq!(lines[5], "");
+    assert!(
+        lines[5].ends_with("10 rmw, 0 rcw, 0 decoded; 3.00 member writes a write"),
+        "{}",
+        lines[5]
+    );
+    assert_eq!(lines[6], "");
 }
 
 #[test]
 fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
     let job = r#"{"id": 1, "kind": "rebuild", "slot": 3, "done_bytes": 41, "total_bytes": 100,
         "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;
-    let states = ["in_sync", "failed", "in_sync", "rebuilding"];
+    let states = ["in_sync", "out", "in_sync", "rebuilding"];
     let screen = screen(&status(&states, job), false, false);
     assert!(screen.contains("DEGRADED (2 members out, 1 more tolerated)"), "{screen}");
-    assert!(screen.contains("slot 1  FAILED     /dev/sd1  serial Z1"), "{screen}");
+    assert!(screen.contains("slot 1  OUT     /dev/sd1  serial Z1"), "{screen}");
     assert!(
         screen.contains("slot 3  rebuilding  41 %  612 MiB/s  left 2 h 05 m     /dev/sd3"),
         "{screen}"
