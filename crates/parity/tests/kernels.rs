@@ -60,10 +60,10 @@ macro_rules! backend {
     };
 }
 
-backend!(avx512_gfni, "avx512+gfni", losses up to 9);
-backend!(avx2_gfni, "avx2+gfni", losses up to 9);
-backend!(avx512_bw, "avx512bw", losses up to 9);
-backend!(avx2, "avx2", losses up to 9);
-backend!(ssse3, "ssse3", losses up to 9);
-backend!(portable, "portable", losses up to 9);
-backend!(reference, "reference", losses up to 9);
+backend!(avx512_gfni, "avx512+gfni", losses up to 16);
+backend!(avx2_gfni, "avx2+gfni", losses up to 16);
+backend!(avx512_bw, "avx512bw", losses up to 16);
+backend!(avx2, "avx2", losses up to 16);
+backend!(ssse3, "ssse3", losses up to 16);
+backend!(portable, "portable", losses up to 16);
+backend!(reference, "reference", losses up to 16);
