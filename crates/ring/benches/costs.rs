@@ -1,7 +1,8 @@
-//! What the pieces cost: nanoseconds of process CPU time for one task, one-shot, message and read. Five rounds, all printed.
+//! What the pieces cost: nanoseconds of process CPU time for one task, one-shot, message and read.
+//! Five rounds, all printed.
 //!
-//! `cargo bench -p ashlar-ring`; with `-- --tiny`, a few rounds to show that it runs. The numbers in docs/notes/ring.md are
-//! from here. Not here: devices; files are in the page cache.
+//! `cargo bench -p ashlar-ring`; with `-- --tiny`, a few rounds to show that it runs. The numbers
+//! in docs/notes/ring.md are from here. Not here: devices; files are in the page cache.
 
 use ashlar_iobuf::BufMut;
 use ashlar_ring::local::Semaphore;

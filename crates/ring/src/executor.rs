@@ -1,8 +1,10 @@
-//! One core's single-threaded executor: runs ready tasks, then lets the reactor turn, and parks in it when idle.
+//! One core's single-threaded executor: runs ready tasks, then lets the reactor turn, and parks in
+//! it when idle.
 //!
-//! What must stay true: at most [`TASKS_PER_TURN`] task runs pass between two looks at the reactor and the timers; no
-//! internal cell is borrowed while a task, a waker or a value of the user runs or is dropped; a panic of a task goes through
-//! `block_on`. Not here: I/O (the reactor's), what other threads may do (see [`mailbox`](crate::mailbox)).
+//! What must stay true: at most [`TASKS_PER_TURN`] task runs pass between two looks at the reactor
+//! and the timers; no internal cell is borrowed while a task, a waker or a value of the user runs
+//! or is dropped; a panic of a task goes through `block_on`. Not here: I/O (the reactor's), what
+//! other threads may do (see [`mailbox`](crate::mailbox)).
 
 use crate::Ring;
 use crate::random::Random;
@@ -17,8 +19,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Task runs between two looks at completions and timers. At some 100 ns a run this is about 6 us: below the latency
-/// of any drive, and enough to spread the cost of a turn (a clock read, and a system call when there is I/O).
+/// Task runs between two looks at completions and timers. At some 100 ns a run this is about 6 us:
+/// below the latency of any drive, and enough to spread the cost of a turn (a clock read, and a
+/// system call when there is I/O).
 const TASKS_PER_TURN: usize = 64;
 
 /// Order in which ready tasks run: first come first served, or drawn from a seed (simulation).
@@ -26,13 +29,15 @@ const TASKS_PER_TURN: usize = 64;
 pub enum Schedule {
     /// First ready, first run.
     InOrder,
-    /// The next of the ready tasks is drawn by a generator with this seed: the same seed, the same order.
+    /// The next of the ready tasks is drawn by a generator with this seed: the same seed, the same
+    /// order.
     Seeded(u64),
 }
 
 /// Single-threaded executor; not Send.
 ///
-/// Dropping it drops all its tasks; I/O that they had begun is finished or cancelled when the ring is dropped.
+/// Dropping it drops all its tasks; I/O that they had begun is finished or cancelled when the ring
+/// is dropped.
 pub struct Executor {
     core: Rc<Core>,
 }
@@ -108,7 +113,8 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.core.closed.set(true);
-        // Dropping a task may wake others or spawn (which now does nothing), never bring back a task.
+        // Dropping a task may wake others or spawn (which now does nothing), never bring back a
+        // task.
         let tasks = self.core.tasks.borrow_mut().take_all();
         drop(tasks);
         self.core.inbox.close();
@@ -142,8 +148,8 @@ impl Core {
         }
     }
 
-    /// Lets the reactor turn; it may park only if nobody is ready. A wake that another thread sends from here on
-    /// unparks it.
+    /// Lets the reactor turn; it may park only if nobody is ready. A wake that another thread sends
+    /// from here on unparks it.
     fn turn(&self) {
         let park = if self.tasks.borrow().any_ready() {
             Park::No
@@ -167,8 +173,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Starts a task. Allocates: not for the data path, which uses task pools made at start. After the executor was
-    /// dropped the task is dropped unrun.
+    /// Starts a task. Allocates: not for the data path, which uses task pools made at start. After
+    /// the executor was dropped the task is dropped unrun.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         if !self.core.closed.get() {
             self.core.tasks.borrow_mut().insert(Box::pin(task), &self.core.inbox);
@@ -177,7 +183,8 @@ impl Handle {
 
     /// The clock, read afresh.
     pub fn now(&self) -> Nanos {
-        // The reactor is borrowed only during its turn, where values of dropped operations may be dropped.
+        // The reactor is borrowed only during its turn, where values of dropped operations may be
+        // dropped.
         match self.core.reactor.try_borrow() {
             Ok(reactor) => reactor.now(),
             Err(_) => self.turn_now(),
@@ -205,7 +212,8 @@ impl Handle {
         YieldNow { yielded: false }
     }
 
-    /// A number from the executor's generator: reproducible under [`Schedule::Seeded`]. Not for secrets.
+    /// A number from the executor's generator: reproducible under [`Schedule::Seeded`]. Not for
+    /// secrets.
     pub fn random_u64(&self) -> u64 {
         self.core.random.borrow_mut().next_u64()
     }

@@ -2,17 +2,19 @@
 //!
 //! A worker of the engine is one thread with one [`Executor`]. In reading order:
 //!
-//! - [`executor`](Executor): runs tasks, hands out [`Handle`]s; `tasks` holds them and their wakers, `timer` their sleeps
-//! - `reactor`: the seam to the world ([`Reactor`]); `virtual_time` is a world without I/O ([`VirtualReactor`])
+//! - [`executor`](Executor): runs tasks, hands out [`Handle`]s; `tasks` holds them and their
+//!   wakers, `timer` their sleeps
+//! - `reactor`: the seam to the world ([`Reactor`]); `virtual_time` is a world without I/O
+//!   ([`VirtualReactor`])
 //! - `ring`: the io_uring of one core ([`Ring`]), and the reactor that drives it
 //! - `oneshot`: pooled one-shots within an executor ([`Completions`])
 //! - [`mailbox`]: messages to an executor from any thread
 //! - [`local`]: waiting within an executor
 //! - [`affinity`]: binding the thread to its core
 //!
-//! What must stay true: nothing here allocates per I/O once warm, and an I/O operation owns its buffers and its file until the
-//! kernel is done with them, whatever happens to the future that waits.
-//! Not here: RAID, devices, protocols.
+//! What must stay true: nothing here allocates per I/O once warm, and an I/O operation owns its
+//! buffers and its file until the kernel is done with them, whatever happens to the future that
+//! waits. Not here: RAID, devices, protocols.
 
 pub mod affinity;
 mod executor;

@@ -1,8 +1,9 @@
 //! Messages to one executor from any thread.
 //!
-//! What must stay true: messages of one sender arrive in the order they were sent; sending never waits for the receiver;
-//! the receiver takes everything that is there in one swap under the lock; its thread is woken only if it waits. A mailbox
-//! has no limit of its own: senders hold credits. Not here: replies, which are messages the other way.
+//! What must stay true: messages of one sender arrive in the order they were sent; sending never
+//! waits for the receiver; the receiver takes everything that is there in one swap under the lock;
+//! its thread is woken only if it waits. A mailbox has no limit of its own: senders hold credits.
+//! Not here: replies, which are messages the other way.
 
 use crate::Handle;
 use std::collections::VecDeque;
@@ -14,7 +15,8 @@ use std::task::{Context, Poll, Waker};
 
 /// A new, empty mailbox; `handle` is the receiving executor.
 pub fn mailbox<M: Send + 'static>(handle: &Handle) -> (Sender<M>, Receiver<M>) {
-    // The waker of the receiving task knows the executor; the handle only shows that the caller is on it.
+    // The waker of the receiving task knows the executor; the handle only shows that the caller is
+    // on it.
     let _ = handle;
     let post = Post { messages: VecDeque::new(), waiting: None, closed: false };
     let shared = Arc::new(Shared { post: Mutex::new(post) });

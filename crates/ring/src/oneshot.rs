@@ -1,8 +1,9 @@
-//! One-shots within an executor: somebody completes, somebody else waits, and the place they share is used again.
+//! One-shots within an executor: somebody completes, somebody else waits, and the place they share
+//! is used again.
 //!
-//! What must stay true: a place is freed by whichever half ends last, and exactly once; no allocation once the pool has
-//! seen its high-water mark; no value and no waker is dropped or run while the pool is borrowed.
-//! Not here: threads; see [`mailbox`](crate::mailbox).
+//! What must stay true: a place is freed by whichever half ends last, and exactly once; no
+//! allocation once the pool has seen its high-water mark; no value and no waker is dropped or run
+//! while the pool is borrowed. Not here: threads; see [`mailbox`](crate::mailbox).
 
 use crate::slab::Slab;
 use std::cell::RefCell;
@@ -110,7 +111,8 @@ impl<T> Drop for Completion<T> {
     }
 }
 
-/// The waiting half. Resolves with the value, or with `None` if the [`Completion`] was dropped unfinished.
+/// The waiting half. Resolves with the value, or with `None` if the [`Completion`] was dropped
+/// unfinished.
 ///
 /// # Cancellation
 /// Dropping it makes the value be dropped when it arrives.

@@ -1,4 +1,5 @@
-//! A small deterministic generator (SplitMix64): the same seed gives the same numbers on every machine.
+//! A small deterministic generator (SplitMix64): the same seed gives the same numbers on every
+//! machine.
 //!
 //! For schedules, jitter and hash salts. Not for secrets.
 

@@ -1,8 +1,9 @@
 //! The seam between the executor and the world: where time and events come from.
 //!
-//! The executor asks a [`Reactor`] for the time, lets it deliver completions once a turn, and parks in it when no task
-//! is ready. io_uring is one reactor ([`Ring::reactor`](crate::Ring::reactor)), [`VirtualReactor`](crate::VirtualReactor)
-//! another. Not here: which task runs next; a reactor only makes tasks ready.
+//! The executor asks a [`Reactor`] for the time, lets it deliver completions once a turn, and parks
+//! in it when no task is ready. io_uring is one reactor ([`Ring::reactor`](crate::Ring::reactor)),
+//! [`VirtualReactor`](crate::VirtualReactor) another. Not here: which task runs next; a reactor
+//! only makes tasks ready.
 
 use crate::Ring;
 use ashlar_units::Nanos;
@@ -14,8 +15,9 @@ pub trait Reactor {
     fn now(&self) -> Nanos;
 
     /// Hands over what was prepared and delivers completions (by completing `Pending`s). With
-    /// [`Park::Until`], and if nothing is there, sleeps until a completion, an unpark or the deadline. May return
-    /// early without a reason; must not sleep if an unpark came since the last turn that could sleep.
+    /// [`Park::Until`], and if nothing is there, sleeps until a completion, an unpark or the
+    /// deadline. May return early without a reason; must not sleep if an unpark came since the last
+    /// turn that could sleep.
     fn turn(&mut self, park: Park);
 
     /// What wakes a parked turn from another thread.
@@ -38,6 +40,7 @@ pub enum Park {
 
 /// Wakes one reactor, from any thread.
 pub trait Unpark: Send + Sync {
-    /// Ends the current sleep of the reactor, or else its next one before it begins. Cheap when it is not asleep.
+    /// Ends the current sleep of the reactor, or else its next one before it begins. Cheap when it
+    /// is not asleep.
     fn unpark(&self);
 }

@@ -1,9 +1,11 @@
 //! Numbered places that are used again: the storage behind timers, one-shots and waiting lines.
 //!
-//! A place belongs to whoever inserted it until that party removes it, so numbers carry no generation. Grows to the
-//! high-water mark of use and then allocates no more. Not here: growth limits; users hold credits.
+//! A place belongs to whoever inserted it until that party removes it, so numbers carry no
+//! generation. Grows to the high-water mark of use and then allocates no more. Not here: growth
+//! limits; users hold credits.
 
-/// A table of `T` with places that are used again, last freed first (its memory is still in the cache).
+/// A table of `T` with places that are used again, last freed first (its memory is still in the
+/// cache).
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<usize>,

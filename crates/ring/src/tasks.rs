@@ -1,9 +1,9 @@
 //! The tasks of one executor, which of them are ready, and the wakers that make them so.
 //!
-//! What must stay true: a task is in the ready list at most once; a waker that outlives its task wakes nobody (ids carry a
-//! generation); a wake on the executor's own thread takes no lock and makes no system call; a wake from elsewhere goes
-//! to the locked inbox, and only the first one since the inbox was emptied unparks the reactor.
-//! Not here: polling, which is the executor's.
+//! What must stay true: a task is in the ready list at most once; a waker that outlives its task
+//! wakes nobody (ids carry a generation); a wake on the executor's own thread takes no lock and
+//! makes no system call; a wake from elsewhere goes to the locked inbox, and only the first one
+//! since the inbox was emptied unparks the reactor. Not here: polling, which is the executor's.
 
 use crate::executor::Core;
 use crate::random::Random;
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-/// A task of one executor; index 0 is the main future of `block_on`, which the executor does not own.
+/// A task of one executor; index 0 is the main future of `block_on`, which the executor does not
+/// own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskId {
     index: usize,
@@ -205,7 +206,8 @@ impl Wake for TaskWaker {
 /// Wakes from other threads, waiting for the executor to look.
 pub(crate) struct Inbox {
     woken: Mutex<Woken>,
-    /// Whether `woken` holds anything; read without the lock, so that an idle inbox costs one load a turn.
+    /// Whether `woken` holds anything; read without the lock, so that an idle inbox costs one load
+    /// a turn.
     full: AtomicBool,
     unparker: Arc<dyn Unpark>,
 }
@@ -245,11 +247,14 @@ impl Inbox {
         self.full.store(false, Ordering::Release);
         drop(woken);
         for task in &*tasks {
-            task.in_inbox.store(false, Ordering::Release);
+            // Not a store: reading what a waker wrote last makes what it did before its wake
+            // visible to the task, also if it found the flag set and pushed nothing.
+            task.in_inbox.swap(false, Ordering::AcqRel);
         }
     }
 
-    /// The executor is gone: forget what is there and take nothing more (a waker in here would own its own inbox).
+    /// The executor is gone: forget what is there and take nothing more (a waker in here would own
+    /// its own inbox).
     pub(crate) fn close(&self) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         woken.closed = true;

@@ -1,8 +1,8 @@
 //! Deadlines of one executor: a binary heap whose entries can be removed from the middle.
 //!
-//! A dropped sleep leaves the heap at once: a timeout of 30 seconds that is cancelled a million times a second must not
-//! pile up. Equal deadlines fire in the order they were set. A timer's place belongs to its [`Sleep`] until that
-//! is dropped or done. Not here: the clock.
+//! A dropped sleep leaves the heap at once: a timeout of 30 seconds that is cancelled a million
+//! times a second must not pile up. Equal deadlines fire in the order they were set. A timer's
+//! place belongs to its [`Sleep`] until that is dropped or done. Not here: the clock.
 
 use crate::executor::Core;
 use crate::slab::Slab;

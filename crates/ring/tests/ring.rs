@@ -223,6 +223,25 @@ fn ring_dropped_with_operations_in_flight_gives_every_buffer_back() {
 }
 
 #[test]
+fn thread_that_panics_with_operations_in_flight_ends_and_gives_its_buffers_back() {
+    let pool = pool(1);
+    let (reader, writer) = pipe();
+    let buf = pool.try_get(BLOCK).expect("a buffer");
+    let panicking = std::thread::spawn(move || {
+        let (mut executor, handle, ring) = world(4);
+        let reading = ring.clone();
+        handle.spawn(async move { drop(reading.read_at(&reader, 0, buf).await) });
+        executor.block_on(async {
+            ring.fsync(&temporary_file(), true).await.expect("sync");
+            panic!("a bug in a task");
+        });
+    });
+    assert!(panicking.join().is_err());
+    assert_eq!(in_use(&pool), 0);
+    drop(writer);
+}
+
+#[test]
 fn outcome_of_an_operation_cut_off_by_the_end_of_its_ring_still_comes() {
     let (mut executor, handle, ring) = world(4);
     let (reader, _writer) = pipe();

@@ -180,7 +180,7 @@ fn queue_delivers_every_item_once_when_consumers_give_up_at_random() {
         handle.spawn(async move {
             for item in 0..200 {
                 source.push(item);
-                if producer.random_u64() % 3 == 0 {
+                if producer.random_u64().is_multiple_of(3) {
                     producer.sleep(Duration::from_millis(1)).await;
                 }
             }

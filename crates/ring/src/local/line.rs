@@ -1,8 +1,8 @@
 //! A waiting line: first come first served, and anybody may leave from the middle.
 //!
-//! Whoever enters gets a place and owns it until it leaves. Being granted takes a waiter out of the line but not out of its
-//! place, so that it still learns of its turn, or passes it on if it is dropped first. No allocation once warm.
-//! Not here: what is granted.
+//! Whoever enters gets a place and owns it until it leaves. Being granted takes a waiter out of the
+//! line but not out of its place, so that it still learns of its turn, or passes it on if it is
+//! dropped first. No allocation once warm. Not here: what is granted.
 
 use crate::slab::Slab;
 use std::task::Waker;
@@ -35,8 +35,8 @@ impl Line {
         place
     }
 
-    /// Whether it was this waiter's turn; if not, `waker` is who is woken. The second value is to be dropped
-    /// outside of any borrow.
+    /// Whether it was this waiter's turn; if not, `waker` is who is woken. The second value is to
+    /// be dropped outside of any borrow.
     pub(super) fn check(&mut self, place: usize, waker: &Waker) -> (bool, Option<Waker>) {
         match self.waiters.get_mut(place) {
             Waiter::Granted => (true, None),
@@ -57,7 +57,8 @@ impl Line {
         }
     }
 
-    /// Gives the place up. Whether it had been granted, and a waker to be dropped outside of any borrow.
+    /// Gives the place up. Whether it had been granted, and a waker to be dropped outside of any
+    /// borrow.
     pub(super) fn leave(&mut self, place: usize) -> (bool, Option<Waker>) {
         if matches!(self.waiters.get_mut(place), Waiter::InLine { .. }) {
             self.unlink(place);

@@ -1,7 +1,8 @@
 //! Items handed from task to task, first in first out.
 //!
-//! Each push grants one waiter, and a granted waiter's item is promised: a newcomer may take the item at the front only if
-//! more items are there than promises. A granted waiter that is dropped hands its promise to the next in line.
+//! Each push grants one waiter, and a granted waiter's item is promised: a newcomer may take the
+//! item at the front only if more items are there than promises. A granted waiter that is dropped
+//! hands its promise to the next in line.
 
 use super::line::Line;
 use std::cell::RefCell;

@@ -1,7 +1,8 @@
 //! Counted permits, first come first served.
 //!
-//! A permit that comes back goes straight to the first waiter, so nobody can overtake the line: while anybody waits, no
-//! permit is free. A waiter dropped after its turn came passes the permit on.
+//! A permit that comes back goes straight to the first waiter, so nobody can overtake the line:
+//! while anybody waits, no permit is free. A waiter dropped after its turn came passes the permit
+//! on.
 
 use super::line::Line;
 use std::cell::{Cell, RefCell};

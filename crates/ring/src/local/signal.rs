@@ -1,7 +1,7 @@
 //! Wakes everybody who waits for a change.
 //!
-//! A change is counted, and a waiter remembers the count at the call of `changed`, so a notification between that call and
-//! the first poll is not lost.
+//! A change is counted, and a waiter remembers the count at the call of `changed`, so a
+//! notification between that call and the first poll is not lost.
 
 use super::line::Line;
 use std::cell::{Cell, RefCell};

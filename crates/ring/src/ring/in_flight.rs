@@ -1,12 +1,13 @@
 //! The operations that the kernel has: issue, reap, wait in line, cancel, close.
 //!
-//! What must stay true: an operation the kernel has sits in its slot, whose memory never moves, until its completion is reaped;
-//! a slot has at most one entry with the kernel, so the submission queue, which holds two entries a slot (one to cancel),
-//! cannot be full; operations start in the order they came. No user code runs in here: what finished is returned.
-//! Not here: sleeping (`parking`), and what an operation looks like to the kernel (`operation`).
+//! What must stay true: an operation the kernel has sits in its slot, whose memory never moves,
+//! until its completion is reaped; a slot has at most one entry with the kernel, so the submission
+//! queue, which holds two entries a slot (one to cancel), cannot be full; operations start in the
+//! order they came. No user code runs in here: what finished is returned. Not here: sleeping
+//! (`parking`), and what an operation looks like to the kernel (`operation`).
 
-use super::RingLoad;
 use super::operation::{Operation, Outcome, Vectors};
+use super::submit::RingLoad;
 use crate::Completion;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
@@ -15,7 +16,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Marks the completion of a cancel request, which tells nothing: the cancelled operation has its own.
+/// Marks the completion of a cancel request, which tells nothing: the cancelled operation has its
+/// own.
 const CANCEL: u64 = u64::MAX;
 /// Marks the completion of the read of the doorbell.
 const DOORBELL: u64 = u64::MAX - 1;
@@ -119,8 +121,16 @@ impl InFlight {
         self.slots.len() - self.free.len()
     }
 
-    /// Prepares an operation for the next submission, or puts it in line. Returns its ticket, for `cancel`.
+    /// Prepares an operation for the next submission, or puts it in line. Returns its ticket, for
+    /// `cancel`.
+    ///
+    /// # Panics
+    /// If the operation skips more bytes than it has; checked here, before it has a slot to leave
+    /// in disorder.
     pub(super) fn start(&mut self, operation: Operation, done: Completion<Outcome>) -> u64 {
+        if let Operation::Receive { buf, filled, .. } = &operation {
+            assert!(*filled <= buf.len(), "receive past the end of the buffer");
+        }
         self.tickets += 1;
         let waiting = Waiting { ticket: self.tickets, operation, done };
         match self.free.pop() {
@@ -151,8 +161,9 @@ impl InFlight {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points at is owned by its slot (or is `bell`), stays in place, and is given up only when
-        // the completion is reaped or leaked for good (`next_finished_while_closing`).
+        // SAFETY: what the entry points at is owned by its slot (or is `bell`), stays in place, and
+        // is given up only when the completion is reaped or leaked for good
+        // (`next_finished_while_closing`).
         let pushed = unsafe { self.uring.submission().push(entry) };
         pushed.expect("the submission queue has two places for each slot");
     }
@@ -168,7 +179,8 @@ impl InFlight {
         self.push(&read.user_data(DOORBELL));
     }
 
-    /// Hands over what was prepared, and lets the kernel deliver; no system call if there is nothing to do.
+    /// Hands over what was prepared, and lets the kernel deliver; no system call if there is
+    /// nothing to do.
     pub(super) fn submit(&mut self) {
         let queue = self.uring.submission();
         let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
@@ -204,7 +216,8 @@ impl InFlight {
         }
     }
 
-    /// The kernel is done with a slot's entry: asks again, or frees the slot and starts the next in line.
+    /// The kernel is done with a slot's entry: asks again, or frees the slot and starts the next in
+    /// line.
     fn settle(&mut self, key: u64, result: i32) -> Option<Finished> {
         let (index, generation) = slot_of(key);
         let slot = &mut self.slots[index];
@@ -227,8 +240,8 @@ impl InFlight {
         Some(Finished { done, outcome: Outcome { result, operation } })
     }
 
-    /// Asks the kernel to end an operation soon; it still completes in its own time. One that never left the line is
-    /// returned at its end.
+    /// Asks the kernel to end an operation soon; it still completes in its own time. One that never
+    /// left the line is returned at its end.
     pub(super) fn cancel(&mut self, ticket: u64) -> Option<Finished> {
         if let Some(place) = self.line.iter().position(|waiting| waiting.ticket == ticket) {
             let Waiting { operation, done, .. } = self.line.remove(place)?;
@@ -261,7 +274,8 @@ impl InFlight {
         }
     }
 
-    /// The next operation at its end; waits for it. `None` once the kernel has none of our memory any more.
+    /// The next operation at its end; waits for it. `None` once the kernel has none of our memory
+    /// any more.
     pub(super) fn next_finished_while_closing(&mut self) -> Option<Finished> {
         if let Some(Waiting { operation, done, .. }) = self.line.pop_front() {
             return Some(Finished::cancelled(operation, done));
@@ -274,7 +288,8 @@ impl InFlight {
                 return None;
             }
             if !self.wait_while_closing() {
-                // Operations may still be running: their memory is leaked on purpose, for the kernel may yet write to it.
+                // Operations may still be running: their memory is leaked on purpose, for the
+                // kernel may yet write to it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 std::mem::forget(std::mem::take(&mut self.vectors));
                 std::mem::forget(std::mem::take(&mut self.bell));
@@ -283,8 +298,8 @@ impl InFlight {
         }
     }
 
-    /// Whether more may complete. A broken ring has no future; and while a panic unwinds, our own books may be wrong (it may
-    /// have come from in here), so nothing is waited for without end.
+    /// Whether more may complete. A broken ring has no future; and while a panic unwinds, our own
+    /// books may be wrong (it may have come from in here), so nothing is waited for without end.
     fn wait_while_closing(&mut self) -> bool {
         let panicking = std::thread::panicking();
         let patience = types::Timespec::new().sec(PANIC_PATIENCE_SECONDS);
@@ -333,7 +348,8 @@ fn settle_result(operation: &mut Operation, result: i32) -> io::Result<u32> {
     };
     match operation {
         Operation::Accept { accepted, .. } => {
-            // SAFETY: a successful accept makes a new descriptor, which the kernel gave to nobody but this completion.
+            // SAFETY: a successful accept makes a new descriptor, which the kernel gave to nobody
+            // but this completion.
             *accepted = Some(unsafe { OwnedFd::from_raw_fd(result) });
             Ok(0)
         }
@@ -352,7 +368,8 @@ fn slot_of(key: u64) -> (usize, u32) {
     (index, u32::try_from(key >> 32).expect("32 bits"))
 }
 
-/// Errors of io_uring_enter(2) that pass by themselves: timeout, signal, completion queue full, memory short.
+/// Errors of io_uring_enter(2) that pass by themselves: timeout, signal, completion queue full,
+/// memory short.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),

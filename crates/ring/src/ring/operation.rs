@@ -1,8 +1,9 @@
 //! What can be asked of the kernel, and how it is written into a submission entry.
 //!
-//! What must stay true: every address in an entry points into a buffer of the operation or into its [`Vectors`], and both stay
-//! where they are, unread and unwritten by us, until the completion is reaped. Registered files and buffers would
-//! be further variants of the file and buffer fields here. Not here: when entries are pushed.
+//! What must stay true: every address in an entry points into a buffer of the operation or into its
+//! [`Vectors`], and both stay where they are, unread and unwritten by us, until the completion is
+//! reaped. Registered files and buffers would be further variants of the file and buffer fields
+//! here. Not here: when entries are pushed.
 
 use ashlar_iobuf::{Buf, BufMut};
 use io_uring::{opcode, squeue, types};
@@ -29,7 +30,8 @@ pub enum Operation {
         at: u64,
         /// What.
         buf: Buf,
-        /// On stable media before it completes (RWF_DSYNC: FUA where the drive has it, else write and flush).
+        /// On stable media before it completes (RWF_DSYNC: FUA where the drive has it, else write
+        /// and flush).
         durable: bool,
     },
     /// readv(2) without a file position.
@@ -106,7 +108,8 @@ pub struct Outcome {
     pub operation: Operation,
 }
 
-/// Parts in one sendmsg(2): a reply header and a large request's strips. More parts take more calls.
+/// Parts in one sendmsg(2): a reply header and a large request's strips. More parts take more
+/// calls.
 pub(super) const PARTS_MAX: usize = 16;
 
 /// The most bytes one call moves; the kernel's own limit is just under 2 GiB.
@@ -124,7 +127,8 @@ pub(super) struct Vectors {
 impl Vectors {
     pub(super) fn new() -> Self {
         let none = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: msghdr is plain C data of integers and pointers; all zeros is a valid, empty message.
+        // SAFETY: msghdr is plain C data of integers and pointers; all zeros is a valid, empty
+        // message.
         let message = unsafe { std::mem::zeroed() };
         Vectors { parts: [none; PARTS_MAX], message }
     }
@@ -151,7 +155,8 @@ impl Vectors {
 }
 
 impl Operation {
-    /// Whether it may wait for ever for somebody else, so that nobody waiting for it means it should end.
+    /// Whether it may wait for ever for somebody else, so that nobody waiting for it means it
+    /// should end.
     pub(super) fn waits_for_peer(&self) -> bool {
         matches!(
             self,
@@ -189,7 +194,8 @@ impl Operation {
         opcode::PollAdd::new(self.fd(), events).build()
     }
 
-    /// The entry that asks the kernel for it. Valid while the operation and `vectors` stay where they are.
+    /// The entry that asks the kernel for it. Valid while the operation and `vectors` stay where
+    /// they are.
     pub(super) fn entry(&mut self, vectors: &mut Vectors) -> squeue::Entry {
         let fd = self.fd();
         match self {

@@ -1,10 +1,11 @@
 //! The reactor of a ring, and the doorbell that ends its sleep from other threads.
 //!
-//! What must stay true: an unpark is never lost (it finds the reactor parked and rings, or is found by the next attempt to park),
-//! and only one that finds it parked costs a system call. The clock is CLOCK_MONOTONIC: this is the one place of
-//! the engine where real time comes from. Not here: tasks.
+//! What must stay true: an unpark is never lost (it finds the reactor parked and rings, or is found
+//! by the next attempt to park), and only one that finds it parked costs a system call. The clock
+//! is CLOCK_MONOTONIC: this is the one place of the engine where real time comes from. Not here:
+//! tasks.
 
-use super::{Ring, Shared};
+use super::submit::{Ring, Shared};
 use crate::reactor::{Park, Reactor, Unpark};
 use ashlar_units::Nanos;
 use io_uring::types::Timespec;
@@ -39,7 +40,8 @@ impl Reactor for UringReactor {
         let shared = &self.ring.shared;
         match park {
             Park::No => shared.in_flight.borrow_mut().submit(),
-            // Whoever is woken by what is already here will prepare more to submit: do it in one call then.
+            // Whoever is woken by what is already here will prepare more to submit: do it in one
+            // call then.
             Park::Until(_) if shared.reap() > 0 => return,
             Park::Until(deadline) => {
                 let timeout = deadline.map(|deadline| deadline.since(self.now()));

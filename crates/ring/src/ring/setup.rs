@@ -1,7 +1,7 @@
 //! Making the kernel's side of a ring with the best flags it knows.
 //!
-//! Tried best first: deferred task work (completions are handled only when we ask, 6.1), then cooperative
-//! (no interrupts of the running thread, 5.19), then plain. Not here: use of the ring.
+//! Tried best first: deferred task work (completions are handled only when we ask, 6.1), then
+//! cooperative (no interrupts of the running thread, 5.19), then plain. Not here: use of the ring.
 
 use io_uring::{IoUring, squeue};
 use std::io;
@@ -9,22 +9,34 @@ use std::io;
 /// The queue has two entries for each operation and the kernel's limit is 32,768.
 const ENTRIES_MAX: u32 = 8192;
 
+/// One set of flags.
+type Way = fn(&mut Builder) -> &mut Builder;
+type Builder = io_uring::Builder<squeue::Entry>;
+
+/// Best first.
+const WAYS: [Way; 3] = [
+    |builder| {
+        builder.setup_single_issuer().setup_defer_taskrun();
+        builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all()
+    },
+    |builder| builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all(),
+    |builder| builder,
+];
+
 /// A ring for `entries` operations at once, of the calling thread.
 pub(super) fn build(entries: u32) -> io::Result<IoUring> {
     if !(1..=ENTRIES_MAX).contains(&entries) {
         let limits = format!("a ring has 1 to {ENTRIES_MAX} entries, not {entries}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, limits));
     }
-    // One place for each operation, one to cancel each, one each for reading the doorbell and cancelling that.
-    let places = 2 * entries + 2;
-    let uring = build_deferred(places)
-        .or_else(|_| build_cooperative(places))
-        .or_else(|_| IoUring::<squeue::Entry>::builder().dontfork().build(places))
-        .map_err(|error| {
-            let why =
-                format!("no io_uring here (old kernel, io_uring_disabled or seccomp?): {error}");
-            io::Error::new(error.kind(), why)
-        })?;
+    let [best, others @ ..] = WAYS;
+    let built = others
+        .iter()
+        .fold(build_one(best, entries), |built, way| built.or_else(|_| build_one(*way, entries)));
+    let uring = built.map_err(|error| {
+        let why = format!("no io_uring here (old kernel, io_uring_disabled or seccomp?): {error}");
+        io::Error::new(error.kind(), why)
+    })?;
     let params = uring.params();
     let has_all = params.is_feature_ext_arg()
         && params.is_feature_nodrop()
@@ -36,13 +48,44 @@ pub(super) fn build(entries: u32) -> io::Result<IoUring> {
     Ok(uring)
 }
 
-fn build_deferred(places: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    builder.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
-    builder.setup_taskrun_flag().setup_submit_all().dontfork().build(places)
+fn build_one(way: Way, entries: u32) -> io::Result<IoUring> {
+    // One place for each operation, one to cancel each, one each for reading the doorbell and
+    // cancelling that.
+    way(IoUring::builder().dontfork()).build(2 * entries + 2)
 }
 
-fn build_cooperative(places: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all().dontfork().build(places)
+#[cfg(test)]
+mod tests {
+    use super::{WAYS, build_one};
+    use crate::{Executor, Ring, Schedule, mailbox};
+    use ashlar_iobuf::BufMut;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    /// Older kernels take the later ways; this one can do all of them, so each is tried here.
+    #[test]
+    fn every_way_of_building_reads_a_pipe_and_hears_other_threads() {
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let uring = build_one(way, 4).expect("these tests need io_uring of Linux 6.1");
+            let ring = Ring::on(uring, 4).expect("a ring");
+            let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+            let (sender, mut receiver) = mailbox::mailbox(&executor.handle());
+            let (reader, mut writer) = std::io::pipe().expect("a pipe");
+            let reader = Arc::new(reader.into());
+            let far = std::thread::spawn(move || {
+                for message in 0..100_u8 {
+                    writer.write_all(&[message]).expect("the reader lives");
+                    sender.send(message);
+                }
+            });
+            executor.block_on(async {
+                for message in 0..100 {
+                    let (read, buf) = ring.read_at(&reader, 0, BufMut::zeroed(1)).await;
+                    assert_eq!((read.expect("read"), buf[0]), (1, message), "way {number}");
+                    assert_eq!(receiver.receive().await, message, "way {number}");
+                }
+            });
+            far.join().expect("the thread ended well");
+        }
+    }
 }

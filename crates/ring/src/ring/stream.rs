@@ -1,8 +1,10 @@
 //! Sockets: accept, receive, send, continued until all is through.
 //!
-//! A call may end early (a signal, a full socket buffer); these go on where it stopped. Not here: protocols.
+//! A call may end early (a signal, a full socket buffer); these go on where it stopped. Not here:
+//! protocols.
 
-use super::{BufResult, Operation, Ring, another_operation, size};
+use super::operation::Operation;
+use super::submit::{BufResult, Ring, another_operation, size};
 use ashlar_iobuf::{Buf, BufMut};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,7 +65,8 @@ impl Ring {
     /// Sends all bytes of all parts, in order, as one message where the kernel can.
     ///
     /// # Errors
-    /// What sendmsg(2) says; how much was sent before is not known then. `WriteZero` if it sends nothing.
+    /// What sendmsg(2) says; how much was sent before is not known then. `WriteZero` if it sends
+    /// nothing.
     pub async fn send_all(
         &self,
         socket: &Arc<OwnedFd>,

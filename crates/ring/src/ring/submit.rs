@@ -1,0 +1,154 @@
+//! A ring and what its operations have in common: start, wait, cancel when nobody waits, close.
+//!
+//! What must stay true: nothing is borrowed while a one-shot is completed, for that wakes tasks and
+//! may drop buffers; a ring is not gone before the kernel is done with all its operations.
+//! Not here: the operations one by one (`file`, `stream`).
+
+use super::in_flight::InFlight;
+use super::operation::{Operation, Outcome};
+use super::parking::{Doorbell, UringReactor};
+use super::setup;
+use crate::{Completion, Completions, Pending, Reactor};
+use io_uring::IoUring;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug)]
+pub struct RingConfig {
+    /// Operations the kernel may have at once, 1 to 8,192; more wait in line. All memory for them
+    /// is allocated at start.
+    pub entries: u32,
+}
+
+/// A result, and the buffers that came back from the kernel with it.
+pub type BufResult<T, B> = (io::Result<T>, B);
+
+/// io_uring of one core. Clone, not Send. Every operation owns its buffers until its completion is
+/// reaped; a dropped future orphans the operation safely.
+///
+/// # Cancellation
+/// Files: an operation on a file goes on after its future was dropped, and what it brings is
+/// dropped. Sockets, [`Ring::readable`] and [`Ring::read_parts`], which may wait for ever, are
+/// cancelled when their future is dropped; bytes that had arrived by then are lost.
+///
+/// # Dropping
+/// When the last clone is dropped, all operations are cancelled and their ends awaited, so that the
+/// kernel never writes to freed memory. A drive that hangs makes that wait as long as the kernel's
+/// own timeout.
+#[derive(Clone)]
+pub struct Ring {
+    pub(super) shared: Rc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) in_flight: RefCell<InFlight>,
+    one_shots: Completions<Outcome>,
+    pub(super) doorbell: Arc<Doorbell>,
+}
+
+impl Ring {
+    /// A new ring of the calling thread.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `entries` is out of range; `Unsupported` or what io_uring_setup(2) says if
+    /// the kernel is too old (before 5.11) or forbids io_uring here.
+    pub fn new(config: RingConfig) -> io::Result<Ring> {
+        Ring::on(setup::build(config.entries)?, config.entries)
+    }
+
+    pub(super) fn on(uring: IoUring, entries: u32) -> io::Result<Ring> {
+        let doorbell = Arc::new(Doorbell::new()?);
+        let in_flight = RefCell::new(InFlight::new(uring, entries));
+        let shared = Shared { in_flight, one_shots: Completions::new(), doorbell };
+        Ok(Ring { shared: Rc::new(shared) })
+    }
+
+    /// The reactor that drives this ring; give it to `Executor::new`.
+    pub fn reactor(&self) -> Box<dyn Reactor> {
+        Box::new(UringReactor::new(self.clone()))
+    }
+
+    /// Starts an operation; the low-level form, without allocation. If the ring is full it waits in
+    /// line. The outcome always comes (never `None`) while the ring lives, and brings the operation
+    /// back with its buffers.
+    ///
+    /// # Panics
+    /// If a [`Operation::Receive`] has more bytes filled than its buffer holds.
+    ///
+    /// # Cancellation
+    /// Dropping the `Pending` orphans the operation; it is not cancelled.
+    pub fn start(&self, operation: Operation) -> Pending<Outcome> {
+        let (done, pending) = self.shared.one_shots.pair();
+        self.start_into(operation, done);
+        pending
+    }
+
+    /// As [`Ring::start`], but completes a one-shot of the caller's.
+    pub fn start_into(&self, operation: Operation, done: Completion<Outcome>) {
+        self.shared.in_flight.borrow_mut().start(operation, done);
+    }
+
+    /// Operations the kernel has, and operations that wait in line for a place.
+    pub fn load(&self) -> RingLoad {
+        self.shared.in_flight.borrow().load()
+    }
+
+    /// Runs an operation to its end; cancels it when dropped if it could wait for ever.
+    pub(super) async fn run(&self, operation: Operation) -> Outcome {
+        let waits_for_peer = operation.waits_for_peer();
+        let (done, pending) = self.shared.one_shots.pair();
+        let ticket = self.shared.in_flight.borrow_mut().start(operation, done);
+        let mut guard = CancelOnDrop { ring: self, ticket: waits_for_peer.then_some(ticket) };
+        let outcome = pending.await.expect("this future keeps the ring, and a ring reaps all");
+        guard.ticket = None;
+        outcome
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let in_flight = self.in_flight.get_mut();
+        in_flight.begin_close();
+        while let Some(finished) = in_flight.next_finished_while_closing() {
+            finished.deliver();
+        }
+    }
+}
+
+/// How full a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLoad {
+    /// Operations the kernel has.
+    pub in_flight: usize,
+    /// The most it ever had.
+    pub in_flight_max: usize,
+    /// Operations that wait in line for a place.
+    pub in_line: usize,
+}
+
+/// Cancels an operation whose future is dropped before its end.
+struct CancelOnDrop<'ring> {
+    ring: &'ring Ring,
+    ticket: Option<u64>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let never_issued = self.ring.shared.in_flight.borrow_mut().cancel(ticket);
+        if let Some(finished) = never_issued {
+            finished.deliver();
+        }
+    }
+}
+
+pub(super) fn size(bytes: u32) -> usize {
+    usize::try_from(bytes).expect("usize has at least 32 bits on Linux")
+}
+
+pub(super) fn another_operation() -> ! {
+    unreachable!("an outcome brings back the operation it was started with")
+}
