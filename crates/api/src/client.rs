@@ -82,22 +82,22 @@ impl Client {
         follow: bool,
         mut each: impl FnMut(Event) -> bool,
     ) -> Result<(), ClientError> {
-        self.runtime.block_on(async {
-            let path = if follow { FOLLOW_PATH } else { EVENTS_PATH };
-            let mut body = self.open(Method::Get, path, Vec::new()).await?.into_body();
-            let mut pending = Vec::new();
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(protocol)?;
-                pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
-                while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = pending.drain(..=end).collect();
-                    if !each(serde_json::from_slice(&line).map_err(protocol)?) {
-                        return Ok(());
-                    }
+        let path = if follow { FOLLOW_PATH } else { EVENTS_PATH };
+        let answer = self.runtime.block_on(self.open(Method::Get, path, Vec::new()))?;
+        let mut body = answer.into_body();
+        let mut pending = Vec::new();
+        // Between two frames the runtime rests, so that `each` may make calls of its own.
+        while let Some(frame) = self.runtime.block_on(body.frame()) {
+            let frame = frame.map_err(protocol)?;
+            pending.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                if !each(serde_json::from_slice(&line).map_err(protocol)?) {
+                    return Ok(());
                 }
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     async fn exchange(

@@ -1,0 +1,49 @@
+//! The seam between the control socket and whoever owns the arrays.
+//!
+//! What must stay true: a backend answers each call by its request type and in no other way, so that a
+//! route without an answer, or an answer of the wrong type, does not compile. In life the engine is
+//! behind it; in tests a few lines are.
+
+use ashlar_api::v1::array::{Assemble, Create, Stop};
+use ashlar_api::v1::event::Event;
+use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
+use ashlar_api::v1::job::{JobControl, ScrubStart};
+use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_api::v1::status::GetStatus;
+use ashlar_api::{ApiError, Call};
+use std::future::Future;
+
+/// Answers one kind of call.
+pub trait Serves<C: Call> {
+    /// Do what is asked.
+    ///
+    /// # Errors
+    /// A refusal; then nothing was changed unless its message says so.
+    fn serve(&self, call: C) -> impl Future<Output = Result<C::Answer, ApiError>> + Send;
+}
+
+/// Answers all of them.
+pub trait Backend:
+    Serves<Create>
+    + Serves<Assemble>
+    + Serves<Stop>
+    + Serves<Fail>
+    + Serves<Replace>
+    + Serves<ReAdd>
+    + Serves<SpareAdd>
+    + Serves<SpareRemove>
+    + Serves<ScrubStart>
+    + Serves<JobControl>
+    + Serves<NbdListen>
+    + Serves<FuseAttach>
+    + Serves<FuseDetach>
+    + Serves<GetStatus>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+    /// The kept events with a sequence above `after`, oldest first.
+    fn events_since(&self, after: u64) -> Vec<Event>;
+}

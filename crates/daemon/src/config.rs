@@ -1,0 +1,268 @@
+//! What a TOML file may say to `ashlar serve`: what to assemble and how to export it.
+//!
+//! What must stay true: the members hold the truth about arrays; a file only says where to look and what
+//! to serve. An unknown key is refused with its line, and nothing is started.
+
+use ashlar_units::ByteSize;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Everything a file may say; all of it is optional.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The process itself.
+    #[serde(default)]
+    pub serve: Serve,
+    /// Arrays to assemble at start.
+    #[serde(default)]
+    pub array: Vec<ArrayConfig>,
+    /// NBD listeners.
+    #[serde(default)]
+    pub nbd: Vec<NbdConfig>,
+    /// Volumes as files.
+    #[serde(default)]
+    pub fuse: Option<FuseConfig>,
+    /// Pools of spares that arrays share.
+    #[serde(default)]
+    pub spares: Vec<SparesConfig>,
+}
+
+/// `[serve]`
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Serve {
+    /// Control socket; default /run/ashlar/control.sock.
+    pub socket: Option<PathBuf>,
+    /// Address of the metrics listener; default none.
+    pub metrics: Option<SocketAddr>,
+    /// Workers; default one for each core.
+    pub workers: Option<u16>,
+    /// Whether each worker is bound to a core; default yes.
+    pub pin: Option<bool>,
+    /// Bytes of buffers, for all workers together.
+    #[serde(deserialize_with = "size")]
+    pub pool: Option<ByteSize>,
+}
+
+/// `[[array]]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayConfig {
+    /// Its name; with a UUID this may be left out.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its UUID; with a name this may be left out.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    /// Where to look for its members: paths, with `*` and `?`.
+    pub devices: Vec<String>,
+    /// Start although members are missing; default no.
+    #[serde(default)]
+    pub degraded: bool,
+    /// Refuse all changes; default no.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// `[[nbd]]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NbdConfig {
+    /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
+    pub listen: String,
+}
+
+/// `[fuse]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FuseConfig {
+    /// The folder in which attached volumes appear as files.
+    pub folder: PathBuf,
+}
+
+/// `[[spares]]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SparesConfig {
+    /// Name of the pool.
+    pub pool: String,
+    /// Where to look for its devices: paths, with `*` and `?`.
+    pub devices: Vec<String>,
+}
+
+/// Why a file was refused: one line that names file and line.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}{}: {what}; nothing was started", line.map_or(String::new(), |line| format!(" line {line}")))]
+pub struct ConfigError {
+    file: String,
+    line: Option<usize>,
+    what: String,
+}
+
+impl Config {
+    /// Read a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something that makes no sense.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            file: file.clone(),
+            line: None,
+            what: error.to_string(),
+        })?;
+        Config::parse(&file, &text)
+    }
+
+    /// Read a text; `file` is for complaints.
+    ///
+    /// # Errors
+    /// It says something that makes no sense.
+    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
+            // Some messages show the source over several lines; the first says what is wrong.
+            let what = error.message().lines().next().unwrap_or("cannot be read").to_owned();
+            ConfigError { file: file.to_owned(), line, what }
+        })?;
+        config.check().map_err(|what| ConfigError { file: file.to_owned(), line: None, what })?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for array in &self.array {
+            if array.name.is_none() && array.uuid.is_none() {
+                return Err("an [[array]] needs a name or a uuid".to_owned());
+            }
+            if array.devices.is_empty() {
+                return Err("an [[array]] without devices cannot be assembled".to_owned());
+            }
+        }
+        if self.serve.workers == Some(0) {
+            return Err("workers must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The paths that `patterns` stand for, sorted, each once. A pattern without `*` and `?` stands for itself,
+/// whether it is there or not; one that matches nothing stands for nothing.
+///
+/// # Errors
+/// One line for the first pattern that makes no sense.
+pub fn expand(patterns: &[String]) -> Result<Vec<String>, String> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        if !pattern.contains(['*', '?', '[']) {
+            paths.push(pattern.clone());
+            continue;
+        }
+        let matches = glob::glob(pattern).map_err(|error| format!("{pattern}: {error}"))?;
+        let found = matches.filter_map(|path| path.ok()?.to_str().map(str::to_owned));
+        paths.extend(found);
+    }
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, expand};
+    use ashlar_units::ByteSize;
+
+    const WHOLE: &str = r#"
+[serve]
+socket = "/run/ashlar/control.sock"
+metrics = "127.0.0.1:9309"
+workers = 2
+pin = false
+pool = "256MiB"
+
+[[array]]
+name = "tank0"
+devices = ["/dev/disk/by-id/nvme-*"]
+degraded = true
+
+[[nbd]]
+listen = "127.0.0.1:10809"
+
+[fuse]
+folder = "/run/ashlar/volumes"
+
+[[spares]]
+pool = "shared"
+devices = ["/dev/sdx"]
+"#;
+
+    fn refusal(text: &str) -> String {
+        Config::parse("a.toml", text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn a_file_that_says_everything_is_understood() {
+        let config = Config::parse("a.toml", WHOLE).expect("sound");
+        assert_eq!(config.serve.pool, Some(ByteSize(256 << 20)));
+        assert_eq!(config.array[0].devices, ["/dev/disk/by-id/nvme-*"]);
+        assert!(config.array[0].degraded && !config.array[0].read_only);
+        assert_eq!(Config::parse("a.toml", ""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_on_one_line() {
+        for section in [
+            "[serve]",
+            "[[array]]\nname = \"a\"\ndevices = [\"x\"]",
+            "[[nbd]]\nlisten = \"x\"",
+            "[fuse]\nfolder = \"x\"",
+        ] {
+            let text = format!("# first\n{section}\nspeling = 1\n");
+            let refusal = refusal(&text);
+            let line = text.lines().count();
+            assert!(
+                refusal.starts_with(&format!("a.toml line {line}: unknown field `speling`")),
+                "{refusal}"
+            );
+            assert_eq!(refusal.lines().count(), 1, "{refusal}");
+        }
+        assert!(refusal("[srve]\n").contains("line 1: unknown field `srve`"));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused() {
+        for (text, says) in [
+            ("[serve]\npool = \"12Q\"", "line 2: '12Q' is not a size"),
+            ("[serve]\nmetrics = \"nowhere\"", "line 2: invalid socket address"),
+            ("[serve]\nworkers = 0", "workers must be at least 1"),
+            ("[serve]\nworkers = -1", "line 2"),
+            ("[[array]]\ndevices = [\"x\"]", "needs a name or a uuid"),
+            ("[[array]]\nname = \"a\"\ndevices = []", "without devices"),
+            ("[[array]]\nname = \"a\"", "missing field `devices`"),
+            ("[serve\n", "line 1"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(says), "{text}: {refusal}");
+            assert_eq!(refusal.lines().count(), 1, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn patterns_stand_for_what_is_there_and_names_for_themselves() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for name in ["m1", "m0", "x"] {
+            std::fs::write(folder.path().join(name), "").expect("write");
+        }
+        let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+        let found = expand(&[path("m*"), path("m0"), path("gone"), path("none*")]).expect("sound");
+        assert_eq!(found, [path("gone"), path("m0"), path("m1")]);
+        assert!(expand(&["/dev/***".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,231 @@
+//! A status as OpenMetrics text.
+//!
+//! What must stay true: a family is declared once and its samples follow it; counters end in `_total`;
+//! names carry their unit; the text ends with `# EOF`. Everything is made from one status, so that
+//! numbers of one answer belong together.
+
+use crate::backend::{Backend, Serves};
+use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus};
+use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::status::{GetStatus, Latency, Status};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::fmt::Display;
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answer a scrape.
+pub async fn answer<B: Backend>(State(backend): State<B>) -> Response {
+    match Serves::<GetStatus>::serve(&backend, GetStatus {}).await {
+        Ok(status) => {
+            ([(header::CONTENT_TYPE, CONTENT_TYPE)], openmetrics(&status)).into_response()
+        }
+        Err(refusal) => (StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()).into_response(),
+    }
+}
+
+/// The status as OpenMetrics text.
+pub fn openmetrics(status: &Status) -> String {
+    let mut text = Text::default();
+    arrays(&mut text, &status.arrays);
+    counters(&mut text, &status.arrays);
+    members(&mut text, &status.arrays);
+    jobs(&mut text, &status.arrays);
+    process(&mut text, status);
+    text.0.push_str("# EOF\n");
+    text.0
+}
+
+#[derive(Default)]
+struct Text(String);
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.0.push_str(&format!("# TYPE {name} {kind}\n# HELP {name} {help}\n"));
+    }
+
+    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        self.0.push_str(&format!("{name}{{{}}} {value}\n", labels.join(",")));
+    }
+
+    /// Quantiles and count of a latency, in seconds.
+    fn latency(&mut self, name: &str, labels: Labels<'_>, latency: Latency) {
+        for (quantile, micros) in
+            [("0.5", latency.us_p50), ("0.99", latency.us_p99), ("1", latency.us_max)]
+        {
+            let seconds = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+            self.sample(name, &[labels, &[("quantile", quantile)]].concat(), seconds);
+        }
+        self.sample(&format!("{name}_count"), labels, latency.count);
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
+    text.family("ashlar_array_state", "stateset", "What the array can promise now.");
+    for array in arrays {
+        for (state, word) in ARRAY_STATES {
+            let is_it = u8::from(array.state == state);
+            text.sample(
+                "ashlar_array_state",
+                &[("array", &array.name), ("ashlar_array_state", word)],
+                is_it,
+            );
+        }
+    }
+    type Gauge = (&'static str, &'static str, fn(&ArrayStatus) -> u64);
+    const GAUGES: [Gauge; 4] = [
+        ("ashlar_array_volume_bytes", "Usable size.", |it| it.volume_bytes),
+        ("ashlar_array_tolerated_members", "Members that may still be lost.", |it| {
+            it.tolerates.into()
+        }),
+        ("ashlar_array_dirty_regions", "Regions that may be inconsistent.", |it| it.intent.count),
+        ("ashlar_array_written_stripes", "Stripes that were ever written.", |it| {
+            it.written_stripes.count
+        }),
+    ];
+    for (name, help, value) in GAUGES {
+        text.family(name, "gauge", help);
+        for array in arrays {
+            text.sample(name, &[("array", &array.name)], value(array));
+        }
+    }
+    type Times = (&'static str, &'static str, fn(&ArrayStatus) -> Latency);
+    const LATENCIES: [Times; 2] = [
+        ("ashlar_array_read_seconds", "Time that client reads took.", |it| it.read_latency),
+        ("ashlar_array_write_seconds", "Time that client writes took.", |it| it.write_latency),
+    ];
+    for (name, help, value) in LATENCIES {
+        text.family(name, "summary", help);
+        for array in arrays {
+            text.latency(name, &[("array", &array.name)], value(array));
+        }
+    }
+}
+
+const ARRAY_STATES: [(ArrayState, &str); 6] = [
+    (ArrayState::Clean, "clean"),
+    (ArrayState::Assembling, "assembling"),
+    (ArrayState::Resyncing, "resyncing"),
+    (ArrayState::Degraded, "degraded"),
+    (ArrayState::ReadOnly, "read_only"),
+    (ArrayState::Failed, "failed"),
+];
+
+/// Each counter of an array under its own name; new ones appear without a change here.
+fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
+    let fields = |counters: &ArrayCounters| match serde_json::to_value(counters) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    for name in fields(&ArrayCounters::default()).keys() {
+        let family = format!("ashlar_array_{name}");
+        text.family(&family, "counter", "Counted since the array was assembled.");
+        for array in arrays {
+            let fields = fields(&array.counters);
+            let value = fields.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+            text.sample(&format!("{family}_total"), &[("array", &array.name)], value);
+        }
+    }
+}
+
+fn members(text: &mut Text, arrays: &[ArrayStatus]) {
+    type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
+    const FIGURES: [Figure; 9] = [
+        ("ashlar_member_in_sync", "gauge", "1 while the member is read and written.", |it| {
+            u64::from(it.state == MemberState::InSync)
+        }),
+        ("ashlar_member_in_flight", "gauge", "Operations in flight.", |it| it.in_flight),
+        ("ashlar_member_reads", "counter", "Reads done.", |it| it.reads),
+        ("ashlar_member_read_bytes", "counter", "Bytes read.", |it| it.read_bytes),
+        ("ashlar_member_writes", "counter", "Writes done.", |it| it.writes),
+        ("ashlar_member_write_bytes", "counter", "Bytes written.", |it| it.write_bytes),
+        ("ashlar_member_read_errors", "counter", "Reads that failed.", |it| it.read_errors),
+        ("ashlar_member_write_errors", "counter", "Writes that failed.", |it| it.write_errors),
+        ("ashlar_member_slow_reads", "counter", "Reads given up as too slow.", |it| it.slow_reads),
+    ];
+    for (name, kind, help, value) in FIGURES {
+        text.family(name, kind, help);
+        let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        each_member(arrays, |labels, member| text.sample(&sample, labels, value(member)));
+    }
+    for (name, is_read) in
+        [("ashlar_member_read_seconds", true), ("ashlar_member_write_seconds", false)]
+    {
+        text.family(name, "summary", "Time that the device took.");
+        each_member(arrays, |labels, member| {
+            let latency = if is_read { member.read_latency } else { member.write_latency };
+            text.latency(name, labels, latency);
+        });
+    }
+}
+
+fn each_member(arrays: &[ArrayStatus], mut each: impl FnMut(Labels<'_>, &MemberStatus)) {
+    for array in arrays {
+        for member in &array.members {
+            let slot = member.slot.to_string();
+            each(&[("array", &array.name), ("slot", &slot), ("device", &member.path)], member);
+        }
+    }
+}
+
+fn jobs(text: &mut Text, arrays: &[ArrayStatus]) {
+    for (name, help, is_done) in [
+        ("ashlar_job_done_bytes", "Work done.", true),
+        ("ashlar_job_work_bytes", "All of the work.", false),
+    ] {
+        text.family(name, "gauge", help);
+        for array in arrays {
+            for job in &array.jobs {
+                let (kind, id) = (job.kind.to_string(), job.id.to_string());
+                let value = if is_done { job.done_bytes } else { job.total_bytes };
+                text.sample(name, &[("array", &array.name), ("kind", &kind), ("job", &id)], value);
+            }
+        }
+    }
+}
+
+fn process(text: &mut Text, status: &Status) {
+    text.family("ashlar_build", "info", "Version of the daemon.");
+    text.sample("ashlar_build_info", &[("version", &status.version)], 1);
+    text.family("ashlar_resident_bytes", "gauge", "Memory of the daemon.");
+    text.sample("ashlar_resident_bytes", &[], status.resident_bytes);
+    text.family(
+        "ashlar_worker_busy_ratio",
+        "gauge",
+        "Share of time that the worker worked, lately.",
+    );
+    for worker in &status.workers {
+        let busy = format!("{}.{:03}", worker.busy_permille / 1000, worker.busy_permille % 1000);
+        text.sample("ashlar_worker_busy_ratio", &[("worker", &worker.worker.to_string())], busy);
+    }
+    text.family("ashlar_worker_requests", "counter", "Requests that the worker finished.");
+    for worker in &status.workers {
+        let number = worker.worker.to_string();
+        text.sample("ashlar_worker_requests_total", &[("worker", &number)], worker.requests);
+    }
+    type Level = (&'static str, &'static str, fn(&ashlar_api::v1::status::PoolStatus) -> u64);
+    const LEVELS: [Level; 3] = [
+        ("ashlar_pool_limit", "How many there are.", |it| it.limit),
+        ("ashlar_pool_in_use", "How many are taken.", |it| it.in_use),
+        ("ashlar_pool_high_water", "The most that were taken at once.", |it| it.high_water),
+    ];
+    for (name, help, value) in LEVELS {
+        text.family(name, "gauge", help);
+        for pool in &status.pools {
+            text.sample(name, &[("pool", &pool.name)], value(pool));
+        }
+    }
+    text.family("ashlar_pool_waits", "counter", "How often a request had to wait.");
+    for pool in &status.pools {
+        text.sample("ashlar_pool_waits_total", &[("pool", &pool.name)], pool.waits);
+    }
+}

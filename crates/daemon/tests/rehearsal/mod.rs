@@ -1,0 +1,157 @@
+//! A backend that keeps names only: the control side is tested against it, without an engine.
+
+use ashlar_api::ApiError;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Assemble, Create, Created, Share, Stop};
+use ashlar_api::v1::event::Event;
+use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
+use ashlar_api::v1::job::{JobControl, ScrubStart};
+use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_api::v1::status::{GetStatus, Status};
+use ashlar_daemon::backend::{Backend, Serves};
+use std::sync::{Arc, Mutex};
+
+#[derive(Clone, Default)]
+pub struct Rehearsal(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    arrays: Vec<Create>,
+    events: Vec<Event>,
+}
+
+impl Kept {
+    fn record(&mut self, name: &str, array: &str) {
+        self.events.push(Event {
+            sequence: u64::try_from(self.events.len()).expect("few") + 1,
+            unix_ms: 0,
+            name: name.to_owned(),
+            array: Some(array.to_owned()),
+            fields: Default::default(),
+        });
+    }
+
+    fn position(&self, name: &str) -> Result<usize, ApiError> {
+        self.arrays
+            .iter()
+            .position(|array| array.name == name)
+            .ok_or_else(|| ApiError::no_array(name))
+    }
+}
+
+impl Serves<Create> for Rehearsal {
+    async fn serve(&self, call: Create) -> Result<Created, ApiError> {
+        let mut kept = self.0.lock().expect("not poisoned");
+        kept.record("array.created", &call.name);
+        kept.arrays.push(call);
+        Ok(Created {
+            changed: true,
+            message: "made".to_owned(),
+            uuid: "u".to_owned(),
+            volume_bytes: 1,
+            strip_bytes: 65_536,
+            notes: Vec::new(),
+        })
+    }
+}
+
+impl Serves<Stop> for Rehearsal {
+    async fn serve(&self, call: Stop) -> Result<Done, ApiError> {
+        let mut kept = self.0.lock().expect("not poisoned");
+        let at = kept.position(&call.array)?;
+        kept.arrays.remove(at);
+        kept.record("array.stopped", &call.array);
+        Ok(Done::changed("stopped"))
+    }
+}
+
+impl Serves<Fail> for Rehearsal {
+    async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
+        let kept = self.0.lock().expect("not poisoned");
+        let array = &kept.arrays[kept.position(&call.array)?];
+        match call.member.parse::<usize>() {
+            Ok(slot) if slot < array.devices.len() => Ok(Done::changed("out")),
+            _ => Err(ApiError::new("member.unknown", format!("no member '{}'", call.member), "")),
+        }
+    }
+}
+
+impl Serves<GetStatus> for Rehearsal {
+    async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
+        let kept = self.0.lock().expect("not poisoned");
+        Ok(Status {
+            version: "test".to_owned(),
+            uptime_seconds: 0,
+            process_id: 1,
+            resident_bytes: 1,
+            arrays: kept.arrays.iter().map(status_of).collect(),
+            spare_pools: Vec::new(),
+            exports: Vec::new(),
+            workers: Vec::new(),
+            pools: Vec::new(),
+        })
+    }
+}
+
+fn status_of(array: &Create) -> ArrayStatus {
+    ArrayStatus {
+        name: array.name.clone(),
+        uuid: "u".to_owned(),
+        level: array.level,
+        data_strips: 2,
+        parity_strips: 2,
+        groups: 1,
+        strip_bytes: 65_536,
+        volume_bytes: 1,
+        state: ArrayState::Clean,
+        tolerates: 2,
+        policy: "resync".to_owned(),
+        kernel: "none".to_owned(),
+        generation: 1,
+        intent: Share::default(),
+        written_stripes: Share::default(),
+        members: Vec::new(),
+        jobs: Vec::new(),
+        last_scrub: None,
+        counters: Default::default(),
+        read_latency: Default::default(),
+        write_latency: Default::default(),
+    }
+}
+
+/// Calls that the tests only send to see that they arrive at all.
+macro_rules! unchanged {
+    ($($call:ty),*) => {$(
+        impl Serves<$call> for Rehearsal {
+            async fn serve(&self, _: $call) -> Result<Done, ApiError> {
+                Ok(Done::unchanged("nothing to do"))
+            }
+        }
+    )*};
+}
+
+unchanged!(
+    Assemble,
+    Replace,
+    ReAdd,
+    SpareAdd,
+    SpareRemove,
+    ScrubStart,
+    JobControl,
+    NbdListen,
+    FuseDetach
+);
+
+impl Serves<FuseAttach> for Rehearsal {
+    async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
+        Ok(FuseAttached { changed: true, file: format!("/volumes/{}", call.array) })
+    }
+}
+
+impl Backend for Rehearsal {
+    fn events_since(&self, after: u64) -> Vec<Event> {
+        let kept = self.0.lock().expect("not poisoned");
+        kept.events.iter().filter(|event| event.sequence > after).cloned().collect()
+    }
+}
