@@ -68,7 +68,8 @@ pub enum CopyState {
         /// The array it belongs to; nil for a spare's superblock.
         array: Uuid,
     },
-    /// A write of it was interrupted: parts are of one generation, parts of another.
+    /// A write of it was interrupted: parts are of one generation, parts of another. Told only where an
+    /// intact copy proves it; otherwise the copy counts as damaged.
     Torn {
         /// The generation its header claims.
         generation: u64,

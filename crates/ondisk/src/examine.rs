@@ -222,6 +222,9 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         let at = superblock.forced.generation;
         line(f, "forced", format_args!("{} (last at generation {at})", forced.join(" ")))?;
     }
+    if let Some(scrub) = superblock.last_scrub {
+        line(f, "last scrub", format_args!("{} mismatches", scrub.mismatches))?;
+    }
     line(f, "this member", format_args!("slot {} ({})", superblock.slot, superblock.member_uuid))?;
     for entry in &superblock.members {
         let since = match entry.role {

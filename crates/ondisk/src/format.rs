@@ -204,9 +204,11 @@ record! {
         region_bytes: U64,
         forced_actions: U64,
         forced_generation: U64,
+        last_scrub_at_s: U64,
+        last_scrub_mismatches: U64,
         areas: [RawArea; AREAS_MAX],
         jobs: [RawJob; JOBS_MAX],
-        reserved_2: [u8; 3056],
+        reserved_2: [u8; 3040],
     }
 }
 

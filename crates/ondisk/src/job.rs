@@ -52,6 +52,15 @@ impl JobKind {
     }
 }
 
+/// The last scrub that ran to its end; for display only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ScrubRecord {
+    /// Wall clock at its end, seconds since 1970. Never zero.
+    pub at_s: u64,
+    /// Blocks it found wrong.
+    pub mismatches: u64,
+}
+
 /// One entry of the job table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct JobRecord {

@@ -39,7 +39,7 @@ pub use fault::SuperblockFault;
 pub use features::{Access, Features};
 pub use geometry::GeometryRecord;
 pub use heartbeat::Heartbeat;
-pub use job::{JobKind, JobRecord};
+pub use job::{JobKind, JobRecord, ScrubRecord};
 pub use member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 pub use plan::{AreaPlan, AreaRequest, LogReserve, PlanFault};
 pub use policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};

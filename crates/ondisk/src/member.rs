@@ -76,6 +76,8 @@ pub enum MemberEvent {
     Lost,
     /// It is back and its missed regions are to be rebuilt.
     Readded,
+    /// The member it was being copied from is lost: it is rebuilt from the others instead.
+    SourceLost,
     /// Its rebuild or copy is complete.
     Completed,
     /// Another device took its slot, or the operator removed it for good.
@@ -84,8 +86,13 @@ pub enum MemberEvent {
 
 impl MemberEvent {
     /// Every event.
-    pub const ALL: [MemberEvent; 4] =
-        [MemberEvent::Lost, MemberEvent::Readded, MemberEvent::Completed, MemberEvent::Dismissed];
+    pub const ALL: [MemberEvent; 5] = [
+        MemberEvent::Lost,
+        MemberEvent::Readded,
+        MemberEvent::SourceLost,
+        MemberEvent::Completed,
+        MemberEvent::Dismissed,
+    ];
 }
 
 /// An event that cannot happen to a member in this role: a bug of the caller, or a stale request.
@@ -163,6 +170,7 @@ impl MemberEntry {
                 (Role::Removed, generation)
             }
             (Role::Out, MemberEvent::Readded) => (Role::Rebuilding, self.out_since),
+            (Role::Replacement, MemberEvent::SourceLost) => (Role::Rebuilding, 0),
             (Role::Rebuilding | Role::Replacement, MemberEvent::Completed) => (Role::Active, 0),
             (Role::Out, MemberEvent::Dismissed) => (Role::Removed, self.out_since),
             (Role::Active | Role::Rebuilding | Role::Replacement, MemberEvent::Dismissed) => {

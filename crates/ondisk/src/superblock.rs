@@ -25,7 +25,7 @@ use crate::format::{
     SUPERBLOCK_SLOT_BYTES, checksum_without,
 };
 use crate::geometry::GeometryRecord;
-use crate::job::JobRecord;
+use crate::job::{JobRecord, ScrubRecord};
 use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 use crate::text::{ArrayName, Text};
@@ -86,6 +86,8 @@ pub struct Superblock {
     pub region_bytes: u64,
     /// What was forced.
     pub forced: ForcedActions,
+    /// The last scrub that ran to its end.
+    pub last_scrub: Option<ScrubRecord>,
     /// Where everything lies on this member.
     pub areas: Areas,
     /// Who belongs to the array; this member included.
@@ -238,6 +240,8 @@ impl Superblock {
             region_bytes: self.region_bytes.into(),
             forced_actions: self.forced.flags.into(),
             forced_generation: self.forced.generation.into(),
+            last_scrub_at_s: self.last_scrub.map_or(0, |scrub| scrub.at_s).into(),
+            last_scrub_mismatches: self.last_scrub.map_or(0, |scrub| scrub.mismatches).into(),
             areas: raw_areas(&self.areas),
             jobs,
             ..RawHeader::new_zeroed()
@@ -283,6 +287,7 @@ impl Superblock {
                 flags: raw.forced_actions.get(),
                 generation: raw.forced_generation.get(),
             },
+            last_scrub: scrub_of(raw)?,
             areas: areas_of(&raw.areas, lenient)?,
             members: members_of(rest, usize::from(raw.member_count.get()), lenient)?,
             jobs,
@@ -323,6 +328,9 @@ impl Superblock {
         }
         if self.forced.generation > self.generation {
             return Err("forced_generation");
+        }
+        if self.last_scrub.is_some_and(|scrub| scrub.at_s == 0) {
+            return Err("last_scrub_at_s");
         }
         if self.jobs.len() > JOBS_MAX {
             return Err("jobs");
@@ -447,6 +455,14 @@ fn geometry_of(raw: &RawHeader) -> GeometryRecord {
         strip_bytes: raw.strip_bytes.get(),
         layout_version: raw.layout_version.get(),
         rows: raw.rows.get(),
+    }
+}
+
+fn scrub_of(raw: &RawHeader) -> Result<Option<ScrubRecord>, &'static str> {
+    match (raw.last_scrub_at_s.get(), raw.last_scrub_mismatches.get()) {
+        (0, 0) => Ok(None),
+        (0, _) => Err("last_scrub_mismatches"),
+        (at_s, mismatches) => Ok(Some(ScrubRecord { at_s, mismatches })),
     }
 }
 

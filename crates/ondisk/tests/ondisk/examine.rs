@@ -1,0 +1,116 @@
+//! Examining devices, healthy and damaged, from the bytes of their two ends.
+
+use ashlar_ondisk::examine::{Examination, examine_ranges};
+use ashlar_ondisk::format::heartbeat_slots;
+use ashlar_ondisk::{CopyState, Heartbeat, Text};
+use ashlar_units::{Extent, to_usize};
+
+use crate::samples::{DEVICE_BYTES, array_uuid, incarnation, lost, raid6, uuid};
+use crate::superblock::spare;
+
+/// The two ranges of a device with these superblock bytes in all four copies.
+fn ends(superblock: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let [head, tail] = examine_ranges(DEVICE_BYTES).expect("large enough");
+    let (mut head, mut tail) = (vec![0; to_usize(head.bytes)], vec![0; to_usize(tail.bytes)]);
+    for at in [0, 65_536] {
+        head[at..at + superblock.len()].copy_from_slice(superblock);
+        tail[at..at + superblock.len()].copy_from_slice(superblock);
+    }
+    (head, tail)
+}
+
+#[test]
+fn the_ranges_are_aligned_and_reach_both_ends() {
+    for device in [4 << 20, DEVICE_BYTES, (16 << 40) + 4095] {
+        let [head, tail] = examine_ranges(device).expect("large enough");
+        assert_eq!(head, Extent::new(0, 256 << 10));
+        assert_eq!(tail, Extent::new(device / 4096 * 4096 - (128 << 10), 128 << 10));
+    }
+    assert_eq!(examine_ranges((4 << 20) - 1), None);
+}
+
+#[test]
+fn a_healthy_member_tells_all_about_its_array() {
+    let superblock = lost(&raid6(), &[4]);
+    let (mut head, tail) = ends(&superblock.encode().expect("valid"));
+    let heartbeat = Heartbeat {
+        array_uuid: array_uuid(),
+        incarnation: incarnation(1),
+        sequence: 41,
+        interval_ms: 1000,
+        host_id: Text::cut("node-7"),
+        boot_id: uuid(0xB0, 1),
+    };
+    let at = to_usize(heartbeat_slots()[heartbeat.slot()].offset);
+    head[at..at + 4096].copy_from_slice(&heartbeat.encode());
+    let examination = Examination::new(DEVICE_BYTES, Some(&head), Some(&tail));
+    assert!(examination.is_healthy());
+    assert_eq!(examination.superblock(), Some(&superblock));
+    assert_eq!(examination.heartbeat, Some(heartbeat));
+    let text = examination.to_string();
+    for part in [
+        "tank0",
+        "n+m 4+2",
+        "strip 64 KiB",
+        "out since generation 11",
+        "SER0004",
+        "clean",
+        "running on node-7",
+        "copy 3",
+        "ok",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn damage_is_named_copy_by_copy() {
+    let (mut head, tail) = ends(&raid6().encode().expect("valid"));
+    head[72] ^= 1;
+    head[65_536..131_072].fill(0);
+    let examination = Examination::new(DEVICE_BYTES, Some(&head), Some(&tail));
+    let states: Vec<_> = examination.copies.iter().map(|copy| copy.state).collect();
+    assert_eq!(
+        states,
+        [
+            CopyState::Damaged { field: Some("incarnation") },
+            CopyState::Absent,
+            CopyState::Ok,
+            CopyState::Ok
+        ]
+    );
+    assert!(!examination.is_healthy());
+    assert_eq!(examination.superblock(), Some(&raid6()));
+    assert!(examination.to_string().contains("first wrong field: incarnation"));
+}
+
+#[test]
+fn an_unreadable_end_leaves_the_other() {
+    let (head, tail) = ends(&raid6().encode().expect("valid"));
+    for (head, tail, lost) in [(None, Some(&tail[..]), 0), (Some(&head[..]), None, 2)] {
+        let examination = Examination::new(DEVICE_BYTES, head, tail);
+        assert_eq!(examination.superblock(), Some(&raid6()));
+        assert_eq!(examination.copies[lost].state, CopyState::Unreadable);
+        assert_eq!(examination.copies[lost + 1].state, CopyState::Unreadable);
+    }
+}
+
+#[test]
+fn spares_strangers_and_midgets_are_told_apart() {
+    let (head, tail) = ends(&spare().encode().expect("valid"));
+    let text = Examination::new(DEVICE_BYTES, Some(&head), Some(&tail)).to_string();
+    assert!(text.contains("spare in pool") && text.contains("spares"), "{text}");
+    let blank = Examination::new(DEVICE_BYTES, Some(&[0; 262_144]), Some(&[0; 131_072]));
+    assert!(blank.copies.iter().all(|copy| copy.state == CopyState::Absent));
+    let small = Examination::new(1 << 20, None, None);
+    assert!(small.to_string().contains("too small"));
+}
+
+#[test]
+fn a_device_that_changed_its_size_is_told() {
+    let (head, _) = ends(&raid6().encode().expect("valid"));
+    let grown = Examination::new(DEVICE_BYTES * 2, Some(&head), Some(&[0; 131_072]));
+    assert_eq!(grown.recorded_bytes, Some(DEVICE_BYTES));
+    assert!(!grown.is_healthy());
+    assert!(grown.to_string().contains("size differs"));
+}

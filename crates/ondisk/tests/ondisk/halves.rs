@@ -1,0 +1,189 @@
+//! Members that were started separately and parted: found, named, and only joined on an explicit word.
+//!
+//! Why it matters: two halves of a mirror that both took writes look healthy one by one. Joining them by
+//! generation alone would silently throw one side's writes away, or mix both.
+
+use ashlar_ondisk::assembly::{
+    AssemblyRequest, ExtraReason, MemberReading, RefusalKind, SlotState, Start, Verdict, assemble,
+};
+use ashlar_ondisk::{ForcedActions, MemberEvent, Superblock};
+
+use crate::assembly::refused;
+use crate::samples::{array, incarnation, member_uuid, path, reading, readings, started, updated};
+
+fn judge(readings: &[MemberReading], trust: Option<u16>) -> Verdict {
+    assemble(readings, &AssemblyRequest { trust: trust.map(incarnation), ..Default::default() })
+}
+
+/// The array started as incarnation `number` without `absent`, which the start's own update records.
+fn started_without(base: &Superblock, number: u16, absent: &[u16]) -> Superblock {
+    let mut next = base.clone();
+    next.generation += 1;
+    for &slot in absent {
+        next.record(member_uuid(slot), MemberEvent::Lost).expect("was active");
+    }
+    next.generation -= 1;
+    next.begin_start(incarnation(number));
+    next
+}
+
+/// A 2+2 array: slots 0 and 1 started alone as incarnation 2, slots 2 and 3 alone as incarnation 3.
+fn parted() -> (Superblock, Superblock, Vec<MemberReading>) {
+    let base = array(2, 2, 1);
+    let left = updated(&updated(&started_without(&base, 2, &[2, 3])));
+    let right = started_without(&base, 3, &[0, 1]);
+    let all = (0..4).map(|slot| reading(if slot < 2 { &left } else { &right }, slot)).collect();
+    (left, right, all)
+}
+
+#[test]
+fn two_halves_that_lived_on_are_refused_and_both_are_named() {
+    let (left, right, all) = parted();
+    let (kind, line) = refused(&judge(&all, None));
+    assert_eq!(kind, RefusalKind::TwoHalves);
+    for slot in 0..4 {
+        assert!(line.contains(&path(slot)), "{line}");
+    }
+    assert!(line.contains(&left.incarnation.to_string()), "{line}");
+    assert!(line.contains(&right.incarnation.to_string()), "{line}");
+}
+
+#[test]
+fn each_half_alone_starts_degraded() {
+    let (_, _, all) = parted();
+    assert_eq!(judge(&all[..2], None).slots[0].state, SlotState::Current);
+    assert_eq!(judge(&all[..2], None).missing().count(), 2);
+    assert_eq!(judge(&all[2..], None).missing().count(), 2);
+    assert!(judge(&all[2..], None).refusal().is_none());
+}
+
+#[test]
+fn the_trusted_half_starts_and_the_other_is_of_no_use() {
+    let (_, right, all) = parted();
+    // The right half has the lower generation; trust decides, not the number.
+    let verdict = judge(&all, Some(3));
+    assert_eq!(verdict.newest.as_ref().map(|newest| newest.incarnation), Some(right.incarnation));
+    assert_eq!(verdict.forced & ForcedActions::CHOSE_HALF, ForcedActions::CHOSE_HALF);
+    for slot in [0, 1] {
+        assert_eq!(verdict.extra(slot), Some(ExtraReason::LivedOn));
+        assert_eq!(verdict.slots[slot].state, SlotState::Missing);
+    }
+    assert!(verdict.refusal().is_none());
+    let verdict = judge(&all, Some(2));
+    assert_eq!(verdict.extra(2), Some(ExtraReason::LivedOn));
+}
+
+#[test]
+fn an_unknown_half_cannot_be_trusted() {
+    let (_, _, all) = parted();
+    let (kind, line) = refused(&judge(&all, Some(77)));
+    assert_eq!(kind, RefusalKind::NoSuchHalf);
+    assert!(line.contains(&incarnation(77).to_string()), "{line}");
+}
+
+#[test]
+fn a_member_that_merely_slept_cannot_be_trusted_over_the_array() {
+    let base = array(2, 2, 1);
+    let left = started_without(&base, 2, &[3]);
+    let all: Vec<_> =
+        (0..4).map(|slot| reading(if slot < 3 { &left } else { &base }, slot)).collect();
+    assert_eq!(judge(&all, None).slots[3].state, SlotState::Stale { out_since: 11 });
+    assert_eq!(refused(&judge(&all, Some(1))).0, RefusalKind::NoSuchHalf);
+}
+
+#[test]
+fn equal_generations_with_different_incarnations_are_two_halves() {
+    let base = array(1, 1, 1);
+    let all = [reading(&started(&base, 2), 0), reading(&started(&base, 3), 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+#[test]
+fn equal_generations_with_different_content_are_two_halves() {
+    let base = array(1, 1, 1);
+    let other = Superblock { unclean: true, ..base.clone() };
+    let all = [reading(&base, 0), reading(&other, 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+#[test]
+fn one_generation_behind_under_a_strange_incarnation_is_another_half() {
+    let base = array(1, 1, 1);
+    let all = [reading(&updated(&started(&base, 2)), 0), reading(&started(&base, 3), 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+/// The generation alone does not show it: the member was recorded as out a few generations after the last
+/// one it holds, and was started on its own in between.
+#[test]
+fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnation() {
+    let base = array(1, 1, 1);
+    let mut left = updated(&updated(&started(&base, 2)));
+    left.generation += 1;
+    left.record(member_uuid(1), MemberEvent::Lost).expect("was active");
+    let right = started_without(&base, 3, &[0]);
+    assert!(right.generation < left.member(member_uuid(1)).expect("listed").out_since);
+    let all = [reading(&left, 0), reading(&right, 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+#[test]
+fn a_member_that_missed_the_very_start_that_lost_it_merely_slept() {
+    let base = array(1, 1, 1);
+    // The start's update never reached slot 1; the next one records that.
+    let mut left = updated(&started(&base, 2));
+    left.record(member_uuid(1), MemberEvent::Lost).expect("was active");
+    let all = [reading(&left, 0), reading(&base, 1)];
+    let verdict = judge(&all, None);
+    assert_eq!(verdict.slots[1].state, SlotState::Stale { out_since: 12 });
+    // And still after two more starts without it.
+    let later = started(&updated(&started(&left, 4)), 5);
+    let all = [reading(&later, 0), reading(&base, 1)];
+    assert_eq!(judge(&all, None).slots[1].state, SlotState::Stale { out_since: 12 });
+}
+
+#[test]
+fn a_member_whose_own_superblock_says_it_is_out_did_not_live_on() {
+    let mut left = updated(&array(1, 1, 1));
+    left.record(member_uuid(1), MemberEvent::Lost).expect("was active");
+    let told = left.clone();
+    let later = updated(&updated(&left));
+    let all = [reading(&later, 0), reading(&told, 1)];
+    assert_eq!(judge(&all, None).slots[1].state, SlotState::Stale { out_since: 11 });
+}
+
+/// Crashes cannot look like halves: after any number of starts and losses, cut in the middle of any
+/// update at any subset of the members, the array assembles.
+#[test]
+fn no_crash_in_an_update_is_taken_for_two_halves() {
+    let base = array(2, 2, 1);
+    let start = started(&base, 2);
+    let lost = {
+        let mut next = updated(&start);
+        next.record(member_uuid(3), MemberEvent::Lost).expect("was active");
+        next
+    };
+    let stopped = Superblock { unclean: false, ..updated(&lost) };
+    let again = started(&stopped, 3);
+    let history = [base, start, lost, stopped, again];
+    for pair in history.windows(2) {
+        for reached in 0..16u32 {
+            let all: Vec<_> = (0..4)
+                .map(|slot| {
+                    // Slot 3 keeps what it had when it was lost.
+                    let newest = if slot == 3 { pair[1].generation.min(11) } else { u64::MAX };
+                    let wanted = if reached & (1 << slot) == 0 { &pair[0] } else { &pair[1] };
+                    let held = history
+                        .iter()
+                        .rfind(|state| state.generation <= wanted.generation.min(newest))
+                        .expect("the base");
+                    reading(held, slot)
+                })
+                .collect();
+            let verdict = judge(&all, None);
+            assert!(verdict.refusal().is_none(), "{reached:#b}: {:?}", verdict.start);
+            assert!(verdict.slots[..3].iter().all(|slot| slot.state == SlotState::Current));
+        }
+    }
+    assert_eq!(judge(&readings(&history[1]), None).start, Start::Whole);
+}

@@ -1,0 +1,15 @@
+//! Tests of the format at its boundary: bytes in, values and verdicts out. One binary, a module a subject.
+//!
+//! What must stay true: images under `tests/images/` are never rewritten; a new version adds new ones.
+
+mod assembly;
+mod copies;
+mod document;
+mod examine;
+mod golden;
+mod halves;
+mod members;
+mod pages;
+mod plan;
+mod samples;
+mod superblock;
