@@ -1,8 +1,9 @@
 //! What the pieces cost: nanoseconds of process CPU time for one task, one-shot, message and read.
 //! Five rounds, all printed.
 //!
-//! `cargo bench -p ashlar-ring`; with `-- --tiny`, a few rounds to show that it runs. The numbers
-//! in docs/notes/ring.md are from here. Not here: devices; files are in the page cache.
+//! `cargo bench -p ashlar-ring`; with `-- --tiny`, a few rounds to show that it runs; with `--
+//! WORD`, only what has the word in its name. The numbers in docs/notes/ring.md are from here. Not
+//! here: devices; files are in the page cache.
 
 use ashlar_iobuf::BufMut;
 use ashlar_ring::local::Semaphore;
@@ -23,6 +24,10 @@ fn cpu_ns() -> i64 {
 }
 
 fn report(what: &str, count: i64, mut run: impl FnMut()) {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    if filter.is_some_and(|filter| !what.contains(&filter)) {
+        return;
+    }
     let mut costs = Vec::new();
     for _ in 0..=ROUNDS {
         let before = cpu_ns();
