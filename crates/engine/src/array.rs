@@ -9,6 +9,7 @@ use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters};
+use crate::spare::SparePools;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, StripeView};
 use ashlar_parity::Code;
@@ -114,6 +115,7 @@ pub struct Array {
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) spares: Arc<SparePools>,
     /// One set for each worker.
     pub(crate) counters: Box<[ShardCounters]>,
     pub(crate) home: usize,
@@ -143,6 +145,7 @@ pub(crate) struct ArrayParts {
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) spares: Arc<SparePools>,
     pub(crate) worker_count: usize,
 }
 
@@ -160,6 +163,7 @@ impl Array {
             written: parts.written,
             intent: parts.intent,
             events: parts.events,
+            spares: parts.spares,
             home,
             failing_slots: AtomicUsize::new(0),
             missing_slots: AtomicUsize::new(0),
@@ -180,6 +184,12 @@ impl Array {
     /// Its geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The slots that are out.
+    pub fn slots_out(&self) -> Vec<MemberIdx> {
+        let all = (0..self.slots.len()).map(MemberIdx::from_at);
+        all.filter(|member| self.slot(*member).state() == SlotState::Out).collect()
     }
 
     pub(crate) fn slot(&self, member: MemberIdx) -> &Slot {

@@ -14,3 +14,9 @@ pub(crate) struct Jobs {}
 
 /// A member was put out and the others know: see whether a spare can take its slot.
 pub(crate) fn member_went_out(_shard: &Rc<Shard>, _member: MemberIdx) {}
+
+/// The array starts: go on with what its superblock says was under way.
+pub(crate) fn resume(_shard: &Rc<Shard>) {}
+
+/// Wait until no job runs: the array is stopping.
+pub(crate) async fn stopped(_shard: &Rc<Shard>) {}

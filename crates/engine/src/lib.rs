@@ -4,6 +4,8 @@
 //! runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
+//! - `engine`      the workers, the arrays, the door for the control side
+//! - `create`, `assemble`, `stop`   the life of an array
 //! - `array`       an array as all workers share it
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `shard`       an array on one worker: devices, row locks, stripe buffers
@@ -19,8 +21,12 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod assemble;
 mod background;
+mod control_io;
+mod create;
 mod datapath;
+mod engine;
 mod error;
 mod event;
 mod home;
@@ -29,12 +35,17 @@ mod member;
 mod metrics;
 mod scratch;
 mod shard;
+mod spare;
+mod stop;
 mod stripe;
 mod volume;
 mod worker;
 mod written;
 
 pub use array::{Array, ArrayTuning};
+pub use assemble::AssembleSpec;
+pub use create::{CreateReport, CreateSpec};
+pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
 pub use error::Refusal;
 pub use event::{Event, EventLog, names as event_names};
 pub use member::{BadTransition, SlotEvent, SlotState};

@@ -225,3 +225,10 @@ pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
         let _kept = write_intent_pages(shard, pages, false).await;
     }
 }
+
+/// The array stops and everything is flushed: clear all bits that nobody will need.
+pub(crate) async fn clear_all(shard: &Rc<Shard>) {
+    // Twice: the first look only takes note of what was touched since the last one.
+    sweep_once(shard).await;
+    sweep_once(shard).await;
+}

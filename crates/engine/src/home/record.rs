@@ -42,6 +42,30 @@ pub(crate) async fn update(
     result
 }
 
+/// The same, waiting for the gate.
+///
+/// # Errors
+/// As [`update`].
+pub(crate) async fn locked_update(
+    shard: &Rc<Shard>,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(), ArrayLost> {
+    let _gate = shard.home().gate.acquire().await;
+    update(shard, change).await
+}
+
+/// Record `next`, which has a new generation already.
+///
+/// # Errors
+/// As [`update`].
+pub(crate) async fn write(shard: &Rc<Shard>, mut next: Superblock) -> Result<(), ArrayLost> {
+    let home = shard.home();
+    let _gate = home.gate.acquire().await;
+    let result = write_until_taken(shard, &mut next).await;
+    *home.superblock.borrow_mut() = next;
+    result
+}
+
 async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(), ArrayLost> {
     let array = &shard.array;
     loop {

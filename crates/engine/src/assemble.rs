@@ -1,0 +1,416 @@
+//! Start an array: find its members among devices, judge what they add up to, load the maps, put a share
+//! on every worker, and record the start.
+//!
+//! What must stay true: nothing is written before the judgement says that the array may start, and
+//! nothing at all when it starts read-only. The start has a generation and an incarnation of its own,
+//! recorded on every member before the first request is admitted.
+
+use crate::array::{Array, ArrayIdentity, ArrayParts, ArrayTuning};
+use crate::control_io;
+use crate::engine::Shared;
+use crate::error::Refusal;
+use crate::event::names;
+use crate::home::{Home, keeper, record};
+use crate::intent::{IntentMap, RegionNo};
+use crate::member::SlotState;
+use crate::shard::{Shard, SlotDevices};
+use crate::worker::Worker;
+use crate::written::WrittenMap;
+use ashlar_device::{Access, Device, Opened};
+use ashlar_layout::Geometry;
+use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, Start, Verdict};
+use ashlar_ondisk::bitmap::{array_tag, page_count};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::format::BITS_PER_PAGE;
+use ashlar_ondisk::{
+    BitmapKind, ConsistencyPolicy, ForcedActions, MemberEvent, PageIdentity, Superblock,
+    SuperblockCopies,
+};
+use ashlar_parity::{Code, Kernel};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripeNo, to_u64, to_usize};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What to start.
+#[derive(Clone, Debug, Default)]
+pub struct AssembleSpec {
+    /// Devices to look at; those that belong to the array are taken, others are let go.
+    pub devices: Vec<String>,
+    /// Which array, and what the operator forces.
+    pub request: AssemblyRequest,
+    /// Start read-only.
+    pub is_read_only: bool,
+    /// Tunables; `None` takes the engine's.
+    pub tuning: Option<ArrayTuning>,
+}
+
+/// A device that was read.
+struct Found {
+    opened: Arc<dyn Opened>,
+}
+
+/// Everything the start needs once the judgement is made.
+struct Plan {
+    superblock: Superblock,
+    geometry: Geometry,
+    slots: Vec<SlotPlan>,
+    is_read_only: bool,
+    /// Regions that were dirty must not be trusted.
+    is_unclean: bool,
+}
+
+/// What fills a slot.
+#[derive(Clone, Default)]
+struct SlotPlan {
+    state: Option<SlotState>,
+    current: Option<Arc<dyn Opened>>,
+    replacement: Option<Arc<dyn Opened>>,
+    rebuilt_below: StripeNo,
+}
+
+pub(crate) async fn assemble(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    spec: AssembleSpec,
+) -> Result<String, Refusal> {
+    let (found, readings, problems) = read_devices(worker, shared, &spec).await;
+    let verdict = assembly::assemble(&readings, &spec.request);
+    if let Start::Refused(refusal) = &verdict.start {
+        let next = if problems.is_empty() {
+            "nothing was written".to_owned()
+        } else {
+            format!("nothing was written; could not look at: {}", problems.join("; "))
+        };
+        return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
+    }
+    let plan = plan(&spec, &verdict, &found)?;
+    refuse_running(shared, &plan)?;
+    let array = Arc::new(make_array(worker, shared, &spec, &plan).await?);
+    let shard = match install(shared, &array, &plan).await {
+        Ok(()) => home_shard(shared, &array, &plan, worker).await,
+        Err(refusal) => Err(refusal),
+    };
+    if let Err(refusal) = shard {
+        remove(shared, &array).await?;
+        return Err(refusal);
+    }
+    let name = array.name().to_owned();
+    array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
+    Ok(name)
+}
+
+async fn read_devices(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    spec: &AssembleSpec,
+) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
+    let (mut found, mut readings, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
+    for path in &spec.devices {
+        match shared.config.opener.open(path, access) {
+            Err(refusal) => problems.push(refusal.to_string()),
+            Ok(opened) => {
+                let device = opened.attach(&worker.handle);
+                readings.push(read_device(worker, path, device.as_ref()).await);
+                found.push(Found { opened });
+            }
+        }
+    }
+    (found, readings, problems)
+}
+
+async fn read_device(worker: &Worker, path: &str, device: &dyn Device) -> MemberReading {
+    let facts = device.facts();
+    let mut ranges = [None, None];
+    if let Some(extents) = examine_ranges(facts.size_bytes) {
+        for (range, extent) in ranges.iter_mut().zip(extents) {
+            // A range that cannot be read counts as lost copies: the judgement weighs that.
+            *range = control_io::read(worker, device, extent).await.ok();
+        }
+    }
+    let choice =
+        SuperblockCopies::choose(&split_copies(ranges[0].as_deref(), ranges[1].as_deref()));
+    MemberReading::new(path, facts.size_bytes, facts.serial.as_deref().unwrap_or(""), choice)
+}
+
+fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan, Refusal> {
+    let superblock = verdict.newest.clone().expect("an array that may start has a superblock");
+    let geometry = superblock.geometry.to_layout().ok_or_else(|| {
+        Refusal::new(
+            "array.not_started",
+            format!("array '{}' has an impossible geometry", superblock.array_name.as_str()),
+            "look at its members with `ashlar examine`; nothing was written",
+        )
+    })?;
+    let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
+    let checkpoint = |slot: MemberIdx| {
+        let job = superblock.jobs.iter().find(|job| job.slot == Some(slot));
+        job.map_or(StripeNo(0), |job| job.checkpoint)
+    };
+    let mut slots = Vec::new();
+    for slot in &verdict.slots {
+        let is_current = slot.state == assembly::SlotState::Current;
+        let newcomer = slot.newcomer.as_ref().and_then(|newcomer| opened(newcomer.reading));
+        let planned = match (is_current, newcomer) {
+            (true, newcomer) => SlotPlan {
+                state: Some(SlotState::InSync),
+                current: opened(slot.reading),
+                replacement: newcomer,
+                ..SlotPlan::default()
+            },
+            (false, Some(device)) => SlotPlan {
+                state: Some(SlotState::Rebuilding),
+                current: Some(device),
+                replacement: None,
+                rebuilt_below: checkpoint(slot.slot),
+            },
+            (false, None) => SlotPlan { state: Some(SlotState::Out), ..SlotPlan::default() },
+        };
+        slots.push(planned);
+    }
+    let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
+    Ok(Plan {
+        is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
+        is_unclean: superblock.unclean && !is_forced,
+        superblock: started(superblock, verdict),
+        geometry,
+        slots,
+    })
+}
+
+/// The superblock of the start itself, but for its generation and incarnation: members that were not
+/// found are lost, forced actions are recorded.
+fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
+    superblock.generation += 1;
+    for slot in &verdict.slots {
+        let is_lost = slot.state == assembly::SlotState::Missing;
+        if let (true, Some(holder)) = (is_lost, slot.holder)
+            && holder.role == ashlar_ondisk::Role::Active
+        {
+            superblock.record(holder.uuid, MemberEvent::Lost).expect("it was active");
+        }
+        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
+            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
+        }
+    }
+    superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);
+    superblock.generation -= 1;
+    superblock
+}
+
+fn refuse_running(shared: &Shared, plan: &Plan) -> Result<(), Refusal> {
+    let name = plan.superblock.array_name.as_str();
+    if shared.arrays().iter().flatten().any(|array| array.name() == name) {
+        return Err(Refusal::new(
+            "array.running",
+            format!("an array called '{name}' runs already"),
+            "stop it first, or rename one of the two",
+        ));
+    }
+    Ok(())
+}
+
+async fn make_array(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    spec: &AssembleSpec,
+    plan: &Plan,
+) -> Result<Array, Refusal> {
+    let (superblock, geometry) = (&plan.superblock, &plan.geometry);
+    let kernel = match &shared.config.kernel {
+        None => Kernel::best(),
+        Some(name) => Kernel::by_name(name).map_err(|error| {
+            Refusal::new("engine.no_kernel", error.to_string(), "name another parity kernel")
+        })?,
+    };
+    let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
+        .expect("geometries are valid codes");
+    let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
+    let array = Array::new(ArrayParts {
+        identity: ArrayIdentity {
+            id: shared.free_id(),
+            name: superblock.array_name.as_str().to_owned(),
+            uuid: superblock.array_uuid.into_bytes(),
+            logical_block_bytes: superblock.logical_block_bytes,
+        },
+        code,
+        tuning: spec.tuning.unwrap_or(shared.config.tuning),
+        data_offset: superblock.areas.data.offset,
+        slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
+        written: WrittenMap::new(geometry.stripe_count(), BITS_PER_PAGE),
+        intent: IntentMap::new(geometry.stripe_count(), stripes_per_region, BITS_PER_PAGE),
+        events: Arc::clone(&shared.events),
+        spares: Arc::clone(&shared.spares),
+        worker_count: shared.loads.len(),
+        geometry: plan.geometry,
+    });
+    for (at, slot) in plan.slots.iter().enumerate() {
+        array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
+    }
+    array.set_read_only(plan.is_read_only);
+    load_maps(worker, &array, plan).await?;
+    Ok(array)
+}
+
+/// Put a share of the array on every worker.
+async fn install(shared: &Arc<Shared>, array: &Arc<Array>, plan: &Plan) -> Result<(), Refusal> {
+    let slots: Vec<SlotPlan> = plan.slots.clone();
+    let share = Arc::clone(array);
+    let made = shared.on_every_worker(move |worker| {
+        let attach = |opened: &Option<Arc<dyn Opened>>| {
+            opened.as_ref().map(|opened| opened.attach(&worker.handle))
+        };
+        let devices = slots.iter().map(|slot| SlotDevices {
+            current: attach(&slot.current),
+            replacement: attach(&slot.replacement),
+        });
+        let shard = Shard::new(worker, &share, devices.collect())?;
+        worker.set_shard(share.identity.id, Some(shard));
+        Ok::<(), std::io::Error>(())
+    });
+    for result in made.await? {
+        result.map_err(|error| {
+            Refusal::new(
+                "engine.no_memory",
+                format!("stripe buffers for array '{}' cannot be had: {error}", array.name()),
+                "free memory or lower the pool sizes; nothing was written",
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Make the home worker's share the home: record the start, begin the sweep and the jobs.
+async fn home_shard(
+    shared: &Arc<Shared>,
+    array: &Arc<Array>,
+    plan: &Plan,
+    worker: &Rc<Worker>,
+) -> Result<(), Refusal> {
+    let id = array.identity.id;
+    let mut next = plan.superblock.clone();
+    let incarnation = crate::create::draw_uuid(worker);
+    let now = (shared.config.wall_clock_s)();
+    let is_read_only = plan.is_read_only;
+    let start = async move |worker: Rc<Worker>| {
+        let shard = worker.shard(id).expect("just installed");
+        shard.set_home(Home::new(next.clone(), next.generation << 32));
+        if is_read_only {
+            return Ok(());
+        }
+        next.begin_start(incarnation);
+        next.updated_at_s = now;
+        record::write(&shard, next).await?;
+        worker.handle.spawn(keeper::sweep(Rc::clone(&shard)));
+        crate::background::resume(&shard);
+        Ok(())
+    };
+    let started: Result<(), crate::home::ArrayLost> = shared.on_worker(array.home, start).await?;
+    started.map_err(|lost| {
+        Refusal::new(
+            "array.not_started",
+            format!("the start of array '{}' could not be recorded: {lost}", array.name()),
+            "check the members with `ashlar examine`",
+        )
+    })?;
+    shared.arrays()[id.0] = Some(Arc::clone(array));
+    Ok(())
+}
+
+/// Take every worker's share away again.
+pub(crate) async fn remove(shared: &Arc<Shared>, array: &Arc<Array>) -> Result<(), Refusal> {
+    let id = array.identity.id;
+    shared.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
+    shared.arrays()[id.0] = None;
+    Ok(())
+}
+
+/// Pages read at once.
+const PAGES_AT_ONCE: u64 = 256;
+
+async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Result<(), Refusal> {
+    let sources: Vec<Rc<dyn Device>> = plan
+        .slots
+        .iter()
+        .filter(|slot| slot.state == Some(SlotState::InSync))
+        .filter_map(|slot| slot.current.as_ref())
+        .map(|opened| opened.attach(&worker.handle))
+        .collect();
+    let areas = plan.superblock.areas;
+    let written_pages = to_u64(array.written.page_count());
+    let written = Pages { kind: BitmapKind::WrittenMap, at: areas.written_map.offset };
+    written
+        .load(worker, array, &sources, written_pages, |page, bits| {
+            array.written.load_page(page, bits);
+        })
+        .await;
+    if plan.superblock.policy == ConsistencyPolicy::None && plan.is_unclean {
+        let all = (0..array.intent.region_count()).map(RegionNo);
+        all.for_each(|region| array.intent.set_unsynced(region, true));
+        return Ok(());
+    }
+    let intent = Pages { kind: BitmapKind::WriteIntent, at: areas.write_intent.offset };
+    intent
+        .load(worker, array, &sources, page_count(array.intent.region_count()), |page, bits| {
+            array.intent.load_page(page, bits);
+        })
+        .await;
+    if plan.is_unclean {
+        for region in array.intent.durable_regions() {
+            array.intent.set_unsynced(region, true);
+        }
+    }
+    Ok(())
+}
+
+/// The pages of one map on the members.
+struct Pages {
+    kind: BitmapKind,
+    at: u64,
+}
+
+impl Pages {
+    /// Load all pages. Each is read from as many members as could lie about it plus one, the newest
+    /// copy counts; a page of which no copy is whole counts as all bits set, which costs time, not data.
+    async fn load(
+        &self,
+        worker: &Worker,
+        array: &Array,
+        sources: &[Rc<dyn Device>],
+        page_count: u64,
+        mut take: impl FnMut(usize, &[u64]),
+    ) {
+        let copies = (array.geometry.parity_strips() + 1).min(sources.len());
+        let mut page = 0;
+        while page < page_count {
+            let count = PAGES_AT_ONCE.min(page_count - page);
+            let extent = Extent::new(self.at + page * BLOCK_BYTES, count * BLOCK_BYTES);
+            let mut ranges = Vec::new();
+            for copy in 0..copies {
+                // Different members for different parts: the work is spread, and so is the risk.
+                let source = &sources[(to_usize(page / PAGES_AT_ONCE) + copy) % sources.len()];
+                ranges.extend(control_io::read(worker, source.as_ref(), extent).await.ok());
+            }
+            for at in 0..to_usize(count) {
+                let number = to_usize(page) + at;
+                let bytes = at * BLOCK_BYTES_USIZE..(at + 1) * BLOCK_BYTES_USIZE;
+                let identity = self.identity(array, number);
+                let decoded =
+                    ranges.iter().filter_map(|range| identity.decode(&range[bytes.clone()]).ok());
+                match decoded.max_by_key(|decoded| decoded.sequence) {
+                    Some(decoded) => take(number, &decoded.bits),
+                    None => take(number, &[u64::MAX; ashlar_ondisk::bitmap::WORDS_PER_PAGE]),
+                }
+            }
+            page += count;
+        }
+    }
+
+    fn identity(&self, array: &Array, page: usize) -> PageIdentity {
+        PageIdentity {
+            kind: self.kind,
+            array_tag: array_tag(uuid::Uuid::from_bytes(array.identity.uuid)),
+            page: u32::try_from(page).expect("areas hold fewer than 2^32 pages"),
+        }
+    }
+}

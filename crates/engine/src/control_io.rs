@@ -1,0 +1,97 @@
+//! Reads and writes of the control side: whole areas of a device, one after the other, no stripes.
+//!
+//! What must stay true: every failure names the device; nothing here is used on the data path.
+
+use crate::error::Refusal;
+use crate::home::record::aligned;
+use crate::worker::Worker;
+use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
+use ashlar_iobuf::BufMut;
+use ashlar_ondisk::UPDATE_ORDER;
+use ashlar_ondisk::format::copy_slots;
+use ashlar_units::{Extent, to_u64, to_usize};
+
+/// Bytes of one control read or zeroing write.
+const STEP_BYTES: u64 = 1 << 20;
+
+pub(crate) async fn run(
+    worker: &Worker,
+    device: &dyn Device,
+    at: u64,
+    command: Command,
+) -> Outcome {
+    let (completion, pending) = worker.outcomes.pair();
+    device.submit(at, command, completion);
+    let gone = Fault { kind: FaultKind::Gone, errno: 0 };
+    pending.await.unwrap_or(Outcome { result: Err(gone), buffer: None })
+}
+
+/// The bytes of `extent` of a device.
+///
+/// # Errors
+/// The device's fault.
+pub(crate) async fn read(
+    worker: &Worker,
+    device: &dyn Device,
+    extent: Extent,
+) -> Result<BufMut, Fault> {
+    let buffer = BufMut::zeroed(to_usize(extent.bytes));
+    let outcome = run(worker, device, extent.offset, Command::Read(buffer)).await;
+    outcome.result?;
+    outcome.buffer.ok_or(Fault { kind: FaultKind::Media, errno: 0 })
+}
+
+/// Make `extent` of a device read as zeros: by the device's own means, else by writing them.
+///
+/// # Errors
+/// The device's fault.
+pub(crate) async fn zero(
+    worker: &Worker,
+    device: &dyn Device,
+    extent: Extent,
+) -> Result<(), Fault> {
+    let command = Command::WriteZeroes { bytes: extent.bytes };
+    match run(worker, device, extent.offset, command).await.result {
+        Err(Fault { kind: FaultKind::Unsupported, .. }) => {}
+        result => return result,
+    }
+    let mut offset = extent.offset;
+    while offset < extent.end() {
+        let bytes = to_usize(STEP_BYTES.min(extent.end() - offset));
+        let write = Command::Write(worker.zeros.slice(0..bytes));
+        run(worker, device, offset, write).await.result?;
+        offset += to_u64(bytes);
+    }
+    Ok(())
+}
+
+/// Write all four copies of a superblock, in the order that survives a crash at any point.
+///
+/// # Errors
+/// The device's fault.
+pub(crate) async fn write_copies(
+    worker: &Worker,
+    device: &dyn Device,
+    member_bytes: u64,
+    superblock: &[u8],
+) -> Result<(), Fault> {
+    let slots = copy_slots(member_bytes).expect("checked when the areas were planned");
+    let buffer = aligned(superblock);
+    for pair in UPDATE_ORDER {
+        for copy in pair {
+            let write = Command::Write(buffer.clone());
+            run(worker, device, slots[copy].offset, write).await.result?;
+        }
+        run(worker, device, 0, Command::Flush).await.result?;
+    }
+    Ok(())
+}
+
+/// A fault as a refusal that names the device.
+pub(crate) fn refused(path: &str, what: &str, fault: Fault) -> Refusal {
+    Refusal::new(
+        "device.failed",
+        format!("{path}: {what} failed: {fault}"),
+        "check the device and its cabling (dmesg, smartctl), or leave it out",
+    )
+}

@@ -1,0 +1,310 @@
+//! Make an array: check the devices, plan the areas, write the superblocks.
+//!
+//! What must stay true: every check comes before the first write; a device that carries anybody's
+//! signature, ours included, is taken only if the operator named it to be overwritten. The superblocks
+//! go last, so an interrupted creation leaves no array.
+
+use crate::control_io::{self, refused};
+use crate::engine::Shared;
+use crate::error::Refusal;
+use crate::event::names;
+use crate::worker::Worker;
+use ashlar_device::{Access, Device, Opened};
+use ashlar_layout::{Geometry, Shape};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, member_bytes};
+use ashlar_ondisk::{
+    AreaPlan, AreaRequest, ArrayName, ChecksumKind, ConsistencyPolicy, Features, ForcedActions,
+    GeometryRecord, MemberEntry, Role, Superblock, SuperblockCopies, Text,
+};
+use ashlar_units::{ByteSize, Extent, MemberIdx};
+use std::rc::Rc;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What array to make.
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    /// Its name: 1 to 64 bytes.
+    pub name: String,
+    /// Level, members and strip.
+    pub shape: Shape,
+    /// Devices in the order of their slots; as many as the shape has members.
+    pub devices: Vec<String>,
+    /// How it stays consistent over a crash.
+    pub policy: ConsistencyPolicy,
+    /// Logical block of the volume, 512 or 4096 bytes.
+    pub logical_block_bytes: u32,
+    /// Bytes of the volume per write-intent bit; `None` chooses by size.
+    pub region_bytes: Option<u64>,
+    /// Devices whose content may be overwritten although they carry a signature.
+    pub destroy: Vec<String>,
+    /// Check and report, write nothing.
+    pub is_dry_run: bool,
+}
+
+/// What was (or would be) made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateReport {
+    /// Name of the array.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Size of the volume, bytes.
+    pub volume_bytes: u64,
+    /// Bytes a member keeps for itself.
+    pub overhead_bytes: u64,
+    /// Path and unused bytes of each member that is larger than the smallest.
+    pub unused: Vec<(String, u64)>,
+    /// Nothing was written.
+    pub is_dry_run: bool,
+}
+
+/// A device that is to become a member.
+struct Candidate {
+    path: String,
+    opened: Arc<dyn Opened>,
+    device: Rc<dyn Device>,
+}
+
+pub(crate) async fn create(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    spec: CreateSpec,
+) -> Result<CreateReport, Refusal> {
+    let name = ArrayName::new(&spec.name).map_err(|fault| {
+        Refusal::new(
+            "array.bad_name",
+            fault.to_string(),
+            "choose another name; nothing was written",
+        )
+    })?;
+    let shape = Geometry::new(&spec.shape, 1).map_err(|error| {
+        Refusal::new("array.bad_shape", error.to_string(), "nothing was written")
+    })?;
+    check_devices(&spec, shared)?;
+    let candidates = open(worker, shared, &spec)?;
+    for candidate in &candidates {
+        refuse_ours(worker, candidate, &spec).await?;
+    }
+    let plan = plan(&spec, &shape, &candidates)?;
+    let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
+    let superblock = first_superblock(worker, shared, (name, &spec, &plan), &candidates);
+    if !spec.is_dry_run {
+        write(worker, &candidates, &plan, &superblock).await?;
+        let fields = vec![("level", geometry.level().to_string())];
+        shared.events.record(names::ARRAY_CREATED, &spec.name, fields);
+    }
+    Ok(CreateReport {
+        uuid: superblock.array_uuid,
+        volume_bytes: geometry.volume_bytes(),
+        overhead_bytes: plan.member_bytes - plan.areas.data.bytes,
+        unused: unused(&candidates, &plan),
+        is_dry_run: spec.is_dry_run,
+        name: spec.name,
+        geometry,
+    })
+}
+
+/// What can be told from the paths alone.
+fn check_devices(spec: &CreateSpec, shared: &Shared) -> Result<(), Refusal> {
+    if spec.devices.len() != spec.shape.members {
+        return Err(Refusal::new(
+            "array.device_count",
+            format!("{} devices given for {} members", spec.devices.len(), spec.shape.members),
+            "name one device for each member; nothing was written",
+        ));
+    }
+    for (at, path) in spec.devices.iter().enumerate() {
+        if spec.devices[..at].contains(path) {
+            return Err(Refusal::new(
+                "device.given_twice",
+                format!("{path} is given twice"),
+                "each member needs a device of its own; nothing was written",
+            ));
+        }
+    }
+    for path in spec.devices.iter().filter(|path| !spec.destroy.contains(path)) {
+        if let Some(first) = (shared.config.signatures)(path).first() {
+            return Err(Refusal::new(
+                "device.has_signature",
+                format!("{path} carries {first}; nothing was written"),
+                format!("if its content may go, say so by name: --destroy {path}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn open(
+    worker: &Rc<Worker>,
+    shared: &Shared,
+    spec: &CreateSpec,
+) -> Result<Vec<Candidate>, Refusal> {
+    let open = |path: &String| {
+        let opened = shared.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
+            Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
+        })?;
+        let device = opened.attach(&worker.handle);
+        Ok(Candidate { path: path.clone(), opened, device })
+    };
+    spec.devices.iter().map(open).collect()
+}
+
+/// A device that belongs to one of our arrays, or is a spare, needs the operator's word as well.
+async fn refuse_ours(
+    worker: &Rc<Worker>,
+    candidate: &Candidate,
+    spec: &CreateSpec,
+) -> Result<(), Refusal> {
+    let path = &candidate.path;
+    let size_bytes = candidate.opened.facts().size_bytes;
+    let Some([head, tail]) = examine_ranges(size_bytes) else { return Ok(()) };
+    if spec.destroy.contains(path) {
+        return Ok(());
+    }
+    let head = control_io::read(worker, candidate.device.as_ref(), head).await.ok();
+    let tail = control_io::read(worker, candidate.device.as_ref(), tail).await.ok();
+    let copies = split_copies(head.as_deref(), tail.as_deref());
+    let Some(newest) = SuperblockCopies::choose(&copies).newest else { return Ok(()) };
+    let owner = match &newest {
+        ashlar_ondisk::Label::Member(superblock) => {
+            format!("is a member of array '{}'", superblock.array_name.as_str())
+        }
+        ashlar_ondisk::Label::Spare(spare) => {
+            format!("is a spare of pool '{}'", spare.pool_name.as_str())
+        }
+    };
+    Err(Refusal::new(
+        "device.has_signature",
+        format!("{path} {owner}; nothing was written"),
+        format!("if its content may go, say so by name: --destroy {path}"),
+    ))
+}
+
+fn plan(
+    spec: &CreateSpec,
+    shape: &Geometry,
+    candidates: &[Candidate],
+) -> Result<AreaPlan, Refusal> {
+    let request = AreaRequest {
+        region_bytes: spec.region_bytes,
+        ..AreaRequest::new(GeometryRecord::from_layout(shape))
+    };
+    let sizes: Vec<u64> = candidates.iter().map(|c| c.opened.facts().size_bytes).collect();
+    AreaPlan::for_members(&request, &sizes).map_err(|fault| {
+        let smallest = candidates.iter().min_by_key(|c| c.opened.facts().size_bytes);
+        let path = smallest.map_or("", |candidate| &candidate.path);
+        Refusal::new(
+            "member.too_small",
+            format!("{path}: {fault}"),
+            "use larger devices or smaller strips; nothing was written",
+        )
+    })
+}
+
+fn first_superblock(
+    worker: &Worker,
+    shared: &Shared,
+    (name, spec, plan): (ArrayName, &CreateSpec, &AreaPlan),
+    candidates: &[Candidate],
+) -> Superblock {
+    let now = (shared.config.wall_clock_s)();
+    let entry = |(slot, candidate): (usize, &Candidate)| {
+        let facts = candidate.opened.facts();
+        let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
+        MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
+            .on_device(member_bytes(facts.size_bytes), serial)
+    };
+    let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
+    let incarnation = draw_uuid(worker);
+    Superblock {
+        features: Features::NONE,
+        generation: 1,
+        array_uuid: draw_uuid(worker),
+        incarnation,
+        previous_incarnation: incarnation,
+        member_uuid: members[0].uuid,
+        member_bytes: members[0].bytes,
+        slot: MemberIdx(0),
+        unclean: false,
+        array_name: name,
+        created_at_s: now,
+        updated_at_s: now,
+        geometry: plan.geometry,
+        logical_block_bytes: spec.logical_block_bytes,
+        policy: spec.policy,
+        checksums: ChecksumKind::None,
+        region_bytes: plan.region_bytes,
+        forced: ForcedActions::default(),
+        areas: plan.on_device(members[0].bytes).areas,
+        members,
+        jobs: Vec::new(),
+        last_scrub: None,
+    }
+}
+
+/// A random UUID from the world's randomness.
+pub(crate) fn draw_uuid(worker: &Worker) -> Uuid {
+    let (high, low) = (worker.handle.random_u64(), worker.handle.random_u64());
+    uuid::Builder::from_u128((u128::from(high) << 64) | u128::from(low))
+        .with_version(uuid::Version::Random)
+        .with_variant(uuid::Variant::RFC4122)
+        .into_uuid()
+}
+
+async fn write(
+    worker: &Rc<Worker>,
+    candidates: &[Candidate],
+    plan: &AreaPlan,
+    superblock: &Superblock,
+) -> Result<(), Refusal> {
+    for candidate in candidates {
+        let device = candidate.device.as_ref();
+        let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
+        let areas = Extent::new(FIRST_AREA_OFFSET, plan.areas.data.offset - FIRST_AREA_OFFSET);
+        for extent in [heartbeats, areas] {
+            let zeroed = control_io::zero(worker, device, extent).await;
+            zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
+        }
+    }
+    for (candidate, entry) in candidates.iter().zip(&superblock.members) {
+        let own = superblock.for_member(entry.uuid).expect("it lists its members");
+        let bytes = own.encode().expect("a new array is valid");
+        let device = candidate.device.as_ref();
+        let written = control_io::write_copies(worker, device, entry.bytes, &bytes).await;
+        written.map_err(|fault| refused(&candidate.path, "writing its superblock", fault))?;
+    }
+    Ok(())
+}
+
+fn unused(candidates: &[Candidate], plan: &AreaPlan) -> Vec<(String, u64)> {
+    let least = candidates.iter().map(|c| c.opened.facts().size_bytes).min().unwrap_or(0);
+    let strip = u64::from(plan.geometry.strip_bytes);
+    let more = |candidate: &Candidate| {
+        let bytes = candidate.opened.facts().size_bytes - least;
+        (bytes >= strip).then(|| (candidate.path.clone(), bytes))
+    };
+    candidates.iter().filter_map(more).collect()
+}
+
+impl std::fmt::Display for CreateReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verb = if self.is_dry_run { "would create" } else { "created" };
+        let (name, code) = (&self.name, self.geometry.code_name());
+        let strip = ByteSize(self.geometry.strip_bytes());
+        let volume = ByteSize(self.volume_bytes);
+        writeln!(
+            f,
+            "{verb} array {name}: {code}, strip {strip}, volume {volume}, uuid {}",
+            self.uuid
+        )?;
+        for (path, bytes) in &self.unused {
+            let bytes = ByteSize(*bytes);
+            writeln!(f, "{path} is larger than the smallest member: {bytes} of it go unused")?;
+        }
+        Ok(())
+    }
+}

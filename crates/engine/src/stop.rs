@@ -1,0 +1,61 @@
+//! Stop an array: no more requests, what is under way ends, everything is flushed, the members say clean.
+//!
+//! What must stay true: the members are called clean only if every region's parity is trusted and the
+//! flush went well; otherwise the next start resyncs.
+
+use crate::assemble::remove;
+use crate::engine::Shared;
+use crate::error::Refusal;
+use crate::event::names;
+use crate::home::{keeper, record};
+use crate::shard::Shard;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two looks whether requests have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Runs on the home worker.
+pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), Refusal> {
+    let array = &shard.array;
+    array.set_stopping();
+    crate::background::stopped(shard).await;
+    let id = array.identity.id;
+    loop {
+        let busy = shared.on_every_worker(move |worker| {
+            worker.shard(id).map_or(0, |shard| shard.under_way.get())
+        });
+        if busy.await?.iter().sum::<usize>() == 0 {
+            break;
+        }
+        shard.worker.handle.sleep(LOOK_EVERY).await;
+    }
+    let is_recorded = array.is_read_only() || record_stop(shard, shared).await;
+    remove(shared, array).await?;
+    array.record(names::ARRAY_STOPPED, vec![("clean", is_recorded.to_string())]);
+    if is_recorded {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        "array.stopped_unclean",
+        format!("array '{}' is stopped but its members could not be marked clean", array.name()),
+        "its next start resyncs what was being written; check the members with `ashlar examine`",
+    ))
+}
+
+async fn record_stop(shard: &Rc<Shard>, shared: &Shared) -> bool {
+    if keeper::flush(shard).await.is_err() {
+        return false;
+    }
+    keeper::clear_all(shard).await;
+    // A region whose parity is not trusted must be resynced at the next start.
+    let is_unclean = shard.array.intent.unsynced_count() != 0;
+    let now = (shared.config.wall_clock_s)();
+    record::locked_update(shard, |superblock| {
+        superblock.unclean = is_unclean;
+        superblock.updated_at_s = now;
+    })
+    .await
+    .is_ok()
+}
