@@ -1,14 +1,13 @@
 //! Claims about the devices without hardware, and about starting commands and waiting for them.
 
-mod world;
-
 use ashlar_device::{
     Device, Fault, FaultKind, MemDevice, NullDevice, Opened, discard, flush, read, write,
     write_zeroes,
 };
 use ashlar_iobuf::BufMut;
 use std::rc::Rc;
-use world::{pattern, run};
+
+use crate::world::{pattern, run};
 
 const MIB: u64 = 1 << 20;
 
