@@ -11,12 +11,14 @@
 //! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use; `forward` waits for the kernel
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
+//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device
 #![forbid(unsafe_code)]
 
 mod device;
 mod fault;
+mod faulty;
 mod file;
 mod forward;
 mod holders;
@@ -24,6 +26,7 @@ mod mem;
 mod null;
 mod open_paths;
 mod start;
+mod stats;
 mod sysfs;
 mod uring;
 
@@ -32,9 +35,11 @@ pub use device::{
     Outcome,
 };
 pub use fault::{Fault, FaultKind};
+pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
 pub use file::FileDevice;
 pub use holders::{Holder, holders};
 pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;
 pub use start::{Doing, ReadFailed, Reading, discard, flush, read, write, write_zeroes};
+pub use stats::{CountedDevice, DeviceStats, KindCounts};

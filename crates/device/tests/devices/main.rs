@@ -5,3 +5,4 @@ mod files;
 mod memory;
 mod open_paths;
 mod world;
+mod wrappers;
