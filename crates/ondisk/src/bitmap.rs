@@ -17,7 +17,7 @@ use crate::format::{
     BITS_PER_PAGE, PAGE_CHECKSUM_AT, RawPage, WRITE_INTENT_MAGIC, WRITTEN_MAP_MAGIC,
     checksum_without,
 };
-use crate::superblock::is_zero;
+use crate::seal::is_zero;
 
 /// 64-bit words of bits in one page.
 pub const WORDS_PER_PAGE: usize = 508;

@@ -14,7 +14,7 @@ use crate::format::{
     CHECKSUM_AT, FORMAT_VERSION, HEARTBEAT_MAGIC, HEARTBEAT_SLOTS, HOST_BYTES, RawHeartbeat,
     checksum_without,
 };
-use crate::superblock::is_zero;
+use crate::seal::is_zero;
 use crate::text::Text;
 
 /// One heartbeat block.

@@ -8,7 +8,8 @@
 //! - `format`: every constant, offset and record; `docs/on-disk-format.md` draws it
 //! - `text`, `features`, `policy`, `geometry`, `member`, `job`: the parts of a superblock
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
-//! - `superblock`, `spare`: encode and decode; `copies`: choose among the four of one device
+//! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
+//! - `copies`: choose among the four of one device
 //! - `heartbeat`, `bitmap`: the other records
 //! - `assembly`: from superblocks of many devices to a verdict
 //! - `examine`: everything of one device, for people
@@ -17,6 +18,7 @@
 mod areas;
 pub mod assembly;
 pub mod bitmap;
+mod check;
 mod copies;
 pub mod examine;
 mod fault;
@@ -28,6 +30,7 @@ mod job;
 mod member;
 pub mod plan;
 mod policy;
+mod seal;
 mod spare;
 mod superblock;
 mod text;

@@ -34,6 +34,8 @@ pub const INTENT_BITS_LIMIT: u64 = 1 << 24;
 pub const LOG_BYTES_MIN: u64 = 1 << 20;
 /// Largest stripe intent log by default, in bytes.
 pub const LOG_BYTES_MAX: u64 = 128 << 20;
+/// Largest stripe intent log that can be asked for, in bytes.
+pub const LOG_BYTES_LIMIT: u64 = 1 << 40;
 /// The log is this part of the data area by default.
 pub const LOG_PART: u64 = 256;
 
@@ -45,7 +47,7 @@ pub enum LogReserve {
     Usual,
     /// No log, now and later.
     Nothing,
-    /// This many bytes, rounded up to 4 KiB.
+    /// This many bytes, rounded up to 4 KiB; at most [`LOG_BYTES_LIMIT`].
     Bytes(u64),
 }
 
@@ -105,6 +107,12 @@ pub enum PlanFault {
         region_bytes: u64,
         /// Regions of the volume.
         bits: u64,
+    },
+    /// The log size given is impossible.
+    #[error("a stripe intent log of {bytes} bytes is more than {LOG_BYTES_LIMIT}")]
+    Log {
+        /// As given.
+        bytes: u64,
     },
     /// The geometry is impossible.
     #[error("the geometry is impossible: {field}")]
@@ -177,6 +185,7 @@ impl AreaPlan {
         let geometry = GeometryRecord { rows, ..request.geometry };
         geometry.check().map_err(|field| PlanFault::Geometry { field })?;
         let region_bytes = region_for(request, &geometry)?;
+        let intent_log_bytes = log_bytes(request, &geometry)?;
         let mut at = FIRST_AREA_OFFSET;
         let mut place = |bytes: u64| {
             let extent = Extent::new(at, bytes);
@@ -185,7 +194,7 @@ impl AreaPlan {
         };
         let write_intent = place(intent_area_bytes(request, &geometry));
         let written_map = place(pages_bytes(geometry.stripes(), BITS_PER_PAGE));
-        let intent_log = place(log_bytes(request, &geometry));
+        let intent_log = place(intent_log_bytes);
         let checksums = place(checksum_bytes(request, &geometry));
         let data = Extent::new(at.next_multiple_of(DATA_ALIGN), geometry.member_data_bytes());
         let member_bytes = (data.end() + TAIL_COPIES_BYTES).max(MEMBER_BYTES_MIN);
@@ -267,15 +276,18 @@ fn intent_area_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {
     pages_bytes(bits, BITS_PER_PAGE)
 }
 
-fn log_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {
+fn log_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> Result<u64, PlanFault> {
     let bytes = match request.intent_log {
         LogReserve::Nothing => 0,
+        LogReserve::Bytes(bytes) if bytes > LOG_BYTES_LIMIT => {
+            return Err(PlanFault::Log { bytes });
+        }
         LogReserve::Bytes(bytes) => bytes,
         LogReserve::Usual => (geometry.member_data_bytes() / LOG_PART)
             .max(4 * u64::from(geometry.strip_bytes))
             .clamp(LOG_BYTES_MIN, LOG_BYTES_MAX),
     };
-    bytes.next_multiple_of(AREA_ALIGN)
+    Ok(bytes.next_multiple_of(AREA_ALIGN))
 }
 
 fn checksum_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {

@@ -10,7 +10,7 @@ use crate::features::Features;
 use crate::format::{
     FORMAT_VERSION, MEMBER_BYTES_MIN, MEMBER_SIZE_UNIT, RawSpare, SERIAL_BYTES, SPARE_MAGIC,
 };
-use crate::superblock::{is_zero, open, seal};
+use crate::seal::{is_zero, open, seal};
 use crate::text::{ArrayName, Text};
 
 /// The pool a spare joins when none is named.

@@ -8,7 +8,7 @@
 //! moment one whole generation lies on the member. [`Superblock::for_member`] makes the superblock of each
 //! member from that of one; [`UPDATE_ORDER`] names the two steps.
 //!
-//! Not here: choosing among copies (`copies.rs`) and among members (`assembly.rs`).
+//! Not here: the checks (`check.rs`), the envelope (`seal.rs`), choosing among copies (`copies.rs`) and among members (`assembly.rs`).
 
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use uuid::Uuid;
@@ -19,15 +19,15 @@ use crate::areas::Areas;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
-    AREAS_MAX, CHECKSUM_AT, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX, MEMBER_BYTES_MIN,
-    MEMBER_ENTRIES_MAX, MEMBER_ENTRY_BYTES, MEMBER_MAGIC, MEMBER_SIZE_UNIT, RawArea, RawHeader,
-    RawJob, RawMember, RawPreamble, SPARE_MAGIC, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
-    SUPERBLOCK_SLOT_BYTES, checksum_without,
+    AREAS_MAX, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX, MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea,
+    RawHeader, RawJob, RawMember, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
+    SUPERBLOCK_SLOT_BYTES,
 };
 use crate::geometry::GeometryRecord;
 use crate::job::{JobRecord, ScrubRecord};
-use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
+use crate::member::{BadTransition, MemberEntry, MemberEvent, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
+use crate::seal::{is_zero, open, seal, short};
 use crate::text::{ArrayName, Text};
 
 /// The copies to write in the first step and in the second; after each step comes a flush.
@@ -295,147 +295,6 @@ impl Superblock {
         superblock.check()?;
         Ok(superblock)
     }
-
-    /// The name of the first field that is impossible. Run before every write and after every read.
-    fn check(&self) -> Result<(), &'static str> {
-        if self.generation == 0 {
-            return Err("generation");
-        }
-        for (uuid, name) in [
-            (self.array_uuid, "array_uuid"),
-            (self.incarnation, "incarnation"),
-            (self.member_uuid, "member_uuid"),
-        ] {
-            if uuid.is_nil() {
-                return Err(name);
-            }
-        }
-        self.geometry.check()?;
-        if !matches!(self.logical_block_bytes, 512 | 4096) {
-            return Err("logical_block_bytes");
-        }
-        self.check_features()?;
-        let stripe = self.geometry.stripe_data_bytes();
-        if !self.region_bytes.is_multiple_of(stripe)
-            || !(self.region_bytes / stripe).is_power_of_two()
-        {
-            return Err("region_bytes");
-        }
-        if self.member_bytes < MEMBER_BYTES_MIN
-            || !self.member_bytes.is_multiple_of(MEMBER_SIZE_UNIT)
-        {
-            return Err("member_bytes");
-        }
-        if self.forced.generation > self.generation {
-            return Err("forced_generation");
-        }
-        if self.last_scrub.is_some_and(|scrub| scrub.at_s == 0) {
-            return Err("last_scrub_at_s");
-        }
-        if self.jobs.len() > JOBS_MAX {
-            return Err("jobs");
-        }
-        self.areas.check(&self.geometry, self.region_bytes, self.member_bytes)?;
-        self.check_members()
-    }
-
-    fn check_features(&self) -> Result<(), &'static str> {
-        let log = self.features.incompatible & Features::INTENT_LOG != 0;
-        if (self.policy == ConsistencyPolicy::Log) != log {
-            return Err("consistency_policy");
-        }
-        let table = self.features.read_only_compatible & Features::CHECKSUM_TABLE != 0;
-        if (self.checksums == ChecksumKind::Crc32c) != table {
-            return Err("checksum_kind");
-        }
-        Ok(())
-    }
-
-    fn check_members(&self) -> Result<(), &'static str> {
-        if self.members.is_empty() || to_u64(self.members.len()) > MEMBER_ENTRIES_MAX {
-            return Err("member_count");
-        }
-        for (at, entry) in self.members.iter().enumerate() {
-            entry.check()?;
-            if entry.out_since > self.generation {
-                return Err("members.out_since");
-            }
-            if entry.slot.0 >= self.geometry.slots() {
-                return Err("members.slot");
-            }
-            for other in &self.members[..at] {
-                if other.uuid == entry.uuid {
-                    return Err("members.member_uuid");
-                }
-                let both_hold = entry.role.is_holder() && other.role.is_holder();
-                let both_new = entry.role.is_newcomer() && other.role.is_newcomer();
-                if entry.slot == other.slot && (both_hold || both_new) {
-                    return Err("members.slot");
-                }
-            }
-            // The member being copied may go out while its replacement is under way, not vanish.
-            if entry.role == Role::Replacement && self.holder(entry.slot).is_none() {
-                return Err("members.role");
-            }
-        }
-        let own = self.member(self.member_uuid).ok_or("member_uuid")?;
-        if own.slot != self.slot {
-            return Err("slot");
-        }
-        if own.bytes != self.member_bytes {
-            return Err("member_bytes");
-        }
-        Ok(())
-    }
-}
-
-/// Writes the checksum into a complete superblock.
-pub(crate) fn seal(bytes: &mut [u8]) {
-    let checksum = checksum_without(bytes, CHECKSUM_AT);
-    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-}
-
-/// Checks magic, length, checksum, version and incompatible features of a superblock of either kind;
-/// returns exactly its bytes.
-pub(crate) fn open<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Result<&'a [u8], SuperblockFault> {
-    let (preamble, _) = RawPreamble::ref_from_prefix(bytes).map_err(|_| short(bytes))?;
-    if preamble.magic != *magic {
-        return Err(match preamble.magic {
-            MEMBER_MAGIC | SPARE_MAGIC => SuperblockFault::OtherKind,
-            // Zero for 4 KiB is empty; a superblock whose magic alone was erased is not.
-            _ if is_zero(&bytes[..bytes.len().min(4096)]) => SuperblockFault::Empty,
-            _ => SuperblockFault::Foreign,
-        });
-    }
-    let stored = preamble.checksum.get();
-    let length = u64::from(preamble.length.get());
-    let possible = (SUPERBLOCK_HEADER_BYTES..=SUPERBLOCK_SLOT_BYTES).contains(&length)
-        && length.is_multiple_of(SUPERBLOCK_LENGTH_UNIT);
-    if !possible {
-        return Err(SuperblockFault::Checksum { stored, computed: !stored });
-    }
-    let sealed = bytes.get(..to_usize(length)).ok_or_else(|| short(bytes))?;
-    let computed = checksum_without(sealed, CHECKSUM_AT);
-    if stored != computed {
-        return Err(SuperblockFault::Checksum { stored, computed });
-    }
-    let found = preamble.version.get();
-    if found != FORMAT_VERSION {
-        return Err(SuperblockFault::Version { found });
-    }
-    let bits = preamble.features_incompatible.get() & !Features::SUPPORTED.incompatible;
-    if bits != 0 {
-        return Err(SuperblockFault::UnknownFeatures { bits });
-    }
-    Ok(sealed)
-}
-
-pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
-}
-
-fn short(bytes: &[u8]) -> SuperblockFault {
-    SuperblockFault::Short { bytes: to_u64(bytes.len()) }
 }
 
 fn features_of(raw: &RawHeader) -> Features {

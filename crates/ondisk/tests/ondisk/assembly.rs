@@ -4,15 +4,17 @@ use ashlar_ondisk::assembly::{
     ArrayChoice, AssemblyRequest, ExtraReason, MemberReading, ReadLabel, ReadOnlyReason,
     RefusalKind, SlotState, Start, Verdict, arrays, assemble,
 };
+use ashlar_ondisk::examine::split_copies;
 use ashlar_ondisk::{
     ArrayName, ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Role, Superblock,
-    SuperblockFault, Text,
+    SuperblockCopies, SuperblockFault, Text,
 };
 use ashlar_units::MemberIdx;
 
+use crate::examine::ends;
 use crate::samples::{
-    DEVICE_BYTES, array, array_uuid, lost, member_uuid, raid6, reading, readings, serial, started,
-    updated, uuid,
+    DEVICE_BYTES, array, array_uuid, lost, member_uuid, of_slot, path, raid6, reading, readings,
+    serial, started, updated, uuid,
 };
 use crate::superblock::spare;
 
@@ -67,6 +69,30 @@ fn m_members_with_all_copies_destroyed_still_assemble_and_one_more_does_not() {
         assert_eq!(kind, RefusalKind::TooManyMissing);
         assert!(line.contains("lacks 3 of 6 members and can do without 2"), "{line}");
         assert!(line.contains(&serial(u16::try_from(third).expect("small"))), "{line}");
+    }
+}
+
+/// The promise about metadata, from bytes to verdict: m members wholly destroyed, and on each of the others
+/// all copies but one, whichever that is.
+#[test]
+fn m_members_destroyed_and_one_copy_left_on_the_others_still_assemble() {
+    for intact in 0..4 {
+        let all: Vec<MemberReading> = (0..6u16)
+            .map(|slot| {
+                let (mut head, mut tail) = ends(&of_slot(&raid6(), slot).encode().expect("valid"));
+                for copy in
+                    (0..4).filter(|copy| slot < 2 || *copy != (intact + usize::from(slot)) % 4)
+                {
+                    let range = if copy < 2 { &mut head } else { &mut tail };
+                    range[copy % 2 * 65_536..][..65_536].fill(0xDB);
+                }
+                let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
+                MemberReading::new(&path(slot), DEVICE_BYTES, &serial(slot), choice)
+            })
+            .collect();
+        let verdict = judge(&all);
+        assert_eq!(verdict.start, Start::Degraded, "copy {intact}");
+        assert_eq!(verdict.missing().map(|slot| slot.slot.0).collect::<Vec<_>>(), [0, 1]);
     }
 }
 

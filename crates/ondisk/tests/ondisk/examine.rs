@@ -4,12 +4,13 @@ use ashlar_ondisk::examine::{Examination, examine_ranges};
 use ashlar_ondisk::format::heartbeat_slots;
 use ashlar_ondisk::{CopyState, Heartbeat, Text};
 use ashlar_units::{Extent, to_usize};
+use proptest::prelude::{ProptestConfig, any, proptest};
 
 use crate::samples::{DEVICE_BYTES, array_uuid, incarnation, lost, raid6, uuid};
 use crate::superblock::spare;
 
 /// The two ranges of a device with these superblock bytes in all four copies.
-fn ends(superblock: &[u8]) -> (Vec<u8>, Vec<u8>) {
+pub fn ends(superblock: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let [head, tail] = examine_ranges(DEVICE_BYTES).expect("large enough");
     let (mut head, mut tail) = (vec![0; to_usize(head.bytes)], vec![0; to_usize(tail.bytes)]);
     for at in [0, 65_536] {
@@ -113,4 +114,28 @@ fn a_device_that_changed_its_size_is_told() {
     assert_eq!(grown.recorded_bytes, Some(DEVICE_BYTES));
     assert!(!grown.is_healthy());
     assert!(grown.to_string().contains("size differs"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    /// Whatever lies on a device, and however little of it could be read, examining says something.
+    #[test]
+    fn examining_never_panics_whatever_the_bytes(
+        changes in proptest::collection::vec((0usize..140_000, any::<u8>(), 1usize..600), 0..8),
+        head_bytes in 0usize..262_144, tail_bytes in 0usize..131_072, cut in any::<bool>(),
+    ) {
+        let (mut head, mut tail) = ends(&raid6().encode().expect("valid"));
+        for (at, value, length) in changes {
+            head[at..at + length].fill(value);
+            let at = at % 130_000;
+            tail[at..at + length].fill(value);
+        }
+        if cut {
+            head.truncate(head_bytes);
+            tail.truncate(tail_bytes);
+        }
+        let examination = Examination::new(DEVICE_BYTES, Some(&head), Some(&tail));
+        proptest::prop_assert!(examination.to_string().contains("copy 3"));
+    }
 }

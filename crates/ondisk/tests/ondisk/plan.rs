@@ -144,6 +144,8 @@ fn reserves_can_be_left_out_or_set() {
     assert_eq!((plan.areas.intent_log.bytes, plan.areas.checksums.bytes), (0, 0));
     let set = AreaRequest { intent_log: LogReserve::Bytes(5_000_000), ..usual };
     assert_eq!(check(&set, 1 << 30).areas.intent_log.bytes, 5_001_216);
+    let absurd = AreaRequest { intent_log: LogReserve::Bytes(u64::MAX), ..usual };
+    assert_eq!(AreaPlan::for_member(&absurd, 1 << 30), Err(PlanFault::Log { bytes: u64::MAX }));
 }
 
 proptest! {

@@ -1,0 +1,106 @@
+//! What makes a superblock coherent in itself; the same checks run before every write and after every read.
+//!
+//! What must stay true: a failed check names one field of the format document, so that examine can print it.
+//! Whether several superblocks fit together is judged in `assembly`.
+
+use ashlar_units::to_u64;
+
+use crate::features::Features;
+use crate::format::{JOBS_MAX, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, MEMBER_SIZE_UNIT};
+use crate::member::Role;
+use crate::policy::{ChecksumKind, ConsistencyPolicy};
+use crate::superblock::Superblock;
+
+impl Superblock {
+    /// The name of the first field that is impossible. Run before every write and after every read.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.generation == 0 {
+            return Err("generation");
+        }
+        for (uuid, name) in [
+            (self.array_uuid, "array_uuid"),
+            (self.incarnation, "incarnation"),
+            (self.member_uuid, "member_uuid"),
+        ] {
+            if uuid.is_nil() {
+                return Err(name);
+            }
+        }
+        self.geometry.check()?;
+        if !matches!(self.logical_block_bytes, 512 | 4096) {
+            return Err("logical_block_bytes");
+        }
+        self.check_features()?;
+        let stripe = self.geometry.stripe_data_bytes();
+        if !self.region_bytes.is_multiple_of(stripe)
+            || !(self.region_bytes / stripe).is_power_of_two()
+        {
+            return Err("region_bytes");
+        }
+        if self.member_bytes < MEMBER_BYTES_MIN
+            || !self.member_bytes.is_multiple_of(MEMBER_SIZE_UNIT)
+        {
+            return Err("member_bytes");
+        }
+        if self.forced.generation > self.generation {
+            return Err("forced_generation");
+        }
+        if self.last_scrub.is_some_and(|scrub| scrub.at_s == 0) {
+            return Err("last_scrub_at_s");
+        }
+        if self.jobs.len() > JOBS_MAX {
+            return Err("jobs");
+        }
+        self.areas.check(&self.geometry, self.region_bytes, self.member_bytes)?;
+        self.check_members()
+    }
+
+    fn check_features(&self) -> Result<(), &'static str> {
+        let log = self.features.incompatible & Features::INTENT_LOG != 0;
+        if (self.policy == ConsistencyPolicy::Log) != log {
+            return Err("consistency_policy");
+        }
+        let table = self.features.read_only_compatible & Features::CHECKSUM_TABLE != 0;
+        if (self.checksums == ChecksumKind::Crc32c) != table {
+            return Err("checksum_kind");
+        }
+        Ok(())
+    }
+
+    fn check_members(&self) -> Result<(), &'static str> {
+        if self.members.is_empty() || to_u64(self.members.len()) > MEMBER_ENTRIES_MAX {
+            return Err("member_count");
+        }
+        for (at, entry) in self.members.iter().enumerate() {
+            entry.check()?;
+            if entry.out_since > self.generation {
+                return Err("members.out_since");
+            }
+            if entry.slot.0 >= self.geometry.slots() {
+                return Err("members.slot");
+            }
+            for other in &self.members[..at] {
+                if other.uuid == entry.uuid {
+                    return Err("members.member_uuid");
+                }
+                let both_hold = entry.role.is_holder() && other.role.is_holder();
+                let both_new = entry.role.is_newcomer() && other.role.is_newcomer();
+                if entry.slot == other.slot && (both_hold || both_new) {
+                    return Err("members.slot");
+                }
+            }
+            // The member being copied may go out while its replacement is under way, not vanish.
+            if entry.role == Role::Replacement && self.holder(entry.slot).is_none() {
+                return Err("members.role");
+            }
+        }
+        let own = self.member(self.member_uuid).ok_or("member_uuid")?;
+        if own.slot != self.slot {
+            return Err("slot");
+        }
+        if own.bytes != self.member_bytes {
+            return Err("member_bytes");
+        }
+        Ok(())
+    }
+}

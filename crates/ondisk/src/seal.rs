@@ -1,0 +1,65 @@
+//! The envelope of both kinds of superblock: magic, length, checksum, version and incompatible features.
+//!
+//! What must stay true: nothing behind the envelope is looked at before the checksum is right, and nothing a
+//! newer program wrote is taken for damage.
+
+use ashlar_units::{to_u64, to_usize};
+use zerocopy::FromBytes;
+
+use crate::fault::SuperblockFault;
+use crate::features::Features;
+use crate::format::{
+    CHECKSUM_AT, FORMAT_VERSION, MEMBER_MAGIC, RawPreamble, SPARE_MAGIC, SUPERBLOCK_HEADER_BYTES,
+    SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES, checksum_without,
+};
+
+/// Writes the checksum into a complete superblock.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let checksum = checksum_without(bytes, CHECKSUM_AT);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Checks magic, length, checksum, version and incompatible features of a superblock of either kind;
+/// returns exactly its bytes.
+pub(crate) fn open<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Result<&'a [u8], SuperblockFault> {
+    let (preamble, _) = RawPreamble::ref_from_prefix(bytes).map_err(|_| short(bytes))?;
+    if preamble.magic != *magic {
+        return Err(match preamble.magic {
+            MEMBER_MAGIC | SPARE_MAGIC => SuperblockFault::OtherKind,
+            // Zero for 4 KiB is empty; a superblock whose magic alone was erased is not.
+            _ if is_zero(&bytes[..bytes.len().min(4096)]) => SuperblockFault::Empty,
+            _ => SuperblockFault::Foreign,
+        });
+    }
+    let stored = preamble.checksum.get();
+    let length = u64::from(preamble.length.get());
+    let possible = (SUPERBLOCK_HEADER_BYTES..=SUPERBLOCK_SLOT_BYTES).contains(&length)
+        && length.is_multiple_of(SUPERBLOCK_LENGTH_UNIT);
+    if !possible {
+        return Err(SuperblockFault::Checksum { stored, computed: !stored });
+    }
+    let sealed = bytes.get(..to_usize(length)).ok_or_else(|| short(bytes))?;
+    let computed = checksum_without(sealed, CHECKSUM_AT);
+    if stored != computed {
+        return Err(SuperblockFault::Checksum { stored, computed });
+    }
+    let found = preamble.version.get();
+    if found != FORMAT_VERSION {
+        return Err(SuperblockFault::Version { found });
+    }
+    let bits = preamble.features_incompatible.get() & !Features::SUPPORTED.incompatible;
+    if bits != 0 {
+        return Err(SuperblockFault::UnknownFeatures { bits });
+    }
+    Ok(sealed)
+}
+
+/// Whether every byte is zero.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// The fault of bytes that end too early.
+pub(crate) fn short(bytes: &[u8]) -> SuperblockFault {
+    SuperblockFault::Short { bytes: to_u64(bytes.len()) }
+}
