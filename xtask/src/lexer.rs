@@ -5,6 +5,16 @@
 
 /// `source` with every comment, string and character literal replaced by spaces; newlines stay.
 pub fn code_only(source: &str) -> String {
+    without(source, |_| true)
+}
+
+/// `source` with every string and character literal replaced by spaces; newlines and comments stay.
+pub fn without_literals(source: &str) -> String {
+    without(source, |part| !part.starts_with('/'))
+}
+
+/// `source` with spaces for those comments and literals that `goes` says.
+fn without(source: &str, goes: fn(&str) -> bool) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
@@ -13,8 +23,9 @@ pub fn code_only(source: &str) -> String {
             code.push(first);
             rest = &rest[first.len_utf8()..];
         } else {
-            let (gone, after) = rest.split_at(skipped);
-            code.extend(gone.chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
+            let (part, after) = rest.split_at(skipped);
+            let blank = goes(part);
+            code.extend(part.chars().map(|c| if blank && c != '\n' { ' ' } else { c }));
             rest = after;
         }
     }

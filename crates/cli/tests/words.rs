@@ -118,7 +118,7 @@ fn completions_and_manual_pages_know_every_command_of_the_help() {
 }
 
 #[test]
-fn no_help_says_chunk() {
+fn help_has_one_word_for_a_strip() {
     // The alias is for fingers that know mdadm, not a second word.
     for command in commands() {
         let help = String::from_utf8(ashlar(&[&command, "--help"]).stdout).expect("text");

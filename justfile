@@ -1,0 +1,25 @@
+# One word for each thing a developer does. `just` is optional: each line works by hand.
+
+# everything that must be right
+check:
+    ./check
+
+# the same in a few minutes
+quick:
+    ./check --quick
+
+# all tests of one crate: just test layout
+test crate:
+    cargo test -p ashlar-{{crate}}
+
+# two members destroyed under load, nothing lost
+demo:
+    ./ashlar-demo
+
+# documentation of all crates
+docs:
+    cargo doc --workspace --no-deps
+
+# write lower counts of unsafe code and lint exceptions down
+ratchet:
+    cargo xtask tidy --ratchet
