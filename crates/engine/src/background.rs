@@ -20,3 +20,12 @@ pub(crate) fn resume(_shard: &Rc<Shard>) {}
 
 /// Wait until no job runs: the array is stopping.
 pub(crate) async fn stopped(_shard: &Rc<Shard>) {}
+
+/// How a job is doing.
+#[derive(Clone, Debug)]
+pub struct JobStatus {}
+
+/// The jobs of the array.
+pub(crate) fn status(_shard: &Rc<Shard>) -> Vec<JobStatus> {
+    Vec::new()
+}

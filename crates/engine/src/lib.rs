@@ -17,7 +17,7 @@
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
-//! - `event`, `metrics`, `error`   what operators see
+//! - `status`, `event`, `metrics`, `error`   what operators see
 #![forbid(unsafe_code)]
 
 mod array;
@@ -36,6 +36,7 @@ mod metrics;
 mod scratch;
 mod shard;
 mod spare;
+mod status;
 mod stop;
 mod stripe;
 mod volume;
@@ -52,5 +53,6 @@ pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
 };
+pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use volume::ArrayVolume;
 pub use worker::{Worker, WorkerLoad};

@@ -109,6 +109,8 @@ counters! {
         writes,
         /// Bytes of writes.
         write_bytes,
+        /// Reads and writes that ended, well or badly, or were given up on.
+        completed,
         /// Reads that failed.
         read_errors,
         /// Writes and flushes that failed.

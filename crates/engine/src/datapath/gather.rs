@@ -67,7 +67,9 @@ async fn await_read(
     io: StripIo,
     pending: Option<Pending<Outcome>>,
 ) -> Option<BufMut> {
+    let slot = shard.array.slot(shard.array.member_of(stripe, io.strip));
     let outcome = pending?.await?;
+    slot.counters.completed.add(1);
     match outcome.result {
         Ok(()) => outcome.buffer,
         Err(fault) => {

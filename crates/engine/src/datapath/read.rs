@@ -13,7 +13,7 @@ use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{Geometry, split, strips_of};
 use ashlar_ring::Pending;
-use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripIdx, StripeNo, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::future::{Future, poll_fn};
@@ -33,7 +33,7 @@ enum Started {
     /// Nothing to wait for: never written.
     Zeros(BufMut),
     /// On its way from a member.
-    Straight(Part, MemberIdx, Pending<Outcome>),
+    Straight(Part, Nanos, Pending<Outcome>),
     /// At the stripe's owner.
     Reconstructing(Pending<Answer>),
 }
@@ -109,7 +109,7 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     counters.read_bytes.add(part.extent.bytes);
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
-        Some(pending) => Started::Straight(part, member, pending),
+        Some(pending) => Started::Straight(part, shard.worker.handle.turn_now(), pending),
         // The device was taken away between the two looks: the buffer went with the command.
         None => {
             let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
@@ -147,7 +147,7 @@ async fn finish(shard: &Rc<Shard>, started: Started) -> Result<BufMut, VolumeErr
     match started {
         Started::Zeros(buffer) => Ok(buffer),
         Started::Reconstructing(pending) => reconstructed(pending).await,
-        Started::Straight(part, member, pending) => straight(shard, part, member, pending).await,
+        Started::Straight(part, began, pending) => straight(shard, part, began, pending).await,
     }
 }
 
@@ -163,10 +163,15 @@ async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKi
 async fn straight(
     shard: &Rc<Shard>,
     part: Part,
-    member: MemberIdx,
+    began: Nanos,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let because = match before_deadline(shard, pending).await {
+    let member = shard.array.member_of(part.stripe, part.strip);
+    let slot = shard.array.slot(member);
+    let outcome = before_deadline(shard, pending).await;
+    slot.counters.completed.add(1);
+    slot.read_latency.record(shard.worker.handle.turn_now().since(began));
+    let because = match outcome {
         Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) => return Ok(buffer),
         Some(Some(Outcome { result: Err(fault), .. })) => {
             settle::read_failed(shard, member, fault);
@@ -177,7 +182,7 @@ async fn straight(
         }
         Some(_) => Because::MemberMissing,
         None => {
-            shard.array.slot(member).counters.slow_reads.add(1);
+            slot.counters.slow_reads.add(1);
             shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
             Because::MemberSlow
         }

@@ -11,7 +11,7 @@ use ashlar_device::{Command, Fault, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, WritePlan};
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
+use ashlar_units::{MemberIdx, Nanos, StripIdx, StripeNo, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -22,6 +22,7 @@ pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Fault); 4]>;
 #[derive(Default)]
 pub(crate) struct Writes {
     started: SmallVec<[(Target, Pending<Outcome>); 24]>,
+    began: Nanos,
 }
 
 #[derive(Clone, Copy)]
@@ -97,6 +98,7 @@ impl Writes {
         buffer: Buf,
     ) {
         let array = &shard.array;
+        self.began = shard.worker.handle.turn_now();
         let member = array.member_of(stripe, strip);
         let offset = array.device_offset(stripe, strip, row);
         if let Some(device) = shard.replacement(member) {
@@ -122,13 +124,18 @@ impl Writes {
                 Some(Outcome { result, .. }) => result,
                 None => Err(Fault { kind: ashlar_device::FaultKind::Gone, errno: 0 }),
             };
+            let slot = shard.array.slot(target.member);
+            if !target.is_replacement {
+                slot.counters.completed.add(1);
+                slot.write_latency.record(shard.worker.handle.turn_now().since(self.began));
+            }
             match result {
-                Ok(()) => shard.array.slot(target.member).set_unflushed(),
+                Ok(()) => slot.set_unflushed(),
                 Err(fault) if target.is_replacement => {
                     crate::home::replacement_failed(shard, target.member, fault);
                 }
                 Err(fault) => {
-                    shard.array.slot(target.member).counters.write_errors.add(1);
+                    slot.counters.write_errors.add(1);
                     if failed.iter().all(|(member, _)| *member != target.member) {
                         failed.push((target.member, fault));
                     }

@@ -1,0 +1,247 @@
+//! How everything is doing, as plain values: what the control side shows and the metrics export.
+//!
+//! What must stay true: looking changes nothing and waits for no I/O; figures of one array are taken on
+//! its home worker, pool figures on each worker, so they may be a moment apart.
+
+use crate::array::Array;
+use crate::engine::Engine;
+use crate::error::Refusal;
+use crate::member::SlotState;
+use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts};
+use crate::shard::Shard;
+use ashlar_device::Device;
+use ashlar_iobuf::PoolUsage;
+use ashlar_layout::Geometry;
+use ashlar_ondisk::{ConsistencyPolicy, ScrubRecord};
+use ashlar_units::{MemberIdx, to_u64};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use uuid::Uuid;
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+pub struct EngineStatus {
+    /// Running arrays.
+    pub arrays: Vec<ArrayStatus>,
+    /// Workers, in order.
+    pub workers: Vec<WorkerStatus>,
+    /// Buffer pools with their limits.
+    pub pools: Vec<PoolStatus>,
+}
+
+/// The state of an array as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArrayState {
+    /// All members in sync, all parity trusted.
+    Clean,
+    /// Parity of some regions is not trusted yet after an unclean stop.
+    Resyncing,
+    /// Members are missing; all data can be read.
+    Degraded,
+    /// Writes are refused.
+    ReadOnly,
+    /// In some group more members are missing than the parity replaces.
+    Failed,
+}
+
+/// One array.
+#[derive(Clone, Debug)]
+pub struct ArrayStatus {
+    /// Its name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: Uuid,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Its state.
+    pub state: ArrayState,
+    /// Members that may still be lost, in the group that has lost most.
+    pub tolerates: usize,
+    /// How it stays consistent over a crash.
+    pub policy: ConsistencyPolicy,
+    /// Name of the parity kernel.
+    pub kernel: &'static str,
+    /// Generation of its superblocks.
+    pub generation: u64,
+    /// Write-intent regions that are dirty, of how many.
+    pub dirty_regions: (u64, u64),
+    /// Regions whose parity is not trusted.
+    pub unsynced_regions: u64,
+    /// Stripes ever written, of how many.
+    pub written_stripes: (u64, u64),
+    /// The last scrub that ran to its end.
+    pub last_scrub: Option<ScrubRecord>,
+    /// Its members, slot by slot.
+    pub members: Vec<MemberStatus>,
+    /// Background work.
+    pub jobs: Vec<crate::background::JobStatus>,
+    /// What it did.
+    pub counts: ArrayCounts,
+    /// Latency of client reads.
+    pub read_latency: LatencySummary,
+    /// Latency of client writes.
+    pub write_latency: LatencySummary,
+    /// Latency of client flushes.
+    pub flush_latency: LatencySummary,
+}
+
+/// One member slot.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// The slot.
+    pub slot: MemberIdx,
+    /// State of the slot.
+    pub state: SlotState,
+    /// Path of the device in it; empty if there is none.
+    pub path: String,
+    /// Path of the device that is being filled to replace it.
+    pub replacement: Option<String>,
+    /// Serial of the device, if it has one.
+    pub serial: Option<String>,
+    /// Size of the device, bytes.
+    pub device_bytes: u64,
+    /// What it did.
+    pub counts: MemberCounts,
+    /// Commands under way.
+    pub in_flight: u64,
+    /// Latency of reads.
+    pub read_latency: LatencySummary,
+    /// Latency of writes.
+    pub write_latency: LatencySummary,
+}
+
+/// One worker.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerStatus {
+    /// Its number.
+    pub worker: usize,
+    /// Client requests that arrived at it.
+    pub requests: u64,
+    /// Pieces of stripe work it did.
+    pub pieces: u64,
+    /// Requests and pieces under way on it.
+    pub in_flight: usize,
+}
+
+/// One buffer pool.
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    /// Whose pool.
+    pub name: String,
+    /// Its classes and marks.
+    pub usage: PoolUsage,
+}
+
+impl Engine {
+    /// How everything is doing.
+    ///
+    /// # Errors
+    /// If the engine is shutting down.
+    pub async fn status(&self) -> Result<EngineStatus, Refusal> {
+        let mut arrays = Vec::new();
+        for array in self.arrays() {
+            let look = async move |shard: Rc<Shard>| status_of(&shard);
+            // An array that is being stopped right now is simply not listed.
+            arrays.extend(self.on_home_of(&array, look).await);
+        }
+        let (mut workers, mut pools) = (Vec::new(), Vec::new());
+        let looked = self.shared().on_every_worker(|worker| {
+            let shards = worker.shards();
+            let mut pools = vec![PoolStatus {
+                name: format!("worker{}.payload", worker.index),
+                usage: worker.payload.usage(),
+            }];
+            for shard in &shards {
+                let name = format!("worker{}.stripes.{}", worker.index, shard.array.name());
+                pools.push(PoolStatus { name, usage: shard.scratch.usage() });
+            }
+            let status = WorkerStatus {
+                worker: worker.index,
+                requests: worker.load.requests.load(Ordering::Relaxed),
+                pieces: worker.load.pieces.load(Ordering::Relaxed),
+                in_flight: shards.iter().map(|shard| shard.under_way.get()).sum(),
+            };
+            (status, pools)
+        });
+        for (status, mut own) in looked.await? {
+            workers.push(status);
+            pools.append(&mut own);
+        }
+        Ok(EngineStatus { arrays, workers, pools })
+    }
+}
+
+fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
+    let array = &shard.array;
+    let superblock = shard.home().superblock();
+    let slots = (0..array.slots.len()).map(MemberIdx::from_at);
+    ArrayStatus {
+        name: array.name().to_owned(),
+        uuid: superblock.array_uuid,
+        geometry: array.geometry,
+        state: state_of(array),
+        tolerates: tolerates(array),
+        policy: superblock.policy,
+        kernel: array.code.kernel().name(),
+        generation: superblock.generation,
+        dirty_regions: (to_u64(array.intent.durable_count()), array.intent.region_count()),
+        unsynced_regions: to_u64(array.intent.unsynced_count()),
+        written_stripes: (array.written.written_count(), array.geometry.stripe_count()),
+        last_scrub: superblock.last_scrub,
+        members: slots.map(|slot| member_of(shard, slot)).collect(),
+        jobs: crate::background::status(shard),
+        counts: array.counts(),
+        read_latency: array.latency(|shard| &shard.read_latency),
+        write_latency: array.latency(|shard| &shard.write_latency),
+        flush_latency: array.latency(|shard| &shard.flush_latency),
+    }
+}
+
+fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
+    let slot = shard.array.slot(member);
+    let (mut counts, mut read_latency, mut write_latency) =
+        (MemberCounts::default(), LatencySummary::default(), LatencySummary::default());
+    slot.counters.add_to(&mut counts);
+    slot.read_latency.add_to(&mut read_latency);
+    slot.write_latency.add_to(&mut write_latency);
+    let device = shard.device(member);
+    let facts = device.as_ref().map(|device| device.facts());
+    let replacement = shard.replacement(member);
+    MemberStatus {
+        slot: member,
+        state: slot.state(),
+        path: facts.map_or_else(String::new, |facts| facts.path.clone()),
+        replacement: replacement.map(|device| device.facts().path.clone()),
+        serial: facts.and_then(|facts| facts.serial.clone()),
+        device_bytes: facts.map_or(0, |facts| facts.size_bytes),
+        in_flight: (counts.reads + counts.writes).saturating_sub(counts.completed),
+        counts,
+        read_latency,
+        write_latency,
+    }
+}
+
+fn missing_in(group: &[crate::array::Slot]) -> usize {
+    group.iter().filter(|slot| slot.state() != SlotState::InSync).count()
+}
+
+fn tolerates(array: &Array) -> usize {
+    let groups = array.slots.chunks(array.geometry.strips());
+    let worst = groups.map(missing_in).max().unwrap_or(0);
+    array.geometry.parity_strips().saturating_sub(worst)
+}
+
+fn state_of(array: &Array) -> ArrayState {
+    let mut groups = array.slots.chunks(array.geometry.strips());
+    if groups.any(|group| missing_in(group) > array.geometry.parity_strips()) {
+        ArrayState::Failed
+    } else if array.is_read_only() {
+        ArrayState::ReadOnly
+    } else if array.missing_slots() != 0 {
+        ArrayState::Degraded
+    } else if array.intent.unsynced_count() != 0 {
+        ArrayState::Resyncing
+    } else {
+        ArrayState::Clean
+    }
+}
