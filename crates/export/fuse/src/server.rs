@@ -1,0 +1,514 @@
+//! The loop from /dev/fuse and back: how one request of the kernel is carried out.
+//!
+//! What must stay true: every request that wants a reply gets exactly one; the payload of a write goes from the
+//! kernel into the buffer that the volume stores, without a copy; memory is that of the slots, made at start.
+//! At most one slot of a worker waits in the device, or each request would wake all of them.
+//! Not here: what the files are (`files`), how bytes reach the volume (`io`).
+
+use crate::Files;
+use crate::files::{FileTable, OpenFile, directory_attr, file_attr, generation_of};
+use crate::io::{BusyBlocks, FileIo};
+use crate::wire::{
+    AttrOut, EntryOut, FallocateIn, HEAD_BYTES, InMessage, InitIn, InitOut, LseekIn, MAJOR, MINOR,
+    OUT_HEADER_BYTES, OpenOut, OutHeader, ROOT_NODE, ReadIn, SetattrIn, StatfsOut, WriteIn,
+    WriteOut, init, opcode, open,
+};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::local::{Semaphore, Signal};
+use ashlar_ring::{Handle, Ring};
+use ashlar_units::Extent;
+use ashlar_volume::Volume;
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zerocopy::{Immutable, IntoBytes};
+
+/// Largest read or write of the kernel, in bytes: 256 pages, the kernel's own limit.
+pub const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
+
+/// Slots of a worker unless told otherwise. Each keeps a payload buffer of 1 MiB.
+const SLOTS_DEFAULT: usize = 16;
+
+/// Requests that the kernel may have in the background; the kernel's default of 12 starves a loop device.
+const BACKGROUND_MAX: u16 = 256;
+
+/// How long the kernel may trust a name or an attribute, in seconds: how soon a resize is seen.
+const CACHE_SECONDS: u64 = 1;
+
+/// What all servers of a mount did so far.
+#[derive(Debug, Default)]
+pub struct FuseCounters {
+    /// READ requests.
+    pub reads: AtomicU64,
+    /// WRITE requests.
+    pub writes: AtomicU64,
+    /// FSYNC requests.
+    pub flushes: AtomicU64,
+    /// FALLOCATE requests.
+    pub fallocates: AtomicU64,
+    /// All other requests.
+    pub others: AtomicU64,
+    /// Bytes of data sent in answer to reads.
+    pub read_bytes: AtomicU64,
+    /// Bytes of data stored by writes.
+    pub written_bytes: AtomicU64,
+    /// Reads, writes, fsyncs and fallocates that were answered with an error.
+    pub errors: AtomicU64,
+    /// Payload buffers replaced because a volume still held on to one after its reply.
+    pub buffers_replaced: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands each request to
+/// whichever asks first.
+pub struct FuseServer<F: Files> {
+    /// The worker's executor.
+    pub handle: Handle,
+    /// The worker's ring.
+    pub ring: Ring,
+    /// From [`Mount::device`](crate::Mount::device).
+    pub device: Arc<OwnedFd>,
+    /// The volumes to show.
+    pub files: F,
+    /// One for the mount, shared by its workers.
+    pub busy: Arc<BusyBlocks>,
+    /// Shared by whoever counts together.
+    pub counters: Arc<FuseCounters>,
+    /// Requests carried out at the same time by this worker; each keeps 1 MiB.
+    pub slots: usize,
+}
+
+impl<F: Files> FuseServer<F> {
+    /// A server of one worker with the default number of slots.
+    pub fn new(
+        (handle, ring): (Handle, Ring),
+        device: Arc<OwnedFd>,
+        files: F,
+        busy: Arc<BusyBlocks>,
+    ) -> FuseServer<F> {
+        let counters = Arc::new(FuseCounters::default());
+        FuseServer { handle, ring, device, files, busy, counters, slots: SLOTS_DEFAULT }
+    }
+
+    /// Serve until the directory was unmounted and its last file closed.
+    ///
+    /// # Errors
+    /// What reading the device says, other than its end.
+    ///
+    /// # Cancellation
+    /// Slots that carry out a request finish it; one goes on waiting for the next until the mount ends.
+    pub async fn serve(self) -> io::Result<()> {
+        let slots = self.slots;
+        let worker = Rc::new(Worker {
+            table: FileTable::new(self.files.clone()),
+            turn: Semaphore::new(1),
+            running: Cell::new(slots),
+            ended: Signal::new(),
+            failure: RefCell::new(None),
+            server: self,
+        });
+        for _ in 0..slots {
+            worker.server.handle.spawn(worker.clone().run_slot());
+        }
+        while worker.running.get() > 0 {
+            worker.ended.changed().await;
+        }
+        let failure = worker.failure.take();
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// What the slots of one worker share.
+struct Worker<F: Files> {
+    server: FuseServer<F>,
+    table: FileTable<F>,
+    /// Whose turn it is to wait in the device.
+    turn: Semaphore,
+    running: Cell<usize>,
+    ended: Signal,
+    failure: RefCell<Option<io::Error>>,
+}
+
+/// The buffers of one slot.
+struct Slot {
+    head: BufMut,
+    payload: BufMut,
+    reply: BufMut,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            head: BufMut::zeroed(HEAD_BYTES),
+            payload: new_payload(),
+            reply: BufMut::zeroed(OUT_HEADER_BYTES + SMALL_BYTES_MAX),
+        }
+    }
+}
+
+fn new_payload() -> BufMut {
+    BufMut::zeroed(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
+}
+
+/// Replies of fixed form are no longer than this, in bytes.
+const SMALL_BYTES_MAX: usize = 128;
+
+/// What is sent back.
+enum Answer {
+    /// Nothing: the kernel does not wait for one.
+    None,
+    /// A fixed form, or nothing but success.
+    Small([u8; SMALL_BYTES_MAX], usize),
+    /// Bytes of a file or a directory.
+    Data(Buf),
+}
+
+impl Answer {
+    fn done() -> Answer {
+        Answer::Small([0; SMALL_BYTES_MAX], 0)
+    }
+
+    fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
+        let mut bytes = [0; SMALL_BYTES_MAX];
+        let value = value.as_bytes();
+        bytes[..value.len()].copy_from_slice(value);
+        Answer::Small(bytes, value.len())
+    }
+}
+
+impl<F: Files> Worker<F> {
+    async fn run_slot(self: Rc<Self>) {
+        let mut slot = Some(Slot::new());
+        while let Some(idle) = slot.take() {
+            slot = match self.receive(idle).await {
+                Ok((idle, None)) => Some(idle),
+                Ok((busy, Some(received))) => Some(self.carry_out(busy, received).await),
+                Err(error) => {
+                    if Errno::from_io_error(&error) != Some(Errno::NODEV) {
+                        self.failure.borrow_mut().get_or_insert(error);
+                    }
+                    None
+                }
+            };
+        }
+        self.running.set(self.running.get() - 1);
+        self.ended.notify_all();
+    }
+
+    /// Wait for a request. `None` if there was one, but it is gone again.
+    async fn receive(&self, slot: Slot) -> io::Result<(Slot, Option<usize>)> {
+        let Slot { head, payload, reply } = slot;
+        let _turn = self.turn.acquire().await;
+        let device = &self.server.device;
+        let (result, [head, payload]) = self.server.ring.read_parts(device, [head, payload]).await;
+        let slot = Slot { head, payload, reply };
+        match result {
+            Ok(received) => Ok((slot, Some(received))),
+            Err(error) => match Errno::from_io_error(&error) {
+                // The request was interrupted before it was read.
+                Some(Errno::NOENT | Errno::INTR) => Ok((slot, None)),
+                Some(Errno::AGAIN) => {
+                    self.server.ring.readable(device).await?;
+                    Ok((slot, None))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Carry out one request and answer it.
+    async fn carry_out(&self, mut slot: Slot, received: usize) -> Slot {
+        let Some(message) = InMessage::decode(&slot.head, &slot.payload, received) else {
+            return slot;
+        };
+        let header = message.header;
+        let answer = if header.opcode == opcode::WRITE {
+            let body = message.body::<WriteIn>();
+            let payload_bytes = message.payload_bytes();
+            let (answer, payload) =
+                self.write(header.node, body, (slot.payload, payload_bytes)).await;
+            slot.payload = payload;
+            answer
+        } else {
+            self.answer(&message).await
+        };
+        if answer.is_err() {
+            self.count_error(header.opcode);
+        }
+        slot.reply = self.reply(slot.reply, header.unique, answer).await;
+        slot
+    }
+
+    /// Every request other than WRITE.
+    async fn answer(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        let node = message.header.node;
+        match message.header.opcode {
+            opcode::READ => self.read(node, message).await,
+            opcode::FSYNC => {
+                add(&self.server.counters.flushes, 1);
+                let file = self.file(node)?;
+                self.io(node, &file).flush().await?;
+                Ok(Answer::done())
+            }
+            opcode::FALLOCATE => self.fallocate(node, message).await,
+            opcode::LSEEK => self.lseek(node, message).await,
+            _ => {
+                add(&self.server.counters.others, 1);
+                self.answer_about_files(message)
+            }
+        }
+    }
+
+    /// Requests about names and attributes: nothing to wait for.
+    fn answer_about_files(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        let node = message.header.node;
+        match message.header.opcode {
+            opcode::INIT => init_reply(message),
+            opcode::LOOKUP => self.look_up(message),
+            opcode::GETATTR => self.attributes(node),
+            opcode::SETATTR => self.set_attributes(node, message),
+            opcode::OPEN => self.open(node, message),
+            opcode::OPENDIR => Ok(Answer::of(&OpenOut { handle: 0, flags: 0, padding: 0 })),
+            opcode::READDIR => {
+                let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
+                let bytes_max = body.bytes.min(PAYLOAD_BYTES_MAX);
+                let list = self.table.list(body.offset, ashlar_units::to_usize(bytes_max.into()));
+                Ok(Answer::Data(Buf::copied(&list)))
+            }
+            opcode::STATFS => Ok(Answer::of(&StatfsOut {
+                blocks: [0; 3],
+                files: [0; 2],
+                block_bytes: 4096,
+                name_bytes_max: 255,
+                fragment_bytes: 4096,
+                spare: [0; 7],
+            })),
+            opcode::RELEASE | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
+                Ok(Answer::done())
+            }
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Ok(Answer::None),
+            // The kernel takes this as success for FLUSH and ACCESS, and does not ask again.
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    fn look_up(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        let name = message.name().ok_or(Errno::NOENT)?;
+        if message.header.node != ROOT_NODE {
+            return Err(Errno::NOTDIR);
+        }
+        let (node, file) = self.table.look_up(&name).ok_or(Errno::NOENT)?;
+        Ok(Answer::of(&EntryOut {
+            node,
+            generation: generation_of(&file.facts),
+            entry_seconds: CACHE_SECONDS,
+            attr_seconds: CACHE_SECONDS,
+            nanos: [0; 2],
+            attr: file_attr(node, &file.facts),
+        }))
+    }
+
+    fn attributes(&self, node: u64) -> Result<Answer, Errno> {
+        let attr = match node {
+            ROOT_NODE => directory_attr(),
+            _ => file_attr(node, &self.table.refreshed(node).ok_or(Errno::NOENT)?.facts),
+        };
+        Ok(Answer::of(&AttrOut { attr_seconds: CACHE_SECONDS, nanos: [0; 2], attr }))
+    }
+
+    /// A volume has one size: emptying the file (O_TRUNC) is ignored, as devices do it. Times are not kept.
+    fn set_attributes(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        const MODE_OR_OWNER: u32 = 0b111;
+        const SIZE: u32 = 0b1000;
+        let body: SetattrIn = message.body().ok_or(Errno::INVAL)?;
+        if node == ROOT_NODE || body.valid & MODE_OR_OWNER != 0 {
+            return Err(Errno::PERM);
+        }
+        if body.valid & SIZE != 0 && body.size_bytes != 0 {
+            let file = self.table.refreshed(node).ok_or(Errno::NOENT)?;
+            if body.size_bytes != file.facts.size_bytes {
+                return Err(Errno::PERM);
+            }
+        }
+        self.attributes(node)
+    }
+
+    fn open(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        let flags: u32 = message.body().ok_or(Errno::INVAL)?;
+        let file = self.table.refreshed(node).ok_or(Errno::NOENT)?;
+        let is_for_writing = flags & (OFlagBits::WRITE_ONLY | OFlagBits::READ_WRITE) != 0;
+        if is_for_writing && file.facts.read_only {
+            return Err(Errno::ROFS);
+        }
+        let flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
+        Ok(Answer::of(&OpenOut { handle: 0, flags, padding: 0 }))
+    }
+
+    async fn read(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        add(&self.server.counters.reads, 1);
+        let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
+        let bytes = body.bytes.min(PAYLOAD_BYTES_MAX);
+        let file = self.file(node)?;
+        let data = self.io(node, &file).read(Extent::new(body.offset, bytes.into())).await?;
+        add(&self.server.counters.read_bytes, ashlar_units::to_u64(data.len()));
+        Ok(Answer::Data(data))
+    }
+
+    /// The payload is handed on as it was received, and taken back when the volume is done with it.
+    async fn write(
+        &self,
+        node: u64,
+        body: Option<WriteIn>,
+        (payload, payload_bytes): (BufMut, usize),
+    ) -> (Result<Answer, Errno>, BufMut) {
+        add(&self.server.counters.writes, 1);
+        let payload = payload.freeze();
+        let answer = match body {
+            Some(body) => self.store(node, &body, payload.slice(0..payload_bytes)).await,
+            None => Err(Errno::INVAL),
+        };
+        let payload = payload.try_into_mut().unwrap_or_else(|_| {
+            add(&self.server.counters.buffers_replaced, 1);
+            new_payload()
+        });
+        (answer, payload)
+    }
+
+    async fn store(&self, node: u64, body: &WriteIn, data: Buf) -> Result<Answer, Errno> {
+        if u64::from(body.bytes) != ashlar_units::to_u64(data.len()) {
+            return Err(Errno::INVAL);
+        }
+        let fua = body.flags & OFlagBits::DATA_SYNC != 0;
+        let file = self.file(node)?;
+        let written = self.io(node, &file).write(body.offset, &data, fua).await?;
+        add(&self.server.counters.written_bytes, written);
+        let bytes = u32::try_from(written).expect("no more than was asked for");
+        Ok(Answer::of(&WriteOut { bytes, padding: 0 }))
+    }
+
+    async fn fallocate(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        const KEEP_SIZE: u32 = 0x01;
+        const PUNCH_HOLE: u32 = 0x02;
+        const ZERO_RANGE: u32 = 0x10;
+        add(&self.server.counters.fallocates, 1);
+        let body: FallocateIn = message.body().ok_or(Errno::INVAL)?;
+        let extent = Extent::new(body.offset, body.bytes);
+        let end = extent.checked_end().ok_or(Errno::INVAL)?;
+        let file = self.file(node)?;
+        match body.mode & !KEEP_SIZE {
+            PUNCH_HOLE => self.io(node, &file).write_zeroes(extent, true).await?,
+            ZERO_RANGE => self.io(node, &file).write_zeroes(extent, false).await?,
+            // Space for the whole volume is there already.
+            0 if end <= file.facts.size_bytes => {}
+            0 => return Err(Errno::NOSPC),
+            _ => return Err(Errno::OPNOTSUPP),
+        }
+        Ok(Answer::done())
+    }
+
+    async fn lseek(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
+        const SEEK_DATA: u32 = 3;
+        const SEEK_HOLE: u32 = 4;
+        add(&self.server.counters.others, 1);
+        let body: LseekIn = message.body().ok_or(Errno::INVAL)?;
+        let to_written = match body.whence {
+            SEEK_DATA => true,
+            SEEK_HOLE => false,
+            _ => return Err(Errno::INVAL),
+        };
+        let file = self.file(node)?;
+        let at = self.io(node, &file).seek(body.offset, to_written).await?;
+        Ok(Answer::of(&at))
+    }
+
+    fn file(&self, node: u64) -> Result<Rc<OpenFile<F::Volume>>, Errno> {
+        self.table.file(node).ok_or(Errno::NOENT)
+    }
+
+    fn io<'a>(&'a self, node: u64, file: &'a OpenFile<F::Volume>) -> FileIo<'a, F::Volume>
+    where
+        F::Volume: Volume,
+    {
+        FileIo {
+            handle: &self.server.handle,
+            busy: &self.server.busy,
+            node,
+            volume: &file.volume,
+            facts: &file.facts,
+        }
+    }
+
+    fn count_error(&self, code: u32) {
+        if matches!(code, opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE) {
+            add(&self.server.counters.errors, 1);
+        }
+    }
+
+    /// Send the answer; the reply buffer comes back.
+    async fn reply(&self, mut head: BufMut, unique: u64, answer: Result<Answer, Errno>) -> BufMut {
+        let (error, small, data) = match answer {
+            Ok(Answer::None) => return head,
+            Ok(Answer::Small(bytes, len)) => {
+                head[OUT_HEADER_BYTES..][..len].copy_from_slice(&bytes[..len]);
+                (0, len, None)
+            }
+            Ok(Answer::Data(data)) => (0, 0, Some(data)),
+            Err(errno) => (-errno.raw_os_error(), 0, None),
+        };
+        let head_bytes = OUT_HEADER_BYTES + small;
+        let all = head_bytes + data.as_ref().map_or(0, |data| data.len());
+        let bytes = u32::try_from(all).expect("at most 1 MiB and a header");
+        let header = OutHeader { bytes, error, unique };
+        head[..OUT_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        let whole = head.freeze();
+        let data = data.unwrap_or_else(|| whole.slice(0..0));
+        let parts = [whole.slice(0..head_bytes), data];
+        // ENOENT: the request was interrupted and nobody waits any more. Anything else the next read tells.
+        let (_sent, parts) = self.server.ring.write_parts(&self.server.device, parts).await;
+        drop(parts);
+        whole.try_into_mut().unwrap_or_else(|_| BufMut::zeroed(OUT_HEADER_BYTES + SMALL_BYTES_MAX))
+    }
+}
+
+/// Flags of open(2) as they arrive from the kernel.
+struct OFlagBits;
+
+impl OFlagBits {
+    const WRITE_ONLY: u32 = 0o1;
+    const READ_WRITE: u32 = 0o2;
+    const DATA_SYNC: u32 = 0o10_000;
+}
+
+fn init_reply(message: &InMessage<'_>) -> Result<Answer, Errno> {
+    const PAGE_BYTES: u32 = 4096;
+    let asked: InitIn = message.body().ok_or(Errno::INVAL)?;
+    if asked.major < MAJOR {
+        return Err(Errno::PROTO);
+    }
+    let wanted = init::ASYNC_READ
+        | init::BIG_WRITES
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::MAX_PAGES;
+    Ok(Answer::of(&InitOut {
+        major: MAJOR,
+        minor: MINOR,
+        readahead_bytes_max: asked.readahead_bytes_max,
+        flags: asked.flags & wanted,
+        background_max: BACKGROUND_MAX,
+        congestion_threshold: BACKGROUND_MAX / 4 * 3,
+        write_bytes_max: PAYLOAD_BYTES_MAX,
+        time_granularity: 1,
+        pages_max: u16::try_from(PAYLOAD_BYTES_MAX / PAGE_BYTES).expect("256"),
+        map_alignment: 0,
+        flags2: 0,
+        unused: [0; 7],
+    }))
+}
