@@ -4,5 +4,6 @@ mod block;
 mod files;
 mod memory;
 mod open_paths;
+mod probe;
 mod world;
 mod wrappers;

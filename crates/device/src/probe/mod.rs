@@ -1,0 +1,88 @@
+//! Whose data is on a device? Asked before anything is overwritten.
+//!
+//! The answer comes from util-linux's `wipefs`, the front of libblkid: the prober that the rest of the system (udev,
+//! mkfs, mdadm's users) goes by, with hundreds of formats, and a program that is on every Debian system. It is
+//! run as a program and not linked: the library is under the LGPL and C, and a probe is rare and not urgent. Where
+//! it is missing a minimal check of our own looks for what costs most to lose.
+//! What must stay true: nothing is ever written; an unreadable device is an error, not an empty answer.
+//! Not here: our own signature, which the on-disk format knows, and what to do about a foreign one.
+//!
+//! - `program`: asking `wipefs`
+//! - `magic`: the check of our own
+
+mod magic;
+mod program;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// What a prober found on a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// Who looked.
+    pub by: Prober,
+    /// What is there, in order of offsets.
+    pub signatures: Vec<Signature>,
+}
+
+/// Who looked at a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prober {
+    /// libblkid, through `wipefs`.
+    Program,
+    /// The minimal check of our own: GPT, MBR, ext, XFS, btrfs, md, LVM, LUKS, swap, ZFS.
+    BuiltIn,
+}
+
+/// A mark that somebody else's data is here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signature {
+    /// Whose, in libblkid's words: `ext4`, `gpt`, `linux_raid_member`, ...
+    pub kind: String,
+    /// Where the mark is, in bytes from the start.
+    pub offset: u64,
+    /// Its identity, if it has one.
+    pub uuid: Option<String>,
+    /// What somebody called it.
+    pub label: Option<String>,
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(label) = &self.label {
+            write!(f, " '{label}'")?;
+        }
+        if let Some(uuid) = &self.uuid {
+            write!(f, " {uuid}")?;
+        }
+        write!(f, " at byte {}", self.offset)
+    }
+}
+
+/// Looks for signatures on the device or file at `path`. Blocks while it reads.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn signatures(path: &Path) -> io::Result<Probe> {
+    // Opened first, so that a device that cannot be read is told apart from a program that cannot be run.
+    let file = File::open(path)?;
+    if let Some(signatures) = program::signatures(path) {
+        return Ok(Probe { by: Prober::Program, signatures });
+    }
+    built_in(&file)
+}
+
+/// As [`signatures`], but by the check of our own in any case.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn signatures_built_in(path: &Path) -> io::Result<Probe> {
+    built_in(&File::open(path)?)
+}
+
+fn built_in(file: &File) -> io::Result<Probe> {
+    Ok(Probe { by: Prober::BuiltIn, signatures: magic::signatures(file)? })
+}
