@@ -198,7 +198,7 @@ fn refusal(path: &str, access: Access, error: Errno) -> OpenRefusal {
         Errno::NOENT => "there is no such device or file; check the name".to_owned(),
         Errno::BUSY | Errno::WOULDBLOCK => {
             let who = holders::describe(path);
-            format!("in use ({who}); stop what uses it, or name another device")
+            format!("in use: {who}; stop what uses it, or name another device")
         }
         Errno::ACCESS | Errno::PERM => {
             "permission denied; run as root or as a member of group disk".to_owned()

@@ -53,16 +53,45 @@ pub fn holders(path: &Path) -> std::io::Result<Vec<Holder>> {
         found.extend(block_holders(Path::new(sysfs::SYS), &mounts, major, minor));
     }
     found.extend(processes(&about));
+    // The file of locks tells also who locked what this process may not look into.
+    for id in lockers(&fs::read_to_string("/proc/locks").unwrap_or_default(), &about) {
+        let is_known =
+            |holder: &Holder| matches!(holder, Holder::Process { id: known, .. } if *known == id);
+        if id != std::process::id() && !found.iter().any(is_known) {
+            found.push(Holder::Process { id, name: command_of(id) });
+        }
+    }
     Ok(found)
 }
 
 /// Who has it, in one line for a refusal.
 pub(crate) fn describe(path: &str) -> String {
     let found = holders(Path::new(path)).unwrap_or_default();
-    if found.is_empty() {
-        return "nobody this process may see".to_owned();
+    if !found.is_empty() {
+        return found.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ");
     }
-    found.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let own = |about| lockers(&locks, &about).any(|id| id == std::process::id());
+    if stat(path).is_ok_and(own) {
+        return "by this process".to_owned();
+    }
+    "by nobody this process may see, perhaps itself".to_owned()
+}
+
+/// Processes with a lock on the file, from the text of the kernel's list of locks.
+fn lockers(locks: &str, about: &Stat) -> impl Iterator<Item = u32> {
+    let (major, minor) = (major(about.st_dev), minor(about.st_dev));
+    let file = format!("{major:02x}:{minor:02x}:{}", about.st_ino);
+    locks.lines().filter_map(move |line| {
+        let mut fields = line.split_whitespace().skip_while(|field| *field != "FLOCK").skip(3);
+        let id = fields.next()?.parse().ok()?;
+        (fields.next()? == file).then_some(id)
+    })
+}
+
+fn command_of(id: u32) -> String {
+    let command = fs::read_to_string(format!("/proc/{id}/comm"));
+    command.map_or_else(|_| "ended".to_owned(), |name| name.trim().to_owned())
 }
 
 /// Mounts of the device and its partitions, devices built on them, and the partitions themselves.
@@ -120,8 +149,7 @@ fn processes(about: &Stat) -> Vec<Holder> {
             })
         };
         if names(&process.join("fd")).iter().any(is_same) {
-            let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            found.push(Holder::Process { id, name: command.trim().to_owned() });
+            found.push(Holder::Process { id, name: command_of(id) });
         }
     }
     found
@@ -129,7 +157,7 @@ fn processes(about: &Stat) -> Vec<Holder> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, block_holders, holders};
+    use super::{Holder, block_holders, holders, lockers};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
@@ -168,6 +196,21 @@ mod tests {
             [Holder::Mount(PathBuf::from("/data"))],
             "mounted as a whole, unknown to this sysfs"
         );
+    }
+
+    #[test]
+    fn lockers_are_known_by_device_and_inode() {
+        let file = tempfile::NamedTempFile::new().expect("a file for the test");
+        let mut about = rustix::fs::stat(file.path()).expect("there");
+        about.st_dev = rustix::fs::makedev(0xfe, 2);
+        about.st_ino = 4711;
+        let locks = "\
+1: FLOCK  ADVISORY  WRITE 100 fe:02:4711 0 EOF
+1: -> FLOCK  ADVISORY  WRITE 101 fe:02:4711 0 EOF
+2: FLOCK  ADVISORY  WRITE 102 fe:02:4712 0 EOF
+3: POSIX  ADVISORY  WRITE 103 fe:02:4711 0 EOF
+";
+        assert_eq!(lockers(locks, &about).collect::<Vec<_>>(), [100, 101]);
     }
 
     #[test]

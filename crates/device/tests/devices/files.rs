@@ -177,7 +177,7 @@ fn a_file_is_free_again_once_its_device_is_dropped() {
         for reading in reads {
             reading.await.expect("read");
         }
-        assert!(refusal(file.path()).contains("in use"));
+        assert!(refusal(file.path()).contains("in use: by this process"));
         drop((opened, device));
         free_after_some_turns(&handle, file.path()).await;
     });
@@ -215,7 +215,7 @@ fn a_file_locked_by_another_process_is_refused_by_that_process_name() {
     let file = sparse(MIB);
     let mut child = lock_elsewhere(file.path());
     let refused = refusal(file.path());
-    assert!(refused.contains("in use") && refused.contains("flock"), "{refused}");
+    assert!(refused.contains("in use: open in process") && refused.contains("flock"), "{refused}");
     drop(child.stdin.take());
     child.wait().expect("ended");
     drop(open(file.path()));

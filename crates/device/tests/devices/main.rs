@@ -7,3 +7,4 @@ mod open_paths;
 mod probe;
 mod world;
 mod wrappers;
+mod zombie;
