@@ -19,6 +19,7 @@ const DIRENT_FILE: u32 = 8;
 
 /// A volume, and its facts as of the last look.
 pub struct OpenFile<V> {
+    pub node: u64,
     pub volume: V,
     pub facts: VolumeFacts,
 }
@@ -26,7 +27,7 @@ pub struct OpenFile<V> {
 /// What one worker knows of the files.
 pub struct FileTable<F: Files> {
     files: F,
-    known: RefCell<Vec<(u64, Rc<OpenFile<F::Volume>>)>>,
+    known: RefCell<Vec<Rc<OpenFile<F::Volume>>>>,
 }
 
 impl<F: Files> FileTable<F> {
@@ -35,34 +36,32 @@ impl<F: Files> FileTable<F> {
     }
 
     /// The file of a name, afresh: its volume may be new, resized, or gone.
-    pub fn look_up(&self, name: &str) -> Option<(u64, Rc<OpenFile<F::Volume>>)> {
+    pub fn look_up(&self, name: &str) -> Option<Rc<OpenFile<F::Volume>>> {
         let node = node_of(name);
         let volume = if is_showable(name) { self.files.open(name) } else { None };
         let mut known = self.known.borrow_mut();
-        known.retain(|(known, _)| *known != node);
+        known.retain(|file| file.node != node);
         let volume = volume?;
         let facts = volume.facts();
-        let file = Rc::new(OpenFile { volume, facts });
-        known.push((node, file.clone()));
-        Some((node, file))
+        let file = Rc::new(OpenFile { node, volume, facts });
+        known.push(file.clone());
+        Some(file)
     }
 
     /// The file of a node, afresh.
     pub fn refreshed(&self, node: u64) -> Option<Rc<OpenFile<F::Volume>>> {
         let name = self.files.names().into_iter().find(|name| node_of(name) == node);
         if let Some(name) = name {
-            return self.look_up(&name).map(|(_, file)| file);
+            return self.look_up(&name);
         }
-        self.known.borrow_mut().retain(|(known, _)| *known != node);
+        self.known.borrow_mut().retain(|file| file.node != node);
         None
     }
 
     /// The file of a node, for reads and writes: as it was last seen, if it was.
     pub fn file(&self, node: u64) -> Option<Rc<OpenFile<F::Volume>>> {
-        let known = self.known.borrow();
-        let file = known.iter().find(|(known, _)| *known == node).map(|(_, file)| file.clone());
-        drop(known);
-        file.or_else(|| self.refreshed(node))
+        let known = self.known.borrow().iter().find(|file| file.node == node).cloned();
+        known.or_else(|| self.refreshed(node))
     }
 
     /// Directory entries from position `from` on, as many as fit.

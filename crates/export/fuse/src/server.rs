@@ -17,7 +17,6 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::{Semaphore, Signal};
 use ashlar_ring::{Handle, Ring};
 use ashlar_units::Extent;
-use ashlar_volume::Volume;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -254,7 +253,7 @@ impl<F: Files> Worker<F> {
             opcode::FSYNC => {
                 add(&self.server.counters.flushes, 1);
                 let file = self.file(node)?;
-                self.io(node, &file).flush().await?;
+                self.io(&file).flush().await?;
                 Ok(Answer::done())
             }
             opcode::FALLOCATE => self.fallocate(node, message).await,
@@ -304,14 +303,14 @@ impl<F: Files> Worker<F> {
         if message.header.node != ROOT_NODE {
             return Err(Errno::NOTDIR);
         }
-        let (node, file) = self.table.look_up(&name).ok_or(Errno::NOENT)?;
+        let file = self.table.look_up(&name).ok_or(Errno::NOENT)?;
         Ok(Answer::of(&EntryOut {
-            node,
+            node: file.node,
             generation: generation_of(&file.facts),
             entry_seconds: CACHE_SECONDS,
             attr_seconds: CACHE_SECONDS,
             nanos: [0; 2],
-            attr: file_attr(node, &file.facts),
+            attr: file_attr(file.node, &file.facts),
         }))
     }
 
@@ -356,7 +355,7 @@ impl<F: Files> Worker<F> {
         let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
         let bytes = body.bytes.min(PAYLOAD_BYTES_MAX);
         let file = self.file(node)?;
-        let data = self.io(node, &file).read(Extent::new(body.offset, bytes.into())).await?;
+        let data = self.io(&file).read(Extent::new(body.offset, bytes.into())).await?;
         add(&self.server.counters.read_bytes, ashlar_units::to_u64(data.len()));
         Ok(Answer::Data(data))
     }
@@ -387,7 +386,7 @@ impl<F: Files> Worker<F> {
         }
         let fua = body.flags & OFlagBits::DATA_SYNC != 0;
         let file = self.file(node)?;
-        let written = self.io(node, &file).write(body.offset, &data, fua).await?;
+        let written = self.io(&file).write(body.offset, &data, fua).await?;
         add(&self.server.counters.written_bytes, written);
         let bytes = u32::try_from(written).expect("no more than was asked for");
         Ok(Answer::of(&WriteOut { bytes, padding: 0 }))
@@ -403,8 +402,8 @@ impl<F: Files> Worker<F> {
         let end = extent.checked_end().ok_or(Errno::INVAL)?;
         let file = self.file(node)?;
         match body.mode & !KEEP_SIZE {
-            PUNCH_HOLE => self.io(node, &file).write_zeroes(extent, true).await?,
-            ZERO_RANGE => self.io(node, &file).write_zeroes(extent, false).await?,
+            PUNCH_HOLE => self.io(&file).write_zeroes(extent, true).await?,
+            ZERO_RANGE => self.io(&file).write_zeroes(extent, false).await?,
             // Space for the whole volume is there already.
             0 if end <= file.facts.size_bytes => {}
             0 => return Err(Errno::NOSPC),
@@ -424,7 +423,7 @@ impl<F: Files> Worker<F> {
             _ => return Err(Errno::INVAL),
         };
         let file = self.file(node)?;
-        let at = self.io(node, &file).seek(body.offset, to_written).await?;
+        let at = self.io(&file).seek(body.offset, to_written).await?;
         Ok(Answer::of(&at))
     }
 
@@ -432,14 +431,11 @@ impl<F: Files> Worker<F> {
         self.table.file(node).ok_or(Errno::NOENT)
     }
 
-    fn io<'a>(&'a self, node: u64, file: &'a OpenFile<F::Volume>) -> FileIo<'a, F::Volume>
-    where
-        F::Volume: Volume,
-    {
+    fn io<'a>(&'a self, file: &'a OpenFile<F::Volume>) -> FileIo<'a, F::Volume> {
         FileIo {
             handle: &self.server.handle,
             busy: &self.server.busy,
-            node,
+            node: file.node,
             volume: &file.volume,
             facts: &file.facts,
         }

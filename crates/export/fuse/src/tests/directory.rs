@@ -36,7 +36,7 @@ impl Files for Shelf {
 fn a_node_finds_its_volume_on_a_worker_that_never_looked_the_name_up() {
     let shelf = Shelf::default();
     shelf.put("disk", 8192);
-    let (node, _) = FileTable::new(shelf.clone()).look_up("disk").unwrap();
+    let node = FileTable::new(shelf.clone()).look_up("disk").unwrap().node;
     let other = FileTable::new(shelf);
     assert_eq!(other.file(node).unwrap().facts.size_bytes, 8192);
     assert!(other.file(node + 1).is_none());
@@ -47,7 +47,7 @@ fn a_volume_that_went_is_gone_at_the_next_look() {
     let shelf = Shelf::default();
     shelf.put("disk", 8192);
     let table = FileTable::new(shelf.clone());
-    let (node, _) = table.look_up("disk").unwrap();
+    let node = table.look_up("disk").unwrap().node;
     shelf.take("disk");
     assert!(table.refreshed(node).is_none());
     assert!(table.file(node).is_none());

@@ -10,7 +10,14 @@ struct Loop(String);
 impl Loop {
     fn attach(mounted: &Mounted, arguments: &[&str]) -> Loop {
         let disk = mounted.disk();
-        Loop(run("losetup", &[arguments, &["--find", "--show", &disk]].concat()).trim().to_owned())
+        let attached = run("losetup", &[arguments, &["--find", "--show", &disk]].concat());
+        Loop(attached.trim().to_owned())
+    }
+
+    /// The kernel falls back to buffered I/O without a word.
+    fn is_direct(&self) -> bool {
+        let listed = run("losetup", &["--noheadings", "--output", "DIO", &self.0]);
+        listed.trim() == "1"
     }
 }
 
@@ -69,6 +76,7 @@ fn ext4_lives_on_a_loop(setup: Setup, arguments: &[&str]) {
     let mounted = Mounted::new(setup);
     {
         let device = Loop::attach(&mounted, arguments);
+        assert_eq!(device.is_direct(), arguments[0] == "--direct-io=on");
         run("mkfs.ext4", &["-q", "-F", &device.0]);
         let file_system = FileSystem::mount(&device);
         write_files(file_system.path());

@@ -59,6 +59,9 @@ fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
     out
 }
 
+/// Replies as kind and data.
+type Replies = Vec<(u32, Vec<u8>)>;
+
 /// A client: sends options and takes the replies apart.
 struct Client<E> {
     exports: E,
@@ -70,7 +73,7 @@ impl<E: Exports> Client<E> {
         Client { exports, negotiation: Negotiation::new(3).unwrap() }
     }
 
-    fn send(&mut self, option: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, Step<E::Volume>) {
+    fn send(&mut self, option: u32, data: &[u8]) -> (Replies, Step<E::Volume>) {
         let mut out = Vec::new();
         let step = self.negotiation.answer(&self.exports, (option, data), &mut out);
         let mut replies = Vec::new();
