@@ -115,6 +115,9 @@ fn copies_another_array_left_behind_never_mix_in() {
     let choice = choose([&a, &a, &a, &b]);
     assert_eq!(choice.superblock(), Some(&here));
     assert_eq!(choice.copies[3], other);
+    let choice = choose([&b, &a, &a, &a]);
+    assert_eq!(choice.superblock(), Some(&here), "three copies outweigh copy 0");
+    assert_eq!(choice.copies[0], other);
     // A creation interrupted between its two steps: copy 0 was written first.
     let choice = choose([&a, &b, &a, &b]);
     assert_eq!(choice.superblock(), Some(&here));

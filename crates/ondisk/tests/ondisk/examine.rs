@@ -26,6 +26,9 @@ fn the_ranges_are_aligned_and_reach_both_ends() {
         let [head, tail] = examine_ranges(device).expect("large enough");
         assert_eq!(head, Extent::new(0, 256 << 10));
         assert_eq!(tail, Extent::new(device / 4096 * 4096 - (128 << 10), 128 << 10));
+        let examination = Examination::new(device, None, None);
+        let offsets: Vec<u64> = examination.copies.iter().map(|copy| copy.offset).collect();
+        assert_eq!(offsets, [0, 64 << 10, tail.offset, tail.offset + (64 << 10)]);
     }
     assert_eq!(examine_ranges((4 << 20) - 1), None);
 }

@@ -9,7 +9,9 @@ use ashlar_ondisk::assembly::{
 use ashlar_ondisk::{ForcedActions, MemberEvent, Superblock};
 
 use crate::assembly::refused;
-use crate::samples::{array, incarnation, member_uuid, path, reading, readings, started, updated};
+use crate::samples::{
+    array, incarnation, lost, member_uuid, path, reading, readings, started, updated,
+};
 
 fn judge(readings: &[MemberReading], trust: Option<u16>) -> Verdict {
     assemble(readings, &AssemblyRequest { trust: trust.map(incarnation), ..Default::default() })
@@ -123,6 +125,17 @@ fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnati
     left.record(member_uuid(1), MemberEvent::Lost).expect("was active");
     let right = started_without(&base, 3, &[0]);
     assert!(right.generation < left.member(member_uuid(1)).expect("listed").out_since);
+    let all = [reading(&left, 0), reading(&right, 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+#[test]
+fn a_member_written_after_its_loss_under_a_known_incarnation_is_another_half() {
+    let base = array(1, 1, 1);
+    let left = updated(&lost(&base, &[1]));
+    // Somebody went on updating slot 1 where nobody should have: its history is not ours any more.
+    let right = updated(&base);
+    assert!(right.incarnation == base.incarnation && right.generation == 11);
     let all = [reading(&left, 0), reading(&right, 1)];
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }

@@ -236,6 +236,8 @@ fn what_was_recorded_with_a_loss_stays_until_the_member_is_current() {
     assert_eq!((entry.role, entry.out_since), (Role::Out, 11));
     assert_eq!(entry.out_incarnations, [incarnation(1), incarnation(0)]);
     superblock.generation += 5;
+    superblock.begin_start(incarnation(7));
+    superblock.begin_start(incarnation(8));
     superblock.record(member_uuid(3), MemberEvent::Readded).expect("was out");
     superblock.record(member_uuid(3), MemberEvent::Lost).expect("was rebuilding");
     assert_eq!(superblock.member(member_uuid(3)), Some(&entry), "it still lacks the first loss");
