@@ -45,12 +45,12 @@ fn is_whole(asked: &[u8]) -> bool {
 fn a_call_is_one_request_with_the_path_and_json_of_its_type() {
     let (_folder, socket, daemon) = daemon("200 OK", "{\"changed\":true,\"message\":\"gone\"}");
     let client = Client::new(&socket).expect("client");
-    let done = client.call(&Stop { array: "tank0".to_owned() }).expect("answer");
+    let done = client.call(&Stop { array: "tank0".to_owned(), force: false }).expect("answer");
     assert!(done.changed);
     assert_eq!(done.message, "gone");
     let asked = daemon.join().expect("daemon");
     assert!(asked.starts_with("POST /v1/arrays/stop HTTP/1.1\r\n"), "{asked}");
-    assert!(asked.ends_with("{\"array\":\"tank0\"}"), "{asked}");
+    assert!(asked.ends_with("{\"array\":\"tank0\",\"force\":false}"), "{asked}");
 }
 
 #[test]
@@ -60,7 +60,8 @@ fn a_refusal_arrives_with_its_code_and_hint() {
         "{\"code\":\"array.unknown\",\"message\":\"no tank0\",\"hint\":\"look again\"}",
     );
     let client = Client::new(&socket).expect("client");
-    let error = client.call(&Stop { array: "tank0".to_owned() }).expect_err("refusal");
+    let error =
+        client.call(&Stop { array: "tank0".to_owned(), force: false }).expect_err("refusal");
     daemon.join().expect("daemon");
     assert_eq!(error.to_string(), "no tank0; look again");
     assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == codes::ARRAY_UNKNOWN));
@@ -80,7 +81,7 @@ fn a_daemon_that_stops_half_way_is_an_error() {
     let (_folder, socket, daemon) =
         answering("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"cha".to_owned());
     let client = Client::new(&socket).expect("client");
-    let error = client.call(&Stop { array: "a".to_owned() }).expect_err("cut short");
+    let error = client.call(&Stop { array: "a".to_owned(), force: false }).expect_err("cut short");
     daemon.join().expect("daemon");
     assert!(matches!(error, ClientError::Protocol(_)), "{error:?}");
 }

@@ -36,18 +36,16 @@ pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault
 ///
 /// # Errors
 /// As [`until_done`]; also if mismatches stayed.
-pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
+pub fn until_scrubbed(reach: &Reach, array: &str, repair: bool) -> Result<(), Fault> {
     let status = follow(reach, array, JobKind::Scrub)?;
     let Some(result) = status.last_scrub else {
         let hint = "see 'ashlar events' for the reason";
         return Err(Fault::new(codes::SYSTEM_FAULT, "the scrub ended without a result", hint));
     };
-    reach.print(&result, |it| {
-        format!("scrub of {array}: {} mismatches, {} repaired", it.mismatches, it.repaired)
-    })?;
-    if result.mismatches > result.repaired {
+    reach.print(&result, |it| format!("scrub of {array}: {} mismatches", it.mismatches))?;
+    if result.mismatches > 0 && !repair {
         return Err(Fault::new(
-            codes::SYSTEM_FAULT,
+            "array.mismatched",
             format!("{} blocks of {array} have parity that does not match", result.mismatches),
             format!("make parity match the data with: ashlar scrub {array} --repair"),
         ));

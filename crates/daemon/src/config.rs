@@ -58,9 +58,6 @@ pub struct ArrayConfig {
     pub uuid: Option<String>,
     /// Where to look for its members: paths, with `*` and `?`.
     pub devices: Vec<String>,
-    /// Start although members are missing; default no.
-    #[serde(default)]
-    pub degraded: bool,
     /// Refuse all changes; default no.
     #[serde(default)]
     pub read_only: bool,
@@ -190,7 +187,7 @@ pool = "256MiB"
 [[array]]
 name = "tank0"
 devices = ["/dev/disk/by-id/nvme-*"]
-degraded = true
+read_only = true
 
 [[nbd]]
 listen = "127.0.0.1:10809"
@@ -212,7 +209,7 @@ devices = ["/dev/sdx"]
         let config = Config::parse("a.toml", WHOLE).expect("sound");
         assert_eq!(config.serve.pool, Some(ByteSize(256 << 20)));
         assert_eq!(config.array[0].devices, ["/dev/disk/by-id/nvme-*"]);
-        assert!(config.array[0].degraded && !config.array[0].read_only);
+        assert!(config.array[0].read_only);
         assert_eq!(Config::parse("a.toml", ""), Ok(Config::default()));
     }
 

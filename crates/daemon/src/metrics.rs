@@ -7,7 +7,7 @@
 use crate::backend::{Backend, Serves};
 use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
-use ashlar_api::v1::status::{GetStatus, Latency, Status};
+use ashlar_api::v1::status::{GetStatus, Latency, PoolStatus, Status, WorkerStatus};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -111,9 +111,8 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
     }
 }
 
-const ARRAY_STATES: [(ArrayState, &str); 6] = [
+const ARRAY_STATES: [(ArrayState, &str); 5] = [
     (ArrayState::Clean, "clean"),
-    (ArrayState::Assembling, "assembling"),
     (ArrayState::Resyncing, "resyncing"),
     (ArrayState::Degraded, "degraded"),
     (ArrayState::ReadOnly, "read_only"),
@@ -198,21 +197,19 @@ fn process(text: &mut Text, status: &Status) {
     text.sample("ashlar_build_info", &[("version", &status.version)], 1);
     text.family("ashlar_resident_bytes", "gauge", "Memory of the daemon.");
     text.sample("ashlar_resident_bytes", &[], status.resident_bytes);
-    text.family(
-        "ashlar_worker_busy_ratio",
-        "gauge",
-        "Share of time that the worker worked, lately.",
-    );
-    for worker in &status.workers {
-        let busy = format!("{}.{:03}", worker.busy_permille / 1000, worker.busy_permille % 1000);
-        text.sample("ashlar_worker_busy_ratio", &[("worker", &worker.worker.to_string())], busy);
+    type Work = (&'static str, &'static str, fn(&WorkerStatus) -> u64);
+    const WORK: [Work; 2] = [
+        ("ashlar_worker_requests", "Client requests that arrived at the worker.", |it| it.requests),
+        ("ashlar_worker_pieces", "Pieces of stripe work that the worker did.", |it| it.pieces),
+    ];
+    for (name, help, value) in WORK {
+        text.family(name, "counter", help);
+        for worker in &status.workers {
+            let number = worker.worker.to_string();
+            text.sample(&format!("{name}_total"), &[("worker", &number)], value(worker));
+        }
     }
-    text.family("ashlar_worker_requests", "counter", "Requests that the worker finished.");
-    for worker in &status.workers {
-        let number = worker.worker.to_string();
-        text.sample("ashlar_worker_requests_total", &[("worker", &number)], worker.requests);
-    }
-    type Level = (&'static str, &'static str, fn(&ashlar_api::v1::status::PoolStatus) -> u64);
+    type Level = (&'static str, &'static str, fn(&PoolStatus) -> u64);
     const LEVELS: [Level; 3] = [
         ("ashlar_pool_limit", "How many there are.", |it| it.limit),
         ("ashlar_pool_in_use", "How many are taken.", |it| it.in_use),

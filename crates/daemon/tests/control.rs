@@ -41,14 +41,17 @@ fn a_request_reaches_the_backend_and_its_answer_comes_back() {
     assert!(created.changed && created.volume_bytes > 0);
     let status = client.call(&GetStatus {}).expect("status");
     assert_eq!((status.arrays[0].name.as_str(), status.arrays[0].level), ("tank0", Level::Raid6));
-    assert!(client.call(&Stop { array: "tank0".to_owned() }).expect("stopped").changed);
+    assert!(
+        client.call(&Stop { array: "tank0".to_owned(), force: false }).expect("stopped").changed
+    );
     assert!(client.call(&GetStatus {}).expect("status").arrays.is_empty());
 }
 
 #[test]
 fn a_refusal_keeps_its_code_through_the_socket() {
     let (_folder, _, client) = serve();
-    let error = client.call(&Stop { array: "gone".to_owned() }).expect_err("no such array");
+    let error =
+        client.call(&Stop { array: "gone".to_owned(), force: false }).expect_err("no such array");
     assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == codes::ARRAY_UNKNOWN));
     client.call(&create("tank0")).expect("created");
     let fail = Fail { array: "tank0".to_owned(), member: "9".to_owned(), force: false };
@@ -116,7 +119,7 @@ fn a_follower_sees_what_was_and_then_what_happens() {
         .events(true, |event| {
             seen.push((event.sequence, event.name));
             if seen.len() == 1 {
-                client.call(&Stop { array: "tank0".to_owned() }).expect("stopped");
+                client.call(&Stop { array: "tank0".to_owned(), force: false }).expect("stopped");
             }
             seen.len() < 2
         })

@@ -127,7 +127,10 @@ pub struct Create {
     /// Bytes to use of each member; default as much as the smallest holds.
     #[serde(default)]
     pub member_bytes: Option<u64>,
-    /// Devices whose foreign signatures may be overwritten, by path or serial.
+    /// Logical block of the volume in bytes, 512 or 4096. Default 4096.
+    #[serde(default)]
+    pub logical_block_bytes: Option<u32>,
+    /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
     /// Check everything, write nothing, tell what would be done.
@@ -170,12 +173,19 @@ pub struct Assemble {
     pub uuid: Option<String>,
     /// Paths to look at.
     pub devices: Vec<String>,
-    /// Start although members are missing.
-    #[serde(default)]
-    pub degraded: bool,
     /// Refuse all changes, and change nothing on the members.
     #[serde(default)]
     pub read_only: bool,
+    /// Start read-write although it stopped uncleanly and members are missing: what was being written
+    /// then may be wrong.
+    #[serde(default)]
+    pub accept_dirty_degraded: bool,
+    /// Take members whose device has another serial than recorded: an image, or a new enclosure.
+    #[serde(default)]
+    pub accept_serials: bool,
+    /// If two halves of the array lived on separately: the incarnation to trust, as `examine` prints it.
+    #[serde(default)]
+    pub trust: Option<String>,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -192,6 +202,9 @@ impl Call for Assemble {
 pub struct Stop {
     /// The array's name.
     pub array: String,
+    /// Also when clients are connected; they are dropped.
+    #[serde(default)]
+    pub force: bool,
 }
 
 impl Call for Stop {
@@ -205,8 +218,6 @@ impl Call for Stop {
 pub enum ArrayState {
     /// All members in, parity matches.
     Clean,
-    /// Being put together.
-    Assembling,
     /// All members in; parity is being made to match after an unclean stop.
     Resyncing,
     /// Members are out; all data can still be read and written.
@@ -221,7 +232,6 @@ impl fmt::Display for ArrayState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             ArrayState::Clean => "clean",
-            ArrayState::Assembling => "assembling",
             ArrayState::Resyncing => "resyncing",
             ArrayState::Degraded => "DEGRADED",
             ArrayState::ReadOnly => "READ-ONLY",
@@ -292,8 +302,6 @@ pub struct Share {
 pub struct ScrubResult {
     /// Blocks whose parity did not match.
     pub mismatches: u64,
-    /// Blocks that were rewritten.
-    pub repaired: u64,
     /// Seconds since it ended.
     pub age_seconds: u64,
 }

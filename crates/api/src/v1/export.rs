@@ -58,6 +58,8 @@ impl Call for FuseDetach {
 pub struct ExportStatus {
     /// `nbd` or `fuse`.
     pub protocol: String,
+    /// Requests answered so far.
+    pub requests: u64,
     /// Address of the listener, or path of the file.
     pub address: String,
     /// The one array it serves; `None` when it serves all of them by name.

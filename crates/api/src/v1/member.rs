@@ -96,6 +96,9 @@ pub struct MemberStatus {
     pub slot: u16,
     /// Path of the device; empty when it is missing.
     pub path: String,
+    /// Path of the device that is being filled to replace it.
+    #[serde(default)]
+    pub replacement: Option<String>,
     /// The device's serial, if it has one.
     #[serde(default)]
     pub serial: Option<String>,

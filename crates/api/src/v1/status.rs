@@ -48,23 +48,18 @@ pub struct Status {
 pub struct WorkerStatus {
     /// Number of the worker.
     pub worker: u16,
-    /// The core it is pinned to, if it is.
-    #[serde(default)]
-    pub core: Option<u16>,
-    /// Time it worked out of each thousand, lately.
-    pub busy_permille: u16,
-    /// Requests it has in hand.
-    pub in_flight: u64,
-    /// Requests it finished.
+    /// Client requests that arrived at it.
     pub requests: u64,
-    /// Messages it got from other workers.
-    pub messages: u64,
+    /// Pieces of stripe work it did, for its own clients and for other workers.
+    pub pieces: u64,
+    /// Requests and pieces that it has in hand.
+    pub in_flight: u64,
 }
 
 /// Something of which there is a fixed number; when it is empty, requests wait.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// What is in it, with its unit: `buffers_bytes`, `stripes`, `ring_entries`.
+    /// Whose it is and what is in it: `worker0.payload 64 KiB`.
     pub name: String,
     /// How many there are.
     pub limit: u64,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Put an array together from its members.
 ///
 /// The superblocks say which device goes where; devices that belong to no array or to another one are left
-/// alone. With members missing, `--degraded` is needed.
+/// alone. What must not happen by accident needs a flag that says so, and is recorded on the members.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Devices to look at, in any order.
@@ -23,13 +23,22 @@ pub struct Args {
     #[arg(long)]
     uuid: Option<String>,
 
-    /// Start although members are missing.
-    #[arg(long, visible_alias = "run")]
-    degraded: bool,
-
     /// Refuse all changes, and change nothing on the members.
     #[arg(long)]
     read_only: bool,
+
+    /// Start read-write although it stopped uncleanly and members are missing: what was being written then may be
+    /// wrong.
+    #[arg(long)]
+    accept_dirty_degraded: bool,
+
+    /// Take members whose device has another serial than recorded: an image, or a new enclosure.
+    #[arg(long)]
+    accept_serials: bool,
+
+    /// If two halves of the array lived on separately: the incarnation to trust, as examine prints it.
+    #[arg(long, value_name = "UUID")]
+    trust: Option<String>,
 
     /// Check everything, write nothing, tell what would be done.
     #[arg(long)]
@@ -41,7 +50,9 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         name: args.name,
         uuid: args.uuid,
         devices: devices(&args.devices)?,
-        degraded: args.degraded,
+        accept_dirty_degraded: args.accept_dirty_degraded,
+        accept_serials: args.accept_serials,
+        trust: args.trust,
         read_only: args.read_only,
         dry_run: args.dry_run,
     };

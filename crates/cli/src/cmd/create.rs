@@ -39,6 +39,10 @@ pub struct Args {
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
+    /// Logical block of the volume in bytes.
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
+    block_size: String,
+
     /// Use only so much of each device.
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
@@ -47,7 +51,7 @@ pub struct Args {
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 
-    /// Overwrite the foreign signature on this device, named by path or serial; may be given several times.
+    /// Overwrite the foreign signature on this device, named by path; may be given several times.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<String>,
 
@@ -92,6 +96,7 @@ impl Args {
             group_members: self.group_size,
             strip_bytes: Some(self.strip_size.0),
             member_bytes: self.size.map(|size| size.0),
+            logical_block_bytes: self.block_size.parse().ok(),
             destroy: self.destroy,
             dry_run: self.dry_run,
         })

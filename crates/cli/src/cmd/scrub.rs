@@ -49,5 +49,5 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         Some(action) => reach.change(&JobControl { array, kind: JobKind::Scrub, action })?,
         None => reach.change(&ScrubStart { array, repair: args.repair })?,
     };
-    if args.wait { wait::until_scrubbed(reach, &args.array) } else { Ok(()) }
+    if args.wait { wait::until_scrubbed(reach, &args.array, args.repair) } else { Ok(()) }
 }

@@ -9,8 +9,12 @@ use ashlar_api::v1::array::Stop;
 pub struct Args {
     /// Name of the array.
     array: String,
+
+    /// Also when clients are connected; they are dropped.
+    #[arg(long)]
+    force: bool,
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    reach.change(&Stop { array: args.array }).map(drop)
+    reach.change(&Stop { array: args.array, force: args.force }).map(drop)
 }

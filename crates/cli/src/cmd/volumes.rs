@@ -77,7 +77,16 @@ mod tests {
     fn an_nbd_address_is_a_uri_that_clients_take() {
         let uri = |address: &str| {
             let address = address.to_owned();
-            way(&ExportStatus { protocol: "nbd".to_owned(), address, array: None, clients: 0 }, "t")
+            way(
+                &ExportStatus {
+                    protocol: "nbd".to_owned(),
+                    address,
+                    array: None,
+                    clients: 0,
+                    requests: 0,
+                },
+                "t",
+            )
         };
         assert_eq!(uri("unix:/run/a.sock"), "nbd+unix:///t?socket=/run/a.sock");
         assert_eq!(uri("127.0.0.1:10809"), "nbd://127.0.0.1:10809/t");

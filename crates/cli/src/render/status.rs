@@ -121,19 +121,15 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         Some(job) => format!("{}  {}", member.state, progress(job)),
         None => member.state.to_string(),
     };
+    let replacement =
+        member.replacement.as_ref().map_or(String::new(), |path| format!(" by {path}"));
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
-    format!("slot {:<2} {what}     {}{serial}", member.slot, member.path)
+    format!("slot {:<2} {what}     {}{replacement}{serial}", member.slot, member.path)
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {
     match array.last_scrub {
-        Some(scrub) if scrub.repaired > 0 => format!(
-            "last scrub {} ago, {} mismatches, {} repaired",
-            span(scrub.age_seconds),
-            grouped(scrub.mismatches),
-            grouped(scrub.repaired)
-        ),
         Some(scrub) => {
             format!(
                 "last scrub {} ago, {} mismatches",
@@ -209,18 +205,10 @@ fn member_table(array: &ArrayStatus) -> String {
 }
 
 fn limits_table(status: &Status) -> String {
-    let mut rows = vec![
-        ["worker", "core", "busy", "in flight", "requests", "messages"].map(str::to_owned).to_vec(),
-    ];
+    let mut rows = vec![["worker", "requests", "pieces", "in flight"].map(str::to_owned).to_vec()];
     for worker in &status.workers {
-        rows.push(vec![
-            worker.worker.to_string(),
-            worker.core.map_or("any".to_owned(), |core| core.to_string()),
-            format!("{}.{} %", worker.busy_permille / 10, worker.busy_permille % 10),
-            worker.in_flight.to_string(),
-            grouped(worker.requests),
-            grouped(worker.messages),
-        ]);
+        let numbers = [worker.requests, worker.pieces, worker.in_flight].map(grouped);
+        rows.push([vec![worker.worker.to_string()], numbers.to_vec()].concat());
     }
     let workers = table::aligned(&rows);
     let mut rows =
