@@ -1,17 +1,55 @@
 //! Serve a volume in memory: `memory SOCKET MEBIBYTES`. For trying clients and for measuring the export alone.
 
+use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_nbd::{Acceptor, Limits, Listen, NbdCounters, NbdServer, OneExport, listen};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
-use ashlar_volume::MemVolume;
+use ashlar_units::Extent;
+use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
 use std::error::Error;
 use std::sync::Arc;
+
+/// A volume in memory whose buffers come from a pool, as the engine's do.
+#[derive(Clone)]
+struct Pooled {
+    inner: MemVolume,
+    pool: Pool,
+}
+
+impl Volume for Pooled {
+    fn facts(&self) -> VolumeFacts {
+        self.inner.facts()
+    }
+
+    async fn buffer(&self, bytes: usize) -> BufMut {
+        self.pool.get(bytes).await
+    }
+
+    async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
+        self.inner.submit(request).await
+    }
+
+    async fn allocation(
+        &self,
+        extent: Extent,
+        runs_max: usize,
+    ) -> Result<Vec<AllocationRun>, VolumeError> {
+        self.inner.allocation(extent, runs_max).await
+    }
+}
+
+const CLASSES: [PoolClass; 3] = [
+    PoolClass { buffer_bytes: 4 << 10, count: 512 },
+    PoolClass { buffer_bytes: 64 << 10, count: 128 },
+    PoolClass { buffer_bytes: 1 << 20, count: 64 },
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, socket, mebibytes] = &arguments[..] else {
         return Err("memory SOCKET MEBIBYTES".into());
     };
-    let volume = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
+    let inner = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
+    let volume = Pooled { inner, pool: Pool::new(&CLASSES)? };
     let listener = listen(&Listen::Unix(socket.into(), 0o600))?;
     let ring = Ring::new(RingConfig { entries: 256 })?;
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
