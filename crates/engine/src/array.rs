@@ -14,8 +14,9 @@ use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, StripeView};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Number of a running array in this process; an index, never stored.
@@ -63,12 +64,104 @@ pub(crate) struct Slot {
     state: AtomicU8,
     rebuilt_below: AtomicU64,
     is_unflushed: AtomicBool,
+    /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
+    lost: LostStripes,
+    tenures: Tenures,
     pub(crate) counters: MemberCounters,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
 }
 
+/// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
+/// the array. A failure is held against the device it happened on, not against its successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tenure(pub(crate) u32);
+
+impl Tenure {
+    /// Of the device that fills the slot when the array starts.
+    pub(crate) const FIRST: Tenure = Tenure(0);
+    /// Of the device that is replacing it when the array starts.
+    pub(crate) const FIRST_REPLACEMENT: Tenure = Tenure(1);
+}
+
+/// The tenures of a slot's devices; changed by the home worker alone.
+struct Tenures {
+    current: AtomicU32,
+    replacement: AtomicU32,
+    drawn: AtomicU32,
+    /// Read errors of earlier devices.
+    errors_before: AtomicU64,
+}
+
+impl Default for Tenures {
+    fn default() -> Self {
+        Tenures {
+            current: AtomicU32::new(Tenure::FIRST.0),
+            replacement: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
+            drawn: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
+            errors_before: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Stripes of which a slot's strip is lost. Nearly always none, and then asking costs one load.
+#[derive(Default)]
+struct LostStripes {
+    count: AtomicUsize,
+    stripes: Mutex<BTreeSet<StripeNo>>,
+}
+
+impl LostStripes {
+    fn set(&self, stripes: &BTreeSet<StripeNo>) {
+        let mut own = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        own.clone_from(stripes);
+        self.count.store(own.len(), Ordering::Release);
+    }
+
+    fn contains(&self, stripe: StripeNo) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+            && self.stripes.lock().unwrap_or_else(PoisonError::into_inner).contains(&stripe)
+    }
+}
+
 impl Slot {
+    /// The tenure of the device that fills the slot.
+    pub(crate) fn tenure(&self) -> Tenure {
+        Tenure(self.tenures.current.load(Ordering::Acquire))
+    }
+
+    /// The tenure of the newest device that was to replace it, still there or not.
+    pub(crate) fn replacement_tenure(&self) -> Tenure {
+        Tenure(self.tenures.replacement.load(Ordering::Acquire))
+    }
+
+    /// Home only: a tenure for a device that joins.
+    pub(crate) fn draw_tenure(&self) -> Tenure {
+        Tenure(self.tenures.drawn.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Home only: the device of this tenure fills the slot from now on.
+    pub(crate) fn set_tenure(&self, tenure: Tenure) {
+        self.tenures.errors_before.store(self.counters.read_errors.get(), Ordering::Release);
+        self.tenures.current.store(tenure.0, Ordering::Release);
+    }
+
+    /// Home only: the device of this tenure is being filled to replace it.
+    pub(crate) fn set_replacement_tenure(&self, tenure: Tenure) {
+        self.tenures.replacement.store(tenure.0, Ordering::Release);
+    }
+
+    /// Read errors of the device that fills the slot.
+    pub(crate) fn read_errors(&self) -> u64 {
+        self.counters.read_errors.get() - self.tenures.errors_before.load(Ordering::Acquire)
+    }
+
+    /// Home only: of exactly these stripes the slot's strip could not be rebuilt. To be called before
+    /// the rebuilt point passes them.
+    pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
+        self.lost.set(stripes);
+    }
+
     pub(crate) fn state(&self) -> SlotState {
         SlotState::from_u8(self.state.load(Ordering::Acquire))
     }
@@ -97,7 +190,9 @@ impl Slot {
     fn access(&self, stripe: StripeNo) -> (bool, bool) {
         match self.state() {
             SlotState::InSync => (true, true),
-            SlotState::Rebuilding => (stripe < self.rebuilt_below(), true),
+            SlotState::Rebuilding => {
+                (stripe < self.rebuilt_below() && !self.lost.contains(stripe), true)
+            }
             SlotState::Failing | SlotState::Out => (false, false),
         }
     }
@@ -116,6 +211,8 @@ pub struct Array {
     pub(crate) intent: IntentMap,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
+    /// How its background jobs are doing, for whoever looks.
+    pub(crate) jobs: crate::background::JobBoard,
     /// One set for each worker.
     pub(crate) counters: Box<[ShardCounters]>,
     pub(crate) home: usize,
@@ -164,6 +261,7 @@ impl Array {
             intent: parts.intent,
             events: parts.events,
             spares: parts.spares,
+            jobs: crate::background::JobBoard::default(),
             home,
             failing_slots: AtomicUsize::new(0),
             missing_slots: AtomicUsize::new(0),

@@ -77,6 +77,11 @@ impl IntentMap {
         word.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Whether a write to the region is under way.
+    pub(crate) fn is_entered(&self, region: RegionNo) -> bool {
+        self.word(region).load(Ordering::Acquire) & COUNT != 0
+    }
+
     /// Whether the region's bit is durable on the members.
     pub(crate) fn is_durable(&self, region: RegionNo) -> bool {
         self.word(region).load(Ordering::Acquire) & DURABLE != 0

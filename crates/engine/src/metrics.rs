@@ -214,6 +214,19 @@ impl LatencySummary {
         0
     }
 
+    /// What was counted after `earlier`, a summary of the same histograms. The largest value is that of
+    /// all times.
+    #[must_use]
+    pub fn since(&self, earlier: &LatencySummary) -> LatencySummary {
+        let buckets = self.buckets.iter().zip(&earlier.buckets);
+        LatencySummary {
+            buckets: buckets.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            max_ns: self.max_ns,
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+            count: self.count.saturating_sub(earlier.count),
+        }
+    }
+
     /// Mean, nanoseconds; 0 if nothing was counted.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.count).unwrap_or(0)

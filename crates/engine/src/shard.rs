@@ -4,7 +4,7 @@
 //! while the slot's state lets it be used; a replacement device gets every write that the slot's own
 //! device gets, so that it can take over at any moment below the point up to which it was copied.
 
-use crate::array::Array;
+use crate::array::{Array, Tenure};
 use crate::home::Home;
 use crate::metrics::ArrayCounters;
 use crate::scratch::Scratch;
@@ -31,6 +31,8 @@ pub(crate) struct Shard {
     /// Requests and jobs under way here; the array stops when all workers' are zero.
     pub(crate) under_way: Cell<usize>,
     devices: RefCell<Vec<SlotDevices>>,
+    /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
+    tenures: RefCell<Vec<(Tenure, Tenure)>>,
     mirror_turn: Cell<u64>,
     decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
     /// There on the home worker only.
@@ -75,6 +77,9 @@ impl Shard {
             facts: facts_of(array),
             merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
             under_way: Cell::new(0),
+            tenures: RefCell::new(
+                devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),
+            ),
             devices: RefCell::new(devices),
             mirror_turn: Cell::new(0),
             decode_plans: RefCell::default(),
@@ -132,6 +137,16 @@ impl Shard {
 
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: SlotDevices) {
         self.devices.borrow_mut()[member.at()] = devices;
+    }
+
+    /// Which of the slot's devices commands started here now go to, and which one is replacing it.
+    pub(crate) fn tenures(&self, member: MemberIdx) -> (Tenure, Tenure) {
+        self.tenures.borrow()[member.at()]
+    }
+
+    /// Set both, together with the devices.
+    pub(crate) fn set_tenures(&self, member: MemberIdx, tenures: (Tenure, Tenure)) {
+        self.tenures.borrow_mut()[member.at()] = tenures;
     }
 
     /// Start a command on a slot's device; `None` if the slot has no device any more.

@@ -3,6 +3,7 @@
 use crate::datapath::submit::submit;
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
+use ashlar_ring::Handle;
 use ashlar_units::{Extent, StripeNo};
 use ashlar_volume::{
     AllocationRun, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,
@@ -18,6 +19,11 @@ pub struct ArrayVolume {
 impl ArrayVolume {
     pub(crate) fn new(shard: Rc<Shard>) -> Self {
         ArrayVolume { shard }
+    }
+
+    /// The executor this volume lives on.
+    pub fn handle(&self) -> Handle {
+        self.shard.worker.handle.clone()
     }
 }
 

@@ -7,6 +7,7 @@
 //! every worker. Pages of all-clear bits take no memory.
 
 use ashlar_units::{StripeNo, to_u64, to_usize};
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -103,8 +104,14 @@ impl WrittenMap {
 
     /// The first written stripe at or after `from`.
     pub(crate) fn next_written(&self, from: StripeNo) -> Option<StripeNo> {
-        let mut at = from.0;
-        while at < self.stripe_count {
+        self.next_written_in(from.0..self.stripe_count)
+    }
+
+    /// The first written stripe of `range`.
+    pub(crate) fn next_written_in(&self, range: Range<u64>) -> Option<StripeNo> {
+        let mut at = range.start;
+        let end = range.end.min(self.stripe_count);
+        while at < end {
             let (page, word, _) = self.locate(StripeNo(at));
             let Some(words) = self.pages[page].words.get() else {
                 at = (to_u64(page) + 1) * self.bits_per_page;
@@ -112,7 +119,8 @@ impl WrittenMap {
             };
             let bits = words[word].load(Ordering::Acquire) >> (at % 64);
             if bits != 0 {
-                return Some(StripeNo(at + u64::from(bits.trailing_zeros())));
+                let found = at + u64::from(bits.trailing_zeros());
+                return (found < end).then_some(StripeNo(found));
             }
             at = (at / 64 + 1) * 64;
         }

@@ -6,6 +6,7 @@
 //! errors instead, and an operator can still bring it back.
 
 use super::store::FailedMembers;
+use crate::array::Tenure;
 use crate::event::names;
 use crate::home;
 use crate::shard::Shard;
@@ -16,12 +17,13 @@ use std::rc::Rc;
 
 /// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them is
 /// recorded as out.
-pub(super) async fn settle(
+pub(crate) async fn settle(
     shard: &Rc<Shard>,
     failed: FailedMembers,
 ) -> Result<(), VolumeErrorKind> {
-    for (member, fault) in failed {
-        home::take_out(shard, member, fault.to_string()).await.map_err(|_| kind_of(fault))?;
+    for (member, tenure, fault) in failed {
+        let out = home::take_out_holder(shard, (member, tenure), fault.to_string());
+        out.await.map_err(|_| kind_of(fault))?;
     }
     if shard.array.has_failing_slots() {
         home::all_recorded(shard).await.map_err(|_| VolumeErrorKind::Io)?;
@@ -31,13 +33,17 @@ pub(super) async fn settle(
 
 /// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of
 /// service in the background (the read itself needs nobody's record).
-pub(super) fn read_failed(shard: &Rc<Shard>, member: MemberIdx, fault: Fault) {
+pub(super) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault: Fault) {
     let array = &shard.array;
-    let counters = &array.slot(member).counters;
-    counters.read_errors.add(1);
-    let is_worn = counters.read_errors.get() > array.tuning.read_errors_max;
+    let slot = array.slot(holder.0);
+    if slot.tenure() != holder.1 {
+        // It left the slot while the read was under way: its successor has no part in this.
+        return;
+    }
+    slot.counters.read_errors.add(1);
+    let is_worn = slot.read_errors() > array.tuning.read_errors_max;
     if fault.kind == FaultKind::Gone || is_worn {
-        home::take_out_soon(shard, member, fault.to_string());
+        home::take_out_soon(shard, holder, fault.to_string());
     }
 }
 

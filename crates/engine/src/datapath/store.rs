@@ -6,6 +6,7 @@
 
 use super::rows::RowSet;
 use super::write::Payload;
+use crate::array::Tenure;
 use crate::shard::Shard;
 use ashlar_device::{Command, Fault, Outcome};
 use ashlar_iobuf::Buf;
@@ -15,8 +16,8 @@ use ashlar_units::{MemberIdx, Nanos, StripIdx, StripeNo, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Members that failed a write, each once.
-pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Fault); 4]>;
+/// Members that failed a write, each once, and on which of their devices.
+pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Tenure, Fault); 4]>;
 
 /// Writes under way.
 #[derive(Default)]
@@ -28,6 +29,7 @@ pub(crate) struct Writes {
 #[derive(Clone, Copy)]
 struct Target {
     member: MemberIdx,
+    tenure: Tenure,
     is_replacement: bool,
 }
 
@@ -101,9 +103,11 @@ impl Writes {
         self.began = shard.worker.handle.turn_now();
         let member = array.member_of(stripe, strip);
         let offset = array.device_offset(stripe, strip, row);
+        let (current, replacement) = shard.tenures(member);
         if let Some(device) = shard.replacement(member) {
             let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
-            self.started.push((Target { member, is_replacement: true }, pending));
+            let target = Target { member, tenure: replacement, is_replacement: true };
+            self.started.push((target, pending));
         }
         let counters = &array.slot(member).counters;
         counters.writes.add(1);
@@ -112,7 +116,8 @@ impl Writes {
         // A slot whose device has just been taken away is out: its content is carried by parity, and
         // the slots that were left out are settled before the client is answered.
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
-            self.started.push((Target { member, is_replacement: false }, pending));
+            let target = Target { member, tenure: current, is_replacement: false };
+            self.started.push((target, pending));
         }
     }
 
@@ -132,12 +137,14 @@ impl Writes {
             match result {
                 Ok(()) => slot.set_unflushed(),
                 Err(fault) if target.is_replacement => {
-                    crate::home::replacement_failed(shard, target.member, fault);
+                    // Before the write is answered: were it made current first, it would lack the write.
+                    let holder = (target.member, target.tenure);
+                    crate::home::replacement_failed(shard, holder, fault).await;
                 }
                 Err(fault) => {
                     slot.counters.write_errors.add(1);
-                    if failed.iter().all(|(member, _)| *member != target.member) {
-                        failed.push((target.member, fault));
+                    if failed.iter().all(|(member, ..)| *member != target.member) {
+                        failed.push((target.member, target.tenure, fault));
                     }
                 }
             }
