@@ -6,8 +6,10 @@
 //! - `tools`: running programs, never for longer than a limit
 //! - `files`: the files as programs see them
 //! - `loops`: loop devices on the files, and ext4 on those
+//! - `workers`: two workers on one mount
 
 mod files;
 mod loops;
 mod server;
 mod tools;
+mod workers;
