@@ -8,6 +8,7 @@ use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX};
 use crate::error::CodeError;
 use crate::job::Job;
 use crate::kernel::Kernel;
+use crate::list::List;
 use crate::pass::Verb;
 
 /// Where strips are and where results go next: the one thing about speed that only the caller knows.
@@ -142,20 +143,24 @@ impl Code {
         parity: &mut [Option<&mut [u8]>],
         locality: Locality,
     ) -> Result<(), CodeError> {
-        let mut rows = [[0; STRIPS_MAX]; PARITY_MAX];
+        let mut rows: List<[u8; STRIPS_MAX], PARITY_MAX> = List::new();
         let mut job = Job::new(self.kernel, Verb::Update, locality);
-        for (index, change) in changes.iter().enumerate() {
+        for change in changes {
             if change.column >= self.data_strips {
                 let limit = self.data_strips;
                 return Err(CodeError::OutOfRange { limit, given: change.column });
             }
             job.change(change.old, change.new)?;
-            for (row, all) in rows.iter_mut().zip(&PARITY_ROWS) {
-                row[index] = all[change.column];
+        }
+        for all in &PARITY_ROWS[..self.parity_strips] {
+            let mut row = [0; STRIPS_MAX];
+            for (coefficient, change) in row.iter_mut().zip(changes) {
+                *coefficient = all[change.column];
             }
+            rows.push_known(row);
         }
         expect_count(self.parity_strips, parity.len())?;
-        for (strip, row) in parity.iter_mut().zip(&rows) {
+        for (strip, row) in parity.iter_mut().zip(rows.iter()) {
             if let Some(strip) = strip {
                 job.output(strip, row)?;
             }

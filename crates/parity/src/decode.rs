@@ -237,7 +237,7 @@ struct Strips(List<usize, STRIPS_MAX>);
 
 impl Strips {
     fn of(mask: StripMask) -> Strips {
-        let mut list = List::new(0);
+        let mut list = List::new();
         for strip in mask.iter() {
             list.push_known(strip);
         }

@@ -20,7 +20,7 @@ impl Groups {
         rows: &mut List<&[u8], PARITY_MAX>,
         columns: usize,
     ) -> Groups {
-        let mut groups = List::new(Shape::Xor);
+        let mut groups = List::new();
         let is_p = |row: &&[u8]| row[..columns].iter().all(|&coefficient| coefficient == 1);
         let is_q = |row: &&[u8]| row[..columns] == PARITY_ROWS[1][..columns] && columns > 1;
         // Rows of ones first, one of them followed by Q.

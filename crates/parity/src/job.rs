@@ -43,10 +43,10 @@ impl<'a> Job<'a> {
             verb,
             locality,
             bytes: None,
-            sources: List::new(std::ptr::null()),
-            companions: List::new(std::ptr::null_mut()),
-            outputs: List::new(std::ptr::null_mut()),
-            rows: List::new(&[]),
+            sources: List::new(),
+            companions: List::new(),
+            outputs: List::new(),
+            rows: List::new(),
             strips: PhantomData,
         }
     }
@@ -97,7 +97,7 @@ impl<'a> Job<'a> {
     }
 
     /// Does it; true when a check found a difference.
-    pub(crate) fn run(mut self) -> bool {
+    pub(crate) fn run(&mut self) -> bool {
         let bytes = self.bytes.unwrap_or(0);
         if bytes == 0 || self.outputs.is_empty() || self.sources.is_empty() {
             self.copy_only(bytes);
@@ -188,7 +188,9 @@ impl<'a> Job<'a> {
         let mut companions = [[0; GRAIN]; STRIPS_MAX];
         let mut outputs = [[0; GRAIN]; PARITY_MAX];
         let mut padded = Job::new(self.kernel, self.verb, Locality::Cached);
-        padded.rows = self.rows;
+        for row in self.rows.iter() {
+            padded.rows.push_known(row);
+        }
         for (strip, copy) in self.sources.iter().zip(&mut sources) {
             // SAFETY: the strip has `start + tail` readable bytes and `tail` is less than the copy's 64.
             unsafe { fill(*strip, start, &mut copy[..tail]) };

@@ -59,7 +59,7 @@ fn plain(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) {
 #[target_feature(enable = "avx512f")]
 unsafe fn wide(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) -> bool {
     use std::arch::x86_64::{
-        __m512i, _MM_HINT_NTA, _mm_prefetch, _mm512_loadu_si512, _mm512_or_si512,
+        __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_loadu_si512, _mm512_or_si512,
         _mm512_setzero_si512, _mm512_storeu_si512, _mm512_stream_si512, _mm512_test_epi64_mask,
     };
     const VECTORS: usize = 4;
@@ -82,7 +82,7 @@ unsafe fn wide(read: &[&[u8]], write: &mut [&mut [u8]], traffic: Traffic) -> boo
             for (v, kept) in kept.iter_mut().enumerate().take(vectors) {
                 let from = strip.as_ptr().wrapping_add(at + v * 64);
                 if traffic.streaming {
-                    _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(320).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(320).cast());
                 }
                 // SAFETY: `at + v * 64` and 64 bytes more are inside the strip.
                 let value = unsafe { _mm512_loadu_si512(from.cast()) };

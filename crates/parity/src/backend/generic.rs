@@ -24,8 +24,13 @@ use crate::pass::{Pass, Shape, Verb};
 /// Most vectors of one source that are handled together.
 const UNROLL_MAX: usize = 4;
 
-/// How far ahead of its loads a streaming pass prefetches.
+/// How far ahead of its loads a streaming pass prefetches, into all cache levels: the non-temporal hint
+/// halves the speed on Emerald Rapids as soon as results are streamed too (docs/notes/kernels-tried.md).
 const PREFETCH_BYTES: usize = 320;
+
+/// Bytes of a cache line. A streamed line must be written in one go: with 16 of its 64 bytes at a time
+/// and other streams in between, it leaves the write-combining buffer in parts, ten times slower.
+const LINE_BYTES: usize = 64;
 
 /// Runs `pass` with the instructions that `lanes` proves; true when a check found a difference.
 ///
@@ -82,6 +87,9 @@ unsafe fn shape<L: Lanes, A: Action>(lanes: L, pass: &Pass<'_>) -> bool {
 
 /// How the bytes of a source are had, and what becomes of a sum.
 pub(crate) trait Action {
+    /// Whether results are stored past the cache.
+    const STREAM: bool;
+
     /// The vector of source `column` at `at`.
     ///
     /// # Safety
@@ -104,6 +112,8 @@ pub(crate) trait Action {
 struct Generate<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for Generate<STREAM> {
+    const STREAM: bool = STREAM;
+
     #[inline(always)]
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
         // SAFETY: `column` is a source, by the contract of `fetch`.
@@ -139,6 +149,8 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
 struct GenerateCopy<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for GenerateCopy<STREAM> {
+    const STREAM: bool = STREAM;
+
     #[inline(always)]
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
         // SAFETY: the same contract.
@@ -168,6 +180,8 @@ impl<const STREAM: bool> Action for GenerateCopy<STREAM> {
 struct Check;
 
 impl Action for Check {
+    const STREAM: bool = false;
+
     #[inline(always)]
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
         // SAFETY: the same contract.
@@ -191,6 +205,8 @@ impl Action for Check {
 struct Update<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for Update<STREAM> {
+    const STREAM: bool = STREAM;
+
     #[inline(always)]
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
         // SAFETY: the same contract.
@@ -247,7 +263,7 @@ where
 {
     let factors = prepare_factors::<L, REST>(lanes, pass, pass.outputs.len() - REST);
     let this = Loop::<L, A, XOR, HORNER, REST> { lanes, pass, factors, action: PhantomData };
-    let wide = const { unroll(L::REGISTERS, XOR as usize + HORNER as usize + REST) };
+    let wide = const { unroll::<L, A>(XOR as usize + HORNER as usize + REST) };
     let end = pass.start + pass.bytes;
     let mut differs = lanes.zero();
     let mut at = pass.start;
@@ -266,14 +282,15 @@ where
 
 /// Vectors of one source to handle together: the sums of all rows, two sources and some factors must
 /// stay in registers.
-const fn unroll(registers: usize, rows: usize) -> usize {
-    match (registers, rows) {
+const fn unroll<L: Lanes, A: Action>(rows: usize) -> usize {
+    let wide = match (L::REGISTERS, rows) {
         (32.., 1..=3) => 4,
         (32.., _) => 2,
         (16.., 1) => 4,
         (16.., 2) => 2,
         _ => 1,
-    }
+    };
+    if A::STREAM && wide * L::BYTES < LINE_BYTES { LINE_BYTES / L::BYTES } else { wide }
 }
 
 /// The coefficients of the rows after `first_row`, in the form the instructions want.

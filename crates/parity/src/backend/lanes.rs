@@ -47,7 +47,7 @@ pub(crate) trait Lanes: Copy {
         unsafe { self.store(to, value) }
     }
 
-    /// Hints that the cache line at `from`, which may be any address, is read soon and once.
+    /// Hints that the cache line at `from`, which may be any address, is read soon.
     fn prefetch(self, _from: *const u8) {}
 
     fn zero(self) -> Self::Vector;

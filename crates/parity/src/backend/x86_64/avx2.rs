@@ -3,7 +3,7 @@
 //! What must stay true: a value of [`Avx2`] proves the feature. The same form as `avx512_bw`.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm256_add_epi8,
+    __m128i, __m256i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_add_epi8,
     _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_loadu_si256, _mm256_or_si256,
     _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_srli_epi64,
     _mm256_storeu_si256, _mm256_stream_si256, _mm256_testz_si256, _mm256_xor_si256,
@@ -62,7 +62,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch is a hint and cannot fault at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! two XORs in place of a three-way one. (Only the VEX forms are used; AVX-512VL is not needed.)
 
 use std::arch::x86_64::{
-    __m256i, _MM_HINT_NTA, _mm_prefetch, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256,
+    __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256,
     _mm256_or_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_storeu_si256,
     _mm256_stream_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
@@ -63,7 +63,7 @@ impl Lanes for Avx2Gfni {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch is a hint and cannot fault at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

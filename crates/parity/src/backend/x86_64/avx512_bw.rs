@@ -4,7 +4,7 @@
 //! three-way XOR for each source; any other coefficient two table look-ups by nibble.
 
 use std::arch::x86_64::{
-    __m128i, __m512i, _MM_HINT_NTA, _mm_loadu_si128, _mm_prefetch, _mm512_add_epi8,
+    __m128i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm512_add_epi8,
     _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_or_si512,
     _mm512_set1_epi8, _mm512_setzero_si512, _mm512_shuffle_epi8, _mm512_srli_epi64,
     _mm512_storeu_si512, _mm512_stream_si512, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
@@ -68,7 +68,7 @@ impl Lanes for Avx512Bw {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch is a hint and cannot fault at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! which stay in registers.
 
 use std::arch::x86_64::{
-    __m512i, _MM_HINT_NTA, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
     _mm512_or_si512, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512,
     _mm512_stream_si512, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
@@ -69,7 +69,7 @@ impl Lanes for Avx512Gfni {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch is a hint and cannot fault at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

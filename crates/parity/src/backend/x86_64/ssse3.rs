@@ -3,7 +3,7 @@
 //! What must stay true: a value of [`Ssse3`] proves the feature. The same form as `avx512_bw`.
 
 use std::arch::x86_64::{
-    __m128i, _MM_HINT_NTA, _mm_add_epi8, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128,
+    __m128i, _MM_HINT_T0, _mm_add_epi8, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_or_si128, _mm_prefetch, _mm_set1_epi8, _mm_setzero_si128,
     _mm_shuffle_epi8, _mm_srli_epi64, _mm_storeu_si128, _mm_stream_si128, _mm_xor_si128,
 };
@@ -61,7 +61,7 @@ impl Lanes for Ssse3 {
     #[inline(always)]
     fn prefetch(self, from: *const u8) {
         // SAFETY: a prefetch is a hint and cannot fault at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_NTA>(from.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]
