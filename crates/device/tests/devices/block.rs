@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ashlar_device::{
-    Access, DeviceKind, Fault, FileDevice, Opened, discard, flush, read, write, write_zeroes,
+    Access, DeviceKind, Fault, FileDevice, Holder, Opened, discard, flush, holders, read, write,
+    write_zeroes,
 };
 use ashlar_iobuf::BufMut;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::world::{pattern, run_on_ring};
 
@@ -49,6 +50,56 @@ impl Drop for Loop {
     fn drop(&mut self) {
         let detach = |program| Command::new(program).arg("-d").arg(&self.path).status();
         let _ = detach("losetup").or_else(|_| detach("/usr/sbin/losetup"));
+    }
+}
+
+/// A mounted file system on a loop device, thawed and unmounted when dropped.
+pub struct Mounted {
+    pub at: TempDir,
+    pub device: Loop,
+    test: &'static str,
+}
+
+fn succeeds(test: &str, program: &str, arguments: &[&Path]) -> bool {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            eprintln!("SKIPPED {test}: {program}: {}", reason.trim());
+            false
+        }
+        Err(error) => {
+            eprintln!("SKIPPED {test}: {program}: {error}");
+            false
+        }
+    }
+}
+
+impl Mounted {
+    /// `None` after saying why `test` cannot run here.
+    pub fn new(test: &'static str) -> Option<Mounted> {
+        let device = Loop::new(test, 64 << 20)?;
+        let at = tempfile::tempdir().expect("a directory for the test");
+        let is_mounted = succeeds(test, "/usr/sbin/mkfs.ext4", &[Path::new("-q"), &device.path])
+            && succeeds(test, "mount", &[&device.path, at.path()]);
+        is_mounted.then_some(Mounted { at, device, test })
+    }
+
+    /// Holds up every write until thawed; `false` after saying why that cannot be done here.
+    pub fn freeze(&self) -> bool {
+        succeeds(self.test, "/usr/sbin/fsfreeze", &[Path::new("-f"), self.at.path()])
+    }
+
+    pub fn thaw(&self) {
+        let _ = Command::new("/usr/sbin/fsfreeze").arg("-u").arg(self.at.path()).output();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.thaw();
+        let _ = Command::new("umount").arg(self.at.path()).status();
     }
 }
 
@@ -96,5 +147,18 @@ fn a_block_device_is_held_by_one_at_a_time() {
     let looking = FileDevice::open(device.name(), Access::ReadOnly, Duration::ZERO);
     assert!(looking.is_ok(), "looking is allowed");
     drop(held);
-    drop(open(&device.path).expect("free again"));
+    // A test beside this one may be starting a process, which has copies of all descriptors for a moment.
+    let again = FileDevice::open(device.name(), Access::Exclusive, Duration::from_secs(60));
+    assert!(again.is_ok(), "free again");
+}
+
+#[test]
+fn a_mounted_block_device_is_refused_by_its_mount_point() {
+    let test = "a_mounted_block_device_is_refused_by_its_mount_point";
+    let Some(mounted) = Mounted::new(test) else { return };
+    let found = holders(&mounted.device.path).expect("there");
+    assert!(found.contains(&Holder::Mount(mounted.at.path().to_owned())), "{found:?}");
+    let refused = open(&mounted.device.path).err().expect("mounted");
+    let wanted = format!("in use: mounted on {}", mounted.at.path().display());
+    assert!(refused.contains(&wanted), "{refused}");
 }

@@ -1,4 +1,5 @@
-//! The claim on which takeover rests: a killed process keeps its devices until its last write has landed.
+//! The claim on which takeover rests: a killed process keeps its devices until its last write has landed or
+//! was given up, and none lands afterwards.
 //!
 //! A frozen file system holds the write up for as long as the test likes. That needs root, a loop device and mount;
 //! without, the test says so by its name.
@@ -11,62 +12,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ashlar_device::{Access, FileDevice, Opened, write};
-use tempfile::TempDir;
 
-use crate::block::Loop;
+use crate::block::Mounted;
 use crate::world::{pattern, run_on_ring};
 
-const TEST: &str = "a_killed_writer_holds_its_file_until_its_write_has_landed";
+const TEST: &str = "a_killed_writer_holds_its_file_until_its_write_is_over";
 /// Set for the process that is to be killed: the file it writes to.
 const ROLE: &str = "ASHLAR_TEST_WRITE_TO";
 const FILE_BYTES: usize = 1 << 20;
-
-/// A mounted file system, thawed and unmounted when dropped.
-struct Mounted {
-    at: TempDir,
-    _device: Loop,
-}
-
-fn succeeds(program: &str, arguments: &[&Path]) -> bool {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    match output {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            let reason = String::from_utf8_lossy(&output.stderr);
-            eprintln!("SKIPPED {TEST}: {program}: {}", reason.trim());
-            false
-        }
-        Err(error) => {
-            eprintln!("SKIPPED {TEST}: {program}: {error}");
-            false
-        }
-    }
-}
-
-impl Mounted {
-    fn new() -> Option<Mounted> {
-        let device = Loop::new(TEST, 64 << 20)?;
-        let at = tempfile::tempdir().expect("a directory for the test");
-        let is_mounted = succeeds("/usr/sbin/mkfs.ext4", &[Path::new("-q"), &device.path])
-            && succeeds("mount", &[&device.path, at.path()]);
-        is_mounted.then_some(Mounted { at, _device: device })
-    }
-
-    fn freeze(&self) -> bool {
-        succeeds("/usr/sbin/fsfreeze", &[Path::new("-f"), self.at.path()])
-    }
-
-    fn thaw(&self) {
-        let _ = Command::new("/usr/sbin/fsfreeze").arg("-u").arg(self.at.path()).output();
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        self.thaw();
-        let _ = Command::new("umount").arg(self.at.path()).status();
-    }
-}
 
 /// The process that is to be killed: opens the file, and writes to it when told to.
 fn write_when_told(path: &str) {
@@ -103,11 +56,11 @@ fn await_line(output: &mut impl BufRead, wanted: &str) {
 }
 
 #[test]
-fn a_killed_writer_holds_its_file_until_its_write_has_landed() {
+fn a_killed_writer_holds_its_file_until_its_write_is_over() {
     if let Ok(path) = env::var(ROLE) {
         return write_when_told(&path);
     }
-    let Some(mounted) = Mounted::new() else { return };
+    let Some(mounted) = Mounted::new(TEST) else { return };
     let path: PathBuf = mounted.at.path().join("member");
     fs::write(&path, vec![0; FILE_BYTES]).expect("written");
     fs::File::open(&path).expect("there").sync_all().expect("on the disk");
@@ -126,10 +79,10 @@ fn a_killed_writer_holds_its_file_until_its_write_has_landed() {
     let name = path.to_str().expect("a plain name");
     // Long enough for a killed process to be gone if nothing held it.
     let refused = FileDevice::open(name, Access::Exclusive, Duration::from_millis(500));
-    assert!(refused.is_err(), "its write has not landed yet");
+    assert!(refused.is_err(), "its write is still under way");
     mounted.thaw();
     let successor = FileDevice::open(name, Access::Exclusive, Duration::from_secs(60));
-    let successor = successor.expect("free once the write has landed");
+    let successor = successor.expect("free once the write is over");
     let at_takeover = fs::read(&path).expect("read");
     writer.wait().expect("ended");
     assert!(fs::read(&path).expect("read") == at_takeover, "a write landed after takeover");
