@@ -13,10 +13,13 @@
 //! - `files`: names, nodes and attributes
 //! - `io`: reads and writes of any alignment on a volume
 //! - `mount`: the mount, by mount(2) or fusermount3
+//! - `answer`: what goes back; `counters`: what was done
 //! - `wire`: pure; the kernel's bytes
 
 #![forbid(unsafe_code)]
 
+mod answer;
+mod counters;
 mod files;
 mod io;
 mod mount;
@@ -25,9 +28,10 @@ mod server;
 mod tests;
 mod wire;
 
+pub use counters::FuseCounters;
 pub use io::BusyBlocks;
 pub use mount::{Mount, MountBy, mount};
-pub use server::{FuseCounters, FuseServer};
+pub use server::FuseServer;
 
 use ashlar_volume::Volume;
 

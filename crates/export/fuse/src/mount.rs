@@ -3,7 +3,7 @@
 //! What must stay true: a mount that was made here is unmounted when its value goes; the device descriptor does
 //! not block, because the ring's thread must never sleep in it.
 
-use crate::server::PAYLOAD_BYTES_MAX;
+use crate::answer::PAYLOAD_BYTES_MAX;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{

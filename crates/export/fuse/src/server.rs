@@ -6,12 +6,13 @@
 //! Not here: what the files are (`files`), how bytes reach the volume (`io`).
 
 use crate::Files;
+use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX, init_reply};
+use crate::counters::{FuseCounters, add};
 use crate::files::{FileTable, OpenFile, directory_attr, file_attr, generation_of};
 use crate::io::{BusyBlocks, FileIo};
 use crate::wire::{
-    AttrOut, EntryOut, FallocateIn, HEAD_BYTES, InMessage, InitIn, InitOut, LseekIn, MAJOR, MINOR,
-    OUT_HEADER_BYTES, OpenOut, OutHeader, ROOT_NODE, ReadIn, SetattrIn, StatfsOut, WriteIn,
-    WriteOut, init, opcode, open,
+    AttrOut, EntryOut, FallocateIn, HEAD_BYTES, InMessage, LseekIn, OUT_HEADER_BYTES, OpenOut,
+    OutHeader, ROOT_NODE, ReadIn, SetattrIn, StatfsOut, WriteIn, WriteOut, opcode, open,
 };
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::{Semaphore, Signal};
@@ -23,47 +24,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use zerocopy::{Immutable, IntoBytes};
-
-/// Largest read or write of the kernel, in bytes: 256 pages, the kernel's own limit.
-pub const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
+use zerocopy::IntoBytes;
 
 /// Slots of a worker unless told otherwise. Each keeps a payload buffer of 1 MiB.
 const SLOTS_DEFAULT: usize = 16;
 
-/// Requests that the kernel may have in the background; the kernel's default of 12 starves a loop device.
-const BACKGROUND_MAX: u16 = 256;
-
 /// How long the kernel may trust a name or an attribute, in seconds: how soon a resize is seen.
 const CACHE_SECONDS: u64 = 1;
-
-/// What all servers of a mount did so far.
-#[derive(Debug, Default)]
-pub struct FuseCounters {
-    /// READ requests.
-    pub reads: AtomicU64,
-    /// WRITE requests.
-    pub writes: AtomicU64,
-    /// FSYNC requests.
-    pub flushes: AtomicU64,
-    /// FALLOCATE requests.
-    pub fallocates: AtomicU64,
-    /// All other requests.
-    pub others: AtomicU64,
-    /// Bytes of data sent in answer to reads.
-    pub read_bytes: AtomicU64,
-    /// Bytes of data stored by writes.
-    pub written_bytes: AtomicU64,
-    /// Reads, writes, fsyncs and fallocates that were answered with an error.
-    pub errors: AtomicU64,
-    /// Payload buffers replaced because a volume still held on to one after its reply.
-    pub buffers_replaced: AtomicU64,
-}
-
-fn add(counter: &AtomicU64, amount: u64) {
-    counter.fetch_add(amount, Ordering::Relaxed);
-}
 
 /// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands each request to
 /// whichever asks first.
@@ -154,32 +121,6 @@ impl Slot {
 
 fn new_payload() -> BufMut {
     BufMut::zeroed(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
-}
-
-/// Replies of fixed form are no longer than this, in bytes.
-const SMALL_BYTES_MAX: usize = 128;
-
-/// What is sent back.
-enum Answer {
-    /// Nothing: the kernel does not wait for one.
-    None,
-    /// A fixed form, or nothing but success.
-    Small([u8; SMALL_BYTES_MAX], usize),
-    /// Bytes of a file or a directory.
-    Data(Buf),
-}
-
-impl Answer {
-    fn done() -> Answer {
-        Answer::Small([0; SMALL_BYTES_MAX], 0)
-    }
-
-    fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
-        let mut bytes = [0; SMALL_BYTES_MAX];
-        let value = value.as_bytes();
-        bytes[..value.len()].copy_from_slice(value);
-        Answer::Small(bytes, value.len())
-    }
 }
 
 impl<F: Files> Worker<F> {
@@ -480,31 +421,4 @@ impl OFlagBits {
     const WRITE_ONLY: u32 = 0o1;
     const READ_WRITE: u32 = 0o2;
     const DATA_SYNC: u32 = 0o10_000;
-}
-
-fn init_reply(message: &InMessage<'_>) -> Result<Answer, Errno> {
-    const PAGE_BYTES: u32 = 4096;
-    let asked: InitIn = message.body().ok_or(Errno::INVAL)?;
-    if asked.major < MAJOR {
-        return Err(Errno::PROTO);
-    }
-    let wanted = init::ASYNC_READ
-        | init::BIG_WRITES
-        | init::ASYNC_DIO
-        | init::PARALLEL_DIROPS
-        | init::MAX_PAGES;
-    Ok(Answer::of(&InitOut {
-        major: MAJOR,
-        minor: MINOR,
-        readahead_bytes_max: asked.readahead_bytes_max,
-        flags: asked.flags & wanted,
-        background_max: BACKGROUND_MAX,
-        congestion_threshold: BACKGROUND_MAX / 4 * 3,
-        write_bytes_max: PAYLOAD_BYTES_MAX,
-        time_granularity: 1,
-        pages_max: u16::try_from(PAYLOAD_BYTES_MAX / PAGE_BYTES).expect("256"),
-        map_alignment: 0,
-        flags2: 0,
-        unused: [0; 7],
-    }))
 }

@@ -13,7 +13,8 @@
 //! - `session`: one connection from greeting to end; how bytes from a client become a request
 //! - `slot`: how a request is carried out and its reply put together
 //! - `admit`: pure; what a request header asks for, or why it is refused
-//! - `wire`, `negotiate`: pure; the bytes of the two phases
+//! - `negotiate`: pure; the handshake
+//! - `wire`, `reply`: pure; the bytes of requests and of replies
 //! - `inbound`, `outbound`: the two directions of the socket
 //! - `server`: listening and accepting
 //! - `limits`: what a session may hold; `counters`: what sessions did
@@ -26,6 +27,7 @@ mod inbound;
 mod limits;
 mod negotiate;
 mod outbound;
+mod reply;
 mod server;
 mod session;
 mod slot;

@@ -6,7 +6,8 @@
 //! Not here: reading and writing the socket, and the limits on time, count and length (`session`).
 
 use crate::Exports;
-use crate::wire::{ALLOCATION_CONTEXT_ID, Dialect};
+use crate::reply::ALLOCATION_CONTEXT_ID;
+use crate::wire::Dialect;
 use ashlar_volume::{Volume, VolumeFacts};
 
 const NBD_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");

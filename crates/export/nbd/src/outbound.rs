@@ -5,8 +5,9 @@
 //! first failed send nothing more is sent.
 
 use crate::counters::{NbdCounters, add};
+use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::slot::Ticket;
-use crate::wire::{Dialect, REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
+use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Ring;
 use ashlar_ring::local::{Permit, Queue, Semaphore};

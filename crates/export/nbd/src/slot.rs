@@ -7,7 +7,8 @@
 
 use crate::admit::Order;
 use crate::outbound::{Outbound, Outgoing};
-use crate::wire::{Dialect, NbdError, ReplyBody, ReplyHead, encode_status, status_bytes};
+use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, status_bytes};
+use crate::wire::{Dialect, NbdError};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::{Permit, Queue, Semaphore, Signal};
 use ashlar_units::{Extent, to_u64, to_usize};
@@ -233,7 +234,7 @@ impl<V: Volume> Shared<V> {
     }
 
     fn success_head(&self, cookie: u64) -> Buf {
-        let mut head = BufMut::zeroed(crate::wire::REPLY_HEAD_BYTES_MAX);
+        let mut head = BufMut::zeroed(REPLY_HEAD_BYTES_MAX);
         let body = ReplyBody::Done;
         let bytes = ReplyHead { cookie, request_offset: 0, body }.encode(self.dialect, &mut head);
         head.truncate(bytes);

@@ -1,8 +1,8 @@
 //! Request and reply headers: round trips, every truncation, and the exact bytes of each reply.
 
+use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, status_bytes};
 use crate::wire::{
-    Dialect, NbdError, REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, RequestFlags, RequestHead,
-    RequestType, decode_request, encode_request, encode_status, status_bytes,
+    Dialect, NbdError, RequestFlags, RequestHead, RequestType, decode_request, encode_request,
 };
 use ashlar_volume::AllocationRun;
 use proptest::prelude::{Just, any, prop_assert, prop_assert_eq, prop_oneof, proptest};

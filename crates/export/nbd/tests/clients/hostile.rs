@@ -218,6 +218,28 @@ fn a_client_that_neither_reads_nor_closes_is_drained_in_bounded_time() {
 }
 
 #[test]
+fn a_server_that_stops_ends_its_sessions_whatever_they_do() {
+    let server = TestServer::with_disk(4 * MIB);
+    let mut in_handshake = Client::connect(&server);
+    in_handshake.send(&[0, 0]);
+    let idle = Client::transmit(&server, Dialect::Simple);
+    let mut in_payload = Client::transmit(&server, Dialect::Structured);
+    in_payload.request(Dialect::Structured, WRITE, (0, 3 * MIB), 0);
+    in_payload.send(&[1; 5000]);
+    let mut unread = Client::transmit(&server, Dialect::Structured);
+    for _ in 0..40 {
+        unread.request(Dialect::Structured, READ, (0, MIB), 0);
+    }
+    server.until(|server| server.counters.reads.load(Ordering::Relaxed) >= 17);
+    let counters = server.counters.clone();
+    server.stop_now();
+    assert_eq!(counters.sessions_open.load(Ordering::Relaxed), 0);
+    for client in [in_handshake, idle, in_payload, unread] {
+        client.expect_end();
+    }
+}
+
+#[test]
 fn extended_headers_carry_reads_writes_and_maps() {
     let dialect = Dialect::Extended;
     let server = TestServer::with_disk(4 * MIB);

@@ -2,6 +2,7 @@
 
 use ashlar_iobuf::BufMut;
 use ashlar_nbd::{Acceptor, Exports, Limits, Listen, NbdCounters, NbdServer, listen};
+use ashlar_ring::local::Signal;
 use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
 use ashlar_units::Extent;
@@ -129,8 +130,10 @@ impl TestServer {
             let own = 1 + exports.0.len();
             let counters = shared.0;
             let server = NbdServer { handle: handle.clone(), ring, exports, limits, counters };
-            let serving = accept(&server, listener, shared.2);
+            let stopping = Signal::new();
+            let serving = accept(&server, listener, (shared.2, stopping.clone()));
             executor.block_on(either(serving, stopped.receive()));
+            stopping.notify_all();
             executor.block_on(settle(&handle, || Rc::strong_count(&clones) == own));
         });
         let stop = wait.recv().unwrap();
@@ -158,14 +161,23 @@ impl TestServer {
     }
 
     /// Wait until all sessions have ended, stop, and fail if a session's task or volume is left.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
         self.until(|server| server.counters.sessions_open.load(Ordering::Relaxed) == 0);
+        self.stop_now();
+    }
+
+    /// Stop with sessions open: their futures are dropped, and nothing of them may be left.
+    pub fn stop_now(mut self) {
         self.stop.send(());
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-async fn accept(server: &NbdServer<Watch>, listener: Arc<OwnedFd>, ends: Arc<Mutex<Vec<String>>>) {
+async fn accept(
+    server: &NbdServer<Watch>,
+    listener: Arc<OwnedFd>,
+    (ends, stopping): (Arc<Mutex<Vec<String>>>, Signal),
+) {
     let acceptor = Acceptor {
         handle: server.handle.clone(),
         ring: server.ring.clone(),
@@ -175,13 +187,16 @@ async fn accept(server: &NbdServer<Watch>, listener: Arc<OwnedFd>, ends: Arc<Mut
     };
     let error = acceptor
         .run(|socket| {
-            let (server, ends) = (server.clone(), ends.clone());
+            let (server, ends, stopping) = (server.clone(), ends.clone(), stopping.clone());
             server.handle.clone().spawn(async move {
-                let end = match server.serve(socket).await {
-                    Ok(end) => format!("{end:?}"),
-                    Err(error) => error.to_string(),
+                let serving = async {
+                    let end = match server.serve(socket).await {
+                        Ok(end) => format!("{end:?}"),
+                        Err(error) => error.to_string(),
+                    };
+                    ends.lock().unwrap().push(end);
                 };
-                ends.lock().unwrap().push(end);
+                either(serving, stopping.changed()).await;
             });
         })
         .await;
