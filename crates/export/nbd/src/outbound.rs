@@ -83,6 +83,11 @@ impl Outbound {
         self.is_broken.get()
     }
 
+    /// Count data that a client asked for.
+    pub fn count_read(&self, bytes: u64) {
+        add(&self.counters.read_bytes, bytes);
+    }
+
     /// The right to send, for a reply whose pieces must be neighbours.
     pub async fn hold_wire(&self) -> Permit {
         self.wire.acquire().await
@@ -152,7 +157,7 @@ impl Outbound {
             parts.push(payload.clone());
             start = head_end;
             if matches!(outgoing.head.body, ReplyBody::Data { .. }) {
-                add(&self.counters.read_bytes, to_u64(payload.len()));
+                self.count_read(to_u64(payload.len()));
             }
         }
         if start < end {

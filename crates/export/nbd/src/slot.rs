@@ -203,7 +203,8 @@ impl<V: Volume> Shared<V> {
     /// dropping the connection, as the protocol wants it.
     async fn read_in_order(&self, job: Job, extent: Extent) {
         let mut wire = None;
-        let mut buffer = self.volume.buffer(to_usize(self.piece_bytes_max())).await;
+        let piece_bytes_max = to_usize(self.piece_bytes_max());
+        let mut buffer = self.volume.buffer(piece_bytes_max).await;
         let mut at = extent.offset;
         while at < extent.end() {
             let piece = Extent::new(at, self.piece_bytes_max().min(extent.end() - at));
@@ -220,15 +221,14 @@ impl<V: Volume> Shared<V> {
             }
             parts.push(data.freeze());
             let sent = self.out.send(parts).await.pop().expect("parts come back");
+            if self.out.is_broken() {
+                return;
+            }
+            self.out.count_read(piece.bytes);
             at = piece.end();
-            buffer = match sent.try_into_mut() {
-                Ok(buffer) => buffer,
-                Err(_) if at == extent.end() => return,
-                Err(still_sent) => {
-                    drop(still_sent);
-                    self.volume.buffer(to_usize(self.piece_bytes_max())).await
-                }
-            };
+            // While this job holds the wire, others hold the pool's buffers: waiting for one could be for ever. So if
+            // the volume keeps a share of what it gave, memory of our own takes its place.
+            buffer = sent.try_into_mut().unwrap_or_else(|_| BufMut::zeroed(piece_bytes_max));
         }
         drop(wire);
     }

@@ -111,7 +111,9 @@ assert h.pread(3 * 1024 * 1024, 0) == data[:3 * 1024 * 1024]
 h.shutdown()
 ";
         nbdsh(&server.uri(), &script.replace("STRUCTURED", structured));
+        server.until(|server| !server.ends.lock().unwrap().is_empty());
         assert_eq!(*server.ends.lock().unwrap(), ["Disconnected"]);
+        assert!(server.counters.read_bytes.load(Ordering::Relaxed) >= 35 * MIB);
         server.stop();
     }
 }
