@@ -120,71 +120,85 @@ impl Geometry {
     }
 
     /// The level.
+    #[inline]
     pub fn level(&self) -> Level {
         self.level
     }
 
     /// Data strips per stripe (k).
+    #[inline]
     pub fn data_strips(&self) -> usize {
         self.data_strips
     }
 
     /// Parity strips per stripe (m); for mirrors, copies beyond the first.
+    #[inline]
     pub fn parity_strips(&self) -> usize {
         self.parity_strips
     }
 
     /// Strips per stripe (k + m), which is also members per group.
+    #[inline]
     pub fn strips(&self) -> usize {
         self.data_strips + self.parity_strips
     }
 
     /// Groups of members; 1 for ungrouped levels.
+    #[inline]
     pub fn groups(&self) -> usize {
         self.groups
     }
 
     /// Members over all groups.
+    #[inline]
     pub fn members(&self) -> usize {
         self.groups * self.strips()
     }
 
     /// Bytes per strip.
+    #[inline]
     pub fn strip_bytes(&self) -> u64 {
         self.strip_bytes
     }
 
     /// Blocks of 4 KiB per strip, which is also rows a row range can have.
+    #[inline]
     pub fn strip_blocks(&self) -> u32 {
         u32::try_from(self.strip_bytes / BLOCK_BYTES).expect("a strip has at most 256 blocks")
     }
 
     /// Strips per member.
+    #[inline]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
     /// Stripes of the array, over all groups.
+    #[inline]
     pub fn stripe_count(&self) -> u64 {
         self.rows * to_u64(self.groups)
     }
 
     /// Data bytes per stripe.
+    #[inline]
     pub fn stripe_bytes(&self) -> u64 {
         to_u64(self.data_strips) * self.strip_bytes
     }
 
     /// Bytes of the volume.
+    #[inline]
     pub fn volume_bytes(&self) -> u64 {
         self.stripe_count() * self.stripe_bytes()
     }
 
     /// Bytes each member's data area uses.
+    #[inline]
     pub fn member_bytes(&self) -> u64 {
         self.rows * self.strip_bytes
     }
 
     /// How strips move over the members from row to row.
+    #[inline]
     pub fn rotation(&self) -> Rotation {
         self.rotation
     }
@@ -200,16 +214,19 @@ impl Geometry {
     }
 
     /// The data strips of a stripe.
+    #[inline]
     pub fn data(&self) -> StripSet {
         StripSet::first(self.data_strips)
     }
 
     /// The parity strips of a stripe.
+    #[inline]
     pub fn parity(&self) -> StripSet {
         StripSet::range(self.data_strips, self.strips())
     }
 
     /// All strips of a stripe.
+    #[inline]
     pub fn all_strips(&self) -> StripSet {
         StripSet::first(self.strips())
     }
@@ -218,6 +235,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the offset is not inside the volume; requests are checked at the edge.
+    #[inline]
     pub fn stripe_at(&self, volume_offset: u64) -> (StripeNo, u64) {
         assert!(volume_offset < self.volume_bytes(), "offset {volume_offset} is past the volume");
         let stripe_bytes = self.stripe_bytes();
@@ -228,6 +246,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such stripe.
+    #[inline]
     pub fn stripe_start(&self, stripe: StripeNo) -> u64 {
         self.check_stripe(stripe);
         stripe.0 * self.stripe_bytes()
@@ -237,6 +256,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such stripe or the stripe no such strip.
+    #[inline]
     pub fn place(&self, stripe: StripeNo, strip: StripIdx) -> Place {
         assert!(strip.at() < self.strips(), "a stripe here has {} strips", self.strips());
         let row = self.row_of(stripe);
@@ -249,6 +269,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such stripe or no such member.
+    #[inline]
     pub fn strip_on(&self, stripe: StripeNo, member: MemberIdx) -> Option<StripIdx> {
         assert!(member.at() < self.members(), "an array here has {} members", self.members());
         let row = self.row_of(stripe);
@@ -264,6 +285,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such stripe.
+    #[inline]
     pub fn row_of(&self, stripe: StripeNo) -> u64 {
         self.check_stripe(stripe);
         stripe.0 / to_u64(self.groups)
@@ -273,6 +295,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such stripe.
+    #[inline]
     pub fn group_of(&self, stripe: StripeNo) -> usize {
         self.check_stripe(stripe);
         to_usize(stripe.0 % to_u64(self.groups))
@@ -282,6 +305,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such row.
+    #[inline]
     pub fn stripes_of_row(&self, row: u64) -> impl Iterator<Item = StripeNo> + Clone + use<> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         let groups = to_u64(self.groups);
@@ -292,6 +316,7 @@ impl Geometry {
     ///
     /// # Panics
     /// If the array has no such row or no such member.
+    #[inline]
     pub fn stripe_on(&self, member: MemberIdx, row: u64) -> StripeNo {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert!(member.at() < self.members(), "an array here has {} members", self.members());

@@ -41,6 +41,7 @@ pub struct StripRuns(Cuts);
 ///
 /// # Panics
 /// If the extent ends past the volume; requests are checked at the edge.
+#[inline]
 pub fn split(geometry: &Geometry, extent: Extent) -> Pieces {
     let volume_bytes = geometry.volume_bytes();
     assert!(extent.end() <= volume_bytes, "{extent} in a volume of {volume_bytes}");
@@ -51,6 +52,7 @@ pub fn split(geometry: &Geometry, extent: Extent) -> Pieces {
 ///
 /// # Panics
 /// If the extent ends past the stripe's data.
+#[inline]
 pub fn strips_of(geometry: &Geometry, extent: Extent) -> StripRuns {
     let stripe_bytes = geometry.stripe_bytes();
     assert!(extent.end() <= stripe_bytes, "{extent} in a stripe of {stripe_bytes}");
@@ -60,6 +62,7 @@ pub fn strips_of(geometry: &Geometry, extent: Extent) -> StripRuns {
 impl Iterator for Pieces {
     type Item = Piece;
 
+    #[inline]
     fn next(&mut self) -> Option<Piece> {
         let cut = self.0.next()?;
         let stripe = StripeNo(cut.unit);
@@ -70,6 +73,7 @@ impl Iterator for Pieces {
 impl Iterator for StripRuns {
     type Item = StripRun;
 
+    #[inline]
     fn next(&mut self) -> Option<StripRun> {
         let cut = self.0.next()?;
         let strip = StripIdx::from_at(to_usize(cut.unit));
@@ -98,6 +102,7 @@ impl Cuts {
         Cuts { start: extent.offset, at: extent.offset, end: extent.end(), unit_bytes }
     }
 
+    #[inline]
     fn next(&mut self) -> Option<Cut> {
         if self.at == self.end {
             return None;

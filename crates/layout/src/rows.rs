@@ -27,37 +27,44 @@ impl RowRange {
     }
 
     /// Number of rows, which is blocks in each strip.
+    #[inline]
     pub fn blocks(self) -> u32 {
         self.end - self.start
     }
 
     /// Bytes the range has in each strip.
+    #[inline]
     pub fn bytes(self) -> u64 {
         u64::from(self.blocks()) * BLOCK_BYTES
     }
 
     /// First byte of the range within each strip.
+    #[inline]
     pub fn offset_bytes(self) -> u64 {
         u64::from(self.start) * BLOCK_BYTES
     }
 
     /// The range as bytes within a strip.
+    #[inline]
     pub fn extent(self) -> Extent {
         Extent::new(self.offset_bytes(), self.bytes())
     }
 
     /// Whether the range has no row.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
     /// Whether some row is in both.
+    #[inline]
     pub fn overlaps(self, other: RowRange) -> bool {
         self.start.max(other.start) < self.end.min(other.end)
     }
 
     /// The smallest range that covers both, including rows between them; an empty range adds nothing.
     #[must_use]
+    #[inline]
     pub fn union(self, other: RowRange) -> RowRange {
         if self.is_empty() {
             return other;
@@ -75,6 +82,7 @@ impl RowRange {
 ///
 /// # Panics
 /// If the extent is empty or ends past the stripe's data.
+#[inline]
 pub fn rows_touched(geometry: &Geometry, extent: Extent) -> RowRange {
     let stripe_bytes = geometry.stripe_bytes();
     assert!(extent.bytes > 0, "an extent to touch has bytes");
@@ -89,6 +97,7 @@ pub fn rows_touched(geometry: &Geometry, extent: Extent) -> RowRange {
 }
 
 /// The row a byte of a stripe's data is in.
+#[inline]
 pub(crate) fn row_at(geometry: &Geometry, stripe_offset: u64) -> u32 {
     let row = (stripe_offset % geometry.strip_bytes()) / BLOCK_BYTES;
     u32::try_from(row).expect("a strip has at most 256 rows")

@@ -30,6 +30,7 @@ pub struct StripeView {
 
 impl StripeView {
     /// Everything readable and writable, parity valid.
+    #[inline]
     pub fn healthy(geometry: &Geometry) -> StripeView {
         let all = geometry.all_strips();
         StripeView { readable: all, writable: all, is_parity_valid: true }
@@ -37,6 +38,7 @@ impl StripeView {
 
     /// The view with these strips gone: neither readable nor writable.
     #[must_use]
+    #[inline]
     pub fn without(self, out: StripSet) -> StripeView {
         StripeView {
             readable: self.readable.minus(out),
@@ -47,6 +49,7 @@ impl StripeView {
 
     /// The view with these strips writable only.
     #[must_use]
+    #[inline]
     pub fn rebuilding(self, strips: StripSet) -> StripeView {
         StripeView {
             readable: self.readable.minus(strips),

@@ -16,6 +16,7 @@ pub struct MemberIdx(pub u16);
 
 impl StripIdx {
     /// As an array index.
+    #[inline]
     pub fn at(self) -> usize {
         usize::from(self.0)
     }
@@ -24,6 +25,7 @@ impl StripIdx {
     ///
     /// # Panics
     /// If `at` is 64 or more: no stripe has that many strips.
+    #[inline]
     pub fn from_at(at: usize) -> Self {
         assert!(at < 64, "strip index {at} out of range");
         StripIdx(u8::try_from(at).expect("below 64"))
@@ -32,6 +34,7 @@ impl StripIdx {
 
 impl MemberIdx {
     /// As an array index.
+    #[inline]
     pub fn at(self) -> usize {
         usize::from(self.0)
     }
@@ -40,6 +43,7 @@ impl MemberIdx {
     ///
     /// # Panics
     /// If `at` exceeds 65,535.
+    #[inline]
     pub fn from_at(at: usize) -> Self {
         MemberIdx(u16::try_from(at).expect("member index fits 16 bits"))
     }
@@ -69,6 +73,7 @@ impl StripSet {
     ///
     /// # Panics
     /// If `count` exceeds 64.
+    #[inline]
     pub fn first(count: usize) -> Self {
         assert!(count <= 64, "a stripe has at most 64 strips");
         StripSet(if count == 64 { u64::MAX } else { (1 << count) - 1 })
@@ -78,67 +83,79 @@ impl StripSet {
     ///
     /// # Panics
     /// If `from > to` or `to` exceeds 64.
+    #[inline]
     pub fn range(from: usize, to: usize) -> Self {
         assert!(from <= to, "range {from}..{to} is reversed");
         StripSet(Self::first(to).0 & !Self::first(from).0)
     }
 
     /// Exactly this strip.
+    #[inline]
     pub fn only(strip: StripIdx) -> Self {
         StripSet(1 << strip.0)
     }
 
     /// Whether `strip` is in the set.
+    #[inline]
     pub fn contains(self, strip: StripIdx) -> bool {
         self.0 & (1 << strip.0) != 0
     }
 
     /// The set with `strip` added.
     #[must_use]
+    #[inline]
     pub fn with(self, strip: StripIdx) -> Self {
         StripSet(self.0 | (1 << strip.0))
     }
 
     /// The set with `strip` taken out.
     #[must_use]
+    #[inline]
     pub fn without(self, strip: StripIdx) -> Self {
         StripSet(self.0 & !(1 << strip.0))
     }
 
     /// Strips in both sets.
     #[must_use]
+    #[inline]
     pub fn and(self, other: Self) -> Self {
         StripSet(self.0 & other.0)
     }
 
     /// Strips in either set.
     #[must_use]
+    #[inline]
     pub fn or(self, other: Self) -> Self {
         StripSet(self.0 | other.0)
     }
 
     /// Strips in this set and not in `other`.
     #[must_use]
+    #[inline]
     pub fn minus(self, other: Self) -> Self {
         StripSet(self.0 & !other.0)
     }
 
     /// Number of strips in the set.
+    #[inline]
     pub fn count(self) -> usize {
         usize::try_from(self.0.count_ones()).expect("at most 64")
     }
 
     /// Whether the set has no strip.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether every strip of this set is in `other`.
+    #[inline]
     pub fn is_subset_of(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
     /// The strips in rising order.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = StripIdx> + Clone {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -153,6 +170,7 @@ impl StripSet {
 
     /// The `count` lowest strips of the set (all of them if it has fewer).
     #[must_use]
+    #[inline]
     pub fn lowest(self, count: usize) -> Self {
         self.iter().take(count).collect()
     }

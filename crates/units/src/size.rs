@@ -11,6 +11,7 @@ pub const BLOCK_BYTES_USIZE: usize = 4096;
 pub const SECTOR_BYTES: u64 = 512;
 
 /// An in-memory size as a 64-bit number.
+#[inline]
 pub fn to_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).expect("usize is at most 64 bits")
 }
@@ -19,6 +20,7 @@ pub fn to_u64(bytes: usize) -> u64 {
 ///
 /// # Panics
 /// On a 32-bit machine with a size above 4 GiB, which no in-memory buffer of ours has.
+#[inline]
 pub fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("in-memory sizes fit the address space")
 }
