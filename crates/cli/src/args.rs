@@ -31,6 +31,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 pub enum Command {
+    Serve(cmd::serve::Args),
     Create(cmd::create::Args),
     Assemble(cmd::assemble::Args),
     Stop(cmd::stop::Args),

@@ -1,6 +1,7 @@
 //! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
 
 use ashlar_api::{ApiError, ClientError, codes};
+use ashlar_daemon::config::ConfigError;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -68,6 +69,13 @@ impl From<ClientError> for Fault {
                 "see whether the daemon still runs and has the same version, then 'ashlar status'",
             ),
         }
+    }
+}
+
+impl From<ConfigError> for Fault {
+    fn from(error: ConfigError) -> Fault {
+        let hint = "correct the file; docs/operating.md lists what it may say";
+        Fault::new(codes::REQUEST_MALFORMED, error.to_string(), hint)
     }
 }
 

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), Fault> {
     let reach = Reach { socket: args.socket, json: args.json };
     match args.command {
+        Command::Serve(args) => cmd::serve::run(args, &reach),
         Command::Create(args) => cmd::create::run(args, &reach),
         Command::Assemble(args) => cmd::assemble::run(args, &reach),
         Command::Stop(args) => cmd::stop::run(args, &reach),

@@ -22,16 +22,10 @@ impl Reach {
         if let Some(socket) = &self.socket {
             return absolute(socket);
         }
-        if rustix::process::geteuid().is_root() {
-            return Ok(PathBuf::from("/run/ashlar/control.sock"));
-        }
-        let folder = std::env::var_os("XDG_RUNTIME_DIR").ok_or_else(|| {
-            Fault::usage(
-                "XDG_RUNTIME_DIR is not set, so there is no usual socket",
-                "name one with --socket",
-            )
-        })?;
-        Ok(Path::new(&folder).join("ashlar/control.sock"))
+        usual_folder().map(|folder| folder.join("control.sock")).ok_or_else(|| {
+            let message = "XDG_RUNTIME_DIR is not set, so there is no usual socket";
+            Fault::usage(message, "name one with --socket")
+        })
     }
 
     /// A client of the daemon.
@@ -78,6 +72,14 @@ impl Reach {
         self.print(&done, |done| done.message.clone())?;
         Ok(done)
     }
+}
+
+/// The folder for sockets and attached volumes of this user, if there is one.
+fn usual_folder() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/ashlar"));
+    }
+    std::env::var_os("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("ashlar"))
 }
 
 /// `path` as the daemon, which may run elsewhere, must see it. Links are kept: names below /dev/disk/by-id

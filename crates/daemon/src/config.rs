@@ -50,10 +50,10 @@ pub struct Serve {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayConfig {
-    /// Its name; with a UUID this may be left out.
+    /// Its name; may be left out if the devices hold one array only, or with a UUID.
     #[serde(default)]
     pub name: Option<String>,
-    /// Its UUID; with a name this may be left out.
+    /// Its UUID; decides where two arrays have the same name.
     #[serde(default)]
     pub uuid: Option<String>,
     /// Where to look for its members: paths, with `*` and `?`.
@@ -131,9 +131,6 @@ impl Config {
 
     fn check(&self) -> Result<(), String> {
         for array in &self.array {
-            if array.name.is_none() && array.uuid.is_none() {
-                return Err("an [[array]] needs a name or a uuid".to_owned());
-            }
             if array.devices.is_empty() {
                 return Err("an [[array]] without devices cannot be assembled".to_owned());
             }
@@ -240,7 +237,6 @@ devices = ["/dev/sdx"]
             ("[serve]\nmetrics = \"nowhere\"", "line 2: invalid socket address"),
             ("[serve]\nworkers = 0", "workers must be at least 1"),
             ("[serve]\nworkers = -1", "line 2"),
-            ("[[array]]\ndevices = [\"x\"]", "needs a name or a uuid"),
             ("[[array]]\nname = \"a\"\ndevices = []", "without devices"),
             ("[[array]]\nname = \"a\"", "missing field `devices`"),
             ("[serve\n", "line 1"),

@@ -2,15 +2,25 @@
 //!
 //! In reading order:
 //! - [`config`]    what a TOML file may say
+//! - [`serve`]     from configuration to a running process, and its orderly end
 //! - [`backend`]   the seam: what the control socket asks, and whoever answers it
 //! - [`control`]   the control socket: routes, refusals, the stream of events
 //! - [`metrics`]   a status as OpenMetrics text, and the optional listener for it
+//! - `arrays`      the engine behind the seam: one function a call
+//! - `convert`     between the engine's types and those of the control interface
+//! - `exports`     NBD listeners and attached volumes, on the engine's workers
+//! - `look`        what devices hold, without taking them: for dry runs
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
 //! request; everything that comes from outside (file, socket) is checked before anything is done.
 #![forbid(unsafe_code)]
 
+mod arrays;
 pub mod backend;
 pub mod config;
 pub mod control;
+mod convert;
+mod exports;
+mod look;
 pub mod metrics;
+pub mod serve;

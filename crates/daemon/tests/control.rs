@@ -54,7 +54,7 @@ fn a_refusal_keeps_its_code_through_the_socket() {
         client.call(&Stop { array: "gone".to_owned(), force: false }).expect_err("no such array");
     assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == codes::ARRAY_UNKNOWN));
     client.call(&create("tank0")).expect("created");
-    let fail = Fail { array: "tank0".to_owned(), member: "9".to_owned(), force: false };
+    let fail = Fail { array: "tank0".to_owned(), member: "9".to_owned() };
     let error = client.call(&fail).expect_err("no such slot");
     assert!(matches!(error, ClientError::Refused(refusal) if refusal.code == "member.unknown"));
 }

@@ -13,9 +13,6 @@ pub struct Fail {
     pub array: String,
     /// The member, by slot number, path or serial.
     pub member: String,
-    /// Do it even if data becomes unreadable.
-    #[serde(default)]
-    pub force: bool,
 }
 
 impl Call for Fail {

@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Fail;
 
-/// Take a member out of its array. A spare, if one waits, takes its slot.
+/// Take a member out of its array. A spare, if one waits, takes its slot. Refused if data would be lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -12,13 +12,9 @@ pub struct Args {
 
     /// The member: number of its slot, path or serial.
     member: String,
-
-    /// Do it even if data becomes unreadable.
-    #[arg(long)]
-    force: bool,
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let member = super::member_name(args.member)?;
-    reach.change(&Fail { array: args.array, member, force: args.force }).map(drop)
+    reach.change(&Fail { array: args.array, member }).map(drop)
 }

@@ -14,6 +14,7 @@ pub mod re_add;
 pub mod rebuild;
 pub mod replace;
 pub mod scrub;
+pub mod serve;
 pub mod spare;
 pub mod status;
 pub mod stop;
@@ -25,5 +26,7 @@ use std::path::Path;
 
 /// A member as the daemon must see it: a slot number or serial as it is, a path in full.
 fn member_name(typed: String) -> Result<String, Fault> {
-    if typed.contains('/') { device(Path::new(&typed)) } else { Ok(typed) }
+    let is_slot = typed.parse::<u16>().is_ok();
+    let is_path = !is_slot && (typed.contains('/') || Path::new(&typed).exists());
+    if is_path { device(Path::new(&typed)) } else { Ok(typed) }
 }

@@ -1,0 +1,91 @@
+//! `ashlar serve`: own arrays and export them, until told to stop.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, absolute, devices};
+use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig};
+use ashlar_daemon::serve::{ServeOptions, serve};
+use ashlar_units::ByteSize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Own arrays and export them, until SIGTERM or SIGINT; then stop all of them cleanly.
+///
+/// What to assemble and export comes from a TOML file, from flags, or later from other commands.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar serve --nbd 127.0.0.1:10809 /dev/sd[a-j]")]
+pub struct Args {
+    /// Devices of an array to assemble at start.
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+
+    /// A TOML file that says what to assemble and how to export it; flags add to it.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Serve all volumes over NBD here: 127.0.0.1:10809 or unix:PATH. May be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<String>,
+
+    /// The folder below which attached volumes appear.
+    #[arg(long, value_name = "FOLDER")]
+    fuse: Option<PathBuf>,
+
+    /// Answer scrapes of metrics here: 127.0.0.1:9309.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+
+    /// Workers; the default is one for each core.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
+
+    /// Do not bind workers to cores.
+    #[arg(long)]
+    no_pin: bool,
+
+    /// Memory for the payload of requests, for all workers together.
+    #[arg(long, value_name = "SIZE")]
+    pool: Option<ByteSize>,
+}
+
+impl Args {
+    /// The configuration of the file, with what the flags add.
+    fn config(&self) -> Result<Config, Fault> {
+        let mut config = match &self.config {
+            Some(file) => Config::read(file)?,
+            None => Config::default(),
+        };
+        if !self.devices.is_empty() {
+            config.array.push(ArrayConfig {
+                name: None,
+                uuid: None,
+                devices: devices(&self.devices)?,
+                read_only: false,
+            });
+        }
+        config.nbd.extend(self.nbd.iter().map(|listen| NbdConfig { listen: listen.clone() }));
+        if let Some(folder) = &self.fuse {
+            config.fuse = Some(FuseConfig { folder: absolute(folder)? });
+        }
+        config.serve.metrics = self.metrics.or(config.serve.metrics);
+        config.serve.workers = self.workers.or(config.serve.workers);
+        config.serve.pool = self.pool.or(config.serve.pool);
+        if self.no_pin {
+            config.serve.pin = Some(false);
+        }
+        Ok(config)
+    }
+}
+
+pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let config = args.config()?;
+    let socket = match (&reach.socket, &config.serve.socket) {
+        (None, Some(socket)) => absolute(socket)?,
+        _ => reach.socket()?,
+    };
+    let folder = match &config.fuse {
+        Some(fuse) => fuse.folder.clone(),
+        None => socket.parent().unwrap_or(Path::new("/")).join("volumes"),
+    };
+    let options = ServeOptions { socket, folder, config };
+    Ok(serve(options, |line| println!("ashlar: {line}"))?)
+}

@@ -1,0 +1,244 @@
+//! The engine behind the seam: one function for each call of the control interface.
+//!
+//! What must stay true: what can be checked without touching a device is checked first; who uses an array
+//! is asked before it is stopped.
+
+use crate::backend::{Backend, Serves};
+use crate::exports::Exports;
+use crate::{convert, look};
+use ashlar_api::v1::Done;
+use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
+use ashlar_api::v1::event::Event;
+use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
+use ashlar_api::v1::member::Fail;
+use ashlar_api::v1::status::{GetStatus, Status};
+use ashlar_api::{ApiError, codes};
+use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine};
+use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
+use ashlar_ondisk::{ArrayName, ConsistencyPolicy};
+use ashlar_units::{ByteSize, MemberIdx};
+use std::sync::Arc;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Logical block of a volume when none is asked for, in bytes.
+const LOGICAL_BLOCK_BYTES: u32 = 4096;
+
+/// The engine and its exports.
+#[derive(Clone)]
+pub struct Arrays {
+    /// The arrays.
+    pub engine: Engine,
+    /// The ways to their volumes.
+    pub exports: Arc<Exports>,
+    /// When the process began to serve.
+    pub started: Instant,
+}
+
+impl Serves<Create> for Arrays {
+    async fn serve(&self, call: Create) -> Result<Created, ApiError> {
+        if self.engine.array(&call.name).is_ok() {
+            let message =
+                format!("an array called '{}' runs already; nothing was written", call.name);
+            return Err(ApiError::new("array.running", message, "choose another name"));
+        }
+        let spec = CreateSpec {
+            shape: convert::shape(&call),
+            policy: ConsistencyPolicy::default(),
+            logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
+            region_bytes: None,
+            destroy: call.destroy,
+            is_dry_run: call.dry_run,
+            devices: call.devices.clone(),
+            name: call.name,
+        };
+        let report = self.engine.create(spec).await.map_err(convert::refusal)?;
+        if !call.dry_run {
+            let array = ArrayChoice::Uuid(report.uuid);
+            let request = AssemblyRequest { array, ..AssemblyRequest::default() };
+            let spec = AssembleSpec { devices: call.devices, request, ..AssembleSpec::default() };
+            self.engine.assemble(spec).await.map_err(convert::refusal)?;
+        }
+        Ok(created(&report))
+    }
+}
+
+fn created(report: &CreateReport) -> Created {
+    let geometry = &report.geometry;
+    let verb = if report.is_dry_run {
+        "would be created; nothing was written"
+    } else {
+        "created and running"
+    };
+    let unused = report.unused.iter();
+    Created {
+        changed: !report.is_dry_run,
+        message: format!(
+            "array '{}', {}, strip {}, volume {}: {verb}",
+            report.name,
+            geometry.code_name(),
+            ByteSize(geometry.strip_bytes()),
+            ByteSize(report.volume_bytes)
+        ),
+        uuid: if report.is_dry_run { String::new() } else { report.uuid.to_string() },
+        volume_bytes: report.volume_bytes,
+        strip_bytes: geometry.strip_bytes(),
+        notes: unused
+            .map(|(path, bytes)| {
+                format!("{path}: {} stay unused; the smallest member counts", ByteSize(*bytes))
+            })
+            .collect(),
+    }
+}
+
+impl Serves<Assemble> for Arrays {
+    async fn serve(&self, call: Assemble) -> Result<Done, ApiError> {
+        let request = assembly_request(&call)?;
+        if call.dry_run {
+            return look::would_assemble(&call.devices, &request).map(Done::unchanged);
+        }
+        let spec = AssembleSpec {
+            devices: call.devices,
+            request,
+            is_read_only: call.read_only,
+            tuning: None,
+        };
+        let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("array '{name}' is running")))
+    }
+}
+
+fn assembly_request(call: &Assemble) -> Result<AssemblyRequest, ApiError> {
+    let malformed = |message: String| {
+        let hint = "see what the devices say with 'ashlar examine'";
+        ApiError::new(codes::REQUEST_MALFORMED, message, hint)
+    };
+    let uuid = |text: &String| {
+        Uuid::parse_str(text)
+            .map_err(|_| malformed(format!("'{text}' is not a UUID; nothing was done")))
+    };
+    let array = match (&call.uuid, &call.name) {
+        (Some(text), _) => ArrayChoice::Uuid(uuid(text)?),
+        (None, Some(name)) => {
+            ArrayChoice::Name(ArrayName::new(name).map_err(|fault| malformed(fault.to_string()))?)
+        }
+        (None, None) => ArrayChoice::Only,
+    };
+    Ok(AssemblyRequest {
+        array,
+        trust: call.trust.as_ref().map(uuid).transpose()?,
+        accept_serials: call.accept_serials,
+        accept_dirty_degraded: call.accept_dirty_degraded,
+    })
+}
+
+impl Serves<Stop> for Arrays {
+    async fn serve(&self, call: Stop) -> Result<Done, ApiError> {
+        self.engine.array(&call.array).map_err(convert::refusal)?;
+        if !call.force {
+            self.exports.refuse_if_used(&call.array)?;
+        }
+        self.stop(&call.array).await?;
+        Ok(Done::changed(format!("array '{}' is stopped and clean", call.array)))
+    }
+}
+
+impl Arrays {
+    /// Stop an array whoever uses it, and wait until its devices are free.
+    pub async fn stop(&self, name: &str) -> Result<(), ApiError> {
+        let stopped = self.engine.stop(name).await.map_err(convert::refusal);
+        // Sessions get errors from now on; they must also let go of the devices.
+        self.exports.drop_clients_of(name).await;
+        stopped
+    }
+
+    /// The slot that `member` means: a number, a path or a serial.
+    async fn slot(&self, array: &str, member: &str) -> Result<MemberIdx, ApiError> {
+        let status = self.engine.status().await.map_err(convert::refusal)?;
+        let found = status.arrays.iter().find(|it| it.name == array);
+        let members = &found.ok_or_else(|| ApiError::no_array(array))?.members;
+        if let Ok(slot) = member.parse::<u16>() {
+            return Ok(MemberIdx(slot));
+        }
+        let is_it = |it: &&ashlar_engine::MemberStatus| {
+            it.path == member || it.serial.as_deref() == Some(member)
+        };
+        members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
+            let message = format!("array '{array}' has no member '{member}'; nothing was changed");
+            let hint =
+                format!("see 'ashlar status {array} --members' for slots, paths and serials");
+            ApiError::new("member.unknown", message, hint)
+        })
+    }
+}
+
+impl Serves<Fail> for Arrays {
+    async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
+        let slot = self.slot(&call.array, &call.member).await?;
+        self.engine.fail(&call.array, slot).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("slot {slot} of '{}' is out", call.array)))
+    }
+}
+
+impl Serves<NbdListen> for Arrays {
+    async fn serve(&self, call: NbdListen) -> Result<Done, ApiError> {
+        self.exports.nbd.listen(&call.listen)
+    }
+}
+
+impl Serves<FuseAttach> for Arrays {
+    async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
+        self.engine.array(&call.array).map_err(convert::refusal)?;
+        self.exports.fuse.attach(&call.array)
+    }
+}
+
+impl Serves<FuseDetach> for Arrays {
+    async fn serve(&self, call: FuseDetach) -> Result<Done, ApiError> {
+        self.exports.fuse.detach(&call.array).await
+    }
+}
+
+impl Serves<GetStatus> for Arrays {
+    async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
+        let status = self.engine.status().await.map_err(convert::refusal)?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            process_id: std::process::id(),
+            resident_bytes: convert::resident_bytes(),
+            arrays: status.arrays.into_iter().map(convert::array_status).collect(),
+            spare_pools: Vec::new(),
+            exports: self.exports.status(),
+            workers: status.workers.into_iter().map(convert::worker_status).collect(),
+            pools: status.pools.iter().flat_map(convert::pool_status).collect(),
+        })
+    }
+}
+
+/// Calls that this engine has no answer to yet.
+macro_rules! unanswered {
+    ($($call:ty),*) => {$(
+        impl Serves<$call> for Arrays {
+            async fn serve(&self, _: $call) -> Result<Done, ApiError> {
+                let message = "this build of the engine cannot do that; nothing was changed";
+                Err(ApiError::new("engine.unable", message, "use a newer build"))
+            }
+        }
+    )*};
+}
+
+unanswered!(
+    ashlar_api::v1::member::Replace,
+    ashlar_api::v1::member::ReAdd,
+    ashlar_api::v1::spare::SpareAdd,
+    ashlar_api::v1::spare::SpareRemove,
+    ashlar_api::v1::job::ScrubStart,
+    ashlar_api::v1::job::JobControl
+);
+
+impl Backend for Arrays {
+    fn events_since(&self, after: u64) -> Vec<Event> {
+        self.engine.events().since(after).into_iter().map(convert::event).collect()
+    }
+}

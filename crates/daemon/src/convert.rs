@@ -1,0 +1,240 @@
+//! Between the engine's types and those of the control interface. Everything that has to change when one
+//! of the two does is here.
+
+use ashlar_api::ApiError;
+use ashlar_api::v1::array::{self, ArrayCounters, ArrayState, ArrayStatus, ScrubResult, Share};
+use ashlar_api::v1::event::Event;
+use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::status::{Latency, PoolStatus, WorkerStatus};
+use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
+use ashlar_layout::{Level, Shape};
+use ashlar_units::{ByteSize, to_u64, to_usize};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Strip size when none is asked for, in bytes.
+const STRIP_BYTES_DEFAULT: u64 = 64 << 10;
+
+pub fn refusal(refusal: Refusal) -> ApiError {
+    ApiError::new(refusal.code, refusal.what, refusal.next)
+}
+
+pub fn event(event: ashlar_engine::Event) -> Event {
+    Event {
+        sequence: event.sequence,
+        unix_ms: event.at_unix_ms,
+        name: event.name.to_owned(),
+        array: (!event.array.is_empty()).then_some(event.array),
+        fields: event.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+    }
+}
+
+/// What the engine calls the level that was asked for.
+pub fn level(level: array::Level) -> Level {
+    match level {
+        array::Level::Raid0 => Level::Raid0,
+        array::Level::Raid1 => Level::Raid1,
+        array::Level::Raid5 => Level::Raid5,
+        array::Level::Raid6 => Level::Raid6,
+        array::Level::Raid7 => Level::Raid7,
+        array::Level::NPlusM => Level::NPlusM,
+        array::Level::Raid10 => Level::Raid10,
+        array::Level::Raid50 => Level::Raid50,
+        array::Level::Raid60 => Level::Raid60,
+        array::Level::Raid70 => Level::Raid70,
+    }
+}
+
+fn level_name(level: Level) -> array::Level {
+    match level {
+        Level::Raid0 => array::Level::Raid0,
+        Level::Raid1 => array::Level::Raid1,
+        Level::Raid5 => array::Level::Raid5,
+        Level::Raid6 => array::Level::Raid6,
+        Level::Raid7 => array::Level::Raid7,
+        Level::NPlusM => array::Level::NPlusM,
+        Level::Raid10 => array::Level::Raid10,
+        Level::Raid50 => array::Level::Raid50,
+        Level::Raid60 => array::Level::Raid60,
+        Level::Raid70 => array::Level::Raid70,
+    }
+}
+
+pub fn shape(create: &array::Create) -> Shape {
+    Shape {
+        level: level(create.level),
+        members: create.devices.len(),
+        parity: create.parity.map(usize::from),
+        group_members: create.group_members.map(usize::from),
+        strip_bytes: create.strip_bytes.unwrap_or(STRIP_BYTES_DEFAULT),
+    }
+}
+
+pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
+    let geometry = &array.geometry;
+    ArrayStatus {
+        uuid: array.uuid.to_string(),
+        level: level_name(geometry.level()),
+        data_strips: small(geometry.data_strips()),
+        parity_strips: small(geometry.parity_strips()),
+        groups: small(geometry.groups()),
+        strip_bytes: geometry.strip_bytes(),
+        volume_bytes: geometry.volume_bytes(),
+        state: match array.state {
+            ashlar_engine::ArrayState::Clean => ArrayState::Clean,
+            ashlar_engine::ArrayState::Resyncing => ArrayState::Resyncing,
+            ashlar_engine::ArrayState::Degraded => ArrayState::Degraded,
+            ashlar_engine::ArrayState::ReadOnly => ArrayState::ReadOnly,
+            ashlar_engine::ArrayState::Failed => ArrayState::Failed,
+        },
+        tolerates: small(array.tolerates),
+        policy: array.policy.name().to_owned(),
+        kernel: array.kernel.to_owned(),
+        generation: array.generation,
+        intent: share(array.dirty_regions),
+        written_stripes: share(array.written_stripes),
+        members: array.members.into_iter().map(member_status).collect(),
+        jobs: Vec::new(),
+        last_scrub: array.last_scrub.map(|scrub| ScrubResult {
+            mismatches: scrub.mismatches,
+            age_seconds: unix_now().as_secs().saturating_sub(scrub.at_s),
+        }),
+        counters: counters(&array.counts),
+        read_latency: latency(&array.read_latency),
+        write_latency: latency(&array.write_latency),
+        name: array.name,
+    }
+}
+
+fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
+    MemberStatus {
+        slot: member.slot.0,
+        path: member.path,
+        state: match member.state {
+            SlotState::InSync if member.replacement.is_some() => MemberState::Replacing,
+            SlotState::InSync => MemberState::InSync,
+            SlotState::Rebuilding => MemberState::Rebuilding,
+            SlotState::Failing => MemberState::Failing,
+            SlotState::Out => MemberState::Out,
+        },
+        replacement: member.replacement,
+        serial: member.serial,
+        device_bytes: member.device_bytes,
+        read_errors: member.counts.read_errors,
+        write_errors: member.counts.write_errors,
+        repaired_blocks: member.counts.repaired_blocks,
+        slow_reads: member.counts.slow_reads,
+        in_flight: member.in_flight,
+        reads: member.counts.reads,
+        read_bytes: member.counts.read_bytes,
+        writes: member.counts.writes,
+        write_bytes: member.counts.write_bytes,
+        read_latency: latency(&member.read_latency),
+        write_latency: latency(&member.write_latency),
+    }
+}
+
+pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
+    WorkerStatus {
+        worker: small(worker.worker),
+        requests: worker.requests,
+        pieces: worker.pieces,
+        in_flight: to_u64(worker.in_flight),
+    }
+}
+
+/// One line for each size of buffer in the pool.
+pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
+    let classes = pool.usage.classes.iter();
+    classes
+        .map(|class| PoolStatus {
+            name: format!("{} {}", pool.name, ByteSize(to_u64(class.buffer_bytes))),
+            limit: to_u64(class.count),
+            in_use: to_u64(class.in_use),
+            high_water: to_u64(class.in_use_max),
+            waits: class.waits,
+        })
+        .collect()
+}
+
+fn latency(summary: &LatencySummary) -> Latency {
+    Latency {
+        count: summary.count,
+        us_p50: summary.quantile_ns(500).div_ceil(1000),
+        us_p99: summary.quantile_ns(990).div_ceil(1000),
+        us_max: summary.max_ns.div_ceil(1000),
+    }
+}
+
+fn counters(counts: &ArrayCounts) -> ArrayCounters {
+    ArrayCounters {
+        reads: counts.reads,
+        read_bytes: counts.read_bytes,
+        writes: counts.writes,
+        write_bytes: counts.write_bytes,
+        flushes: counts.flushes,
+        discards: counts.discards,
+        errors: counts.errors,
+        full_stripe_writes: counts.full_stripe_writes,
+        rmw_writes: counts.rmw_writes,
+        rcw_writes: counts.rcw_writes,
+        decode_writes: counts.decode_writes,
+        first_writes: counts.first_writes,
+        merged_writes: counts.merged_writes,
+        degraded_reads: counts.degraded_reads,
+        repaired_blocks: counts.repaired_blocks,
+        lost_blocks: counts.lost_blocks,
+        member_reads: counts.member_reads,
+        member_writes: counts.member_writes,
+        member_flushes: counts.member_flushes,
+        intent_page_writes: counts.intent_page_writes,
+        written_page_writes: counts.written_page_writes,
+        handed_over: counts.handed_over,
+    }
+}
+
+fn share((count, of): (u64, u64)) -> Share {
+    Share { count, of }
+}
+
+/// Strips, groups, slots and workers: none of them comes near 65,535.
+fn small(count: usize) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+/// Wall clock, for ages that people read.
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Bytes of memory this process has resident; 0 where the kernel does not tell.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib =
+        line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());
+    kib.map_or(0, |kib: u64| kib * 1024)
+}
+
+/// Bytes of pool for each worker, from those for all of them.
+pub fn payload_bytes(pool: ByteSize, worker_count: usize) -> usize {
+    to_usize(pool.0 / to_u64(worker_count.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{level, level_name, resident_bytes};
+    use ashlar_api::v1::array::Level;
+
+    #[test]
+    fn both_sides_call_every_level_by_the_same_name() {
+        for (ours, name) in Level::NAMES {
+            assert_eq!(level(ours).name(), name);
+            assert_eq!(level_name(level(ours)), ours);
+        }
+    }
+
+    #[test]
+    fn a_process_has_some_memory() {
+        assert!(resident_bytes() > 100_000);
+    }
+}

@@ -1,0 +1,176 @@
+//! FUSE: each attached volume is a mount of its own with one file in it, served by all workers.
+//!
+//! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold the
+//! volume; detaching waits for them. A mount that a killed daemon left behind is cleared away first.
+
+use super::{locked, wait_until};
+use ashlar_api::v1::Done;
+use ashlar_api::v1::export::{ExportStatus, FuseAttached};
+use ashlar_api::{ApiError, codes};
+use ashlar_engine::{ArrayVolume, Engine};
+use ashlar_fuse::{BusyBlocks, Files, FuseCounters, FuseServer, Mount, MountBy, mount};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// All attached volumes.
+pub struct FuseExports {
+    engine: Engine,
+    folder: PathBuf,
+    attached: Mutex<BTreeMap<String, Attached>>,
+}
+
+/// One attached volume.
+struct Attached {
+    mount: Mount,
+    file: String,
+    /// Workers that serve it.
+    serving: Arc<AtomicUsize>,
+    counters: Arc<FuseCounters>,
+}
+
+impl FuseExports {
+    /// Nothing attached yet; volumes will appear below `folder`.
+    pub fn new(engine: Engine, folder: PathBuf) -> FuseExports {
+        FuseExports { engine, folder, attached: Mutex::default() }
+    }
+
+    /// Show a volume as a file. The array must be running.
+    ///
+    /// # Errors
+    /// The mount cannot be made.
+    pub fn attach(&self, array: &str) -> Result<FuseAttached, ApiError> {
+        let mut attached = locked(&self.attached);
+        if let Some(attached) = attached.get(array) {
+            return Ok(FuseAttached { changed: false, file: attached.file.clone() });
+        }
+        let folder = self.folder.join(array);
+        let mount = prepare(&folder).and_then(|()| mount(&folder, MountBy::for_this_user()));
+        let mount = mount.map_err(|error| impossible(&folder, &error))?;
+        let file = folder.join(array).display().to_string();
+        let new = Attached {
+            mount,
+            file: file.clone(),
+            serving: Arc::default(),
+            counters: Arc::default(),
+        };
+        self.start_servers(array, &new);
+        attached.insert(array.to_owned(), new);
+        Ok(FuseAttached { changed: true, file })
+    }
+
+    fn start_servers(&self, array: &str, attached: &Attached) {
+        let busy = Arc::new(BusyBlocks::default());
+        for worker in 0..self.engine.worker_count() {
+            let array = array.to_owned();
+            let (device, busy) = (attached.mount.device(), Arc::clone(&busy));
+            let (serving, counters) =
+                (Arc::clone(&attached.serving), Arc::clone(&attached.counters));
+            serving.fetch_add(1, Ordering::AcqRel);
+            let engine = self.engine.clone();
+            self.engine.run_on(worker, move |context| {
+                let handle = context.handle();
+                let (Some(ring), Some(volume)) = (context.ring(), context.volume(&array)) else {
+                    serving.fetch_sub(1, Ordering::AcqRel);
+                    return;
+                };
+                let files = OneFile { name: array.clone(), volume };
+                let mut server = FuseServer::new((handle.clone(), ring), device, files, busy);
+                server.counters = counters;
+                handle.spawn(async move {
+                    if let Err(error) = server.serve().await {
+                        let fields = vec![("reason", error.to_string())];
+                        engine.events().record("attachment.failed", &array, fields);
+                    }
+                    serving.fetch_sub(1, Ordering::AcqRel);
+                });
+            });
+        }
+    }
+
+    /// Take the file away and wait until the servers have ended.
+    ///
+    /// # Errors
+    /// The file is still open; the servers end when it is closed.
+    pub async fn detach(&self, array: &str) -> Result<Done, ApiError> {
+        let Some(mut gone) = locked(&self.attached).remove(array) else {
+            return Ok(Done::unchanged(format!("'{array}' is not attached")));
+        };
+        let folder = gone.mount.directory().to_path_buf();
+        gone.mount.unmount().map_err(|error| impossible(&folder, &error))?;
+        if !wait_until(|| gone.serving.load(Ordering::Acquire) == 0).await {
+            let message = format!("{} is gone, but somebody still has it open", gone.file);
+            let hint = "close it: 'losetup -a' lists loop devices, 'fuser -m' other users";
+            return Err(ApiError::new(codes::EXPORT_BUSY, message, hint));
+        }
+        // Only an empty folder goes, and it does no harm if it stays.
+        let _kept = std::fs::remove_dir(folder);
+        Ok(Done::changed(format!("'{array}' is detached")))
+    }
+
+    /// The file of an attached array.
+    pub fn file_of(&self, array: &str) -> Option<String> {
+        locked(&self.attached).get(array).map(|attached| attached.file.clone())
+    }
+
+    /// Each attached volume.
+    pub fn status(&self) -> Vec<ExportStatus> {
+        let status = |(array, attached): (&String, &Attached)| {
+            let counters = &attached.counters;
+            let requests =
+                [&counters.reads, &counters.writes, &counters.flushes, &counters.fallocates];
+            ExportStatus {
+                protocol: "fuse".to_owned(),
+                requests: requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum(),
+                address: attached.file.clone(),
+                array: Some(array.clone()),
+                clients: 1,
+            }
+        };
+        locked(&self.attached).iter().map(status).collect()
+    }
+}
+
+/// Make the folder, and clear away what a killed daemon left mounted there.
+fn prepare(folder: &Path) -> io::Result<()> {
+    const NOT_CONNECTED: i32 = 107;
+    if let Err(error) = std::fs::metadata(folder)
+        && error.raw_os_error() == Some(NOT_CONNECTED)
+    {
+        let by_root = Command::new("umount").arg("--lazy").arg(folder).output();
+        if !by_root.is_ok_and(|output| output.status.success()) {
+            Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).output()?;
+        }
+    }
+    std::fs::create_dir_all(folder)
+}
+
+fn impossible(folder: &Path, error: &io::Error) -> ApiError {
+    ApiError::new(
+        codes::EXPORT_IMPOSSIBLE,
+        format!("{}: {error}; the array is as it was", folder.display()),
+        "see that /dev/fuse is there and package fuse3 is installed, or use NBD",
+    )
+}
+
+/// One volume under its own name.
+#[derive(Clone)]
+struct OneFile {
+    name: String,
+    volume: ArrayVolume,
+}
+
+impl Files for OneFile {
+    type Volume = ArrayVolume;
+
+    fn names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn open(&self, name: &str) -> Option<ArrayVolume> {
+        (name == self.name).then(|| self.volume.clone())
+    }
+}

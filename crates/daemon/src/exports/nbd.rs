@@ -1,0 +1,222 @@
+//! NBD: listeners on one worker each, connections dealt out to all workers in turn.
+//!
+//! What must stay true: a session is known by number from its first byte to its last, with the volume it
+//! opened, so that stopping an array can end exactly the sessions that use it.
+
+use super::locked;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::export::ExportStatus;
+use ashlar_api::{ApiError, codes};
+use ashlar_engine::{ArrayVolume, Engine, WorkerContext};
+use ashlar_nbd::{Acceptor, Exports, Limits, Listen, NbdCounters, NbdServer};
+use ashlar_ring::mailbox::{Sender, mailbox};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+/// Who may connect to a Unix socket: its owner and its group.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Everything served over NBD.
+pub struct NbdExports {
+    engine: Engine,
+    shared: Arc<Shared>,
+    listeners: Mutex<Vec<String>>,
+}
+
+/// What listeners and sessions on all workers share.
+#[derive(Default)]
+struct Shared {
+    counters: Arc<NbdCounters>,
+    sessions: Mutex<BTreeMap<u64, Session>>,
+    session_count: AtomicU64,
+    next_worker: AtomicUsize,
+}
+
+/// One connection.
+struct Session {
+    /// What it opened, once it did.
+    volume: Option<String>,
+    /// A message ends it.
+    end: Sender<()>,
+}
+
+impl NbdExports {
+    /// No listener yet.
+    pub fn new(engine: Engine) -> NbdExports {
+        NbdExports { engine, shared: Arc::default(), listeners: Mutex::default() }
+    }
+
+    /// Serve all volumes by name at an address.
+    ///
+    /// # Errors
+    /// The address makes no sense, or is taken.
+    pub fn listen(&self, address: &str) -> Result<Done, ApiError> {
+        let mut listeners = locked(&self.listeners);
+        if listeners.iter().any(|listening| listening == address) {
+            return Ok(Done::unchanged(format!("already serving NBD at {address}")));
+        }
+        let listener = ashlar_nbd::listen(&parse(address)?).map_err(|error| {
+            let message = format!("cannot listen at {address}: {error}; nothing was changed");
+            ApiError::new(
+                codes::EXPORT_IMPOSSIBLE,
+                message,
+                "choose another address or free this one",
+            )
+        })?;
+        let worker = listeners.len() % self.engine.worker_count();
+        let (engine, shared) = (self.engine.clone(), Arc::clone(&self.shared));
+        self.engine.run_on(worker, move |context| {
+            let Some(ring) = context.ring() else { return };
+            let limits = Limits::default();
+            let counters = Arc::clone(&shared.counters);
+            let acceptor = Acceptor { handle: context.handle(), ring, listener, limits, counters };
+            context.handle().spawn(async move {
+                let error = acceptor.run(|socket| place(&engine, &shared, socket)).await;
+                let fields = vec![("reason", error.to_string())];
+                engine.events().record("listener.failed", "", fields);
+            });
+        });
+        listeners.push(address.to_owned());
+        Ok(Done::changed(format!("serving NBD at {address}")))
+    }
+
+    /// Each listener.
+    pub fn status(&self) -> Vec<ExportStatus> {
+        let counters = &self.shared.counters;
+        let requests = [&counters.reads, &counters.writes, &counters.flushes, &counters.trims];
+        let requests = requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
+        let clients = counters.sessions_open.load(Ordering::Relaxed);
+        let listeners = locked(&self.listeners);
+        let status = |address: &String| ExportStatus {
+            protocol: "nbd".to_owned(),
+            requests,
+            address: address.clone(),
+            array: None,
+            clients,
+        };
+        listeners.iter().map(status).collect()
+    }
+
+    /// How many sessions opened the array.
+    pub fn clients_of(&self, array: &str) -> usize {
+        let sessions = locked(&self.shared.sessions);
+        sessions.values().filter(|session| session.volume.as_deref() == Some(array)).count()
+    }
+
+    /// Tell the sessions that opened the array to end.
+    pub fn end_clients_of(&self, array: &str) {
+        for session in locked(&self.shared.sessions).values() {
+            if session.volume.as_deref() == Some(array) {
+                session.end.send(());
+            }
+        }
+    }
+
+    /// Remove the sockets of Unix listeners; for the end of the process.
+    pub fn remove_sockets(&self) {
+        for path in locked(&self.listeners).iter().filter_map(|it| it.strip_prefix("unix:")) {
+            // It may be gone already.
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn parse(address: &str) -> Result<Listen, ApiError> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        return Ok(Listen::Unix(PathBuf::from(path), SOCKET_MODE));
+    }
+    address.parse().map(Listen::Tcp).map_err(|_| {
+        let message = format!("'{address}' is not an address; nothing was changed");
+        let hint = "write 127.0.0.1:10809, [::1]:10809 or unix:/run/ashlar/nbd.sock";
+        ApiError::new(codes::REQUEST_MALFORMED, message, hint)
+    })
+}
+
+/// Give a connection to the next worker in turn.
+fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd) {
+    let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
+    let shared = Arc::clone(shared);
+    engine.run_on(turn % engine.worker_count(), move |context| serve(context, shared, socket));
+}
+
+fn serve(context: &WorkerContext, shared: Arc<Shared>, socket: OwnedFd) {
+    let Some(ring) = context.ring() else { return };
+    let handle = context.handle();
+    let (end, mut ended) = mailbox(&handle);
+    let number = shared.session_count.fetch_add(1, Ordering::Relaxed);
+    locked(&shared.sessions).insert(number, Session { volume: None, end });
+    let volumes =
+        Volumes { context: Rc::new(context.again()), shared: Arc::clone(&shared), session: number };
+    let counters = Arc::clone(&shared.counters);
+    let limits = Limits::default();
+    let server = NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters };
+    handle.spawn(async move {
+        // How a session ended is between the server and its client; the counters tell how many did.
+        let _end = until(server.serve(socket), ended.receive()).await;
+        // The volume goes before the session's entry does.
+        drop(server);
+        locked(&shared.sessions).remove(&number);
+    });
+}
+
+/// `work`, unless `stop` comes first.
+async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
+    let (mut work, mut stop) = (pin!(work), pin!(stop));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => stop.as_mut().poll(context).map(|_| None),
+    })
+    .await
+}
+
+/// The volumes of one worker, as one session sees them.
+#[derive(Clone)]
+struct Volumes {
+    context: Rc<WorkerContext>,
+    shared: Arc<Shared>,
+    session: u64,
+}
+
+impl Exports for Volumes {
+    type Volume = ArrayVolume;
+
+    fn names(&self) -> Vec<String> {
+        self.context.names()
+    }
+
+    fn open(&self, name: &str) -> Option<ArrayVolume> {
+        let names = self.context.names();
+        let name = match (name, names.as_slice()) {
+            ("", [only]) => only,
+            (name, _) => name,
+        };
+        let volume = self.context.volume(name)?;
+        if let Some(session) = locked(&self.shared.sessions).get_mut(&self.session) {
+            session.volume = Some(name.to_owned());
+        }
+        Some(volume)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use ashlar_nbd::Listen;
+
+    #[test]
+    fn addresses_are_read_and_nonsense_is_refused_with_examples() {
+        assert!(matches!(parse("unix:/run/a.sock"), Ok(Listen::Unix(..))));
+        assert!(matches!(parse("[::1]:10809"), Ok(Listen::Tcp(_))));
+        for text in ["", "localhost", "10809", "unix"] {
+            let refusal = parse(text).expect_err(text).to_string();
+            assert!(refusal.contains("127.0.0.1:10809"), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! From configuration to a running process, and its orderly end.
+//!
+//! What must stay true: two daemons never share a control socket; the end, by SIGTERM or SIGINT, stops
+//! every array cleanly. An array that cannot be assembled is said so and does not keep the others down.
+
+use crate::arrays::Arrays;
+use crate::backend::{Backend, Serves};
+use crate::config::{Config, expand};
+use crate::exports::Exports;
+use crate::{control, convert, metrics};
+use ashlar_api::v1::array::Assemble;
+use ashlar_api::{ApiError, codes};
+use ashlar_device::{PathOpener, signatures};
+use ashlar_engine::{Engine, EngineConfig};
+use axum::Router;
+use axum::routing::get;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+/// How long to wait for devices that a killed predecessor has not let go of yet.
+const DEVICE_WAIT: Duration = Duration::from_secs(5);
+
+/// What to serve, and where.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// The control socket.
+    pub socket: PathBuf,
+    /// The folder below which attached volumes appear.
+    pub folder: PathBuf,
+    /// Everything else.
+    pub config: Config,
+}
+
+/// Run until a signal comes. `say` gets a line for people whenever there is one.
+///
+/// # Errors
+/// The process cannot start: the socket is taken, an address is taken, the system has no resources.
+pub fn serve(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| fault("no resources for an event loop", &error))?;
+    runtime.block_on(run(options, say))
+}
+
+async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {
+    let listener = listen(&options.socket)?;
+    let engine = Engine::start(engine_config(&options.config))
+        .map_err(|error| fault("the workers cannot be started", &error))?;
+    let exports = Arc::new(Exports::new(&engine, options.folder));
+    let arrays = Arrays { engine: engine.clone(), exports, started: Instant::now() };
+    let begun = begin(&arrays, &options.config, &say).await;
+    if begun.is_ok() {
+        say(&format!("serving, control socket {}", options.socket.display()));
+        let served = serve_until_signal(listener, &arrays).await;
+        say(&format!("stopping ({served})"));
+    }
+    end(&arrays, &say).await;
+    engine.shut_down();
+    // Somebody may have taken it away already.
+    let _gone = std::fs::remove_file(&options.socket);
+    begun
+}
+
+fn listen(socket: &Path) -> Result<UnixListener, ApiError> {
+    control::listen(socket).map_err(|error| {
+        let (what, hint) = match error.kind() {
+            io::ErrorKind::AddrInUse => (
+                "a daemon runs there already".to_owned(),
+                "use it, or name another socket with --socket",
+            ),
+            io::ErrorKind::AlreadyExists => {
+                ("that is not a socket".to_owned(), "name another path with --socket")
+            }
+            _ => (error.to_string(), "name a path that you may write to with --socket"),
+        };
+        ApiError::new(
+            codes::SYSTEM_FAULT,
+            format!("{}: {what}; nothing was started", socket.display()),
+            hint,
+        )
+    })
+}
+
+fn engine_config(config: &Config) -> EngineConfig {
+    let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(DEVICE_WAIT)));
+    engine.signatures = Arc::new(|path| match signatures(Path::new(path)) {
+        Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
+        Err(error) => vec![format!("content that cannot be looked at ({error})")],
+    });
+    if let Some(workers) = config.serve.workers {
+        engine.worker_count = usize::from(workers);
+    }
+    engine.pin_cores = config.serve.pin.unwrap_or(true);
+    if let Some(pool) = config.serve.pool {
+        engine.payload_bytes = convert::payload_bytes(pool, engine.worker_count);
+    }
+    engine
+}
+
+/// Everything that the configuration names.
+async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<(), ApiError> {
+    for array in &config.array {
+        let devices = expand(&array.devices).map_err(|what| {
+            ApiError::new(
+                codes::REQUEST_MALFORMED,
+                what,
+                "correct the pattern in the configuration",
+            )
+        })?;
+        let call = Assemble {
+            name: array.name.clone(),
+            uuid: array.uuid.clone(),
+            devices,
+            read_only: array.read_only,
+            ..Assemble::default()
+        };
+        match arrays.serve(call).await {
+            Ok(done) => say(&done.message),
+            Err(refusal) => say(&refusal.to_string()),
+        }
+    }
+    for nbd in &config.nbd {
+        say(&arrays.exports.nbd.listen(&nbd.listen)?.message);
+    }
+    if let Some(address) = config.serve.metrics {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| fault(&format!("metrics at {address}"), &error))?;
+        tokio::spawn(axum::serve(listener, metrics_router(arrays.clone())).into_future());
+        say(&format!("metrics at http://{address}/metrics"));
+    }
+    Ok(())
+}
+
+fn metrics_router<B: Backend>(backend: B) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics::answer::<B>))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .with_state(backend)
+}
+
+/// Which signal ended it.
+async fn serve_until_signal(listener: UnixListener, arrays: &Arrays) -> &'static str {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return "signals cannot be received";
+    };
+    let server = axum::serve(listener, control::router(arrays.clone())).into_future();
+    tokio::select! {
+        // It never ends by itself.
+        _ = server => "the control socket is gone",
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+/// Let go of everything, in the order that lets clients finish first.
+async fn end(arrays: &Arrays, say: &impl Fn(&str)) {
+    for array in arrays.engine.arrays() {
+        let name = array.name().to_owned();
+        drop(array);
+        match arrays.stop(&name).await {
+            Ok(()) => say(&format!("array '{name}' is stopped and clean")),
+            Err(refusal) => say(&refusal.to_string()),
+        }
+    }
+    arrays.exports.nbd.remove_sockets();
+}
+
+fn fault(what: &str, error: &io::Error) -> ApiError {
+    let message = format!("{what}: {error}; nothing was started");
+    ApiError::new(
+        codes::SYSTEM_FAULT,
+        message,
+        "see limits on memory, files and io_uring of this user",
+    )
+}
