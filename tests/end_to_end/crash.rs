@@ -1,0 +1,45 @@
+//! The daemon is killed: what was flushed is there when the next one starts, and the devices are free for it.
+
+use crate::tools::{all_here, run};
+use crate::world::{World, starts_with};
+
+const MEMBERS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
+
+#[test]
+fn what_was_flushed_survives_a_killed_daemon() {
+    if !all_here("what_was_flushed_survives_a_killed_daemon", &["nbdcopy"]) {
+        return;
+    }
+    let mut world = World::new();
+    world.create("tank0", 5, &["--level", "6"]);
+    let noise = world.noise("noise", 8 << 20);
+    run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+    for _ in 0..2 {
+        world.kill();
+        world.start(&MEMBERS);
+        let copy = world.path("copy");
+        run("nbdcopy", &[&world.uri("tank0"), copy.to_str().expect("text")]);
+        assert!(starts_with(&copy, &noise), "flushed data is gone");
+    }
+    let events = world.ok(&["events"]);
+    assert!(events.contains("array.assembled"), "{events}");
+}
+
+#[test]
+fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
+    let test = "a_killed_daemons_attachment_is_cleared_away_by_the_next_one";
+    if !all_here(test, &["fusermount3"]) || !std::path::Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let mut world = World::new();
+    world.create("tank0", 5, &["--level", "6"]);
+    let file = world.ok(&["attach", "--file", "tank0"]);
+    assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
+    world.kill();
+    world.start(&MEMBERS);
+    let file = world.ok(&["attach", "--file", "tank0"]);
+    assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
+    world.ok(&["detach", "tank0"]);
+    world.ok(&["stop", "tank0"]);
+    world.ok(&[&["assemble"] as &[&str], &MEMBERS].concat());
+}

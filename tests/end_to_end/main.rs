@@ -1,0 +1,18 @@
+//! The whole program from outside: a daemon, its command line, and clients that know nothing of us.
+//!
+//! - `world`      a daemon of its own with members in a temporary folder
+//! - `tools`      foreign programs, and what to do where one is missing
+//! - `short`      one round trip in a few seconds, for `./check --quick`
+//! - `crash`      the daemon is killed
+//! - `clients`    libnbd, QEMU, fio and file systems
+//! - `refusals`   everything that must be refused, with its line
+//!
+//! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
+//! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
+
+mod clients;
+mod crash;
+mod refusals;
+mod short;
+mod tools;
+mod world;

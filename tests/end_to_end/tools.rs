@@ -1,0 +1,38 @@
+//! Foreign programs, and what to do where one is missing.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Whether all of these programs are here. If not, says on stderr that `test` is skipped and why.
+pub fn all_here(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().filter(|name| !is_here(name)).copied().collect();
+    if missing.is_empty() {
+        return true;
+    }
+    skipped(test, &format!("{} not installed", missing.join(", ")));
+    false
+}
+
+/// Say that a test does not run here. Written past the test runner, which hides what passing tests print.
+pub fn skipped(test: &str, why: &str) {
+    let line = format!("skipped: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("stderr is there");
+}
+
+fn is_here(program: &str) -> bool {
+    let folders = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    folders.split(':').any(|folder| std::path::Path::new(folder).join(program).exists())
+}
+
+/// Run a program that must succeed, and return what it printed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {complaint}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

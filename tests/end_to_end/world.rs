@@ -1,0 +1,188 @@
+//! A daemon of its own with members in a temporary folder, and the command line that talks to it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+/// Big enough for all areas of a member, small enough to be read whole in a test.
+pub const MEMBER_BYTES: u64 = 64 << 20;
+
+/// A running daemon.
+pub struct World {
+    pub folder: tempfile::TempDir,
+    daemon: Option<Child>,
+}
+
+impl World {
+    /// A daemon with two workers that serves NBD on a Unix socket.
+    pub fn new() -> World {
+        let mut world = World::without_daemon();
+        world.start(&[]);
+        world
+    }
+
+    /// A folder, and nothing running yet.
+    pub fn without_daemon() -> World {
+        World { folder: tempfile::tempdir().expect("temporary folder"), daemon: None }
+    }
+
+    /// Start the daemon with further arguments, and wait until it serves.
+    pub fn start(&mut self, arguments: &[&str]) {
+        let mut daemon = self
+            .command()
+            .args(["serve", "--no-pin", "--workers", "2", "--pool", "96MiB"])
+            .args(["--nbd", &self.nbd_address()])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        let output = daemon.stdout.take().expect("piped");
+        let mut lines = BufReader::new(output).lines();
+        let is_serving = lines.any(|line| line.is_ok_and(|line| line.contains("control socket")));
+        assert!(is_serving, "the daemon ended before it served");
+        // What it says later must have somewhere to go.
+        std::thread::spawn(move || lines.for_each(drop));
+        self.daemon = Some(daemon);
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
+        command.current_dir(self.folder.path());
+        command.env("ASHLAR_SOCKET", self.folder.path().join("control.sock"));
+        command
+    }
+
+    fn nbd_address(&self) -> String {
+        format!("unix:{}", self.folder.path().join("nbd.sock").display())
+    }
+
+    /// The NBD address of a volume.
+    pub fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.folder.path().join("nbd.sock").display())
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Sparse files to be members, by name.
+    pub fn members(&self, count: usize) -> Vec<String> {
+        let names = (0..count).map(|number| format!("m{number}"));
+        names.inspect(|name| self.sparse(name, MEMBER_BYTES)).collect()
+    }
+
+    /// A sparse file.
+    pub fn sparse(&self, name: &str, bytes: u64) {
+        File::create(self.path(name)).and_then(|file| file.set_len(bytes)).expect("sparse file");
+    }
+
+    /// A file of `bytes` bytes that look random and are the same every time.
+    pub fn noise(&self, name: &str, bytes: usize) -> PathBuf {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut content = Vec::with_capacity(bytes + 8);
+        while content.len() < bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            content.extend_from_slice(&state.to_le_bytes());
+        }
+        content.truncate(bytes);
+        std::fs::write(self.path(name), content).expect("write");
+        self.path(name)
+    }
+
+    /// Run a command.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command().args(arguments).output().expect("the program runs")
+    }
+
+    /// Run a command that must succeed, and return what it printed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {complaint}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Run a command that must be refused in one line, and return the line.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {complaint}");
+        assert_eq!(complaint.lines().count(), 1, "{arguments:?}: {complaint}");
+        complaint
+    }
+
+    /// Create an array of new sparse files of `bytes` each.
+    pub fn create_of(&self, bytes: u64, members: usize, arguments: &[&str]) {
+        let names: Vec<String> = (0..members).map(|number| format!("m{number}")).collect();
+        names.iter().for_each(|name| self.sparse(name, bytes));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.ok(&[&["create", "tank0"], arguments, &names].concat());
+    }
+
+    /// Create an array of `members` new sparse files with these further arguments.
+    pub fn create(&self, name: &str, members: usize, arguments: &[&str]) -> Vec<String> {
+        let devices = self.members(members);
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        self.ok(&[&["create", name], arguments, &devices].concat());
+        devices.iter().map(ToString::to_string).collect()
+    }
+
+    /// The status of the only array, as JSON.
+    pub fn array(&self) -> serde_json::Value {
+        let status: serde_json::Value =
+            serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON");
+        status["arrays"][0].clone()
+    }
+
+    /// End the daemon in order and say how it ended.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("it runs");
+        signal(&daemon, rustix::process::Signal::TERM);
+        daemon.wait().expect("it ends")
+    }
+
+    /// Kill the daemon, as a crash would.
+    pub fn kill(&mut self) {
+        let mut daemon = self.daemon.take().expect("it runs");
+        daemon.kill().expect("it ran");
+        daemon.wait().expect("it ends");
+    }
+}
+
+fn signal(daemon: &Child, signal: rustix::process::Signal) {
+    let id = rustix::process::Pid::from_child(daemon);
+    rustix::process::kill_process(id, signal).expect("it runs");
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            // After a failed test; a daemon that is gone already is just as well.
+            let _gone = rustix::process::kill_process(
+                rustix::process::Pid::from_child(daemon),
+                rustix::process::Signal::TERM,
+            );
+            let _gone = daemon.wait();
+        }
+    }
+}
+
+/// Change one byte of a file at `offset`.
+pub fn flip(path: &Path, offset: u64) {
+    let file = File::options().read(true).write(true).open(path).expect("open");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("read");
+    file.write_all_at(&[byte[0] ^ 0x55], offset).expect("write");
+}
+
+/// Whether `found` begins with all of `wanted`.
+pub fn starts_with(found: &Path, wanted: &Path) -> bool {
+    let wanted = std::fs::read(wanted).expect("read");
+    let found = std::fs::read(found).expect("read");
+    found.get(..wanted.len()) == Some(wanted.as_slice())
+}
