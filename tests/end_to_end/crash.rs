@@ -40,6 +40,8 @@ fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
     let file = world.ok(&["attach", "--file", "tank0"]);
     assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
     world.ok(&["detach", "tank0"]);
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+    assert!(!mounts.contains(world.folder.path().to_str().expect("text")), "{mounts}");
     world.ok(&["stop", "tank0"]);
     world.ok(&[&["assemble"] as &[&str], &MEMBERS].concat());
 }

@@ -22,8 +22,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// How long to wait for devices that a killed predecessor has not let go of yet.
-const DEVICE_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
+const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
+/// How often to try to listen meanwhile.
+const LISTEN_POLL: Duration = Duration::from_millis(20);
 
 /// What to serve, and where.
 #[derive(Clone, Debug)]
@@ -88,7 +90,7 @@ fn listen(socket: &Path) -> Result<UnixListener, ApiError> {
 }
 
 fn engine_config(config: &Config) -> EngineConfig {
-    let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(DEVICE_WAIT)));
+    let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
     engine.signatures = Arc::new(|path| match signatures(Path::new(path)) {
         Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
         Err(error) => vec![format!("content that cannot be looked at ({error})")],
@@ -126,7 +128,7 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
         }
     }
     for nbd in &config.nbd {
-        say(&arrays.exports.nbd.listen(&nbd.listen)?.message);
+        say(&listen_nbd(arrays, &nbd.listen).await?);
     }
     if let Some(address) = config.serve.metrics {
         let listener = TcpListener::bind(address).await;
@@ -135,6 +137,19 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
         say(&format!("metrics at http://{address}/metrics"));
     }
     Ok(())
+}
+
+/// Listen for NBD. A killed predecessor holds its sockets until its last operation has ended.
+async fn listen_nbd(arrays: &Arrays, address: &str) -> Result<String, ApiError> {
+    let deadline = Instant::now() + PREDECESSOR_WAIT;
+    loop {
+        match arrays.exports.nbd.listen(address) {
+            Ok(done) => return Ok(done.message),
+            Err(refusal) if Instant::now() > deadline => return Err(refusal),
+            Err(refusal) if refusal.code != codes::EXPORT_IMPOSSIBLE => return Err(refusal),
+            Err(_) => tokio::time::sleep(LISTEN_POLL).await,
+        }
+    }
 }
 
 fn metrics_router<B: Backend>(backend: B) -> Router {

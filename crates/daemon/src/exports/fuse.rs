@@ -136,16 +136,25 @@ impl FuseExports {
 
 /// Make the folder, and clear away what a killed daemon left mounted there.
 fn prepare(folder: &Path) -> io::Result<()> {
-    const NOT_CONNECTED: i32 = 107;
-    if let Err(error) = std::fs::metadata(folder)
-        && error.raw_os_error() == Some(NOT_CONNECTED)
-    {
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    for _ in 0..left_behind(&mounts, folder) {
         let by_root = Command::new("umount").arg("--lazy").arg(folder).output();
         if !by_root.is_ok_and(|output| output.status.success()) {
             Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).output()?;
         }
     }
     std::fs::create_dir_all(folder)
+}
+
+/// How many mounts of ours are on `folder`, according to the text of /proc/self/mounts.
+fn left_behind(mounts: &str, folder: &Path) -> usize {
+    let is_ours = |line: &&str| {
+        let mut words = line.split(' ');
+        let (place, kind) = (words.nth(1), words.next());
+        let place = place.map(|place| place.replace("\\040", " "));
+        kind == Some("fuse.ashlar") && place.is_some_and(|place| Path::new(&place) == folder)
+    };
+    mounts.lines().filter(is_ours).count()
 }
 
 fn impossible(folder: &Path, error: &io::Error) -> ApiError {
@@ -172,5 +181,20 @@ impl Files for OneFile {
 
     fn open(&self, name: &str) -> Option<ArrayVolume> {
         (name == self.name).then(|| self.volume.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::left_behind;
+    use std::path::Path;
+
+    #[test]
+    fn only_our_own_mounts_on_that_very_folder_are_cleared_away() {
+        let mounts = "ashlar /run/v/a fuse.ashlar rw 0 0\nashlar /run/v/a fuse.ashlar rw 0 0\n\
+                      x /run/v/b fuse.other rw 0 0\nashlar /run/v/c\\040d fuse.ashlar rw 0 0\n";
+        let count = |folder: &str| left_behind(mounts, Path::new(folder));
+        assert_eq!((count("/run/v/a"), count("/run/v/b"), count("/run/v/c d")), (2, 0, 1));
+        assert_eq!(count("/run/v"), 0);
     }
 }
