@@ -61,16 +61,19 @@ fn code(path: &str, text: &str, report: &mut Report) {
 
 fn machine_paths(path: &str, text: &str, report: &mut Report) {
     for (at, line) in text.lines().enumerate() {
-        for banned in MACHINE_PATHS {
-            if line.contains(banned) {
-                report.findings.push(Finding::at(
-                    path,
-                    at + 1,
-                    format!("{banned} is a path of one machine"),
-                ));
-            }
+        for banned in MACHINE_PATHS.iter().filter(|banned| has_path(line, banned)) {
+            let what = format!("{banned} is a path of one machine");
+            report.findings.push(Finding::at(path, at + 1, what));
         }
     }
+}
+
+/// Whether a path in `line` begins with `start`; one that only contains it is something else.
+fn has_path(line: &str, start: &str) -> bool {
+    line.match_indices(start).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-' | '/' | '*'))
+    })
 }
 
 fn characters(path: &str, text: &str, report: &mut Report) {
@@ -114,6 +117,8 @@ mod tests {
         let path = concat!("see /wo", "rk/main");
         assert_eq!(found(check, &[("docs/a.md", path)]).len(), 1);
         assert_eq!(found(check, &[("check", path)]).len(), 1);
+        let inside = concat!("crates/engine/src/ho", "me/keeper.rs");
+        assert!(found(check, &[("docs/a.md", inside)]).is_empty());
     }
 
     #[test]
