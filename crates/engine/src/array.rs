@@ -156,6 +156,13 @@ impl Slot {
         self.counters.read_errors.get() - self.tenures.errors_before.load(Ordering::Acquire)
     }
 
+    /// Every stripe below is on the device that is being filled.
+    pub(crate) fn whole_below(&self) -> StripeNo {
+        let lost = self.lost.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = self.rebuilt_below();
+        lost.first().map_or(below, |lost| below.min(*lost))
+    }
+
     /// Home only: of exactly these stripes the slot's strip could not be rebuilt. To be called before
     /// the rebuilt point passes them.
     pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
@@ -211,6 +218,8 @@ pub struct Array {
     pub(crate) intent: IntentMap,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
+    /// The pool it takes spares from.
+    spare_pool: Mutex<String>,
     /// How its background jobs are doing, for whoever looks.
     pub(crate) jobs: crate::background::JobBoard,
     /// One set for each worker.
@@ -261,6 +270,7 @@ impl Array {
             intent: parts.intent,
             events: parts.events,
             spares: parts.spares,
+            spare_pool: Mutex::new(ashlar_ondisk::DEFAULT_POOL.to_owned()),
             jobs: crate::background::JobBoard::default(),
             home,
             failing_slots: AtomicUsize::new(0),
@@ -288,6 +298,16 @@ impl Array {
     pub fn slots_out(&self) -> Vec<MemberIdx> {
         let all = (0..self.slots.len()).map(MemberIdx::from_at);
         all.filter(|member| self.slot(*member).state() == SlotState::Out).collect()
+    }
+
+    /// The pool it takes spares from.
+    pub(crate) fn spare_pool(&self) -> String {
+        self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Take spares from the pool of this name from now on.
+    pub(crate) fn set_spare_pool(&self, pool: &str) {
+        pool.clone_into(&mut self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn slot(&self, member: MemberIdx) -> &Slot {

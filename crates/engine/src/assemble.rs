@@ -14,11 +14,12 @@ use crate::home::{Home, keeper, record};
 use crate::intent::{IntentMap, RegionNo};
 use crate::member::SlotState;
 use crate::shard::{Shard, SlotDevices};
+use crate::spare::Spare;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
 use ashlar_device::{Access, Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, Start, Verdict};
+use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, ReadLabel, Start, Verdict};
 use ashlar_ondisk::bitmap::{array_tag, page_count};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
@@ -95,6 +96,7 @@ pub(crate) async fn assemble(
         return Err(refusal);
     }
     let name = array.name().to_owned();
+    keep_spares(shared, &readings, &found);
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
 }
@@ -196,6 +198,16 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
     superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);
     superblock.generation -= 1;
     superblock
+}
+
+/// Spares among the devices go on waiting in their pools.
+fn keep_spares(shared: &Shared, readings: &[MemberReading], found: &[Found]) {
+    for (reading, found) in readings.iter().zip(found) {
+        if let ReadLabel::Spare(record) = &reading.label {
+            let opened = Arc::clone(&found.opened);
+            shared.spares.add(Spare { opened, record: *record });
+        }
+    }
 }
 
 fn refuse_running(shared: &Shared, plan: &Plan) -> Result<(), Refusal> {

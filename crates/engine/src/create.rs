@@ -8,14 +8,13 @@ use crate::control_io::{self, refused};
 use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
+use crate::newcomer::{self, Newcomer};
 use crate::worker::Worker;
-use ashlar_device::{Access, Device, Opened};
 use ashlar_layout::{Geometry, Shape};
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, member_bytes};
 use ashlar_ondisk::{
     AreaPlan, AreaRequest, ArrayName, ChecksumKind, ConsistencyPolicy, Features, ForcedActions,
-    GeometryRecord, MemberEntry, Role, Superblock, SuperblockCopies, Text,
+    GeometryRecord, MemberEntry, Role, Superblock, Text,
 };
 use ashlar_units::{ByteSize, Extent, MemberIdx};
 use std::rc::Rc;
@@ -62,13 +61,6 @@ pub struct CreateReport {
     pub is_dry_run: bool,
 }
 
-/// A device that is to become a member.
-struct Candidate {
-    path: String,
-    opened: Arc<dyn Opened>,
-    device: Rc<dyn Device>,
-}
-
 pub(crate) async fn create(
     worker: &Rc<Worker>,
     shared: &Arc<Shared>,
@@ -84,11 +76,8 @@ pub(crate) async fn create(
     let shape = Geometry::new(&spec.shape, 1).map_err(|error| {
         Refusal::new("array.bad_shape", error.to_string(), "nothing was written")
     })?;
-    check_devices(&spec, shared)?;
-    let candidates = open(worker, shared, &spec)?;
-    for candidate in &candidates {
-        refuse_ours(worker, candidate, &spec).await?;
-    }
+    check_devices(&spec)?;
+    let candidates = open_all(worker, shared, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
     let superblock = first_superblock(worker, shared, (name, &spec, &plan), &candidates);
@@ -109,7 +98,7 @@ pub(crate) async fn create(
 }
 
 /// What can be told from the paths alone.
-fn check_devices(spec: &CreateSpec, shared: &Shared) -> Result<(), Refusal> {
+fn check_devices(spec: &CreateSpec) -> Result<(), Refusal> {
     if spec.devices.len() != spec.shape.members {
         return Err(Refusal::new(
             "array.device_count",
@@ -126,69 +115,22 @@ fn check_devices(spec: &CreateSpec, shared: &Shared) -> Result<(), Refusal> {
             ));
         }
     }
-    for path in spec.devices.iter().filter(|path| !spec.destroy.contains(path)) {
-        if let Some(first) = (shared.config.signatures)(path).first() {
-            return Err(Refusal::new(
-                "device.has_signature",
-                format!("{path} carries {first}; nothing was written"),
-                format!("if its content may go, say so by name: --destroy {path}"),
-            ));
-        }
-    }
     Ok(())
 }
 
-fn open(
+async fn open_all(
     worker: &Rc<Worker>,
     shared: &Shared,
     spec: &CreateSpec,
-) -> Result<Vec<Candidate>, Refusal> {
-    let open = |path: &String| {
-        let opened = shared.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
-            Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
-        })?;
-        let device = opened.attach(&worker.handle);
-        Ok(Candidate { path: path.clone(), opened, device })
-    };
-    spec.devices.iter().map(open).collect()
-}
-
-/// A device that belongs to one of our arrays, or is a spare, needs the operator's word as well.
-async fn refuse_ours(
-    worker: &Rc<Worker>,
-    candidate: &Candidate,
-    spec: &CreateSpec,
-) -> Result<(), Refusal> {
-    let path = &candidate.path;
-    let size_bytes = candidate.opened.facts().size_bytes;
-    let Some([head, tail]) = examine_ranges(size_bytes) else { return Ok(()) };
-    if spec.destroy.contains(path) {
-        return Ok(());
+) -> Result<Vec<Newcomer>, Refusal> {
+    let mut newcomers = Vec::new();
+    for path in &spec.devices {
+        newcomers.push(newcomer::open(worker, shared, path, spec.destroy.contains(path)).await?);
     }
-    let head = control_io::read(worker, candidate.device.as_ref(), head).await.ok();
-    let tail = control_io::read(worker, candidate.device.as_ref(), tail).await.ok();
-    let copies = split_copies(head.as_deref(), tail.as_deref());
-    let Some(newest) = SuperblockCopies::choose(&copies).newest else { return Ok(()) };
-    let owner = match &newest {
-        ashlar_ondisk::Label::Member(superblock) => {
-            format!("is a member of array '{}'", superblock.array_name.as_str())
-        }
-        ashlar_ondisk::Label::Spare(spare) => {
-            format!("is a spare of pool '{}'", spare.pool_name.as_str())
-        }
-    };
-    Err(Refusal::new(
-        "device.has_signature",
-        format!("{path} {owner}; nothing was written"),
-        format!("if its content may go, say so by name: --destroy {path}"),
-    ))
+    Ok(newcomers)
 }
 
-fn plan(
-    spec: &CreateSpec,
-    shape: &Geometry,
-    candidates: &[Candidate],
-) -> Result<AreaPlan, Refusal> {
+fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<AreaPlan, Refusal> {
     let request = AreaRequest {
         region_bytes: spec.region_bytes,
         ..AreaRequest::new(GeometryRecord::from_layout(shape))
@@ -209,10 +151,10 @@ fn first_superblock(
     worker: &Worker,
     shared: &Shared,
     (name, spec, plan): (ArrayName, &CreateSpec, &AreaPlan),
-    candidates: &[Candidate],
+    candidates: &[Newcomer],
 ) -> Superblock {
     let now = (shared.config.wall_clock_s)();
-    let entry = |(slot, candidate): (usize, &Candidate)| {
+    let entry = |(slot, candidate): (usize, &Newcomer)| {
         let facts = candidate.opened.facts();
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
         MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
@@ -238,12 +180,20 @@ fn first_superblock(
         policy: spec.policy,
         checksums: ChecksumKind::None,
         region_bytes: plan.region_bytes,
-        forced: ForcedActions::default(),
+        forced: forced(spec),
         areas: plan.on_device(members[0].bytes).areas,
         members,
         jobs: Vec::new(),
         last_scrub: None,
     }
+}
+
+/// Overwriting somebody's signature is an action that the array remembers.
+fn forced(spec: &CreateSpec) -> ForcedActions {
+    if spec.destroy.iter().any(|path| spec.devices.contains(path)) {
+        return ForcedActions::default().with(ForcedActions::OVERWROTE_SIGNATURE, 1);
+    }
+    ForcedActions::default()
 }
 
 /// A random UUID from the world's randomness.
@@ -257,7 +207,7 @@ pub(crate) fn draw_uuid(worker: &Worker) -> Uuid {
 
 async fn write(
     worker: &Rc<Worker>,
-    candidates: &[Candidate],
+    candidates: &[Newcomer],
     plan: &AreaPlan,
     superblock: &Superblock,
 ) -> Result<(), Refusal> {
@@ -280,10 +230,10 @@ async fn write(
     Ok(())
 }
 
-fn unused(candidates: &[Candidate], plan: &AreaPlan) -> Vec<(String, u64)> {
+fn unused(candidates: &[Newcomer], plan: &AreaPlan) -> Vec<(String, u64)> {
     let least = candidates.iter().map(|c| c.opened.facts().size_bytes).min().unwrap_or(0);
     let strip = u64::from(plan.geometry.strip_bytes);
-    let more = |candidate: &Candidate| {
+    let more = |candidate: &Newcomer| {
         let bytes = candidate.opened.facts().size_bytes - least;
         (bytes >= strip).then(|| (candidate.path.clone(), bytes))
     };

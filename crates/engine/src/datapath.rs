@@ -24,7 +24,7 @@ pub(crate) mod flush;
 pub(crate) mod gather;
 pub(crate) mod merge;
 mod parity;
-mod read;
+pub(crate) mod read;
 pub(crate) mod reconstruct;
 pub(crate) mod rows;
 pub(crate) mod settle;
@@ -74,7 +74,10 @@ pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
             Ok(buffer) => Answer::Data(buffer),
             Err(kind) => Answer::Failed(kind),
         },
-        Piece::Step(step) => Answer::Stepped(crate::background::step::take(shard, step).await),
+        // Boxed: rare next to client requests, and its future is large.
+        Piece::Step(step) => {
+            Answer::Stepped(Box::pin(crate::background::step::take(shard, step)).await)
+        }
     }
 }
 

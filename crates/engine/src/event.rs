@@ -40,6 +40,8 @@ pub mod names {
     pub const JOB_RESUMED: &str = "job.resumed";
     /// A background job ended before it was done.
     pub const JOB_STOPPED: &str = "job.stopped";
+    /// A job cannot end: stripes are lost, and it waits for them to be written anew or trimmed.
+    pub const JOB_BLOCKED: &str = "job.blocked";
     /// A scrub found a stripe whose parity disagrees with its data.
     pub const SCRUB_MISMATCH: &str = "scrub.mismatch_found";
     /// A device joined a spare pool.

@@ -5,23 +5,26 @@
 //! change is in force in memory only after it is durable on every member it does not put out. Other
 //! workers come here by message.
 //!
+//! - `join`     a device takes a slot
 //! - `record`   one superblock update on all members
 //! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `rounds`   many callers, one round of work
 
+pub(crate) mod join;
 pub(crate) mod keeper;
 pub(crate) mod record;
 mod rounds;
 
+use crate::array::Tenure;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevices};
-use ashlar_device::Fault;
 use ashlar_ondisk::Superblock;
-use ashlar_ring::local::Semaphore;
-use ashlar_units::MemberIdx;
+use ashlar_ring::local::{Permit, Semaphore};
+use ashlar_units::{MemberIdx, StripeNo};
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -31,6 +34,8 @@ pub(crate) struct Home {
     gate: Semaphore,
     intent_rounds: rounds::Rounds,
     flush_rounds: rounds::Rounds,
+    /// Whose turn it is to write intent pages: two writes of one page under way could land in either order.
+    intent_pages: Semaphore,
     page_sequence: Cell<u64>,
     pub(crate) jobs: crate::background::Jobs,
 }
@@ -44,6 +49,7 @@ impl Home {
             gate: Semaphore::new(1),
             intent_rounds: rounds::Rounds::default(),
             flush_rounds: rounds::Rounds::default(),
+            intent_pages: Semaphore::new(1),
             page_sequence: Cell::new(page_sequence),
             jobs: crate::background::Jobs::default(),
         }
@@ -52,6 +58,11 @@ impl Home {
     /// The superblock as last recorded.
     pub(crate) fn superblock(&self) -> Superblock {
         self.superblock.borrow().clone()
+    }
+
+    /// Leave to change the superblocks, one at a time.
+    pub(crate) async fn gate(&self) -> Permit {
+        self.gate.acquire().await
     }
 
     fn next_page_sequence(&self) -> u64 {
@@ -104,13 +115,34 @@ pub(crate) async fn take_out(
     taken.await.unwrap_or(Err(ArrayLost))
 }
 
+/// The same for the device that had the slot in that tenure. If it has left the slot meanwhile there is
+/// nothing to do: the others say so, and whatever was missed goes to its successor by the job that fills
+/// that one, since the job waits for the row locks of every write that was planned without it.
+///
+/// # Errors
+/// As [`take_out`].
+pub(crate) async fn take_out_holder(
+    shard: &Rc<Shard>,
+    (member, tenure): (MemberIdx, Tenure),
+    why: String,
+) -> Result<(), ArrayLost> {
+    let taken = on_home(shard, async move |shard: Rc<Shard>| {
+        let _gate = shard.home().gate.acquire().await;
+        if shard.array.slot(member).tenure() != tenure {
+            return Ok(());
+        }
+        take_out_alone(&shard, member, &why).await
+    });
+    taken.await.unwrap_or(Err(ArrayLost))
+}
+
 /// The same in the background, for callers that need not wait.
-pub(crate) fn take_out_soon(shard: &Rc<Shard>, member: MemberIdx, why: String) {
+pub(crate) fn take_out_soon(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), why: String) {
     let shard = Rc::clone(shard);
     let handle = shard.worker.handle.clone();
     handle.spawn(async move {
         // A member whose group cannot do without it stays: the event says so.
-        let _stays = take_out(&shard, member, why).await;
+        let _stays = take_out_holder(&shard, holder, why).await;
     });
 }
 
@@ -125,18 +157,25 @@ pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
     recorded.await.ok_or(ArrayLost)
 }
 
-/// The device that was being filled to replace a member failed: the member goes on without it.
-pub(crate) fn replacement_failed(shard: &Rc<Shard>, member: MemberIdx, fault: Fault) {
-    let shard = Rc::clone(shard);
-    let handle = shard.worker.handle.clone();
-    handle.spawn(async move {
-        let dropped = on_home(&shard, async move |shard: Rc<Shard>| {
-            let _gate = shard.home().gate.acquire().await;
-            drop_replacement(&shard, member, &fault.to_string()).await;
-        });
-        // The array may have stopped meanwhile: then there is nothing to drop.
-        let _gone = dropped.await;
+/// The device that was being filled to replace a member failed: the member goes on without it. If that
+/// device has been made current meanwhile, the member is out. The members say so when this returns.
+pub(crate) async fn replacement_failed(
+    shard: &Rc<Shard>,
+    (member, tenure): (MemberIdx, Tenure),
+    why: String,
+) {
+    let dropped = on_home(shard, async move |shard: Rc<Shard>| {
+        let _gate = shard.home().gate.acquire().await;
+        let slot = shard.array.slot(member);
+        if slot.tenure() == tenure {
+            // A member whose group cannot do without it stays: the event says so.
+            let _stays = take_out_alone(&shard, member, &why).await;
+        } else if slot.replacement_tenure() == tenure {
+            drop_replacement(&shard, member, &why).await;
+        }
     });
+    // The array may have stopped meanwhile: then there is nothing to drop.
+    let _gone = dropped.await;
 }
 
 /// The home worker's part of taking a member out. The caller holds the gate.
@@ -159,36 +198,44 @@ pub(crate) async fn take_out_alone(
     record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
     let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
     array.set_slot_state(member, out);
-    hand_over_to_replacement(shard, member);
+    hand_over_to_replacement(shard, member).await;
     array.record(names::MEMBER_FAILED, fields);
     crate::background::member_went_out(shard, member);
     Ok(())
 }
 
-/// The slot's device is let go everywhere; if one was being filled to replace it, that one takes over as
-/// far as it got. (The superblock says so already.)
-fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
+/// The slot's device is let go everywhere; if one was being filled to replace it, that one takes over, to
+/// be rebuilt: it missed what was written since the slot was failing. (The superblock says so already.)
+async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     let array = &shard.array;
-    if shard.replacement(member).is_some() {
-        let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
-        on_every_shard(shard, move |shard| {
-            let devices = SlotDevices { current: shard.replacement(member), replacement: None };
-            shard.set_devices(member, devices);
-        });
-        array.set_slot_state(member, joined);
-    } else {
+    let is_listed = shard.home().superblock.borrow().newcomer(member).is_some();
+    if shard.replacement(member).is_none() || !is_listed {
         on_every_shard(shard, move |shard| shard.set_devices(member, SlotDevices::default()));
+        return;
     }
+    let slot = array.slot(member);
+    let copied_below = slot.whole_below();
+    slot.set_rebuilt_below(StripeNo(0));
+    slot.set_lost(&BTreeSet::new());
+    let tenure = slot.replacement_tenure();
+    slot.set_tenure(tenure);
+    // On every worker before the slot may be written again: a write must not go to the device that went.
+    everywhere(shard, move |shard| {
+        let devices = SlotDevices { current: shard.replacement(member), replacement: None };
+        shard.set_devices(member, devices);
+        shard.set_tenures(member, (tenure, tenure));
+    })
+    .await;
+    let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
+    array.set_slot_state(member, joined);
+    crate::background::replacement_took_over(shard, member, copied_below);
 }
 
 async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
     if shard.replacement(member).is_none() {
         return;
     }
-    on_every_shard(shard, move |shard| {
-        let devices = SlotDevices { current: shard.device(member), replacement: None };
-        shard.set_devices(member, devices);
-    });
+    detach_replacement(shard, member);
     let dropped =
         record::update(shard, |superblock| record::drop_newcomer(superblock, member)).await;
     let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
@@ -197,6 +244,43 @@ async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
         fields.push(("recorded", "no".to_owned()));
     }
     shard.array.record(names::MEMBER_FAILED, fields);
+    crate::background::notify(shard);
+}
+
+fn detach_replacement(shard: &Rc<Shard>, member: MemberIdx) {
+    on_every_shard(shard, move |shard| {
+        let devices = SlotDevices { current: shard.device(member), replacement: None };
+        shard.set_devices(member, devices);
+    });
+}
+
+/// Run `action` on the array's share of every worker, and wait until all have run it. What those workers
+/// do afterwards sees whatever was changed here before.
+pub(crate) async fn everywhere(
+    shard: &Rc<Shard>,
+    action: impl Fn(&Rc<Shard>) + Clone + Send + 'static,
+) {
+    let id = shard.array.identity.id;
+    let mut under_way = Vec::new();
+    for worker in 0..shard.worker.worker_count() {
+        if worker == shard.worker.index {
+            action(shard);
+            continue;
+        }
+        let action = action.clone();
+        let (done, is_done) = oneshot::channel::<()>();
+        shard.worker.run_on(worker, move |worker| {
+            if let Some(shard) = worker.shard(id) {
+                action(&shard);
+            }
+            drop(done);
+        });
+        under_way.push(is_done);
+    }
+    for is_done in under_way {
+        // The sender is dropped when the action has run, or when the worker has ended.
+        let _ran_or_gone = is_done.await;
+    }
 }
 
 /// Run `action` on the array's share of every worker: here at once, elsewhere soon.

@@ -17,7 +17,7 @@ const TOUCHED: u32 = 1 << 29;
 const COUNT: u32 = TOUCHED - 1;
 
 /// Number of a region: what one bit covers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct RegionNo(pub(crate) u64);
 
 /// All regions of an array.

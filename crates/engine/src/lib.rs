@@ -5,7 +5,8 @@
 //!
 //! In reading order:
 //! - `engine`      the workers, the arrays, the door for the control side
-//! - `create`, `assemble`, `stop`   the life of an array
+//! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written
+//! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `shard`       an array on one worker: devices, row locks, stripe buffers
@@ -13,6 +14,7 @@
 //! - `datapath`    the path of every request
 //! - `stripe`      row locks
 //! - `scratch`     stripe buffers
+//! - `lists`       short lists that are used again
 //! - `intent`, `written`   the maps in memory
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
@@ -31,9 +33,12 @@ mod error;
 mod event;
 mod home;
 mod intent;
+mod lists;
 mod member;
 mod metrics;
+mod newcomer;
 mod scratch;
+mod service;
 mod shard;
 mod spare;
 mod status;
@@ -45,6 +50,7 @@ mod written;
 
 pub use array::{Array, ArrayTuning};
 pub use assemble::AssembleSpec;
+pub use background::JobStatus;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
 pub use error::Refusal;
@@ -53,6 +59,7 @@ pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
 };
+pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use volume::ArrayVolume;
 pub use worker::{Worker, WorkerLoad};

@@ -5,9 +5,9 @@
 //! whoever holds buffers can always finish, and the pool cannot deadlock. The pool is made when the
 //! array starts and never grows.
 
+use crate::lists::{List, Lists};
 use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_units::BLOCK_BYTES_USIZE;
-use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,8 +15,8 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Buffers of one stripe operation; inline up to the usual widths.
-pub(crate) type StripeBuffers = SmallVec<[BufMut; 24]>;
+/// Buffers of one stripe operation.
+pub(crate) type StripeBuffers = List<BufMut>;
 
 /// The stripe buffers of one array on one worker.
 pub(crate) struct Scratch {
@@ -24,6 +24,7 @@ pub(crate) struct Scratch {
     block: Credits,
     strip: Credits,
     strip_bytes: usize,
+    lists: Lists<BufMut>,
 }
 
 /// Leave to hold some buffers; gives the places back on drop. Drop it after the buffers.
@@ -47,6 +48,7 @@ impl Scratch {
             block: Credits::new(block_count),
             strip: Credits::new(strip_count),
             strip_bytes,
+            lists: Lists::default(),
         })
     }
 
@@ -56,7 +58,7 @@ impl Scratch {
         let credits = if bytes <= BLOCK_BYTES_USIZE { &self.block } else { &self.strip };
         credits.take(count).await;
         let leave = Leave { credits: credits.clone(), count };
-        let mut buffers = StripeBuffers::new();
+        let mut buffers = self.lists.list();
         for _ in 0..count {
             // A device that was given up on may still own a buffer whose leave is back: wait for it.
             buffers.push(match self.pool.try_get(bytes) {

@@ -5,7 +5,12 @@
 //! device gets, so that it can take over at any moment below the point up to which it was copied.
 
 use crate::array::{Array, Tenure};
+use crate::datapath::gather::GatherRead;
+use crate::datapath::read::ReadPart;
+use crate::datapath::rows::StripRows;
+use crate::datapath::store::StoreWrite;
 use crate::home::Home;
+use crate::lists::Lists;
 use crate::metrics::ArrayCounters;
 use crate::scratch::Scratch;
 use crate::stripe::lock::RowLocks;
@@ -26,6 +31,10 @@ pub(crate) struct Shard {
     pub(crate) array: Arc<Array>,
     pub(crate) locks: RowLocks,
     pub(crate) scratch: Scratch,
+    pub(crate) row_lists: Lists<StripRows>,
+    pub(crate) read_lists: Lists<GatherRead>,
+    pub(crate) write_lists: Lists<StoreWrite>,
+    pub(crate) part_lists: Lists<ReadPart>,
     pub(crate) facts: VolumeFacts,
     pub(crate) merging: crate::datapath::merge::Merging,
     /// Requests and jobs under way here; the array stops when all workers' are zero.
@@ -76,6 +85,10 @@ impl Shard {
             scratch: Scratch::new(geometry.strips(), strip_bytes, SCRATCH_TARGET_BYTES)?,
             facts: facts_of(array),
             merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
+            row_lists: Lists::default(),
+            read_lists: Lists::default(),
+            write_lists: Lists::default(),
+            part_lists: Lists::default(),
             under_way: Cell::new(0),
             tenures: RefCell::new(
                 devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),

@@ -73,6 +73,15 @@ impl WrittenMap {
         taken
     }
 
+    /// Pages in which some stripe is written.
+    pub(crate) fn pages_with_bits(&self) -> Vec<usize> {
+        let has_bits = |page: &usize| {
+            let words = self.pages[*page].words.get();
+            words.is_some_and(|words| words.iter().any(|word| word.load(Ordering::Acquire) != 0))
+        };
+        (0..self.pages.len()).filter(has_bits).collect()
+    }
+
     /// Storing `page` failed: it waits again.
     pub(crate) fn put_back(&self, page: usize) {
         if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
@@ -127,6 +136,25 @@ impl WrittenMap {
         None
     }
 
+    /// Number of written stripes in `range`.
+    pub(crate) fn count_in(&self, range: Range<u64>) -> u64 {
+        let (mut at, mut count) = (range.start, 0);
+        let end = range.end.min(self.stripe_count);
+        while at < end {
+            let (page, word, _) = self.locate(StripeNo(at));
+            let Some(words) = self.pages[page].words.get() else {
+                at = (to_u64(page) + 1) * self.bits_per_page;
+                continue;
+            };
+            let stop = ((at / 64 + 1) * 64).min(end);
+            let mask = u64::MAX >> (64 - (stop - at));
+            let bits = words[word].load(Ordering::Relaxed) >> (at % 64);
+            count += u64::from((bits & mask).count_ones());
+            at = stop;
+        }
+        count
+    }
+
     /// Number of written stripes.
     pub(crate) fn written_count(&self) -> u64 {
         let words = self.pages.iter().filter_map(|page| page.words.get());
@@ -169,6 +197,11 @@ mod tests {
         }
         assert_eq!(found, [3, 127, 128, 640, 999]);
         assert_eq!(map.written_count(), 5);
+        for (range, count) in [(0..1000, 5), (4..127, 0), (3..4, 1), (127..641, 3), (900..2000, 1)]
+        {
+            assert_eq!(map.count_in(range.clone()), count, "{range:?}");
+            assert_eq!(map.next_written_in(range.clone()).is_some(), count != 0, "{range:?}");
+        }
         map.set(StripeNo(128), false);
         assert!(!map.is_written(StripeNo(128)));
     }

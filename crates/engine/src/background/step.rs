@@ -1,23 +1,239 @@
-//! What a background job does to one stripe, on the stripe's owner, under its row lock.
+//! What a background job does to one stripe, on the stripe's owner.
+//!
+//! What must stay true: each tile of rows is worked on under its exclusive row lock, and everything is
+//! decided from what is true under that lock: whether the stripe is written, which slots are readable.
+//! So a write that was planned before the job's device was attached has ended when the step reads, and a
+//! write that comes after the step goes to the device itself. Buffers are taken under the lock, all at
+//! once (`scratch.rs`).
+//!
+//! - here         rebuild and copy
+//! - `compare`    scrub and resync
 
+use super::compare;
+use crate::datapath::gather::gather;
+use crate::datapath::reconstruct::decode_one;
+use crate::datapath::settle::settle;
+use crate::datapath::store::Writes;
+use crate::home;
+use crate::member::SlotState;
+use crate::scratch::Leave;
 use crate::shard::Shard;
-use ashlar_units::StripeNo;
+use crate::stripe::lock::Hold;
+use ashlar_device::Command;
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_layout::{Geometry, RowRange, StripIo, plan_decode};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use std::rc::Rc;
+
+/// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a client
+/// write to the stripe does not wait for all of a large strip.
+const TILE_BYTES: u64 = 256 << 10;
 
 /// One stripe's worth of a job.
 pub(crate) struct Step {
     pub(crate) stripe: StripeNo,
+    pub(crate) work: Work,
+}
+
+/// What is to be done to the stripe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// Regenerate the strip on this slot.
+    Rebuild { slot: MemberIdx },
+    /// Copy the strip on this slot to the slot's replacement.
+    Copy { slot: MemberIdx },
+    /// Make parity what the data says.
+    Resync,
+    /// Read and compare everything.
+    Scrub { is_repairing: bool },
 }
 
 /// What a step did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StepReport {
     /// Bytes read and written on members.
     pub(crate) bytes: u64,
+    /// Blocks found wrong.
+    pub(crate) mismatches: u64,
+    /// Blocks put right.
+    pub(crate) repaired: u64,
+    /// Blocks that could not be done: too much cannot be read.
+    pub(crate) lost_blocks: u64,
+    /// The device the job writes to is not there any more, or failed: the stripe is not done.
+    pub(crate) is_target_gone: bool,
+}
+
+/// Rows of one strip.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) stripe: StripeNo,
+    pub(super) strip: StripIdx,
+    pub(super) rows: RowRange,
 }
 
 /// Do it.
-pub(crate) async fn take(_shard: &Rc<Shard>, step: Step) -> StepReport {
-    let _stripe = step.stripe;
-    StepReport::default()
+pub(crate) async fn take(shard: &Rc<Shard>, step: Step) -> StepReport {
+    let Step { stripe, work } = step;
+    let mut report = StepReport::default();
+    for rows in tiles(&shard.array.geometry) {
+        let _rows = shard.locks.lock(stripe, rows, Hold::Exclusive).await;
+        if !shard.array.written.is_written(stripe) {
+            // Never written, or trimmed: its first write stores all of it.
+            return report;
+        }
+        match work {
+            Work::Rebuild { slot } | Work::Copy { slot } => {
+                if let Some(strip) = shard.array.geometry.strip_on(stripe, slot) {
+                    refill(shard, work, Part { stripe, strip, rows }, &mut report).await;
+                }
+            }
+            Work::Resync => compare::resync(shard, stripe, rows, &mut report).await,
+            Work::Scrub { is_repairing } => {
+                compare::scrub(shard, (stripe, rows), is_repairing, &mut report).await;
+            }
+        }
+        if report.is_target_gone {
+            return report;
+        }
+    }
+    report
+}
+
+/// The tiles of a stripe.
+fn tiles(geometry: &Geometry) -> impl Iterator<Item = RowRange> + use<> {
+    let (end, step) = (geometry.strip_blocks(), TILE_BYTES / BLOCK_BYTES);
+    let step = u32::try_from(step).expect("a tile has few rows");
+    let starts = (0..end).step_by(usize::try_from(step).expect("few"));
+    starts.map(move |start| RowRange::new(start, (start + step).min(end)))
+}
+
+/// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is lost is
+/// then only what really is.
+async fn refill(shard: &Rc<Shard>, work: Work, part: Part, report: &mut StepReport) {
+    let Err(Lost) = refill_rows(shard, work, part, report).await else { return };
+    for row in part.rows.start..part.rows.end {
+        let one = Part { rows: RowRange::new(row, row + 1), ..part };
+        let is_lost =
+            part.rows.blocks() == 1 || refill_rows(shard, work, one, report).await.is_err();
+        report.lost_blocks += u64::from(is_lost);
+        if report.is_target_gone {
+            return;
+        }
+    }
+}
+
+async fn refill_rows(
+    shard: &Rc<Shard>,
+    work: Work,
+    part: Part,
+    report: &mut StepReport,
+) -> Result<(), Lost> {
+    // What a rebuild fills is not read, whatever the slot says about the stripe.
+    let avoid = match work {
+        Work::Rebuild { .. } => StripSet::only(part.strip),
+        _ => StripSet::EMPTY,
+    };
+    let (bytes, _leave) = obtain(shard, part, avoid, report).await?;
+    report.bytes += to_u64(bytes.len());
+    let is_stored = match work {
+        Work::Copy { slot } => write_replacement(shard, slot, part, bytes.freeze()).await,
+        _ => write_rebuilt(shard, part, bytes.freeze()).await,
+    };
+    report.is_target_gone |= !is_stored;
+    Ok(())
+}
+
+/// Too many strips cannot be read.
+struct Lost;
+
+/// Rows of a strip: from its own member if that may be read, else from the survivors.
+async fn obtain(
+    shard: &Rc<Shard>,
+    part: Part,
+    avoid: StripSet,
+    report: &mut StepReport,
+) -> Result<(BufMut, Leave), Lost> {
+    let Part { stripe, strip, rows } = part;
+    let (array, bytes) = (&shard.array, to_usize(rows.bytes()));
+    // Each pass knows of at least one unreadable strip more, so this ends.
+    let mut unreadable = avoid;
+    loop {
+        let view = array.view(stripe).rebuilding(unreadable);
+        let is_direct = view.readable.contains(strip);
+        let sources = if is_direct {
+            StripSet::only(strip)
+        } else {
+            plan_decode(&array.geometry, StripSet::only(strip), &view).map_err(|_| Lost)?
+        };
+        let (mut buffers, leave) = shard.scratch.take(sources.count() + 1, bytes).await;
+        let ios = sources.iter().map(|strip| StripIo { strip, rows });
+        report.bytes += to_u64(sources.count()) * rows.bytes();
+        match gather(shard, stripe, ios, &mut buffers).await {
+            Err(strips) => unreadable = unreadable.or(strips),
+            Ok(mut read) if is_direct => {
+                return Ok((read.entries.pop().expect("one strip was read").bytes, leave));
+            }
+            Ok(read) => {
+                let decoded = decode_one(shard, (sources, strip, rows), &read, &mut buffers);
+                return Ok((decoded, leave));
+            }
+        }
+    }
+}
+
+/// Store on the slot's device. False if it is not being rebuilt any more, or fails.
+async fn write_rebuilt(shard: &Rc<Shard>, part: Part, content: Buf) -> bool {
+    let member = shard.array.member_of(part.stripe, part.strip);
+    if shard.array.slot(member).state() != SlotState::Rebuilding {
+        return false;
+    }
+    let mut writes = Writes::new(shard);
+    writes.start(shard, (part.stripe, part.strip, part.rows.start), content);
+    let failed = writes.finish(shard).await;
+    let is_stored = failed.is_empty();
+    // Whether it can be put out or not: the stripe is not done.
+    let _recorded = settle(shard, failed).await;
+    is_stored
+}
+
+/// Store on the device that is to replace the slot's. False if there is none any more, or it fails.
+async fn write_replacement(shard: &Rc<Shard>, slot: MemberIdx, part: Part, content: Buf) -> bool {
+    let Some(device) = shard.replacement(slot) else { return false };
+    let tenure = shard.tenures(slot).1;
+    let offset = shard.array.device_offset(part.stripe, part.strip, part.rows.start);
+    let written = shard.start_on(device.as_ref(), offset, Command::Write(content)).await;
+    let why = match written.map(|outcome| outcome.result) {
+        Some(Ok(())) => return true,
+        Some(Err(fault)) => fault.to_string(),
+        None => "its device is gone".to_owned(),
+    };
+    home::replacement_failed(shard, (slot, tenure), why).await;
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tiles;
+    use ashlar_layout::{Geometry, Level, RowRange, Shape};
+
+    #[test]
+    fn tiles_cover_every_row_once_for_every_strip_size() {
+        for log2 in 12..=20 {
+            let shape = Shape {
+                level: Level::Raid6,
+                members: 6,
+                parity: None,
+                group_members: None,
+                strip_bytes: 1 << log2,
+            };
+            let geometry = Geometry::new(&shape, 4).unwrap();
+            let mut next = 0;
+            for RowRange { start, end } in tiles(&geometry) {
+                assert_eq!(start, next);
+                assert!(start < end && end - start <= 64);
+                next = end;
+            }
+            assert_eq!(next, geometry.strip_blocks());
+        }
+    }
 }

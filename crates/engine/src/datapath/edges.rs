@@ -12,15 +12,12 @@ use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, StripeNo, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// The write as whole blocks; the very same bytes if it was that already.
+/// The write as whole blocks.
 pub(super) async fn widen(
     shard: &Rc<Shard>,
     write: StripeWrite,
 ) -> Result<Payload, VolumeErrorKind> {
     let strip_bytes = shard.array.geometry.strip_bytes();
-    if write.extent.is_aligned_to(BLOCK_BYTES) {
-        return Ok(Payload::new(write.extent, write.bytes, strip_bytes));
-    }
     let wide = write.extent.widened_to(BLOCK_BYTES);
     let mut bytes = shard.worker.payload.get(to_usize(wide.bytes)).await;
     let last = wide.end() - BLOCK_BYTES;

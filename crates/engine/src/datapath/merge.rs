@@ -153,7 +153,7 @@ pub(super) async fn write(shard: &Rc<Shard>, write: StripeWrite) -> Result<(), V
         },
         Joined::Not(write) if is_stream && write.extent.end() < stripe_bytes => {
             if shard.merging.may_wait() {
-                lead(shard, write).await
+                Box::pin(lead(shard, write)).await
             } else {
                 write_stripe(shard, write).await
             }

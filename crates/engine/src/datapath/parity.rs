@@ -28,7 +28,7 @@ pub(super) fn compute(
     old: RowSet,
     buffers: &mut StripeBuffers,
 ) -> RowSet {
-    let (old_data, old_parity) = part(old, shard.array.geometry.data_strips());
+    let (old_data, old_parity) = part(shard, old, shard.array.geometry.data_strips());
     if plan.bands().iter().all(|band| band.kind == WriteKind::ReadModifyWrite) {
         // The rows read are the rows written: update them where they lie.
         let mut parity = old_parity;
@@ -37,7 +37,7 @@ pub(super) fn compute(
         }
         return parity;
     }
-    let mut parity = RowSet::default();
+    let mut parity = RowSet::new(shard);
     for io in plan.writes().filter(|io| io.strip.at() >= shard.array.geometry.data_strips()) {
         let mut buffer = buffers.pop().expect("one buffer for each parity write of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
@@ -54,7 +54,7 @@ pub(super) fn compute(
                 generate(shard, band, payload, [&old_data, &decoded], &mut parity);
             }
             WriteKind::FullStripe | WriteKind::ReconstructWrite => {
-                generate(shard, band, payload, [&old_data, &RowSet::default()], &mut parity);
+                generate(shard, band, payload, [&old_data, &RowSet::new(shard)], &mut parity);
             }
         }
     }
@@ -69,10 +69,10 @@ pub(super) fn buffers_needed(plan: &WritePlan, data_strips: usize) -> usize {
     decoded + if all_modify { 0 } else { outputs }
 }
 
-fn part(set: RowSet, data_strips: usize) -> (RowSet, RowSet) {
-    let is_data = |entry: &super::rows::StripRows| entry.strip.at() < data_strips;
-    let (data, parity) = set.entries.into_iter().partition(is_data);
-    (RowSet { entries: data }, RowSet { entries: parity })
+fn part(shard: &Shard, mut set: RowSet, data_strips: usize) -> (RowSet, RowSet) {
+    let mut parity = RowSet::new(shard);
+    parity.entries.extend(set.entries.extract_if(.., |entry| entry.strip.at() >= data_strips));
+    (set, parity)
 }
 
 fn copy_rows(band: &Band, old: &RowSet, parity: &mut RowSet) {
@@ -133,7 +133,7 @@ fn decode(
         let set = if strip.at() < data_strips { old_data } else { old_parity };
         set.slice(strip, band.rows)
     };
-    let mut decoded = RowSet::default();
+    let mut decoded = RowSet::new(shard);
     for strip in band.decoded.iter() {
         let mut buffer = buffers.pop().expect("one buffer for each decoded strip");
         buffer.truncate(to_usize(band.rows.bytes()));

@@ -7,6 +7,7 @@
 
 use super::reconstruct::{Because, StripRead};
 use super::{Answer, Piece, settle};
+use crate::array::Tenure;
 use crate::event::names;
 use crate::shard::Shard;
 use ashlar_device::{Command, Outcome};
@@ -15,7 +16,6 @@ use ashlar_layout::{Geometry, split, strips_of};
 use ashlar_ring::Pending;
 use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripIdx, StripeNo, to_usize};
 use ashlar_volume::VolumeErrorKind;
-use smallvec::SmallVec;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,19 +23,36 @@ use std::task::Poll;
 
 /// A part of a read that lies in one strip. `extent` is bytes within the strip.
 #[derive(Clone, Copy)]
-struct Part {
+pub(crate) struct Part {
     stripe: StripeNo,
     strip: StripIdx,
     extent: Extent,
 }
 
-enum Started {
+/// When a read began, and on which of the slot's devices.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    at: Nanos,
+    tenure: Tenure,
+}
+
+pub(crate) enum Started {
     /// Nothing to wait for: never written.
     Zeros(BufMut),
     /// On its way from a member.
-    Straight(Part, Nanos, Pending<Outcome>),
+    Straight(Part, Began, Pending<Outcome>),
     /// At the stripe's owner.
     Reconstructing(Pending<Answer>),
+}
+
+/// A part of a longer read, on its way to being done.
+pub(crate) enum ReadPart {
+    /// Under way.
+    Under(Started),
+    /// Being waited for.
+    Taken,
+    /// Ended.
+    Done(Result<BufMut, VolumeErrorKind>),
 }
 
 /// Fill `buffer` from `extent` of the volume.
@@ -62,20 +79,24 @@ async fn read_parts(
     extent: Extent,
     mut buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let mut started: SmallVec<[Started; 20]> = SmallVec::new();
+    let mut started = shard.part_lists.list();
     for part in parts(&shard.array.geometry, extent) {
         let target = buffer.split_to(to_usize(part.extent.bytes));
-        started.push(start(shard, part, target));
+        started.push(ReadPart::Under(start(shard, part, target)));
     }
     // What is left of `buffer` is its empty end: parts are joined in front of it.
     drop(buffer);
-    let mut done: SmallVec<[Result<BufMut, VolumeErrorKind>; 20]> = SmallVec::new();
-    for part in started {
-        done.push(finish(shard, part).await);
+    for at in 0..started.len() {
+        // Every part is waited for, also after one failed: nothing is left under way.
+        if let ReadPart::Under(part) = std::mem::replace(&mut started[at], ReadPart::Taken) {
+            started[at] = ReadPart::Done(finish(shard, part).await);
+        }
     }
     let mut whole = Joined::default();
-    for part in done {
-        whole.push(part?);
+    for part in started.drain(..) {
+        if let ReadPart::Done(result) = part {
+            whole.push(result?);
+        }
     }
     Ok(whole.finish(to_usize(extent.bytes)))
 }
@@ -109,7 +130,10 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     counters.read_bytes.add(part.extent.bytes);
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
-        Some(pending) => Started::Straight(part, shard.worker.handle.turn_now(), pending),
+        Some(pending) => {
+            let tenure = shard.tenures(member).0;
+            Started::Straight(part, Began { at: shard.worker.handle.turn_now(), tenure }, pending)
+        }
         // The device was taken away between the two looks: the buffer went with the command.
         None => {
             let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
@@ -163,18 +187,32 @@ async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKi
 async fn straight(
     shard: &Rc<Shard>,
     part: Part,
-    began: Nanos,
+    began: Began,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let member = shard.array.member_of(part.stripe, part.strip);
     let slot = shard.array.slot(member);
     let outcome = before_deadline(shard, pending).await;
     slot.counters.completed.add(1);
-    slot.read_latency.record(shard.worker.handle.turn_now().since(began));
+    slot.read_latency.record(shard.worker.handle.turn_now().since(began.at));
+    if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
+        return Ok(buffer);
+    }
+    // Boxed: rare, and it would make every read's future larger.
+    Box::pin(around(shard, part, began, outcome)).await
+}
+
+/// The member did not deliver: read around it.
+async fn around(
+    shard: &Rc<Shard>,
+    part: Part,
+    began: Began,
+    outcome: Option<Option<Outcome>>,
+) -> Result<BufMut, VolumeErrorKind> {
+    let member = shard.array.member_of(part.stripe, part.strip);
     let because = match outcome {
-        Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) => return Ok(buffer),
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            settle::read_failed(shard, member, fault);
+            settle::read_failed(shard, (member, began.tenure), fault);
             match fault.kind {
                 ashlar_device::FaultKind::Media => Because::ReadFailed,
                 _ => Because::MemberSlow,
@@ -182,7 +220,7 @@ async fn straight(
         }
         Some(_) => Because::MemberMissing,
         None => {
-            slot.counters.slow_reads.add(1);
+            shard.array.slot(member).counters.slow_reads.add(1);
             shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
             Because::MemberSlow
         }
@@ -223,7 +261,7 @@ async fn before_deadline(shard: &Shard, pending: Pending<Outcome>) -> Option<Opt
 #[derive(Default)]
 struct Joined {
     whole: Option<BufMut>,
-    strays: SmallVec<[BufMut; 4]>,
+    strays: Vec<BufMut>,
 }
 
 impl Joined {

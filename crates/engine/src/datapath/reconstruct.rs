@@ -12,7 +12,7 @@ use crate::event::names;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
-use ashlar_iobuf::BufMut;
+use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{RowRange, StripIo, plan_decode};
 use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
@@ -152,11 +152,9 @@ pub(crate) async fn write_back(
     (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
     content: &[u8],
 ) {
-    let (mut buffers, _leave) = shard.scratch.take(1, content.len()).await;
-    let mut copy = buffers.pop().expect("one was taken");
-    copy.copy_from_slice(content);
-    let mut writes = Writes::default();
-    writes.start(shard, (stripe, strip, rows.start), copy.freeze());
+    // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.
+    let mut writes = Writes::new(shard);
+    writes.start(shard, (stripe, strip, rows.start), Buf::copied(content));
     let failed = writes.finish(shard).await;
     let member = shard.array.member_of(stripe, strip);
     let fields = vec![("slot", member.to_string()), ("stripe", stripe.to_string())];

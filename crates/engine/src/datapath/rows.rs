@@ -2,10 +2,10 @@
 //!
 //! What must stay true: an entry's bytes are exactly its rows; entries of one set never overlap.
 
+use crate::lists::List;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;
 use ashlar_units::{StripIdx, StripSet, to_usize};
-use smallvec::SmallVec;
 
 /// Some rows of one strip, in memory.
 #[derive(Debug)]
@@ -16,12 +16,16 @@ pub(crate) struct StripRows {
 }
 
 /// Some rows of several strips of one stripe.
-#[derive(Debug, Default)]
 pub(crate) struct RowSet {
-    pub(crate) entries: SmallVec<[StripRows; 12]>,
+    pub(crate) entries: List<StripRows>,
 }
 
 impl RowSet {
+    /// An empty set.
+    pub(crate) fn new(shard: &crate::shard::Shard) -> RowSet {
+        RowSet { entries: shard.row_lists.list() }
+    }
+
     pub(crate) fn push(&mut self, strip: StripIdx, rows: RowRange, bytes: BufMut) {
         assert_eq!(bytes.len(), to_usize(rows.bytes()), "a buffer is exactly its rows");
         self.entries.push(StripRows { strip, rows, bytes });
@@ -46,7 +50,7 @@ impl RowSet {
         first: usize,
     ) -> [Option<&mut [u8]>; N] {
         let mut slices = [const { None }; N];
-        for entry in &mut self.entries {
+        for entry in self.entries.iter_mut() {
             if strips.contains(entry.strip) && entry.covers(rows) {
                 let range = entry.range(rows);
                 slices[entry.strip.at() - first] = Some(&mut entry.bytes[range]);

@@ -7,6 +7,7 @@
 use super::rows::RowSet;
 use super::write::Payload;
 use crate::array::Tenure;
+use crate::lists::List;
 use crate::shard::Shard;
 use ashlar_device::{Command, Fault, Outcome};
 use ashlar_iobuf::Buf;
@@ -19,15 +20,18 @@ use std::rc::Rc;
 /// Members that failed a write, each once, and on which of their devices.
 pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Tenure, Fault); 4]>;
 
+/// One write under way.
+pub(crate) type StoreWrite = (Target, Pending<Outcome>);
+
 /// Writes under way.
-#[derive(Default)]
 pub(crate) struct Writes {
-    started: SmallVec<[(Target, Pending<Outcome>); 24]>,
+    started: List<StoreWrite>,
     began: Nanos,
 }
 
+/// Where a write goes.
 #[derive(Clone, Copy)]
-struct Target {
+pub(crate) struct Target {
     member: MemberIdx,
     tenure: Tenure,
     is_replacement: bool,
@@ -39,14 +43,14 @@ pub(super) async fn store(
     stripe: StripeNo,
     plan: &WritePlan,
     payload: &Payload,
-    parity: RowSet,
+    mut parity: RowSet,
 ) -> FailedMembers {
     let data_strips = shard.array.geometry.data_strips();
-    let mut writes = Writes::default();
+    let mut writes = Writes::new(shard);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
     }
-    for entry in parity.entries {
+    for entry in parity.entries.drain(..) {
         writes.start(shard, (stripe, entry.strip, entry.rows.start), entry.bytes.freeze());
     }
     writes.finish(shard).await
@@ -92,6 +96,11 @@ fn start_data(
 }
 
 impl Writes {
+    /// None yet.
+    pub(crate) fn new(shard: &Shard) -> Writes {
+        Writes { started: shard.write_lists.list(), began: Nanos::default() }
+    }
+
     /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
     pub(crate) fn start(
         &mut self,
@@ -122,9 +131,9 @@ impl Writes {
     }
 
     /// Wait for all of them.
-    pub(crate) async fn finish(self, shard: &Rc<Shard>) -> FailedMembers {
+    pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
-        for (target, pending) in self.started {
+        for (target, pending) in self.started.drain(..) {
             let result = match pending.await {
                 Some(Outcome { result, .. }) => result,
                 None => Err(Fault { kind: ashlar_device::FaultKind::Gone, errno: 0 }),
@@ -139,7 +148,7 @@ impl Writes {
                 Err(fault) if target.is_replacement => {
                     // Before the write is answered: were it made current first, it would lack the write.
                     let holder = (target.member, target.tenure);
-                    crate::home::replacement_failed(shard, holder, fault).await;
+                    crate::home::replacement_failed(shard, holder, fault.to_string()).await;
                 }
                 Err(fault) => {
                     slot.counters.write_errors.add(1);

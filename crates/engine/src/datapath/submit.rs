@@ -46,17 +46,17 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
         }
         Command::WriteZeroes { .. } => {
             counts.discards.add(1);
-            let result = zero(shard, extent).await;
+            let result = Box::pin(zero(shard, extent)).await;
             (durable(shard, result, fua).await, &counters.write_latency)
         }
         Command::Discard => {
             counts.discards.add(1);
-            let result = discard(shard, extent).await;
+            let result = Box::pin(discard(shard, extent)).await;
             (durable(shard, result, fua).await, &counters.write_latency)
         }
         Command::Flush => {
             counts.flushes.add(1);
-            (flush::flush(shard).await.map(|()| Reply::Done), &counters.flush_latency)
+            (Box::pin(flush::flush(shard)).await.map(|()| Reply::Done), &counters.flush_latency)
         }
     };
     latency.record(shard.worker.handle.now().since(started));
@@ -84,7 +84,7 @@ async fn durable(
 ) -> Result<Reply, VolumeErrorKind> {
     result?;
     if fua {
-        flush::flush(shard).await?;
+        Box::pin(flush::flush(shard)).await?;
     }
     Ok(Reply::Done)
 }

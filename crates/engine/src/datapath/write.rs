@@ -18,7 +18,7 @@ use ashlar_layout::{
     RowRange, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
     rows_touched,
 };
-use ashlar_units::{Extent, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -50,7 +50,12 @@ pub(crate) async fn write_stripe(
     let stripe = write.stripe;
     let _rows = lock_rows(shard, stripe, write.extent).await;
     let _intent = enter_region(shard, stripe).await?;
-    let payload = edges::widen(shard, write).await?;
+    let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
+        Payload::new(write.extent, write.bytes, shard.array.geometry.strip_bytes())
+    } else {
+        // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every write.
+        Box::pin(edges::widen(shard, write)).await?
+    };
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
     loop {
@@ -63,7 +68,9 @@ pub(crate) async fn write_stripe(
             Ok(old) => {
                 let parity = parity::compute(shard, &plan, &payload, old, &mut buffers);
                 let failed = store(shard, stripe, &plan, &payload, parity).await;
-                settle(shard, failed).await?;
+                if !failed.is_empty() || shard.array.has_failing_slots() {
+                    Box::pin(settle(shard, failed)).await?;
+                }
                 mark_written(shard, stripe);
                 count_kinds(shard, &plan);
                 return Ok(());
@@ -138,7 +145,7 @@ pub(crate) async fn enter_region(
     let is_durable = intent.enter(region);
     let entry = RegionEntry { shard, region };
     if !is_durable {
-        keeper::make_durable(shard, region).await.map_err(|_| VolumeErrorKind::Io)?;
+        Box::pin(keeper::make_durable(shard, region)).await.map_err(|_| VolumeErrorKind::Io)?;
     }
     Ok(entry)
 }

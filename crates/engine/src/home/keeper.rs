@@ -5,7 +5,8 @@
 //! clearing one follows a flush of the data it covered.
 
 use super::record::{aligned, all_went_well};
-use super::{ArrayLost, on_home, take_out};
+use super::{ArrayLost, on_home, take_out_holder};
+use crate::array::Tenure;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
@@ -55,6 +56,7 @@ async fn write_pending(shard: Rc<Shard>) -> bool {
 }
 
 async fn write_intent_pages(shard: &Rc<Shard>, pages: BTreeSet<usize>, is_durable: bool) -> bool {
+    let _turn = shard.home().intent_pages.acquire().await;
     let area = shard.home().superblock.borrow().areas.write_intent.offset;
     let encode = |page: usize| {
         let words = shard.array.intent.page_words(page);
@@ -80,54 +82,65 @@ fn encode(shard: &Shard, kind: BitmapKind, page: usize, words: &[u64]) -> Buf {
 /// if the array cannot do without it.
 async fn write_everywhere(shard: &Rc<Shard>, pages: &[(u64, Buf)], is_durable: bool) -> bool {
     let mut under_way = Vec::new();
-    for (member, is_replacement, device) in devices_in_service(shard) {
+    for (holder, device) in devices_in_service(shard) {
         let write = |(offset, page): &(u64, Buf)| {
             shard.start_on(device.as_ref(), *offset, Command::Write(page.clone()))
         };
         let writes: Vec<_> = pages.iter().map(write).collect();
-        under_way.push((member, is_replacement, device, writes));
+        under_way.push((holder, device, writes));
     }
     let mut flushes = Vec::new();
     let mut is_kept = true;
-    for (member, is_replacement, device, writes) in under_way {
+    for (holder, device, writes) in under_way {
         if !all_went_well(writes).await {
-            is_kept &= lose(shard, member, is_replacement, "a bitmap page").await;
+            is_kept &= lose(shard, holder, "a bitmap page").await;
         } else if is_durable {
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
-            flushes.push((member, is_replacement, flush));
+            flushes.push((holder, flush));
         } else {
-            shard.array.slot(member).set_unflushed();
+            shard.array.slot(holder.member).set_unflushed();
         }
     }
-    for (member, is_replacement, flush) in flushes {
+    for (holder, flush) in flushes {
         if !all_went_well(vec![flush]).await {
-            is_kept &= lose(shard, member, is_replacement, "a flush").await;
+            is_kept &= lose(shard, holder, "a flush").await;
         }
     }
     is_kept
 }
 
-async fn lose(shard: &Rc<Shard>, member: MemberIdx, is_replacement: bool, what: &str) -> bool {
-    let why = format!("{what} could not be written");
-    if is_replacement {
-        let _gate = shard.home().gate.acquire().await;
-        super::drop_replacement(shard, member, &why).await;
-        return true;
-    }
-    take_out(shard, member, why).await.is_ok()
+/// A device in service, and as what.
+#[derive(Clone, Copy)]
+struct Holder {
+    member: MemberIdx,
+    tenure: Tenure,
+    is_replacement: bool,
 }
 
-fn devices_in_service(shard: &Shard) -> Vec<(MemberIdx, bool, Rc<dyn Device>)> {
+/// The device could not take something: it goes. False if the array cannot do without it.
+async fn lose(shard: &Rc<Shard>, holder: Holder, what: &str) -> bool {
+    let why = format!("{what} could not be written");
+    let who = (holder.member, holder.tenure);
+    if holder.is_replacement {
+        super::replacement_failed(shard, who, why).await;
+        return true;
+    }
+    take_out_holder(shard, who, why).await.is_ok()
+}
+
+fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)> {
     let mut devices = Vec::new();
     for at in 0..shard.array.slots.len() {
         let member = MemberIdx::from_at(at);
         let state = shard.array.slot(member).state();
+        let (tenure, replacement_tenure) = shard.tenures(member);
         let is_in_service = matches!(state, SlotState::InSync | SlotState::Rebuilding);
         if let (true, Some(device)) = (is_in_service, shard.device(member)) {
-            devices.push((member, false, device));
+            devices.push((Holder { member, tenure, is_replacement: false }, device));
         }
         if let Some(device) = shard.replacement(member) {
-            devices.push((member, true, device));
+            let holder = Holder { member, tenure: replacement_tenure, is_replacement: true };
+            devices.push((holder, device));
         }
     }
     devices
@@ -170,19 +183,19 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
 
 async fn flush_members(shard: &Rc<Shard>) -> bool {
     let mut flushes = Vec::new();
-    for (member, is_replacement, device) in devices_in_service(shard) {
+    for (holder, device) in devices_in_service(shard) {
         // A replacement has no mark of its own: it is flushed whenever its slot could need it.
-        if is_replacement || shard.array.slot(member).take_unflushed() {
+        if holder.is_replacement || shard.array.slot(holder.member).take_unflushed() {
             shard.counts().member_flushes.add(1);
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
-            flushes.push((member, is_replacement, flush));
+            flushes.push((holder, flush));
         }
     }
     let mut is_kept = true;
-    for (member, is_replacement, flush) in flushes {
+    for (holder, flush) in flushes {
         if !all_went_well(vec![flush]).await {
-            shard.array.slot(member).counters.write_errors.add(1);
-            is_kept &= lose(shard, member, is_replacement, "a flush").await;
+            shard.array.slot(holder.member).counters.write_errors.add(1);
+            is_kept &= lose(shard, holder, "a flush").await;
         }
     }
     is_kept
@@ -224,6 +237,21 @@ pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
         // Not having cleared a bit costs a needless resync after a crash, nothing else.
         let _kept = write_intent_pages(shard, pages, false).await;
     }
+}
+
+/// Write every page of both maps that has a bit set to every device in service: one has just joined.
+/// Rounds do it, so that it cannot cross another write of the same page.
+pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
+    let (intent, written) = (&shard.array.intent, &shard.array.written);
+    for region in intent.durable_regions() {
+        intent.set_pending(region);
+    }
+    let rounds = &shard.home().intent_rounds;
+    let is_kept = rounds.join(|| write_pending(Rc::clone(shard))).await;
+    for page in written.pages_with_bits() {
+        written.put_back(page);
+    }
+    is_kept && flush(shard).await.is_ok()
 }
 
 /// The array stops and everything is flushed: clear all bits that nobody will need.

@@ -11,9 +11,9 @@ use crate::shard::Shard;
 use ashlar_device::{Command, Device, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ondisk::{MemberEntry, MemberEvent, Role, Superblock, UPDATE_ORDER};
+use ashlar_ondisk::{JobKind, MemberEntry, MemberEvent, Role, Superblock, UPDATE_ORDER};
 use ashlar_ring::Pending;
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -77,6 +77,13 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
         for target in failed {
             if target.is_replacement {
                 drop_newcomer(next, target.slot);
+                super::detach_replacement(shard, target.slot);
+                let fields = vec![
+                    ("slot", target.slot.to_string()),
+                    ("role", "replacement".to_owned()),
+                    ("reason", "its superblock could not be written".to_owned()),
+                ];
+                array.record(names::MEMBER_FAILED, fields);
                 continue;
             }
             let fields = vec![
@@ -106,7 +113,7 @@ fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
         if shard.array.slot(member).state() == SlotState::Failing {
             let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
             shard.array.set_slot_state(member, out);
-            super::hand_over_to_replacement(&shard, member);
+            super::hand_over_to_replacement(&shard, member).await;
             crate::background::member_went_out(&shard, member);
         }
     });
@@ -198,21 +205,33 @@ pub(crate) fn mark_out(superblock: &mut Superblock, slot: MemberIdx) {
         match entry.role {
             Role::Active | Role::Rebuilding => {
                 superblock.record(entry.uuid, MemberEvent::Lost).expect("it was in service");
+                superblock.jobs.retain(|job| job.member != Some(entry.uuid));
             }
             Role::Replacement => {
                 let listed = superblock.members.iter_mut().find(|listed| listed.uuid == entry.uuid);
                 listed.expect("it is listed").role = Role::Rebuilding;
+                rebuild_from_the_start(superblock, entry.uuid);
             }
             Role::Out | Role::Removed => {}
         }
     }
 }
 
+/// The copy to this member becomes a rebuild. What was written since its slot was failing is not on it, and
+/// only this run of the array knows where: after a restart all of it is rebuilt.
+fn rebuild_from_the_start(superblock: &mut Superblock, member: Uuid) {
+    for job in superblock.jobs.iter_mut().filter(|job| job.member == Some(member)) {
+        job.kind = JobKind::Rebuild;
+        job.checkpoint = StripeNo(0);
+    }
+}
+
 /// The device on its way into the slot does not get there.
 pub(crate) fn drop_newcomer(superblock: &mut Superblock, slot: MemberIdx) {
     for entry in entries_of(superblock, slot) {
-        if entry.role == Role::Replacement {
+        if entry.role.is_newcomer() {
             superblock.record(entry.uuid, MemberEvent::Lost).expect("it was on its way");
+            superblock.jobs.retain(|job| job.member != Some(entry.uuid));
         }
     }
 }

@@ -1,0 +1,70 @@
+//! How the jobs of an array are doing, as plain values that any thread may read.
+//!
+//! What must stay true: only the home worker writes here; a reader waits for one short lock at most.
+
+use ashlar_ondisk::JobKind;
+use ashlar_units::{MemberIdx, StripeNo};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How a job is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobStatus {
+    /// What it does.
+    pub kind: JobKind,
+    /// The slot it works for; `None` means the whole array.
+    pub slot: Option<MemberIdx>,
+    /// Stripes visited.
+    pub done_stripes: u64,
+    /// Stripes to visit, as counted when it began or went on: writes meanwhile may add some.
+    pub total_stripes: u64,
+    /// Bytes it read and wrote on members.
+    pub bytes: u64,
+    /// The same in the last seconds, each second.
+    pub bytes_per_s: u64,
+    /// Blocks found wrong.
+    pub mismatches: u64,
+    /// Blocks put right.
+    pub repaired: u64,
+    /// What is left undone because too much cannot be read: stripes for a rebuild or copy (which does not
+    /// end before they are written anew or trimmed) and for a resync, blocks for a scrub.
+    pub unrepairable: u64,
+    /// The first of those stripes.
+    pub lost_stripes: Vec<StripeNo>,
+    /// Paused by the operator.
+    pub is_paused: bool,
+    /// Time left at the present rate; `None` if it stands still.
+    pub eta: Option<Duration>,
+}
+
+/// The jobs of one array.
+#[derive(Debug, Default)]
+pub(crate) struct JobBoard {
+    jobs: Mutex<Vec<JobStatus>>,
+}
+
+impl JobBoard {
+    /// All jobs, in the order they began.
+    pub(crate) fn status(&self) -> Vec<JobStatus> {
+        self.jobs().clone()
+    }
+
+    /// Show this in place of what was shown of the same job.
+    pub(crate) fn show(&self, status: JobStatus) {
+        let mut jobs = self.jobs();
+        let key = (status.kind, status.slot);
+        match jobs.iter_mut().find(|shown| (shown.kind, shown.slot) == key) {
+            Some(shown) => *shown = status,
+            None => jobs.push(status),
+        }
+    }
+
+    /// The job is over.
+    pub(crate) fn take_down(&self, kind: JobKind, slot: Option<MemberIdx>) {
+        self.jobs().retain(|shown| (shown.kind, shown.slot) != (kind, slot));
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Vec<JobStatus>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

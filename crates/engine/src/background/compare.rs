@@ -1,0 +1,323 @@
+//! Scrub and resync: read all strips of a tile, compare parity with data, make them agree.
+//!
+//! What must stay true: a scrub rewrites data only where two or more parities point at the same strip; else
+//! it is parity that gives way. A resync never lets old parity decide what the data is: it takes the data
+//! as it lies (of a mirror, its lowest readable copy) and makes parity follow. Where data is missing and
+//! parity is not trusted, a stripe can only be found to agree, by a parity that is left over; if it does
+//! not, or there is none left over, it stays as it is and is reported.
+//!
+//! The caller holds the rows' exclusive lock.
+
+use super::step::StepReport;
+use crate::datapath::gather::gather_each;
+use crate::datapath::reconstruct::{decode_one, write_back};
+use crate::datapath::rows::RowSet;
+use crate::datapath::settle::settle;
+use crate::datapath::store::Writes;
+use crate::event::names;
+use crate::scratch::StripeBuffers;
+use crate::shard::Shard;
+use ashlar_iobuf::BufMut;
+use ashlar_layout::{RowRange, StripIo};
+use ashlar_parity::Verdict;
+use ashlar_units::{
+    BLOCK_BYTES, BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo, to_u64, to_usize,
+};
+use std::rc::Rc;
+
+/// Strips a stripe has at most, and parity strips.
+const STRIPS_MAX: usize = 64;
+const PARITIES_MAX: usize = 32;
+
+/// A tile as far as it could be read.
+struct Tile {
+    stripe: StripeNo,
+    rows: RowRange,
+    /// What was read, and data that was decoded from it.
+    content: RowSet,
+    /// Strips whose content was read.
+    present: StripSet,
+    /// Data strips that are not there and were decoded from the others.
+    decoded: StripSet,
+}
+
+/// Compare one tile; put right what is wrong if that is asked for. Blocks that cannot be read are
+/// reconstructed and written back in any case.
+pub(super) async fn scrub(
+    shard: &Rc<Shard>,
+    (stripe, rows): (StripeNo, RowRange),
+    is_repairing: bool,
+    report: &mut StepReport,
+) {
+    let view = shard.array.view(stripe);
+    if !view.is_parity_valid {
+        // A resync comes here first; what it leaves is not for a scrub to judge.
+        return;
+    }
+    let (mut buffers, _leave) = buffers_for(shard, rows).await;
+    let (mut tile, unreadable) =
+        read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    mend(shard, &mut tile, unreadable, report).await;
+    complete(shard, &mut tile, &mut buffers);
+    let Some(verdict) = check(shard, &tile) else { return };
+    for row in verdict.rows().iter() {
+        let wrong = locate(shard, &tile, row);
+        let is_fixed = is_repairing && tile.decoded.is_empty();
+        if is_fixed {
+            let strips = wrong.map_or_else(|| disagreeing(shard, &verdict, row), StripSet::only);
+            rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+        }
+        report.mismatches += 1;
+        say_mismatch(shard, &tile, (row, wrong), is_fixed);
+    }
+}
+
+/// Make parity agree with the data in one tile.
+pub(super) async fn resync(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    rows: RowRange,
+    report: &mut StepReport,
+) {
+    let geometry = &shard.array.geometry;
+    let view = shard.array.view(stripe);
+    let (mut buffers, _leave) = buffers_for(shard, rows).await;
+    let (mut tile, unreadable) =
+        read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    let is_mirror = geometry.data_strips() == 1;
+    complete(shard, &mut tile, &mut buffers);
+    let Some(verdict) = check(shard, &tile) else {
+        // Nothing to compare with: fine if the data is all there, and then parity will be rebuilt.
+        report.lost_blocks += if has_data(shard, &tile) { 0 } else { u64::from(rows.blocks()) };
+        return;
+    };
+    if !tile.decoded.is_empty() && !is_mirror {
+        report.lost_blocks += to_u64(verdict.rows().iter().count());
+        return;
+    }
+    for row in verdict.rows().iter() {
+        let strips = disagreeing(shard, &verdict, row);
+        rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+        report.mismatches += 1;
+    }
+    // Bad blocks whose content follows from the data: writing heals them.
+    if !unreadable.is_empty() {
+        rewrite(shard, &tile, (unreadable, rows), report).await;
+    }
+}
+
+async fn buffers_for(shard: &Shard, rows: RowRange) -> (StripeBuffers, crate::scratch::Leave) {
+    let geometry = &shard.array.geometry;
+    // All strips, and as many decoded ones as can be missing.
+    let count = geometry.strips() + geometry.parity_strips();
+    shard.scratch.take(count, to_usize(rows.bytes())).await
+}
+
+async fn read(
+    shard: &Rc<Shard>,
+    (stripe, rows): (StripeNo, RowRange),
+    strips: StripSet,
+    buffers: &mut StripeBuffers,
+    report: &mut StepReport,
+) -> (Tile, StripSet) {
+    let ios = strips.iter().map(|strip| StripIo { strip, rows });
+    let (content, unreadable) = gather_each(shard, stripe, ios, buffers).await;
+    report.bytes += to_u64(strips.count()) * rows.bytes();
+    let present = strips.minus(unreadable);
+    (Tile { stripe, rows, content, present, decoded: StripSet::EMPTY }, unreadable)
+}
+
+/// Strips of the tile that could not be read at once: block by block, and what cannot be read even so is
+/// reconstructed and written back. A strip that is whole afterwards counts as read.
+async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: &mut StepReport) {
+    let array = &shard.array;
+    let is_there =
+        |strip: &StripIdx| array.is_readable(tile.stripe, array.member_of(tile.stripe, *strip));
+    let broken: StripSet = unreadable.iter().filter(is_there).collect();
+    let mut whole = broken;
+    for row in tile.rows.start..tile.rows.end {
+        if broken.is_empty() {
+            return;
+        }
+        let one = RowRange::new(row, row + 1);
+        let ios = broken.iter().map(|strip| StripIo { strip, rows: one });
+        let mut blocks = blank_buffers(shard, broken.count(), BLOCK_BYTES_USIZE);
+        let (mut read, bad) = gather_each(shard, tile.stripe, ios, &mut blocks).await;
+        let sources = tile.present.or(broken.minus(bad));
+        tile.content.entries.append(&mut read.entries);
+        for strip in bad.iter() {
+            match regenerate(shard, tile, (sources, strip, one)) {
+                Some(block) => {
+                    write_back(shard, (tile.stripe, strip, one), &block).await;
+                    report.repaired += 1;
+                    tile.content.push(strip, one, block);
+                }
+                None => {
+                    report.lost_blocks += 1;
+                    whole = whole.without(strip);
+                }
+            }
+        }
+    }
+    for strip in broken.iter() {
+        join_rows(tile, strip, whole.contains(strip));
+    }
+    tile.present = tile.present.or(whole);
+}
+
+/// Block `strip` of one row from the strips that were read; `None` if they are too few.
+fn regenerate(
+    shard: &Shard,
+    tile: &Tile,
+    (sources, strip, rows): (StripSet, StripIdx, RowRange),
+) -> Option<BufMut> {
+    let needed = shard.array.geometry.data_strips();
+    let sources = sources.without(strip);
+    if sources.count() < needed {
+        return None;
+    }
+    let survivors = sources.lowest(needed);
+    let mut target = blank_buffers(shard, 1, to_usize(rows.bytes()));
+    Some(decode_one(shard, (survivors, strip, rows), &tile.content, &mut target))
+}
+
+/// The single rows of a strip become one run, or go if some of them are lost.
+fn join_rows(tile: &mut Tile, strip: StripIdx, is_whole: bool) {
+    let mut run = BufMut::zeroed(to_usize(tile.rows.bytes()));
+    for entry in tile.content.entries.iter().filter(|entry| entry.strip == strip) {
+        let start = to_usize(u64::from(entry.rows.start - tile.rows.start) * BLOCK_BYTES);
+        run[start..start + entry.bytes.len()].copy_from_slice(&entry.bytes);
+    }
+    tile.content.entries.retain(|entry| entry.strip != strip);
+    if is_whole {
+        tile.content.push(strip, tile.rows, run);
+    }
+}
+
+/// Decode the data strips that are missing, if enough others are there to do that.
+fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
+    let geometry = &shard.array.geometry;
+    let missing = geometry.data().minus(tile.present);
+    if tile.present.count() < geometry.data_strips() {
+        return;
+    }
+    let survivors = tile.present.lowest(geometry.data_strips());
+    for strip in missing.iter() {
+        let bytes = decode_one(shard, (survivors, strip, tile.rows), &tile.content, buffers);
+        tile.content.push(strip, tile.rows, bytes);
+        tile.decoded = tile.decoded.with(strip);
+    }
+}
+
+fn has_data(shard: &Shard, tile: &Tile) -> bool {
+    shard.array.geometry.data().is_subset_of(tile.present)
+}
+
+/// What parity says about the data; `None` if there is nothing to compare: no parity is left over beyond
+/// what the data was decoded from.
+fn check(shard: &Shard, tile: &Tile) -> Option<Verdict> {
+    let geometry = &shard.array.geometry;
+    if tile.present.count() <= geometry.data_strips() {
+        return None;
+    }
+    with_slices(shard, tile, |data, parity| {
+        shard.array.code.check(data, parity).expect("slices of one tile are equally long")
+    })
+    .into()
+}
+
+/// The one strip whose being wrong explains the row, if there is such a one.
+fn locate(shard: &Shard, tile: &Tile, row: usize) -> Option<StripIdx> {
+    if !tile.decoded.is_empty() {
+        // Parities that the data was decoded from agree with it by construction and prove nothing.
+        return None;
+    }
+    let found = with_slices(shard, tile, |data, parity| {
+        shard.array.code.locate(data, parity, row).expect("slices of one tile are equally long")
+    });
+    found.map(StripIdx::from_at)
+}
+
+fn with_slices<T>(
+    shard: &Shard,
+    tile: &Tile,
+    act: impl FnOnce(&[&[u8]], &[Option<&[u8]>]) -> T,
+) -> T {
+    let geometry = &shard.array.geometry;
+    let (data_strips, parity_strips) = (geometry.data_strips(), geometry.parity_strips());
+    let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
+    let mut parity: [Option<&[u8]>; PARITIES_MAX] = [None; PARITIES_MAX];
+    for strip in tile.present.or(tile.decoded).iter() {
+        let slice = tile.content.slice(strip, tile.rows);
+        match strip.at().checked_sub(data_strips) {
+            None => data[strip.at()] = slice,
+            Some(at) => parity[at] = Some(slice),
+        }
+    }
+    act(&data[..data_strips], &parity[..parity_strips])
+}
+
+/// Parity strips that disagree with the data in a row of the tile.
+fn disagreeing(shard: &Shard, verdict: &Verdict, row: usize) -> StripSet {
+    let geometry = &shard.array.geometry;
+    let first = geometry.data_strips();
+    let is_wrong = |strip: &StripIdx| verdict.rows_of(strip.at() - first).contains(row);
+    geometry.parity().iter().filter(is_wrong).collect()
+}
+
+/// Store these strips of these rows anew, as they follow from the other strips of the tile.
+async fn rewrite(
+    shard: &Rc<Shard>,
+    tile: &Tile,
+    (strips, rows): (StripSet, RowRange),
+    report: &mut StepReport,
+) {
+    let sources = tile.present.or(tile.decoded).minus(strips);
+    let mut writes = Writes::new(shard);
+    for strip in strips.iter() {
+        let Some(content) = regenerate(shard, tile, (sources, strip, rows)) else {
+            report.lost_blocks += u64::from(rows.blocks());
+            continue;
+        };
+        report.bytes += rows.bytes();
+        report.repaired += u64::from(rows.blocks());
+        writes.start(shard, (tile.stripe, strip, rows.start), content.freeze());
+    }
+    let failed = writes.finish(shard).await;
+    // A member that cannot take it goes out; what it should hold is carried by the others.
+    let _recorded = settle(shard, failed).await;
+}
+
+fn one_row(rows: RowRange, row: usize) -> RowRange {
+    let start = rows.start + u32::try_from(row).expect("a tile has few rows");
+    RowRange::new(start, start + 1)
+}
+
+/// Buffers beyond the pool's: whoever holds some of those must not wait for more, and repairs are rare.
+fn blank_buffers(shard: &Shard, count: usize, bytes: usize) -> StripeBuffers {
+    let mut buffers = shard.scratch.no_buffers();
+    buffers.extend((0..count).map(|_| BufMut::zeroed(bytes)));
+    buffers
+}
+
+fn say_mismatch(
+    shard: &Shard,
+    tile: &Tile,
+    (row, wrong): (usize, Option<StripIdx>),
+    is_fixed: bool,
+) {
+    let array = &shard.array;
+    let slot = wrong.map(|strip| array.member_of(tile.stripe, strip).to_string());
+    let done = match (is_fixed, wrong) {
+        (false, _) => "nothing",
+        (true, Some(_)) => "rewrote the block of that slot",
+        (true, None) => "rewrote parity",
+    };
+    let fields = vec![
+        ("stripe", tile.stripe.to_string()),
+        ("row", one_row(tile.rows, row).start.to_string()),
+        ("wrong_slot", slot.unwrap_or_else(|| "unknown".to_owned())),
+        ("done", done.to_owned()),
+    ];
+    array.record(names::SCRUB_MISMATCH, fields);
+}

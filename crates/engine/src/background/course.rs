@@ -1,0 +1,199 @@
+//! Which stripes a job visits, in which order.
+//!
+//! What must stay true: every stripe that needs the job is visited, also one that is written for the first
+//! time by a write that was planned before the job's device was attached. Such a write has entered its
+//! region before it was planned and leaves it only after the stripe's written bit is set. So where a
+//! region is entered, all its stripes are visited (a step waits for the stripe's row lock and finds out);
+//! where it is not, the written bits are complete. The region is looked at first, the bits second.
+//!
+//! Pure but for the two maps, which change under it.
+
+use crate::intent::{IntentMap, RegionNo};
+use crate::written::WrittenMap;
+use ashlar_layout::Geometry;
+use ashlar_units::{MemberIdx, StripeNo, to_u64};
+use std::collections::BTreeSet;
+
+/// The stripes a job visits.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    /// Only stripes that have a strip on this slot.
+    pub(crate) slot: Option<MemberIdx>,
+    pub(crate) reach: Reach,
+}
+
+/// Which of them.
+#[derive(Clone, Debug)]
+pub(crate) enum Reach {
+    /// All written ones.
+    Written,
+    /// Below a stripe only those in these regions: elsewhere the device holds what it should.
+    Stale { below: StripeNo, regions: BTreeSet<RegionNo> },
+    /// Those in regions whose parity is not trusted.
+    Unsynced,
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Maps<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) written: &'a WrittenMap,
+    pub(crate) intent: &'a IntentMap,
+}
+
+impl Course {
+    /// The first stripe to visit at or after `from`.
+    pub(crate) fn next(&self, maps: Maps<'_>, from: StripeNo) -> Option<StripeNo> {
+        let stripe_count = maps.geometry.stripe_count();
+        let mut at = from.0;
+        while at < stripe_count {
+            let part = self.part(maps, at);
+            let found = match (&part.wanted, self.must_look_at_all(maps, part.region)) {
+                (false, _) => None,
+                (true, true) => Some(StripeNo(at)),
+                (true, false) => maps.written.next_written_in(at..part.end),
+            };
+            match found {
+                Some(stripe) if self.has_strip(maps, stripe) => return Some(stripe),
+                Some(stripe) => at = stripe.0 + 1,
+                None => at = part.end,
+            }
+        }
+        None
+    }
+
+    /// How many stripes there are to visit from `from` on. Stripes being written for the first time are not
+    /// counted, and the written ones of a grouped array count as spread evenly over its groups.
+    pub(crate) fn count(&self, maps: Maps<'_>, from: StripeNo) -> u64 {
+        let stripe_count = maps.geometry.stripe_count();
+        let (mut at, mut count) = (from.0, 0);
+        while at < stripe_count {
+            let part = self.part(maps, at);
+            if part.wanted {
+                count += maps.written.count_in(at..part.end);
+            }
+            at = part.end;
+        }
+        match self.slot {
+            Some(_) => count.div_ceil(to_u64(maps.geometry.groups())),
+            None => count,
+        }
+    }
+
+    /// The part of the region around stripe `at` that is wanted or not as a whole.
+    fn part(&self, maps: Maps<'_>, at: u64) -> Part {
+        let region = maps.intent.region_of(StripeNo(at));
+        let end = maps.intent.stripes_of(region).end.min(maps.geometry.stripe_count());
+        match &self.reach {
+            Reach::Written => Part { region, end, wanted: true },
+            Reach::Unsynced => Part { region, end, wanted: maps.intent.is_unsynced(region) },
+            Reach::Stale { below, .. } if at >= below.0 => Part { region, end, wanted: true },
+            Reach::Stale { below, regions } => {
+                Part { region, end: end.min(below.0), wanted: regions.contains(&region) }
+            }
+        }
+    }
+
+    fn must_look_at_all(&self, maps: Maps<'_>, region: RegionNo) -> bool {
+        self.slot.is_some() && maps.intent.is_entered(region)
+    }
+
+    fn has_strip(&self, maps: Maps<'_>, stripe: StripeNo) -> bool {
+        self.slot.is_none_or(|slot| maps.geometry.strip_on(stripe, slot).is_some())
+    }
+}
+
+struct Part {
+    region: RegionNo,
+    end: u64,
+    wanted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Course, Maps, Reach};
+    use crate::intent::{IntentMap, RegionNo};
+    use crate::written::WrittenMap;
+    use ashlar_layout::{Geometry, Level, Shape};
+    use ashlar_units::{MemberIdx, StripeNo, to_u64};
+
+    const STRIPES: u64 = 40;
+
+    /// Two groups of RAID 5 2+1, regions of 4 stripes, pages of 64 stripes.
+    fn maps() -> (Geometry, WrittenMap, IntentMap) {
+        let shape = Shape {
+            level: Level::Raid50,
+            members: 6,
+            parity: None,
+            group_members: Some(3),
+            strip_bytes: 4096,
+        };
+        let geometry = Geometry::new(&shape, STRIPES / 2).unwrap();
+        assert_eq!(geometry.stripe_count(), STRIPES);
+        (geometry, WrittenMap::new(STRIPES, 64), IntentMap::new(STRIPES, 4, 64))
+    }
+
+    fn walk(course: &Course, maps: Maps<'_>) -> Vec<u64> {
+        let mut seen = Vec::new();
+        let mut from = StripeNo(0);
+        while let Some(stripe) = course.next(maps, from) {
+            seen.push(stripe.0);
+            from = StripeNo(stripe.0 + 1);
+        }
+        seen
+    }
+
+    #[test]
+    fn a_course_is_what_its_definition_says_for_every_small_case() {
+        let (geometry, written, intent) = maps();
+        for stripe in [0, 1, 2, 7, 8, 9, 10, 23, 24, 25, 38, 39] {
+            written.set(StripeNo(stripe), true);
+        }
+        intent.set_unsynced(RegionNo(2), true);
+        let regions = [RegionNo(0), RegionNo(6)].into_iter().collect();
+        let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
+        let reaches = [
+            Reach::Written,
+            Reach::Unsynced,
+            Reach::Stale { below: StripeNo(10), regions },
+            Reach::Stale { below: StripeNo(STRIPES), regions: [RegionNo(9)].into() },
+        ];
+        for reach in reaches {
+            for slot in [None, Some(MemberIdx(1)), Some(MemberIdx(5))] {
+                let course = Course { slot, reach: reach.clone() };
+                let is_wanted = |stripe: &u64| {
+                    let region = intent.region_of(StripeNo(*stripe));
+                    let reached = match &reach {
+                        Reach::Written => true,
+                        Reach::Unsynced => intent.is_unsynced(region),
+                        Reach::Stale { below, regions } => {
+                            *stripe >= below.0 || regions.contains(&region)
+                        }
+                    };
+                    let here = slot
+                        .is_none_or(|slot| geometry.strip_on(StripeNo(*stripe), slot).is_some());
+                    reached && here && written.is_written(StripeNo(*stripe))
+                };
+                let wanted: Vec<u64> = (0..STRIPES).filter(is_wanted).collect();
+                assert_eq!(walk(&course, maps), wanted, "{course:?}");
+                if slot.is_none() {
+                    assert_eq!(course.count(maps, StripeNo(0)), to_u64(wanted.len()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_stripes_of_an_entered_region_are_visited_for_a_slot_and_only_for_a_slot() {
+        let (geometry, written, intent) = maps();
+        written.set(StripeNo(13), true);
+        intent.enter(RegionNo(3));
+        let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
+        let rebuild = Course { slot: Some(MemberIdx(0)), reach: Reach::Written };
+        assert_eq!(walk(&rebuild, maps), [12, 14], "those of the slot's group");
+        let scrub = Course { slot: None, reach: Reach::Written };
+        assert_eq!(walk(&scrub, maps), [13]);
+        intent.leave(RegionNo(3));
+        assert!(walk(&rebuild, maps).is_empty());
+    }
+}

@@ -1,0 +1,501 @@
+//! One job from start to end: which stripes are under way, how far it is, when that is recorded.
+//!
+//! What must stay true: stripes are begun in order and awaited in order, so everything below the oldest
+//! one under way is done; a checkpoint names no stripe that is not done and flushed; a stripe that could
+//! not be done holds the checkpoint where it is. A job holds its share of the array only while it runs,
+//! and ends soon after the array is stopping.
+//!
+//! A rebuild or copy does not end while stripes are lost: its device would be called good with content
+//! that is not. It tries them again now and then; writing such a stripe whole, or trimming it, clears it.
+//!
+//! Not here: what is done to a stripe (`step.rs`), what the superblocks say (`table.rs`).
+
+use super::board::JobStatus;
+use super::course::{Course, Maps};
+use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
+use super::step::{Step, StepReport, Work};
+use super::table;
+use crate::array::{Array, Tenure};
+use crate::datapath::{Answer, Piece};
+use crate::event::names;
+use crate::intent::RegionNo;
+use crate::member::SlotState;
+use crate::metrics::LatencySummary;
+use crate::shard::Shard;
+use ashlar_ondisk::{JobKind, JobRecord};
+use ashlar_ring::Pending;
+use ashlar_ring::local::Signal;
+use ashlar_units::{MemberIdx, Nanos, StripeNo, to_u64};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Time between two checkpoints.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+/// Time between two tries of stripes that could not be rebuilt.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
+/// Bytes of stripes that a job has under way at most.
+const UNDER_WAY_BYTES: u64 = 12 << 20;
+/// Stripes under way at most, and at least at full depth.
+const DEPTH_RANGE: (u64, u64) = (2, 32);
+/// Lost stripes that a status names.
+const LOST_SHOWN: usize = 64;
+
+/// What a job is started with.
+pub(super) struct JobSpec {
+    pub(super) work: Work,
+    /// The member it writes to.
+    pub(super) member: Option<Uuid>,
+    pub(super) course: Course,
+    /// Stripes below are done.
+    pub(super) checkpoint: StripeNo,
+    pub(super) is_paused: bool,
+    pub(super) mismatches: u64,
+}
+
+/// A job that runs.
+pub(super) struct Job {
+    pub(super) work: Work,
+    pub(super) member: Option<Uuid>,
+    /// Of the device it writes to.
+    pub(super) tenure: Option<Tenure>,
+    course: Course,
+    pub(super) is_paused: Cell<bool>,
+    pub(super) is_cancelled: Cell<bool>,
+    progress: RefCell<Progress>,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// All stripes are done.
+    Complete,
+    /// The operator does not want it any more.
+    Cancelled,
+    /// Its device went away.
+    TargetGone,
+    /// The array stops: it goes on at the next start.
+    Stopped,
+}
+
+/// How far a job is.
+#[derive(Default)]
+struct Progress {
+    /// The next stripe to look at.
+    cursor: StripeNo,
+    /// Everything below was visited.
+    done_below: StripeNo,
+    /// Stripes that were visited and not done.
+    lost: BTreeSet<StripeNo>,
+    /// Lost stripes to be tried again.
+    retries: VecDeque<StripeNo>,
+    done_stripes: u64,
+    total_stripes: u64,
+    report: StepReport,
+    bytes_per_s: u64,
+    /// For a resync: the first region that is not settled yet.
+    region: RegionNo,
+}
+
+impl Job {
+    pub(super) fn new(shard: &Shard, spec: JobSpec) -> Job {
+        let tenure = match spec.work {
+            Work::Rebuild { slot } => Some(shard.array.slot(slot).tenure()),
+            Work::Copy { slot } => Some(shard.array.slot(slot).replacement_tenure()),
+            Work::Resync | Work::Scrub { .. } => None,
+        };
+        let report = StepReport { mismatches: spec.mismatches, ..StepReport::default() };
+        let progress = Progress {
+            cursor: spec.checkpoint,
+            done_below: spec.checkpoint,
+            total_stripes: spec.course.count(maps(&shard.array), spec.checkpoint),
+            report,
+            ..Progress::default()
+        };
+        Job {
+            work: spec.work,
+            member: spec.member,
+            tenure,
+            course: spec.course,
+            is_paused: Cell::new(spec.is_paused),
+            is_cancelled: Cell::new(false),
+            progress: RefCell::new(progress),
+        }
+    }
+
+    pub(super) fn kind(&self) -> JobKind {
+        match self.work {
+            Work::Rebuild { .. } => JobKind::Rebuild,
+            Work::Copy { .. } => JobKind::Replace,
+            Work::Resync => JobKind::Resync,
+            Work::Scrub { .. } => JobKind::Scrub,
+        }
+    }
+
+    pub(super) fn slot(&self) -> Option<MemberIdx> {
+        match self.work {
+            Work::Rebuild { slot } | Work::Copy { slot } => Some(slot),
+            Work::Resync | Work::Scrub { .. } => None,
+        }
+    }
+
+    /// As the job table is to say. Everything below the checkpoint is done, but is it flushed?
+    pub(super) fn record(&self) -> JobRecord {
+        let progress = self.progress.borrow();
+        JobRecord {
+            member: self.member,
+            slot: self.slot(),
+            checkpoint: progress.checkpoint(),
+            paused: self.is_paused.get(),
+            repair: self.work == Work::Scrub { is_repairing: true },
+            mismatches: progress.report.mismatches,
+            ..JobRecord::new(self.kind())
+        }
+    }
+
+    pub(super) fn status(&self) -> JobStatus {
+        let progress = self.progress.borrow();
+        let unrepairable = match self.work {
+            Work::Scrub { .. } => progress.report.lost_blocks,
+            _ => to_u64(progress.lost.len()),
+        };
+        JobStatus {
+            kind: self.kind(),
+            slot: self.slot(),
+            done_stripes: progress.done_stripes,
+            total_stripes: progress.total_stripes.max(progress.done_stripes),
+            bytes: progress.report.bytes,
+            bytes_per_s: progress.bytes_per_s,
+            mismatches: progress.report.mismatches,
+            repaired: progress.report.repaired,
+            unrepairable,
+            lost_stripes: progress.lost.iter().take(LOST_SHOWN).copied().collect(),
+            is_paused: self.is_paused.get(),
+            eta: progress.eta(),
+        }
+    }
+
+    /// The fields of an event about it.
+    pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("job", self.kind().name().to_owned())];
+        fields.extend(self.slot().map(|slot| ("slot", slot.to_string())));
+        fields
+    }
+
+    /// Fields that tell what came of it.
+    pub(super) fn result_fields(&self) -> Vec<(&'static str, String)> {
+        let status = self.status();
+        let mut fields = self.fields();
+        fields.push(("stripes", status.done_stripes.to_string()));
+        fields.push(("bytes", status.bytes.to_string()));
+        fields.push(("mismatches", status.mismatches.to_string()));
+        fields.push(("repaired", status.repaired.to_string()));
+        fields.push(("unrepairable", status.unrepairable.to_string()));
+        fields
+    }
+
+    /// Whether stripes are left that could not be done.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.progress.borrow().lost.is_empty()
+    }
+
+    /// Whether its device is still there, as what it was.
+    pub(super) fn has_target(&self, shard: &Shard) -> bool {
+        let Some((slot, tenure)) = self.slot().zip(self.tenure) else { return true };
+        let state = shard.array.slot(slot).state();
+        match self.work {
+            Work::Copy { .. } => {
+                state == SlotState::InSync
+                    && shard.array.slot(slot).replacement_tenure() == tenure
+                    && shard.replacement(slot).is_some()
+            }
+            _ => state == SlotState::Rebuilding && shard.array.slot(slot).tenure() == tenure,
+        }
+    }
+
+    fn end(&self, shard: &Shard) -> Option<End> {
+        if shard.array.is_stopping() {
+            return Some(End::Stopped);
+        }
+        if self.is_cancelled.get() {
+            return Some(End::Cancelled);
+        }
+        (!self.has_target(shard)).then_some(End::TargetGone)
+    }
+
+    /// The next stripe to begin, if there is one left in this pass.
+    fn next(&self, array: &Array) -> Option<StripeNo> {
+        let mut progress = self.progress.borrow_mut();
+        let Some(stripe) = self.course.next(maps(array), progress.cursor) else {
+            progress.cursor = StripeNo(array.geometry.stripe_count());
+            return progress.retries.pop_front();
+        };
+        progress.cursor = StripeNo(stripe.0 + 1);
+        Some(stripe)
+    }
+
+    /// A stripe was visited; `next` is the oldest one still under way.
+    fn note(&self, array: &Array, stripe: StripeNo, report: StepReport, next: Option<StripeNo>) {
+        let mut progress = self.progress.borrow_mut();
+        let is_first_visit = stripe >= progress.done_below;
+        let is_done = !report.is_target_gone && report.lost_blocks == 0;
+        if is_first_visit {
+            progress.done_stripes += 1;
+        }
+        if is_done {
+            progress.lost.remove(&stripe);
+        } else if !matches!(self.work, Work::Scrub { .. }) {
+            progress.lost.insert(stripe);
+        }
+        progress.report.add(report);
+        if !is_done && is_first_visit && !report.is_target_gone {
+            self.say_lost(array, stripe, report.lost_blocks);
+        }
+        self.advance(array, &mut progress, next);
+    }
+
+    /// Everything below the oldest stripe under way, or else the cursor, was visited.
+    fn advance(&self, array: &Array, progress: &mut Progress, next: Option<StripeNo>) {
+        let visited = next.unwrap_or(progress.cursor).min(progress.cursor);
+        progress.done_below = progress.done_below.max(visited);
+        if let Some(slot) = self.slot() {
+            array.slot(slot).set_lost(&progress.lost);
+            array.slot(slot).set_rebuilt_below(progress.done_below);
+        }
+        if self.work == Work::Resync {
+            settle_regions(array, progress);
+        }
+    }
+
+    fn say_lost(&self, array: &Array, stripe: StripeNo, blocks: u64) {
+        let mut fields = self.fields();
+        fields.push(("stripe", stripe.to_string()));
+        fields.push(("blocks", blocks.to_string()));
+        array.record(names::BLOCK_LOST, fields);
+    }
+}
+
+impl Progress {
+    fn checkpoint(&self) -> StripeNo {
+        self.lost.first().map_or(self.done_below, |lost| self.done_below.min(*lost))
+    }
+
+    fn eta(&self) -> Option<Duration> {
+        let left = u128::from(self.total_stripes.saturating_sub(self.done_stripes));
+        let bytes_each = u128::from(self.report.bytes / self.done_stripes.max(1));
+        let seconds = (left * bytes_each).checked_div(u128::from(self.bytes_per_s))?;
+        Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)))
+    }
+}
+
+impl StepReport {
+    fn add(&mut self, other: StepReport) {
+        self.bytes += other.bytes;
+        self.mismatches += other.mismatches;
+        self.repaired += other.repaired;
+        self.lost_blocks += other.lost_blocks;
+    }
+}
+
+fn maps(array: &Array) -> Maps<'_> {
+    Maps { geometry: &array.geometry, written: &array.written, intent: &array.intent }
+}
+
+/// Regions that were visited whole are trusted again, except where a stripe could not be done.
+fn settle_regions(array: &Array, progress: &mut Progress) {
+    let intent = &array.intent;
+    while progress.region.0 < intent.region_count() {
+        let stripes = intent.stripes_of(progress.region);
+        let end = stripes.end.min(array.geometry.stripe_count());
+        if end > progress.done_below.0 {
+            return;
+        }
+        let has_lost =
+            progress.lost.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_some();
+        if !has_lost {
+            intent.set_unsynced(progress.region, false);
+        }
+        progress.region.0 += 1;
+    }
+}
+
+/// Stripes under way, oldest first.
+type UnderWay = VecDeque<(StripeNo, Pending<Answer>)>;
+
+/// Visit stripes until the job ends. All stripes it began have ended then.
+pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End {
+    let mut under_way = UnderWay::new();
+    let mut meter = Meter::new(shard);
+    loop {
+        let change = changed.changed();
+        let ended = job.end(shard);
+        if ended.is_some() || table::must_wait(shard, job) {
+            while !under_way.is_empty() {
+                absorb(shard, job, &mut under_way).await;
+            }
+            shard.array.jobs.show(job.status());
+            match ended {
+                Some(end) => return end,
+                None => change.await,
+            }
+            meter = Meter::new(shard);
+            continue;
+        }
+        fill(shard, job, (meter.pace, changed), &mut under_way).await;
+        if under_way.is_empty() {
+            if !job.has_lost() || job.work == Work::Resync {
+                return End::Complete;
+            }
+            wait_to_retry(shard, job, change).await;
+            continue;
+        }
+        absorb(shard, job, &mut under_way).await;
+        meter.tick(shard, job);
+        if meter.checkpoint_is_due(shard) {
+            table::checkpoint(shard, job).await;
+        }
+    }
+}
+
+/// Begin as many stripes as the pace allows.
+async fn fill(
+    shard: &Rc<Shard>,
+    job: &Job,
+    (pace, changed): (Pace, &Signal),
+    under_way: &mut UnderWay,
+) {
+    while under_way.len() < pace.depth {
+        if !pace.pause.is_zero() {
+            wait(shard, pace.pause, changed.changed()).await;
+        }
+        let Some(stripe) = job.next(&shard.array) else {
+            let oldest = under_way.front().map(|(stripe, _)| *stripe);
+            job.advance(&shard.array, &mut job.progress.borrow_mut(), oldest);
+            return;
+        };
+        let owner = shard.array.owner_of(stripe);
+        let piece = Piece::Step(Step { stripe, work: job.work });
+        under_way.push_back((stripe, shard.worker.hand_to(owner, shard, piece)));
+    }
+}
+
+/// Wait for the oldest stripe and note what came of it.
+async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
+    let Some((stripe, pending)) = under_way.pop_front() else { return };
+    let report = match pending.await {
+        Some(Answer::Stepped(report)) => report,
+        // The owner has let the array go: the stripe is not done, and the job is about to end.
+        _ => StepReport { is_target_gone: true, ..StepReport::default() },
+    };
+    let oldest = under_way.front().map(|(stripe, _)| *stripe);
+    job.note(&shard.array, stripe, report, oldest);
+}
+
+/// Nothing is left but lost stripes: say so, wait, and try them again.
+async fn wait_to_retry(shard: &Rc<Shard>, job: &Job, change: impl Future<Output = ()>) {
+    shard.array.jobs.show(job.status());
+    shard.array.record(names::JOB_BLOCKED, job.result_fields());
+    table::checkpoint(shard, job).await;
+    wait(shard, RETRY_EVERY, change).await;
+    let mut progress = job.progress.borrow_mut();
+    progress.retries = progress.lost.iter().copied().collect();
+}
+
+/// Wait for the time to pass or for `change`, whichever comes first.
+async fn wait(shard: &Shard, time: Duration, change: impl Future<Output = ()>) {
+    let (mut sleep, mut change) = (pin!(shard.worker.handle.sleep(time)), pin!(change));
+    poll_fn(|context| {
+        if change.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        sleep.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// Takes samples for the governor, and tells when a checkpoint is due.
+struct Meter {
+    pace: Pace,
+    aim: Aim,
+    sampled_at: Nanos,
+    sampled_bytes: u64,
+    latency: LatencySummary,
+    checkpoint_at: Nanos,
+}
+
+impl Meter {
+    fn new(shard: &Shard) -> Meter {
+        let (geometry, tuning) = (&shard.array.geometry, &shard.array.tuning);
+        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.strips());
+        let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
+        let aim = Aim {
+            latency: tuning.job_latency_target,
+            floor_bytes: tuning.job_floor_bytes,
+            depth_max: usize::try_from(depth).expect("small"),
+        };
+        let now = shard.worker.handle.turn_now();
+        Meter {
+            pace: Pace::full(aim),
+            aim,
+            sampled_at: now,
+            sampled_bytes: u64::MAX,
+            latency: client_latency(&shard.array),
+            checkpoint_at: now.after(CHECKPOINT_EVERY),
+        }
+    }
+
+    fn tick(&mut self, shard: &Shard, job: &Job) {
+        let now = shard.worker.handle.turn_now();
+        let passed = now.since(self.sampled_at);
+        if passed < SAMPLE_EVERY {
+            return;
+        }
+        let latency = client_latency(&shard.array);
+        let recent = latency.since(&self.latency);
+        let mut progress = job.progress.borrow_mut();
+        let bytes = progress.report.bytes;
+        let moved = bytes.saturating_sub(self.sampled_bytes);
+        let rate = u128::from(moved) * 1_000_000_000 / passed.as_nanos().max(1);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let sample = Sample {
+            latency: (recent.count != 0).then(|| Duration::from_nanos(recent.quantile_ns(950))),
+            bytes_per_s: rate,
+            stripe_bytes: bytes / progress.done_stripes.max(1),
+        };
+        // The first sample after a pause has no bytes to compare with.
+        if self.sampled_bytes != u64::MAX {
+            self.pace = self.pace.next(sample, self.aim);
+            progress.bytes_per_s = match progress.bytes_per_s {
+                0 => rate,
+                smooth => smooth - smooth / 8 + rate / 8,
+            };
+        }
+        drop(progress);
+        (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
+        shard.array.jobs.show(job.status());
+    }
+
+    fn checkpoint_is_due(&mut self, shard: &Shard) -> bool {
+        let now = shard.worker.handle.turn_now();
+        if now < self.checkpoint_at {
+            return false;
+        }
+        self.checkpoint_at = now.after(CHECKPOINT_EVERY);
+        true
+    }
+}
+
+/// All client reads and writes so far.
+fn client_latency(array: &Array) -> LatencySummary {
+    let mut sum = LatencySummary::default();
+    for counters in &array.counters {
+        counters.read_latency.add_to(&mut sum);
+        counters.write_latency.add_to(&mut sum);
+    }
+    sum
+}

@@ -1,0 +1,213 @@
+//! What the superblocks say about jobs, and the changes at a job's end.
+//!
+//! What must stay true: a checkpoint is recorded only after the device it speaks of was flushed, and what
+//! it says was read before that flush began; the slot of a finished rebuild becomes in sync, and the
+//! device of a finished copy takes over, only when the members have recorded it.
+
+use super::job::{End, Job};
+use super::step::Work;
+use crate::array::Tenure;
+use crate::event::names;
+use crate::home::{self, record};
+use crate::member::SlotEvent;
+use crate::shard::{Shard, SlotDevices};
+use ashlar_device::Command;
+use ashlar_ondisk::format::JOBS_MAX;
+use ashlar_ondisk::{JobKind, JobRecord, MemberEvent, ScrubRecord, Superblock};
+use ashlar_units::MemberIdx;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Whether the job has to stand still: the operator says so, or a resync goes before it (without one, what
+/// parity says about an unsynced region is nothing to rebuild from).
+pub(super) fn must_wait(shard: &Shard, job: &Job) -> bool {
+    let is_resync = |other: &Rc<Job>| other.kind() == JobKind::Resync && !other.is_paused.get();
+    let is_behind =
+        job.kind() != JobKind::Resync && shard.home().jobs.running.borrow().iter().any(is_resync);
+    job.is_paused.get() || is_behind
+}
+
+/// Enter the job, or replace what is said of it. False if the table is full.
+pub(crate) fn put(superblock: &mut Superblock, job: JobRecord) -> bool {
+    let is_same = |listed: &&mut JobRecord| (listed.kind, listed.slot) == (job.kind, job.slot);
+    if let Some(listed) = superblock.jobs.iter_mut().find(is_same) {
+        *listed = job;
+        return true;
+    }
+    let has_room = superblock.jobs.len() < JOBS_MAX;
+    if has_room {
+        superblock.jobs.push(job);
+    }
+    has_room
+}
+
+/// The job is not in the table any more.
+pub(super) fn remove(superblock: &mut Superblock, job: JobRecord) {
+    superblock.jobs.retain(|listed| (listed.kind, listed.slot) != (job.kind, job.slot));
+}
+
+/// Record how far the job is, if that changed.
+pub(super) async fn checkpoint(shard: &Rc<Shard>, job: &Job) {
+    let record = job.record();
+    let is_news = |listed: &JobRecord| {
+        (listed.kind, listed.slot) == (record.kind, record.slot) && *listed != record
+    };
+    // Not listed: the table was full, or its member has just gone.
+    let is_changed = shard.home().superblock().jobs.iter().any(is_news);
+    if !is_changed || !flush_target(shard, job).await {
+        return;
+    }
+    let put_if_listed = |superblock: &mut Superblock| {
+        if superblock.jobs.iter().any(is_news) {
+            put(superblock, record);
+        }
+    };
+    // An array that cannot record it any more has said so by itself.
+    let _lost = record::locked_update(shard, put_if_listed).await;
+}
+
+/// Everything that was stored on the job's device before is durable. False if the device went.
+async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
+    let (slot, device) = match job.work {
+        Work::Rebuild { slot } => (slot, shard.device(slot)),
+        Work::Copy { slot } => (slot, shard.replacement(slot)),
+        Work::Resync | Work::Scrub { .. } => return true,
+    };
+    let (Some(device), Some(tenure)) = (device, job.tenure) else { return false };
+    let flushed = shard.start_on(device.as_ref(), 0, Command::Flush).await;
+    if flushed.is_some_and(|outcome| outcome.result.is_ok()) {
+        return true;
+    }
+    let why = "a flush failed".to_owned();
+    match job.work {
+        Work::Copy { .. } => home::replacement_failed(shard, (slot, tenure), why).await,
+        // A member whose group cannot do without it stays, and the job goes on trying.
+        _ => drop(home::take_out_holder(shard, (slot, tenure), why).await),
+    }
+    false
+}
+
+/// The job has ended: make that so on the members, and say it. False if it must go on: what was to be
+/// recorded could not be.
+pub(super) async fn close(shard: &Rc<Shard>, job: &Job, end: End) {
+    let (name, why) = match end {
+        End::Complete if complete(shard, job).await => (names::JOB_FINISHED, None),
+        End::Complete | End::TargetGone => (names::JOB_STOPPED, Some("its device is gone")),
+        End::Cancelled => {
+            forget(shard, job).await;
+            (names::JOB_STOPPED, Some("cancelled"))
+        }
+        End::Stopped => {
+            checkpoint(shard, job).await;
+            (names::JOB_STOPPED, Some("the array stops; it goes on when it is started"))
+        }
+    };
+    let mut fields = job.result_fields();
+    fields.extend(why.map(|why| ("reason", why.to_owned())));
+    shard.array.record(name, fields);
+}
+
+async fn complete(shard: &Rc<Shard>, job: &Job) -> bool {
+    match (job.work, job.member) {
+        (Work::Rebuild { slot }, Some(member)) => {
+            complete_rebuild(shard, job, (slot, member)).await
+        }
+        (Work::Copy { slot }, Some(member)) => complete_copy(shard, job, (slot, member)).await,
+        (Work::Rebuild { .. } | Work::Copy { .. }, None) => false,
+        (Work::Resync, _) => {
+            // As long as regions are not trusted the table says so, for the next start.
+            if shard.array.intent.unsynced_count() == 0 {
+                forget(shard, job).await;
+            }
+            true
+        }
+        (Work::Scrub { .. }, _) => {
+            finish_scrub(shard, job).await;
+            true
+        }
+    }
+}
+
+async fn forget(shard: &Rc<Shard>, job: &Job) {
+    let record = job.record();
+    // An array that cannot record it any more has said so by itself.
+    let _lost = record::locked_update(shard, |superblock| remove(superblock, record)).await;
+}
+
+async fn finish_scrub(shard: &Rc<Shard>, job: &Job) {
+    let record = job.record();
+    let since_1970 = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let scrub = ScrubRecord { at_s: since_1970.max(1), mismatches: record.mismatches };
+    let finish = |superblock: &mut Superblock| {
+        remove(superblock, record);
+        superblock.last_scrub = Some(scrub);
+    };
+    // As above.
+    let _lost = record::locked_update(shard, finish).await;
+}
+
+/// The newcomer holds the slot from now on; whoever held it before is dismissed.
+fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job: JobRecord) {
+    let holders = superblock
+        .members
+        .iter()
+        .filter(|entry| entry.slot == slot && entry.role.is_holder() && entry.uuid != member);
+    let holders: Vec<Uuid> = holders.map(|entry| entry.uuid).collect();
+    for holder in holders {
+        superblock.record(holder, MemberEvent::Dismissed).expect("a holder can be dismissed");
+    }
+    superblock.record(member, MemberEvent::Completed).expect("it was on its way");
+    remove(superblock, job);
+}
+
+async fn complete_rebuild(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx, Uuid)) -> bool {
+    if !flush_target(shard, job).await {
+        return false;
+    }
+    let _gate = shard.home().gate().await;
+    let is_listed = shard.home().superblock().newcomer(slot).is_some_and(|new| new.uuid == member);
+    if !is_listed || !job.has_target(shard) {
+        return false;
+    }
+    let record = job.record();
+    let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
+    if recorded.is_err() || !job.has_target(shard) {
+        return false;
+    }
+    let state = shard.array.slot(slot).state().next(SlotEvent::RebuildRecorded);
+    shard.array.set_slot_state(slot, state.expect("the target is rebuilding"));
+    true
+}
+
+/// The replacement takes the slot. All workers read from it and still write to both before the members
+/// record it; only then is the old device let go. So whoever reads from the old one on a worker that has
+/// not heard yet reads what is current, and a crash at any point finds one of the two complete.
+async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx, Uuid)) -> bool {
+    if !flush_target(shard, job).await {
+        return false;
+    }
+    let _gate = shard.home().gate().await;
+    let is_listed = shard.home().superblock().newcomer(slot).is_some_and(|new| new.uuid == member);
+    let (Some(tenure), true) = (job.tenure, is_listed && job.has_target(shard)) else {
+        return false;
+    };
+    let before = shard.array.slot(slot).tenure();
+    let swap = move |tenures: (Tenure, Tenure)| {
+        move |shard: &Rc<Shard>| {
+            let devices =
+                SlotDevices { current: shard.replacement(slot), replacement: shard.device(slot) };
+            shard.set_devices(slot, devices);
+            shard.set_tenures(slot, tenures);
+        }
+    };
+    shard.array.slot(slot).set_tenure(tenure);
+    home::everywhere(shard, swap((tenure, before))).await;
+    let record = job.record();
+    let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
+    home::everywhere(shard, move |shard| {
+        let devices = SlotDevices { current: shard.device(slot), replacement: None };
+        shard.set_devices(slot, devices);
+    })
+    .await;
+    recorded.is_ok()
+}

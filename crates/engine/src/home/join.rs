@@ -1,0 +1,332 @@
+//! A device takes a slot: as a new member to be rebuilt, as a replacement to be copied to, or as the same
+//! member that comes back.
+//!
+//! What must stay true, so that no write is missed:
+//! 1. every worker has the device before the slot takes writes for it, so a write that is planned for the
+//!    device reaches it wherever it runs;
+//! 2. the job begins only after every worker has been heard from once more: a write that was planned
+//!    without the device has then entered its region, and is under its row lock until it has ended;
+//! 3. a step of the job takes the stripe's row lock, so it reads after such a write has ended, and visits
+//!    the stripes of entered regions even if they look unwritten (`background/course.rs`).
+//!
+//! The slot takes writes a moment before the members record the newcomer. That only makes work: nothing
+//! is read from the device before the job has been there, and after a crash in between the device does
+//! not belong to the array.
+
+use super::{everywhere, keeper, record};
+use crate::background::{self, table};
+use crate::control_io;
+use crate::create::draw_uuid;
+use crate::error::Refusal;
+use crate::event::names;
+use crate::member::{SlotEvent, SlotState};
+use crate::shard::{Shard, SlotDevices};
+use ashlar_device::{Command, Device, DeviceFacts, Opened};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::format::{
+    MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
+};
+use ashlar_ondisk::{
+    ConsistencyPolicy, JobKind, JobRecord, MemberEntry, MemberEvent, Role, Superblock,
+    SuperblockCopies, Text,
+};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripeNo, to_u64};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Code of the refusal when the slot is not free for the device.
+pub(crate) const SLOT_TAKEN: &str = "slot.taken";
+
+/// A new device takes a slot that is out, and is rebuilt.
+///
+/// # Errors
+/// If the slot is not out, the device is too small or fails, or the members cannot record it.
+pub(crate) async fn as_rebuilding(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    opened: Arc<dyn Opened>,
+) -> Result<(), Refusal> {
+    let uuid = draw_uuid(&shard.worker);
+    with_uuid(shard, member, (opened, uuid)).await
+}
+
+/// The same for a device that has an identity already: a spare.
+///
+/// # Errors
+/// As [`as_rebuilding`].
+pub(crate) async fn with_uuid(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    (opened, uuid): (Arc<dyn Opened>, Uuid),
+) -> Result<(), Refusal> {
+    let facts = opened.facts().clone();
+    check(shard, &facts)?;
+    expect_state(shard, member, SlotState::Out)?;
+    prepare(shard, &opened).await?;
+    let newcomer = MemberEntry::new(uuid, member, Role::Rebuilding)
+        .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
+    let enlist = move |superblock: &mut Superblock| enlist(superblock, newcomer);
+    fill(shard, member, (opened, newcomer.uuid), enlist).await
+}
+
+/// A member that was put out of its slot comes back with what it held; only stripes of dirty regions
+/// are rebuilt.
+///
+/// # Errors
+/// If the device is not that member, or has been used otherwise meanwhile; else as [`as_rebuilding`].
+pub(crate) async fn returned(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    opened: Arc<dyn Opened>,
+) -> Result<(), Refusal> {
+    check(shard, opened.facts())?;
+    expect_state(shard, member, SlotState::Out)?;
+    let uuid = recognise(shard, member, &opened).await?;
+    prepare(shard, &opened).await?;
+    let enlist = move |superblock: &mut Superblock| {
+        superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
+        enter_job(superblock, (JobKind::Rebuild, member, uuid));
+    };
+    fill(shard, member, (opened, uuid), enlist).await
+}
+
+/// A new device is filled while the slot's own still serves, then takes its place.
+///
+/// # Errors
+/// If the slot is not in sync or is being replaced already; else as [`as_rebuilding`].
+pub(crate) async fn as_replacement(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    opened: Arc<dyn Opened>,
+) -> Result<(), Refusal> {
+    let facts = opened.facts().clone();
+    check(shard, &facts)?;
+    expect_state(shard, member, SlotState::InSync)?;
+    prepare(shard, &opened).await?;
+    let newcomer = MemberEntry::new(draw_uuid(&shard.worker), member, Role::Replacement)
+        .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
+    let gate = shard.home().gate().await;
+    expect_state(shard, member, SlotState::InSync)?;
+    let slot = shard.array.slot(member);
+    let tenure = slot.draw_tenure();
+    slot.set_rebuilt_below(StripeNo(0));
+    slot.set_lost(&BTreeSet::new());
+    slot.set_replacement_tenure(tenure);
+    everywhere(shard, move |shard| {
+        let replacement = Some(opened.attach(&shard.worker.handle));
+        shard.set_devices(member, SlotDevices { current: shard.device(member), replacement });
+        shard.set_tenures(member, (shard.tenures(member).0, tenure));
+    })
+    .await;
+    let recorded = record::update(shard, |superblock| enlist(superblock, newcomer)).await;
+    let is_listed = shard.home().superblock().newcomer(member).is_some();
+    drop(gate);
+    if recorded.is_err() || !is_listed {
+        super::detach_replacement(shard, member);
+        return Err(did_not_take(&facts));
+    }
+    begin(shard, member, &facts, "replacement").await;
+    background::start_copy(shard, newcomer);
+    Ok(())
+}
+
+/// Bytes that a device needs to be a member.
+pub(crate) fn bytes_needed(superblock: &Superblock) -> u64 {
+    (superblock.areas.data.end() + TAIL_COPIES_BYTES).max(MEMBER_BYTES_MIN)
+}
+
+fn check(shard: &Shard, facts: &DeviceFacts) -> Result<(), Refusal> {
+    if shard.array.is_read_only() || shard.array.is_stopping() {
+        return Err(Refusal::new(
+            "array.read_only",
+            format!("array '{}' takes no changes now; nothing was written", shard.array.name()),
+            "assemble it for writing first",
+        ));
+    }
+    let needed = bytes_needed(&shard.home().superblock());
+    if member_bytes(facts.size_bytes) < needed {
+        let (path, has) = (&facts.path, facts.size_bytes);
+        return Err(Refusal::new(
+            "member.too_small",
+            format!("{path} has {has} bytes, too few for a member; nothing was written"),
+            format!("use a device of at least {needed} bytes"),
+        ));
+    }
+    if u64::from(facts.logical_block_bytes) > BLOCK_BYTES {
+        let (path, has) = (&facts.path, facts.logical_block_bytes);
+        return Err(Refusal::new(
+            "member.large_blocks",
+            format!("{path} has blocks of {has} bytes; nothing was written"),
+            format!("use a device with blocks of at most {BLOCK_BYTES} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+/// The slot is in this state and nobody is on the way into it.
+fn expect_state(shard: &Shard, member: MemberIdx, wanted: SlotState) -> Result<(), Refusal> {
+    let state = shard.array.slot(member).state();
+    let is_free =
+        shard.home().superblock().newcomer(member).is_none() && shard.replacement(member).is_none();
+    if state == wanted && is_free {
+        return Ok(());
+    }
+    let name = shard.array.name();
+    let what = if is_free {
+        format!("slot {member} of array '{name}' is {state}, not {wanted}; nothing was changed")
+    } else {
+        format!("a device is on its way into slot {member} of array '{name}'; nothing was changed")
+    };
+    Err(Refusal::new(SLOT_TAKEN, what, "see `ashlar status` for what each slot does"))
+}
+
+fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES }> {
+    Text::cut(facts.serial.as_deref().unwrap_or(""))
+}
+
+/// Maps of an earlier life go; pages with bits are written once the device takes part.
+async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refusal> {
+    let device = opened.attach(&shard.worker.handle);
+    let (worker, path) = (&shard.worker, &opened.facts().path);
+    let areas = shard.home().superblock().areas;
+    for area in [areas.write_intent, areas.written_map] {
+        let zeroed = control_io::zero(worker, device.as_ref(), area).await;
+        zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
+    }
+    let flushed = control_io::run(worker, device.as_ref(), 0, Command::Flush).await.result;
+    flushed.map_err(|fault| control_io::refused(path, "a flush", fault))
+}
+
+/// The device takes the slot, which is out, and its rebuild begins. `enlist` says so in the superblock.
+async fn fill(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    (opened, uuid): (Arc<dyn Opened>, Uuid),
+    enlist: impl FnOnce(&mut Superblock),
+) -> Result<(), Refusal> {
+    let facts = opened.facts().clone();
+    let gate = shard.home().gate().await;
+    expect_state(shard, member, SlotState::Out)?;
+    let (array, slot) = (&shard.array, shard.array.slot(member));
+    let tenure = slot.draw_tenure();
+    slot.set_rebuilt_below(StripeNo(0));
+    slot.set_lost(&BTreeSet::new());
+    slot.set_tenure(tenure);
+    everywhere(shard, move |shard| {
+        let current = Some(opened.attach(&shard.worker.handle));
+        shard.set_devices(member, SlotDevices { current, replacement: None });
+        shard.set_tenures(member, (tenure, tenure));
+    })
+    .await;
+    let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
+    array.set_slot_state(member, joined);
+    let recorded = record::update(shard, enlist).await;
+    let entry = shard.home().superblock().member(uuid).copied();
+    if recorded.is_err() {
+        // The members could not be told; to them the slot is out as before.
+        array.set_slot_state(member, SlotState::Out);
+        super::on_every_shard(shard, move |shard| {
+            shard.set_devices(member, SlotDevices::default());
+        });
+    }
+    drop(gate);
+    let has_joined = slot.tenure() == tenure && slot.state() == SlotState::Rebuilding;
+    let Some(entry) = entry.filter(|entry| has_joined && entry.role == Role::Rebuilding) else {
+        return Err(did_not_take(&facts));
+    };
+    begin(shard, member, &facts, "rebuilding").await;
+    let policy = shard.home().superblock().policy;
+    let is_readded = entry.out_since != 0 && policy != ConsistencyPolicy::None;
+    background::start_rebuild(shard, entry, is_readded);
+    Ok(())
+}
+
+/// The newcomer is recorded: it gets the maps, and every worker is heard from once more.
+async fn begin(shard: &Rc<Shard>, member: MemberIdx, facts: &DeviceFacts, role: &'static str) {
+    let fields =
+        vec![("slot", member.to_string()), ("path", facts.path.clone()), ("role", role.to_owned())];
+    shard.array.record(names::MEMBER_JOINED, fields);
+    // A device that cannot take the maps goes out by itself, and its job with it.
+    let _kept = keeper::write_all_pages(shard).await;
+    everywhere(shard, |_| {}).await;
+}
+
+fn did_not_take(facts: &DeviceFacts) -> Refusal {
+    Refusal::new(
+        "member.not_joined",
+        format!("{} could not be made a member: its superblock could not be written", facts.path),
+        "check the device (dmesg, smartctl) and the state of the array (`ashlar status`)",
+    )
+}
+
+/// List a new member and the job that fills it; a holder that is out is dismissed.
+fn enlist(superblock: &mut Superblock, newcomer: MemberEntry) {
+    let slot = newcomer.slot;
+    // A device that was here before, and was dismissed, starts a new life.
+    superblock.members.retain(|entry| entry.uuid != newcomer.uuid);
+    let out = superblock.holder(slot).filter(|holder| holder.role == Role::Out).copied();
+    if let Some(holder) = out {
+        superblock.record(holder.uuid, MemberEvent::Dismissed).expect("it is out");
+    }
+    if to_u64(superblock.members.len()) == MEMBER_ENTRIES_MAX {
+        let oldest = superblock.members.iter().position(|entry| entry.role == Role::Removed);
+        superblock.members.remove(oldest.expect("slots are fewer than entries"));
+    }
+    superblock.members.push(newcomer);
+    let kind = if newcomer.role == Role::Rebuilding { JobKind::Rebuild } else { JobKind::Replace };
+    enter_job(superblock, (kind, slot, newcomer.uuid));
+}
+
+fn enter_job(superblock: &mut Superblock, (kind, slot, uuid): (JobKind, MemberIdx, Uuid)) {
+    let job = JobRecord { member: Some(uuid), slot: Some(slot), ..JobRecord::new(kind) };
+    // In a full table there is no room: then the job begins anew after a restart.
+    table::put(superblock, job);
+}
+
+/// The member on the device, if it is the one that was put out of the slot and nobody started it since.
+async fn recognise(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    opened: &Arc<dyn Opened>,
+) -> Result<Uuid, Refusal> {
+    let path = &opened.facts().path;
+    let device = opened.attach(&shard.worker.handle);
+    let found = read_superblock(shard, device.as_ref()).await;
+    let listed = shard.home().superblock();
+    let stranger = |why: &str| {
+        Refusal::new(
+            "member.not_returned",
+            format!("{path} {why}; nothing was written"),
+            "let it take the slot as a new device (`ashlar replace`), which rebuilds all of it",
+        )
+    };
+    let own = found.ok_or_else(|| stranger("carries no superblock that can be read"))?;
+    let entry = listed
+        .member(own.member_uuid)
+        .filter(|entry| entry.role == Role::Out && listed.array_uuid == own.array_uuid);
+    let entry = entry.ok_or_else(|| stranger("is not a member of this array that is out"))?;
+    if entry.bytes > member_bytes(opened.facts().size_bytes) {
+        return Err(stranger("is smaller than the member was"));
+    }
+    let knows_it_is_out = own
+        .member(own.member_uuid)
+        .is_some_and(|seen| seen.out_since == entry.out_since && seen.role != Role::Active);
+    let slept =
+        own.generation < entry.out_since && entry.out_incarnations.contains(&own.incarnation);
+    if !(knows_it_is_out || slept) {
+        return Err(stranger("was started without the others meanwhile"));
+    }
+    Ok(entry.uuid)
+}
+
+async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Superblock> {
+    let mut ranges = [None, None];
+    for (range, extent) in ranges.iter_mut().zip(examine_ranges(device.facts().size_bytes)?) {
+        // A range that cannot be read counts as lost copies.
+        *range = control_io::read(&shard.worker, device, extent).await.ok();
+    }
+    let copies = split_copies(ranges[0].as_deref(), ranges[1].as_deref());
+    SuperblockCopies::choose(&copies).superblock().cloned()
+}

@@ -1,0 +1,68 @@
+//! A device that is to belong to an array or a spare pool: opened alone, and shown to be nobody's.
+//!
+//! What must stay true: a device that carries anybody's signature, ours included, is taken only if the
+//! operator named it to be overwritten; looking changes nothing.
+
+use crate::control_io;
+use crate::engine::Shared;
+use crate::error::Refusal;
+use crate::worker::Worker;
+use ashlar_device::{Access, Device, Opened};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{Label, SuperblockCopies};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A device that may be written.
+pub(crate) struct Newcomer {
+    pub(crate) path: String,
+    pub(crate) opened: Arc<dyn Opened>,
+    pub(crate) device: Rc<dyn Device>,
+}
+
+/// Open `path` and make sure that nobody will miss what is on it; `may_destroy` is the operator's word.
+pub(crate) async fn open(
+    worker: &Rc<Worker>,
+    shared: &Shared,
+    path: &str,
+    may_destroy: bool,
+) -> Result<Newcomer, Refusal> {
+    if !may_destroy && let Some(first) = (shared.config.signatures)(path).first() {
+        return Err(carries(path, &format!("carries {first}")));
+    }
+    let opened = shared.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
+        Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
+    })?;
+    let device = opened.attach(&worker.handle);
+    let newcomer = Newcomer { path: path.to_owned(), opened, device };
+    if !may_destroy && let Some(label) = label_of(worker, &newcomer).await {
+        return Err(carries(path, &owner(&label)));
+    }
+    Ok(newcomer)
+}
+
+/// What one of our superblocks on the device says, if there is one.
+async fn label_of(worker: &Rc<Worker>, newcomer: &Newcomer) -> Option<Label> {
+    let device = newcomer.device.as_ref();
+    let [head, tail] = examine_ranges(device.facts().size_bytes)?;
+    let head = control_io::read(worker, device, head).await.ok();
+    let tail = control_io::read(worker, device, tail).await.ok();
+    SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref())).newest
+}
+
+fn owner(label: &Label) -> String {
+    match label {
+        Label::Member(superblock) => {
+            format!("is a member of array '{}'", superblock.array_name.as_str())
+        }
+        Label::Spare(spare) => format!("is a spare of pool '{}'", spare.pool_name.as_str()),
+    }
+}
+
+fn carries(path: &str, what: &str) -> Refusal {
+    Refusal::new(
+        "device.has_signature",
+        format!("{path} {what}; nothing was written"),
+        format!("if its content may go, say so by name: --destroy {path}"),
+    )
+}
