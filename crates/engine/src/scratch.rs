@@ -69,6 +69,11 @@ impl Scratch {
         (buffers, leave)
     }
 
+    /// A list of no buffers, to be filled with others than the pool's.
+    pub(crate) fn no_buffers(&self) -> StripeBuffers {
+        self.lists.list()
+    }
+
     /// What is out and what ever was.
     pub(crate) fn usage(&self) -> PoolUsage {
         self.pool.usage()

@@ -305,7 +305,8 @@ async fn recognise(
     let own = found.ok_or_else(|| stranger("carries no superblock that can be read"))?;
     let entry = listed
         .member(own.member_uuid)
-        .filter(|entry| entry.role == Role::Out && listed.array_uuid == own.array_uuid);
+        .filter(|entry| (entry.slot, entry.role) == (member, Role::Out))
+        .filter(|_| listed.array_uuid == own.array_uuid);
     let entry = entry.ok_or_else(|| stranger("is not a member of this array that is out"))?;
     if entry.bytes > member_bytes(opened.facts().size_bytes) {
         return Err(stranger("is smaller than the member was"));
