@@ -48,6 +48,7 @@ pub enum Command {
     Detach(cmd::detach::Args),
     Events(cmd::events::Args),
     Metrics(cmd::metrics::Args),
+    Bench(cmd::bench::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }

@@ -54,6 +54,7 @@ fn run(args: Args) -> Result<(), Fault> {
         Command::Detach(args) => cmd::detach::run(args, &reach),
         Command::Events(args) => cmd::events::run(&args, &reach),
         Command::Metrics(args) => cmd::metrics::run(&args, &reach),
+        Command::Bench(args) => cmd::bench::run(&args, &reach),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
     }

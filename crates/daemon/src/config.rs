@@ -3,10 +3,13 @@
 //! What must stay true: the members hold the truth about arrays; a file only says where to look and what
 //! to serve. An unknown key is refused with its line, and nothing is started.
 
+use ashlar_device::signatures;
+use ashlar_engine::Signatures;
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Everything a file may say; all of it is optional.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -161,6 +164,20 @@ pub fn expand(patterns: &[String]) -> Result<Vec<String>, String> {
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// How the engine finds out whose data is on a device.
+pub(crate) fn foreign_signatures() -> Signatures {
+    Arc::new(|path| {
+        // Memory and null devices are nobody's.
+        if path.starts_with("mem:") || path.starts_with("null:") {
+            return Vec::new();
+        }
+        match signatures(Path::new(path)) {
+            Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
+            Err(error) => vec![format!("content that cannot be looked at ({error})")],
+        }
+    })
 }
 
 fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D::Error> {

@@ -156,7 +156,7 @@ pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
         .collect()
 }
 
-fn latency(summary: &LatencySummary) -> Latency {
+pub fn latency(summary: &LatencySummary) -> Latency {
     Latency {
         count: summary.count,
         us_p50: summary.quantile_ns(500).div_ceil(1000),

@@ -7,10 +7,10 @@ use crate::arrays::Arrays;
 use crate::backend::{Backend, Serves};
 use crate::config::{Config, expand};
 use crate::exports::Exports;
-use crate::{control, convert, metrics};
+use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::{ApiError, codes};
-use ashlar_device::{PathOpener, signatures};
+use ashlar_device::PathOpener;
 use ashlar_engine::{Engine, EngineConfig};
 use axum::Router;
 use axum::routing::get;
@@ -91,10 +91,7 @@ fn listen(socket: &Path) -> Result<UnixListener, ApiError> {
 
 fn engine_config(config: &Config) -> EngineConfig {
     let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
-    engine.signatures = Arc::new(|path| match signatures(Path::new(path)) {
-        Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
-        Err(error) => vec![format!("content that cannot be looked at ({error})")],
-    });
+    engine.signatures = config::foreign_signatures();
     if let Some(workers) = config.serve.workers {
         engine.worker_count = usize::from(workers);
     }

@@ -2,6 +2,7 @@
 
 pub mod assemble;
 pub mod attach;
+pub mod bench;
 pub mod completions;
 pub mod create;
 pub mod detach;

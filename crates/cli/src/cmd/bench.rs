@@ -1,0 +1,144 @@
+//! `ashlar bench`: how fast the engine itself is here. Needs no daemon.
+
+use crate::fault::Fault;
+use crate::reach::{Reach, devices};
+use crate::render::rate::grouped;
+use ashlar_api::v1::array::Level;
+use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
+use ashlar_units::ByteSize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measure the engine in this process, without any export: on memory, on nothing, or on real devices.
+///
+/// Real devices become members of an array called bench: everything on them is lost.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar bench --write --random --bytes 4K --depth 32 --workers 1")]
+pub struct Args {
+    /// Devices to measure on; without any, memory.
+    #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
+    devices: Vec<PathBuf>,
+
+    /// Members that forget data at once: only the engine costs.
+    #[arg(long)]
+    null: bool,
+
+    /// How many members.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
+    raid_devices: usize,
+
+    /// Level: 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70.
+    #[arg(short, long, default_value = "6")]
+    level: Level,
+
+    /// Parity strips in a stripe, for n+m: 4 to 32.
+    #[arg(long, value_name = "COUNT")]
+    parity: Option<u8>,
+
+    /// Members in each group, for 50, 60 and 70; copies, for 10.
+    #[arg(long, value_name = "COUNT")]
+    group_size: Option<u16>,
+
+    /// Bytes in a strip: a power of two from 4K to 1M.
+    #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
+    strip_size: ByteSize,
+
+    /// Write; without it, read.
+    #[arg(long)]
+    write: bool,
+
+    /// In random order; without it, one after the other.
+    #[arg(long)]
+    random: bool,
+
+    /// Bytes of each request, at most 1M.
+    #[arg(short, long, value_name = "SIZE", default_value = "4K")]
+    bytes: ByteSize,
+
+    /// Requests in flight on each worker.
+    #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
+    depth: usize,
+
+    /// Members to take out first.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    lost: u16,
+
+    /// Bytes of the volume that are touched; written once before anything is measured.
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    span: ByteSize,
+
+    /// How long to measure.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 3)]
+    seconds: u64,
+
+    /// Workers; the default is one for each core.
+    #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
+    workers: usize,
+
+    /// Overwrite the foreign signature on this device; may be given several times.
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Vec<PathBuf>,
+}
+
+impl Args {
+    fn spec(&self) -> Result<BenchSpec, Fault> {
+        let is_whole =
+            self.bytes.0 > 0 && self.bytes.0.is_multiple_of(4096) && self.bytes.0 <= 1 << 20;
+        if !is_whole || self.depth == 0 {
+            let message = format!("{} at depth {} cannot be asked for", self.bytes, self.depth);
+            return Err(Fault::usage(
+                message,
+                "take a multiple of 4K up to 1M, and a depth of at least 1",
+            ));
+        }
+        Ok(BenchSpec {
+            members: match (self.null, self.devices.is_empty()) {
+                (true, _) => Members::Null,
+                (false, true) => Members::Memory,
+                (false, false) => Members::Devices(devices(&self.devices)?),
+            },
+            member_count: self.raid_devices,
+            level: self.level,
+            parity: self.parity,
+            group_members: self.group_size,
+            strip_bytes: self.strip_size.0,
+            lost: self.lost,
+            load: Load {
+                is_write: self.write,
+                is_random: self.random,
+                bytes: self.bytes.0,
+                depth: self.depth,
+            },
+            span_bytes: self.span.0,
+            run_time: Duration::from_secs(self.seconds),
+            workers: self.workers,
+            destroy: devices(&self.destroy)?,
+        })
+    }
+}
+
+pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
+    let result = bench::run(&args.spec()?)?;
+    reach.print(&result, text)
+}
+
+fn text(result: &BenchResult) -> String {
+    let latency = result.latency;
+    format!(
+        "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
+         latency p50 {} us, p99 {} us, max {} us\n\
+         members {:.2} reads, {:.2} writes a request\n\
+         CPU     {:.2} cores busy, {:.0} ns a request",
+        result.requests_per_second,
+        result.bytes_per_second / 1e9,
+        result.workers,
+        result.kernel,
+        grouped(latency.us_p50),
+        grouped(latency.us_p99),
+        grouped(latency.us_max),
+        result.member_reads_per_request,
+        result.member_writes_per_request,
+        result.cpu_seconds / result.seconds,
+        result.cpu_seconds * 1e9 / result.requests.max(1) as f64,
+    )
+}
