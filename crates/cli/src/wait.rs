@@ -59,17 +59,22 @@ fn follow(reach: &Reach, array: &str, kind: JobKind) -> Result<ArrayStatus, Faul
     let bar = if reach.json { ProgressBar::hidden() } else { bar() };
     loop {
         let status = status_of(&client, array)?;
-        let jobs: Vec<&JobStatus> = status.jobs.iter().filter(|job| job.kind == kind).collect();
+        let jobs: Vec<&JobStatus> = status.jobs.iter().filter(|job| is_meant(job, kind)).collect();
         // With several at once the slowest decides.
         let Some(slowest) = jobs.iter().min_by_key(|job| job.percent()) else {
             bar.finish_and_clear();
             return Ok(status);
         };
-        bar.set_length(slowest.total_bytes);
-        bar.set_position(slowest.done_bytes);
+        bar.set_length(slowest.total_stripes);
+        bar.set_position(slowest.done_stripes);
         bar.set_message(format!("{kind} of {array}  {}", rate::progress(slowest)));
         std::thread::sleep(POLL);
     }
+}
+
+/// A copy to a replacement counts as a rebuild.
+fn is_meant(job: &JobStatus, kind: JobKind) -> bool {
+    if kind == JobKind::Rebuild { job.is_rebuild() } else { job.kind == kind }
 }
 
 fn bar() -> ProgressBar {

@@ -10,12 +10,14 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
-use ashlar_api::v1::member::Fail;
+use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
+use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
-use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine};
+use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine, SpareStatus};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::{ArrayName, ConsistencyPolicy};
+use ashlar_ondisk::{ArrayName, ConsistencyPolicy, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -52,12 +54,21 @@ impl Serves<Create> for Arrays {
             devices: call.devices.clone(),
             name: call.name,
         };
+        for spare in &call.spares {
+            look::may_take(spare, spec.destroy.contains(spare))?;
+        }
+        let destroy = spec.destroy.clone();
         let report = self.engine.create(spec).await.map_err(convert::refusal)?;
         if !call.dry_run {
             let array = ArrayChoice::Uuid(report.uuid);
             let request = AssemblyRequest { array, ..AssemblyRequest::default() };
             let spec = AssembleSpec { devices: call.devices, request, ..AssembleSpec::default() };
             self.engine.assemble(spec).await.map_err(convert::refusal)?;
+            for spare in &call.spares {
+                let added =
+                    self.engine.add_spare(DEFAULT_POOL, spare, destroy.contains(spare)).await;
+                added.map_err(convert::refusal)?;
+            }
         }
         Ok(created(&report))
     }
@@ -208,7 +219,7 @@ impl Serves<GetStatus> for Arrays {
             process_id: std::process::id(),
             resident_bytes: convert::resident_bytes(),
             arrays: status.arrays.into_iter().map(convert::array_status).collect(),
-            spare_pools: Vec::new(),
+            spare_pools: convert::spare_pools(self.engine.spares()),
             exports: self.exports.status(),
             workers: status.workers.into_iter().map(convert::worker_status).collect(),
             pools: status.pools.iter().flat_map(convert::pool_status).collect(),
@@ -216,26 +227,90 @@ impl Serves<GetStatus> for Arrays {
     }
 }
 
-/// Calls that this engine has no answer to yet.
-macro_rules! unanswered {
-    ($($call:ty),*) => {$(
-        impl Serves<$call> for Arrays {
-            async fn serve(&self, _: $call) -> Result<Done, ApiError> {
-                let message = "this build of the engine cannot do that; nothing was changed";
-                Err(ApiError::new("engine.unable", message, "use a newer build"))
-            }
+impl Serves<Replace> for Arrays {
+    async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
+        let slot = self.slot(&call.array, &call.member).await?;
+        if call.dry_run {
+            look::may_take(&call.device, call.destroy)?;
+            let message =
+                format!("{} would be put into slot {slot}; nothing was written", call.device);
+            return Ok(Done::unchanged(message));
         }
-    )*};
+        let replaced = self.engine.replace(&call.array, slot, &call.device, call.destroy).await;
+        replaced.map_err(convert::refusal)?;
+        Ok(Done::changed(format!(
+            "{} is being filled for slot {slot} of '{}'",
+            call.device, call.array
+        )))
+    }
 }
 
-unanswered!(
-    ashlar_api::v1::member::Replace,
-    ashlar_api::v1::member::ReAdd,
-    ashlar_api::v1::spare::SpareAdd,
-    ashlar_api::v1::spare::SpareRemove,
-    ashlar_api::v1::job::ScrubStart,
-    ashlar_api::v1::job::JobControl
-);
+impl Serves<ReAdd> for Arrays {
+    async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
+        self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!(
+            "{} is back in '{}'; what it missed is being written",
+            call.device, call.array
+        )))
+    }
+}
+
+impl Serves<SpareAdd> for Arrays {
+    async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
+        let is_there = |spare: &SpareStatus| spare.path == call.device;
+        if self.engine.spares().iter().any(is_there) {
+            return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
+        }
+        if call.dry_run {
+            look::may_take(&call.device, call.destroy)?;
+            let message = format!("{} would be a spare; nothing was written", call.device);
+            return Ok(Done::unchanged(message));
+        }
+        let added = self.engine.add_spare(&call.pool, &call.device, call.destroy).await;
+        added.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} waits for a slot", call.device)))
+    }
+}
+
+impl Serves<SpareRemove> for Arrays {
+    async fn serve(&self, call: SpareRemove) -> Result<Done, ApiError> {
+        self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} is no spare any more", call.device)))
+    }
+}
+
+impl Serves<ScrubStart> for Arrays {
+    async fn serve(&self, call: ScrubStart) -> Result<Done, ApiError> {
+        self.engine.scrub(&call.array, call.repair).await.map_err(convert::refusal)?;
+        let what = if call.repair { "and repairs what it finds" } else { "and changes nothing" };
+        Ok(Done::changed(format!("scrub of '{}' has begun, {what}", call.array)))
+    }
+}
+
+impl Serves<JobControl> for Arrays {
+    async fn serve(&self, call: JobControl) -> Result<Done, ApiError> {
+        let (array, kind) = (&call.array, convert::job_kind(call.kind));
+        let (done, word) = match call.action {
+            JobAction::Pause => (self.engine.pause(array, kind).await, "paused"),
+            JobAction::Resume => (self.engine.unpause(array, kind).await, "going on"),
+            JobAction::Cancel if call.kind == JobKind::Scrub => {
+                (self.engine.cancel_scrub(array).await, "cancelled")
+            }
+            JobAction::Cancel => return Err(not_cancelled(array, call.kind)),
+        };
+        done.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} of '{array}': {word}", call.kind)))
+    }
+}
+
+fn not_cancelled(array: &str, kind: JobKind) -> ApiError {
+    let message = format!("a {kind} of '{array}' cannot be cancelled; nothing was changed");
+    ApiError::new(
+        "job.needed",
+        message,
+        "it can be paused; a member can be put out with 'ashlar fail'",
+    )
+}
 
 impl Backend for Arrays {
     fn events_since(&self, after: u64) -> Vec<Event> {

@@ -27,9 +27,6 @@ pub struct Config {
     /// Volumes as files.
     #[serde(default)]
     pub fuse: Option<FuseConfig>,
-    /// Pools of spares that arrays share.
-    #[serde(default)]
-    pub spares: Vec<SparesConfig>,
 }
 
 /// `[serve]`
@@ -59,7 +56,7 @@ pub struct ArrayConfig {
     /// Its UUID; decides where two arrays have the same name.
     #[serde(default)]
     pub uuid: Option<String>,
-    /// Where to look for its members: paths, with `*` and `?`.
+    /// Where to look for its members and for spares: paths, with `*` and `?`.
     pub devices: Vec<String>,
     /// Refuse all changes; default no.
     #[serde(default)]
@@ -80,16 +77,6 @@ pub struct NbdConfig {
 pub struct FuseConfig {
     /// The folder in which attached volumes appear as files.
     pub folder: PathBuf,
-}
-
-/// `[[spares]]`
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SparesConfig {
-    /// Name of the pool.
-    pub pool: String,
-    /// Where to look for its devices: paths, with `*` and `?`.
-    pub devices: Vec<String>,
 }
 
 /// Why a file was refused: one line that names file and line.
@@ -208,10 +195,6 @@ listen = "127.0.0.1:10809"
 
 [fuse]
 folder = "/run/ashlar/volumes"
-
-[[spares]]
-pool = "shared"
-devices = ["/dev/sdx"]
 "#;
 
     fn refusal(text: &str) -> String {

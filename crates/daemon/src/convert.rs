@@ -4,10 +4,13 @@
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{self, ArrayCounters, ArrayState, ArrayStatus, ScrubResult, Share};
 use ashlar_api::v1::event::Event;
+use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{Latency, PoolStatus, WorkerStatus};
 use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
+use ashlar_ondisk as ondisk;
 use ashlar_units::{ByteSize, to_u64, to_usize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -93,7 +96,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         intent: share(array.dirty_regions),
         written_stripes: share(array.written_stripes),
         members: array.members.into_iter().map(member_status).collect(),
-        jobs: Vec::new(),
+        jobs: array.jobs.into_iter().map(job_status).collect(),
         last_scrub: array.last_scrub.map(|scrub| ScrubResult {
             mismatches: scrub.mismatches,
             age_seconds: unix_now().as_secs().saturating_sub(scrub.at_s),
@@ -131,6 +134,50 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         read_latency: latency(&member.read_latency),
         write_latency: latency(&member.write_latency),
     }
+}
+
+fn job_status(job: ashlar_engine::JobStatus) -> JobStatus {
+    JobStatus {
+        kind: match job.kind {
+            ondisk::JobKind::Rebuild => JobKind::Rebuild,
+            ondisk::JobKind::Replace => JobKind::Replace,
+            ondisk::JobKind::Resync => JobKind::Resync,
+            ondisk::JobKind::Scrub => JobKind::Scrub,
+        },
+        slot: job.slot.map(|slot| slot.0),
+        done_stripes: job.done_stripes,
+        total_stripes: job.total_stripes,
+        bytes: job.bytes,
+        bytes_per_second: job.bytes_per_s,
+        left_seconds: job.eta.map(|eta| eta.as_secs()),
+        paused: job.is_paused,
+        mismatches: job.mismatches,
+        repaired: job.repaired,
+        unrepairable: job.unrepairable,
+    }
+}
+
+/// What the engine calls the kind of job that is meant.
+pub fn job_kind(kind: JobKind) -> ondisk::JobKind {
+    match kind {
+        JobKind::Rebuild => ondisk::JobKind::Rebuild,
+        JobKind::Replace => ondisk::JobKind::Replace,
+        JobKind::Resync => ondisk::JobKind::Resync,
+        JobKind::Scrub => ondisk::JobKind::Scrub,
+    }
+}
+
+/// The spares by pool, in the order of the pools.
+pub fn spare_pools(spares: Vec<ashlar_engine::SpareStatus>) -> Vec<SparePool> {
+    let mut pools: Vec<SparePool> = Vec::new();
+    for spare in spares {
+        let entry = Spare { path: spare.path, serial: spare.serial, device_bytes: spare.bytes };
+        match pools.iter_mut().find(|pool| pool.name == spare.pool) {
+            Some(pool) => pool.spares.push(entry),
+            None => pools.push(SparePool { name: spare.pool, spares: vec![entry] }),
+        }
+    }
+    pools
 }
 
 pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
@@ -231,6 +278,11 @@ mod tests {
             assert_eq!(level(ours).name(), name);
             assert_eq!(level_name(level(ours)), ours);
         }
+    }
+
+    #[test]
+    fn both_sides_mean_the_same_pool_by_default() {
+        assert_eq!(ashlar_api::v1::spare::default_pool(), ashlar_ondisk::DEFAULT_POOL);
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! What devices hold, without taking them: for `assemble --dry-run`.
+//! What devices hold, without taking them: for dry runs.
 //!
 //! What must stay true: devices are only read, and the judgement is the one that the real start makes.
 
+use crate::config;
 use ashlar_api::ApiError;
 use ashlar_ondisk::SuperblockCopies;
-use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, Start, Verdict, assemble};
+use ashlar_ondisk::assembly::{
+    AssemblyRequest, MemberReading, ReadLabel, Start, Verdict, assemble,
+};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
@@ -29,6 +32,39 @@ pub fn would_assemble(devices: &[String], request: &AssemblyRequest) -> Result<S
     };
     let name = verdict.newest.as_ref().map_or(String::new(), |it| it.array_name.to_string());
     Ok(format!("array '{name}' would start: {start}; nothing was written"))
+}
+
+/// That this device may be written: it is there, and nobody's, unless the operator said it may be destroyed.
+///
+/// # Errors
+/// The refusal that taking it would end in.
+pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
+    let refuse =
+        |code: &str, message: String, hint: String| Err(ApiError::new(code, message, hint));
+    if let Err(error) = File::open(path) {
+        let message = format!("{path}: {error}; nothing was written");
+        return refuse("device.not_opened", message, "check the name".to_owned());
+    }
+    if may_destroy {
+        return Ok(());
+    }
+    let consent = format!("if its content may go, say so by name: --destroy {path}");
+    if let Some(signature) = config::foreign_signatures()(path).first() {
+        let message = format!("{path} carries {signature}; nothing was written");
+        return refuse("device.has_signature", message, consent);
+    }
+    match reading(path).map(|reading| reading.label) {
+        Some(
+            ReadLabel::Member(_)
+            | ReadLabel::Spare(_)
+            | ReadLabel::Damaged
+            | ReadLabel::Unsupported { .. },
+        ) => {
+            let message = format!("{path} is a member or spare already; nothing was written");
+            refuse("device.has_signature", message, consent)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn missing(verdict: &Verdict) -> String {

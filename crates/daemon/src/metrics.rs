@@ -6,6 +6,7 @@
 
 use crate::backend::{Backend, Serves};
 use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus};
+use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::status::{GetStatus, Latency, PoolStatus, Status, WorkerStatus};
 use axum::extract::State;
@@ -177,16 +178,20 @@ fn each_member(arrays: &[ArrayStatus], mut each: impl FnMut(Labels<'_>, &MemberS
 }
 
 fn jobs(text: &mut Text, arrays: &[ArrayStatus]) {
-    for (name, help, is_done) in [
-        ("ashlar_job_done_bytes", "Work done.", true),
-        ("ashlar_job_work_bytes", "All of the work.", false),
-    ] {
+    type Figure = (&'static str, &'static str, fn(&JobStatus) -> u64);
+    const FIGURES: [Figure; 3] = [
+        ("ashlar_job_done_stripes", "Stripes that the job has visited.", |it| it.done_stripes),
+        ("ashlar_job_stripes", "Stripes that the job has to visit.", |it| it.total_stripes),
+        ("ashlar_job_mismatches", "Blocks that the job found wrong.", |it| it.mismatches),
+    ];
+    for (name, help, value) in FIGURES {
         text.family(name, "gauge", help);
         for array in arrays {
             for job in &array.jobs {
-                let (kind, id) = (job.kind.to_string(), job.id.to_string());
-                let value = if is_done { job.done_bytes } else { job.total_bytes };
-                text.sample(name, &[("array", &array.name), ("kind", &kind), ("job", &id)], value);
+                let kind = job.kind.to_string();
+                let slot = job.slot.map_or(String::new(), |slot| slot.to_string());
+                let labels = [("array", array.name.as_str()), ("kind", &kind), ("slot", &slot)];
+                text.sample(name, &labels, value(job));
             }
         }
     }

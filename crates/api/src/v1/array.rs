@@ -112,7 +112,7 @@ pub struct Create {
     pub level: Level,
     /// Paths of the members, in slot order.
     pub devices: Vec<String>,
-    /// Paths of devices that wait as spares of this array.
+    /// Paths of devices that wait as spares in the default pool.
     #[serde(default)]
     pub spares: Vec<String>,
     /// Parity strips in a stripe; needed for N+M, implied by the other levels.

@@ -27,7 +27,7 @@ impl Call for ScrubStart {
 pub struct JobControl {
     /// The array's name.
     pub array: String,
-    /// All jobs of this kind.
+    /// All jobs of this kind; a copy to a replacement counts as a rebuild.
     pub kind: JobKind,
     /// What to do with them.
     pub action: JobAction,
@@ -56,6 +56,8 @@ pub enum JobAction {
 pub enum JobKind {
     /// Regenerate one member onto a spare or replacement.
     Rebuild,
+    /// Copy a member that still works onto its replacement.
+    Replace,
     /// Make parity match data for dirty regions.
     Resync,
     /// Read all, compare.
@@ -66,48 +68,57 @@ impl fmt::Display for JobKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             JobKind::Rebuild => "rebuild",
+            JobKind::Replace => "replace",
             JobKind::Resync => "resync",
             JobKind::Scrub => "scrub",
         })
     }
 }
 
-/// One job at one moment.
+/// One job at one moment. A slot has one at most, and so has each kind that works for the whole array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// Number of the job, unique while the daemon runs.
-    pub id: u64,
     /// What it does.
     pub kind: JobKind,
-    /// The slot that is rebuilt.
+    /// The slot that it works for; `None` means the whole array.
     #[serde(default)]
     pub slot: Option<u16>,
-    /// Work done, in bytes of members.
-    pub done_bytes: u64,
-    /// All of the work, in bytes of members.
-    pub total_bytes: u64,
-    /// Recent speed.
+    /// Stripes visited.
+    pub done_stripes: u64,
+    /// Stripes to visit; writes meanwhile may add some.
+    pub total_stripes: u64,
+    /// Bytes that it read and wrote on members.
+    pub bytes: u64,
+    /// The same in the last seconds, each second.
     pub bytes_per_second: u64,
-    /// Time left at that speed, in seconds; `None` while it is not known.
+    /// Time left at that speed, in seconds; `None` while it stands still.
     #[serde(default)]
     pub left_seconds: Option<u64>,
     /// Whether it was paused by hand.
     pub paused: bool,
-    /// Blocks whose parity did not match (scrub).
+    /// Blocks found wrong.
     #[serde(default)]
     pub mismatches: u64,
-    /// Blocks that were rewritten.
+    /// Blocks put right.
     #[serde(default)]
     pub repaired: u64,
+    /// What cannot be done because too much cannot be read: stripes, for a scrub blocks.
+    #[serde(default)]
+    pub unrepairable: u64,
 }
 
 impl JobStatus {
+    /// Whether it fills a device of a slot.
+    pub fn is_rebuild(&self) -> bool {
+        matches!(self.kind, JobKind::Rebuild | JobKind::Replace)
+    }
+
     /// Whole percent done; 100 only when all is done.
     pub fn percent(&self) -> u64 {
-        if self.total_bytes == 0 {
+        if self.total_stripes == 0 {
             return 0;
         }
-        let percent = u128::from(self.done_bytes) * 100 / u128::from(self.total_bytes);
+        let percent = u128::from(self.done_stripes) * 100 / u128::from(self.total_stripes);
         u64::try_from(percent).map_or(100, |percent| percent.min(100))
     }
 }

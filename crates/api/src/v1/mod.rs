@@ -25,20 +25,17 @@ pub struct Done {
     pub changed: bool,
     /// What was done, or why nothing was, for people.
     pub message: String,
-    /// The job that goes on in the background because of it.
-    #[serde(default)]
-    pub job: Option<u64>,
 }
 
 impl Done {
     /// Something changed.
     pub fn changed(message: impl Into<String>) -> Done {
-        Done { changed: true, message: message.into(), job: None }
+        Done { changed: true, message: message.into() }
     }
 
     /// It was so already.
     pub fn unchanged(message: impl Into<String>) -> Done {
-        Done { changed: false, message: message.into(), job: None }
+        Done { changed: false, message: message.into() }
     }
 }
 

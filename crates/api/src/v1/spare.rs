@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpareAdd {
-    /// Name of the pool; the name of an array means that array's own pool.
+    /// Name of the pool; arrays take from the default one.
+    #[serde(default = "default_pool")]
     pub pool: String,
     /// The device's path.
     pub device: String,
@@ -25,12 +26,15 @@ impl Call for SpareAdd {
     type Answer = Done;
 }
 
-/// Take a device out of a pool.
+/// The pool that arrays take from.
+pub fn default_pool() -> String {
+    "default".to_owned()
+}
+
+/// Take a device out of its pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpareRemove {
-    /// Name of the pool.
-    pub pool: String,
     /// The device's path.
     pub device: String,
 }
@@ -45,8 +49,6 @@ impl Call for SpareRemove {
 pub struct SparePool {
     /// Name of the pool.
     pub name: String,
-    /// Arrays that may take from it.
-    pub arrays: Vec<String>,
     /// Devices that wait.
     pub spares: Vec<Spare>,
 }

@@ -68,18 +68,19 @@ fn every_path_is_versioned_and_used_once() {
 
 #[test]
 fn a_job_is_at_100_percent_only_when_all_is_done() {
-    let at = |done_bytes, total_bytes| {
+    let at = |done_stripes, total_stripes| {
         let job = JobStatus {
-            id: 1,
             kind: JobKind::Scrub,
             slot: None,
-            done_bytes,
-            total_bytes,
+            done_stripes,
+            total_stripes,
+            bytes: 0,
             bytes_per_second: 0,
             left_seconds: None,
             paused: false,
             mismatches: 0,
             repaired: 0,
+            unrepairable: 0,
         };
         job.percent()
     };

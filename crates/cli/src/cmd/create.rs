@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
 
-    /// A device that waits as a spare; may be given several times.
+    /// A device that waits as a spare, for this and other arrays; may be given several times.
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 

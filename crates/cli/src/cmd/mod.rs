@@ -31,3 +31,16 @@ fn member_name(typed: String) -> Result<String, Fault> {
     let is_path = !is_slot && (typed.contains('/') || Path::new(&typed).exists());
     if is_path { device(Path::new(&typed)) } else { Ok(typed) }
 }
+
+/// Whether the operator named the device to be overwritten. Naming another one is a slip, not consent.
+fn may_destroy(named: Option<&Path>, given: &str) -> Result<bool, Fault> {
+    let Some(named) = named else { return Ok(false) };
+    if device(named)? == given {
+        return Ok(true);
+    }
+    let message = format!(
+        "--destroy names {}, and the device is {given}; nothing was changed",
+        named.display()
+    );
+    Err(Fault::usage(message, "name the same device in both places"))
+}

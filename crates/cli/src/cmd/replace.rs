@@ -19,9 +19,9 @@ pub struct Args {
     /// The new device.
     device: PathBuf,
 
-    /// Overwrite a foreign signature on the new device.
-    #[arg(long)]
-    destroy: bool,
+    /// Overwrite the foreign signature on the new device, named once more.
+    #[arg(long, value_name = "DEVICE")]
+    destroy: Option<PathBuf>,
 
     /// Check everything, write nothing, tell what would be done.
     #[arg(long, conflicts_with = "wait")]
@@ -33,11 +33,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    let device = device(&args.device)?;
     let request = Replace {
         array: args.array.clone(),
         member: super::member_name(args.member)?,
-        device: device(&args.device)?,
-        destroy: args.destroy,
+        destroy: super::may_destroy(args.destroy.as_deref(), &device)?,
+        device,
         dry_run: args.dry_run,
     };
     reach.change(&request)?;

@@ -2,10 +2,10 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
-use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove, default_pool};
 use std::path::PathBuf;
 
-/// Add or remove spares: devices that take the slot of a member that fails.
+/// Add or remove spares: devices that take the slot of a member that fails, whichever array it is in.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -14,23 +14,19 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Put a device into a pool.
+    /// Let a device wait for a slot. Everything on it is lost.
     Add {
-        /// Name of the pool; the name of an array means that array's own pool.
-        pool: String,
         /// The device.
         device: PathBuf,
-        /// Overwrite a foreign signature on the device.
-        #[arg(long)]
-        destroy: bool,
+        /// Overwrite the foreign signature on the device, named once more.
+        #[arg(long, value_name = "DEVICE")]
+        destroy: Option<PathBuf>,
         /// Check everything, write nothing, tell what would be done.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Take a device out of a pool.
+    /// Let a spare go. It is a blank device afterwards.
     Remove {
-        /// Name of the pool.
-        pool: String,
         /// The device.
         device: PathBuf,
     },
@@ -38,12 +34,14 @@ enum Action {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     match args.action {
-        Action::Add { pool, device: path, destroy, dry_run } => {
-            let request = SpareAdd { pool, device: device(&path)?, destroy, dry_run };
+        Action::Add { device: path, destroy, dry_run } => {
+            let device = device(&path)?;
+            let destroy = super::may_destroy(destroy.as_deref(), &device)?;
+            let request = SpareAdd { pool: default_pool(), device, destroy, dry_run };
             reach.change(&request).map(drop)
         }
-        Action::Remove { pool, device: path } => {
-            reach.change(&SpareRemove { pool, device: device(&path)? }).map(drop)
+        Action::Remove { device: path } => {
+            reach.change(&SpareRemove { device: device(&path)? }).map(drop)
         }
     }
 }

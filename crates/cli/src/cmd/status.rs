@@ -55,6 +55,5 @@ fn keep_only(status: &mut Status, array: &str) -> Result<(), Fault> {
         return Err(ApiError::no_array(array).into());
     }
     status.exports.retain(|it| it.array.as_deref().is_none_or(|name| name == array));
-    status.spare_pools.retain(|it| it.arrays.iter().any(|name| name == array));
     Ok(())
 }

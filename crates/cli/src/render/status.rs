@@ -55,7 +55,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
     for member in array.members.iter().filter(|member| member.state != MemberState::InSync) {
         lines.push(member_line(member, array));
     }
-    for job in array.jobs.iter().filter(|job| job.kind != JobKind::Rebuild) {
+    for job in array.jobs.iter().filter(|job| !job.is_rebuild()) {
         let found = match job.kind {
             JobKind::Scrub => format!("  {} mismatches", job.mismatches),
             _ => String::new(),
@@ -116,7 +116,7 @@ fn summary(array: &ArrayStatus) -> String {
 }
 
 fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
-    let rebuild = |job: &&JobStatus| job.kind == JobKind::Rebuild && job.slot == Some(member.slot);
+    let rebuild = |job: &&JobStatus| job.is_rebuild() && job.slot == Some(member.slot);
     let what = match array.jobs.iter().find(rebuild) {
         Some(job) => format!("{}  {}", member.state, progress(job)),
         None => member.state.to_string(),

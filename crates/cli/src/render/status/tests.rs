@@ -29,7 +29,7 @@ fn status(states: &[&str], jobs: &str) -> Status {
           "last_scrub": {{"mismatches": 0, "age_seconds": 259200}},
           "counters": {{"writes": 10, "member_reads": 30, "member_writes": 30, "rmw_writes": 10}},
           "read_latency": {latency}, "write_latency": {latency}}}],
-        "spare_pools": [{{"name": "tank0", "arrays": ["tank0"], "spares": []}}],
+        "spare_pools": [{{"name": "tank0", "spares": []}}],
         "exports": [{{"protocol": "nbd", "requests": 0, "address": "127.0.0.1:10809", "clients": 0}}],
         "workers": [{{"worker": 0, "in_flight": 0, "requests": 1000, "pieces": 12345}}],
         "pools": [{{"name": "buffers_bytes", "limit": 1048576, "in_use": 0, "high_water": 4096,
@@ -60,7 +60,7 @@ fn a_healthy_array_takes_six_lines() {
 
 #[test]
 fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
-    let job = r#"{"id": 1, "kind": "rebuild", "slot": 3, "done_bytes": 41, "total_bytes": 100,
+    let job = r#"{"kind": "rebuild", "slot": 3, "done_stripes": 41, "total_stripes": 100, "bytes": 0,
         "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;
     let states = ["in_sync", "out", "in_sync", "rebuilding"];
     let screen = screen(&status(&states, job), false, false);
