@@ -189,6 +189,13 @@ pub(crate) async fn take_out_alone(
     if state == SlotState::Out {
         return Ok(());
     }
+    let has_replacement = shard.replacement(member).is_some();
+    let says_out = record::says_out(&shard.home().superblock.borrow(), member, has_replacement);
+    if state == SlotState::Failing && says_out {
+        // It failed while the superblocks were being written, and they say so already.
+        finish_taking_out(shard, member).await;
+        return Ok(());
+    }
     let fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
     if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
         array.record(names::ARRAY_FAILED, fields);
@@ -196,12 +203,17 @@ pub(crate) async fn take_out_alone(
     }
     array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
     record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
-    let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
-    array.set_slot_state(member, out);
-    hand_over_to_replacement(shard, member).await;
     array.record(names::MEMBER_FAILED, fields);
-    crate::background::member_went_out(shard, member);
+    finish_taking_out(shard, member).await;
     Ok(())
+}
+
+/// The superblocks say that the slot, which was failing, is out: make it so. The caller holds the gate.
+async fn finish_taking_out(shard: &Rc<Shard>, member: MemberIdx) {
+    let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
+    shard.array.set_slot_state(member, out);
+    hand_over_to_replacement(shard, member).await;
+    crate::background::member_went_out(shard, member);
 }
 
 /// The slot's device is let go everywhere; if one was being filled to replace it, that one takes over, to

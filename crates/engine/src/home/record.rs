@@ -111,10 +111,7 @@ fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
     handle.spawn(async move {
         let _gate = shard.home().gate.acquire().await;
         if shard.array.slot(member).state() == SlotState::Failing {
-            let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
-            shard.array.set_slot_state(member, out);
-            super::hand_over_to_replacement(&shard, member).await;
-            crate::background::member_went_out(&shard, member);
+            super::finish_taking_out(&shard, member).await;
         }
     });
 }
@@ -196,6 +193,14 @@ pub(crate) async fn all_went_well(pending: Vec<Pending<Outcome>>) -> bool {
         went_well &= one.await.is_some_and(|outcome| outcome.result.is_ok());
     }
     went_well
+}
+
+/// Whether the slot's own device is recorded as out. While a replacement is there, the slot's device is in
+/// sync, and a member that is listed as rebuilding is the replacement after that was recorded.
+pub(crate) fn says_out(superblock: &Superblock, slot: MemberIdx, has_replacement: bool) -> bool {
+    let is_own =
+        |role: Role| role == Role::Active || (role == Role::Rebuilding && !has_replacement);
+    !superblock.members.iter().any(|entry| entry.slot == slot && is_own(entry.role))
 }
 
 /// The slot's holder missed something: out since this generation. A replacement under way takes its
