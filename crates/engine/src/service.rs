@@ -62,7 +62,8 @@ impl Engine {
                 Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
             })?;
         let take_back = async move |shard: Rc<Shard>| {
-            let what = format!("no slot of array '{}' is out; nothing was changed", shard.array.name());
+            let what =
+                format!("no slot of array '{}' is out; nothing was changed", shard.array.name());
             let mut refusal = Refusal::new("member.none_out", what, "see `ashlar status`");
             for member in shard.array.slots_out() {
                 match join::returned(&shard, member, Arc::clone(&opened)).await {
@@ -209,10 +210,7 @@ impl Engine {
 }
 
 /// The jobs that an operator means by `kind`.
-fn jobs_of(
-    shard: &Rc<Shard>,
-    kind: JobKind,
-) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
+fn jobs_of(shard: &Rc<Shard>, kind: JobKind) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
     let is_meant =
         |job: JobKind| job == kind || (kind == JobKind::Rebuild && job == JobKind::Replace);
     let jobs = background::status(shard).into_iter().filter(|job| is_meant(job.kind));
