@@ -5,12 +5,13 @@
 //! a check finds is only that strips disagree; which one is wrong follows only from two or more
 //! syndromes (stored XOR computed parity), and only if exactly one strip is.
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX, div, mul};
+use ashlar_gf::{PARITY_MAX, STRIPS_MAX, div, mul};
 
 use crate::code::{Code, Locality, expect_count};
 use crate::error::CodeError;
 use crate::job::Job;
 use crate::pass::Verb;
+use crate::rows::PARITY_ROWS;
 
 /// Bytes of a strip in one row: the unit in which a check reports.
 pub const ROW_BYTES: usize = 4096;

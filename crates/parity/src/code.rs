@@ -3,13 +3,14 @@
 //! What must stay true: a code is only two counts and a kernel, so it can be copied about freely; the
 //! coefficients are the rows of `ashlar_gf::PARITY_ROWS`, the same for every code.
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX};
+use ashlar_gf::{PARITY_MAX, STRIPS_MAX};
 
 use crate::error::CodeError;
 use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::list::List;
 use crate::pass::Verb;
+use crate::rows::PARITY_ROWS;
 
 /// Where strips are and where results go next: the one thing about speed that only the caller knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

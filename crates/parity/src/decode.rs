@@ -4,7 +4,7 @@
 //! stripes, in one pass with no temporary strips; a plan that exists can be run. The generator matrix
 //! guarantees that any k strips determine all others, so only the number of survivors matters.
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS, STRIPS_MAX, Square, mul};
+use ashlar_gf::{PARITY_MAX, STRIPS_MAX, Square, mul};
 
 use crate::code::{Code, Locality, expect_count};
 use crate::error::CodeError;
@@ -12,6 +12,7 @@ use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::list::List;
 use crate::pass::Verb;
+use crate::rows::PARITY_ROWS;
 
 /// A set of strips of a stripe: bit n is strip n, data strips first, then parity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,10 +4,11 @@
 //! shapes cover all of them. Shapes are found by looking at coefficients, so a decode that happens to
 //! be an XOR is run as one.
 
-use ashlar_gf::{PARITY_MAX, PARITY_ROWS};
+use ashlar_gf::PARITY_MAX;
 
 use crate::list::List;
 use crate::pass::{REST_MAX, Shape};
+use crate::rows::PARITY_ROWS;
 
 /// The shapes of the passes that together produce all outputs, which stand in the order of the passes.
 pub(crate) struct Groups(List<Shape, PARITY_MAX>);

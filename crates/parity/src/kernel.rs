@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+#[cfg(target_arch = "aarch64")]
+use crate::backend::aarch64::neon::Neon;
 use crate::backend::portable::Portable;
 use crate::backend::run;
 #[cfg(target_arch = "x86_64")]
@@ -32,6 +34,8 @@ enum Backend {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Ssse3(Ssse3),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
     Portable(Portable),
     Reference(Reference),
 }
@@ -64,6 +68,8 @@ impl Kernel {
             Avx2::detect().map(Backend::Avx2),
             #[cfg(target_arch = "x86_64")]
             Ssse3::detect().map(Backend::Ssse3),
+            #[cfg(target_arch = "aarch64")]
+            Neon::detect().map(Backend::Neon),
             Some(Backend::Portable(Portable::detect())),
             Some(Backend::Reference(Reference)),
         ]
@@ -86,6 +92,8 @@ impl Kernel {
             Backend::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
             Backend::Ssse3(_) => "ssse3",
+            #[cfg(target_arch = "aarch64")]
+            Backend::Neon(_) => "neon",
             Backend::Portable(_) => "portable",
             Backend::Reference(_) => "reference",
         }
@@ -112,6 +120,9 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the caller guarantees the contract of `Pass`.
             Backend::Ssse3(lanes) => unsafe { run(lanes, pass) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the caller guarantees the contract of `Pass`.
+            Backend::Neon(lanes) => unsafe { run(lanes, pass) },
             // SAFETY: the caller guarantees the contract of `Pass`.
             Backend::Portable(lanes) => unsafe { run(lanes, pass) },
             // SAFETY: the caller guarantees the contract of `Pass`.

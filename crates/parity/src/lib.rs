@@ -13,7 +13,7 @@
 //!
 //! Not here: buffers, members, layouts, anything asynchronous.
 //!
-//! Reading order: `code` (the public verbs), `check`, `decode`, `kernel` (which backend), then
+//! Reading order: `rows` (the coefficients), `code` (the public verbs), `check`, `decode`, `kernel` (which backend), then
 //! `job` (from slices to pointers: lengths, tails, tiles), `groups` (how many passes), `pass` (what a
 //! backend is asked to do), `backend` (the loops, once, and the instructions of each CPU) and
 //! `reference` (the slow truth).
@@ -29,6 +29,7 @@ mod kernel;
 mod list;
 mod pass;
 mod reference;
+mod rows;
 
 pub use check::{ROW_BYTES, ROWS_MAX, RowMap, Verdict};
 pub use code::{Change, Code, Locality};

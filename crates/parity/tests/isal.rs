@@ -122,7 +122,7 @@ fn ec_encode_data_with_our_rows_gives_our_parity() {
 fn ec_encode_data_update_gives_our_update() {
     let isal = isal();
     for (k, m) in [(2, 1), (4, 2), (8, 2), (8, 3), (5, 6), (16, 4), (40, 20)] {
-        for column in [0, k / 2, k - 1] {
+        for column in 0..k {
             let [old, new] = [7, 8].map(|seed| Strips::new(1, 1024, seed));
             let mut delta = Strips::new(1, 1024, 7);
             delta.write()[0].iter_mut().zip(new.read()[0]).for_each(|(delta, new)| *delta ^= new);

@@ -1,6 +1,7 @@
 //! Every backend against the definition, a few lines each; the claims themselves are in `runner`.
 //!
-//! A backend that this CPU lacks is named on stderr and its tests claim nothing.
+//! A backend that this CPU lacks is named on stderr and its tests claim nothing. On an x86-64 machine
+//! `check-neon` in this crate's folder runs the NEON ones under an emulator.
 
 mod runner;
 
@@ -65,5 +66,6 @@ backend!(avx2_gfni, "avx2+gfni", losses up to 16);
 backend!(avx512_bw, "avx512bw", losses up to 16);
 backend!(avx2, "avx2", losses up to 16);
 backend!(ssse3, "ssse3", losses up to 16);
+backend!(neon, "neon", losses up to 16);
 backend!(portable, "portable", losses up to 16);
 backend!(reference, "reference", losses up to 16);

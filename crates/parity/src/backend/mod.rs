@@ -7,12 +7,14 @@
 //! - `generic`: the loops, once, for all of them
 //! - `tables`: coefficients in the forms that instructions want
 //! - `portable`: plain 64-bit integers, everywhere
-//! - `x86_64`: one file for each set of CPU features
+//! - `x86_64`, `aarch64`: one file for each set of CPU features
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod aarch64;
 mod generic;
 mod lanes;
 pub(crate) mod portable;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tables;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;

@@ -2,7 +2,9 @@
 //!
 //! What must stay true: each table is derived from `ashlar_gf::mul` and nothing else.
 
-use ashlar_gf::{div, mul};
+#[cfg(target_arch = "x86_64")]
+use ashlar_gf::div;
+use ashlar_gf::mul;
 
 /// Products of a coefficient with every low nibble, and with every high nibble.
 #[derive(Clone, Copy)]
@@ -15,9 +17,11 @@ pub(crate) struct Nibbles {
 pub(crate) static NIBBLES: [Nibbles; 256] = nibbles();
 
 /// `AFFINE[c]` multiplies by c: the 8 x 8 bit matrix for GF2P8AFFINEQB.
+#[cfg(target_arch = "x86_64")]
 pub(crate) static AFFINE: [u64; 256] = affine();
 
 /// The k with k = 2 k + 0x1D: added to a sum that is doubled by the byte shuffle, see `horner_step`.
+#[cfg(target_arch = "x86_64")]
 pub(crate) const FIXED_POINT: u8 = div(0x1D, 3);
 
 const fn nibbles() -> [Nibbles; 256] {
@@ -37,6 +41,7 @@ const fn nibbles() -> [Nibbles; 256] {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 const fn affine() -> [u64; 256] {
     let mut table = [0; 256];
     let mut coefficient: u8 = 0;
@@ -51,6 +56,7 @@ const fn affine() -> [u64; 256] {
 
 /// Bit b of the product is the parity of (x AND byte 7 - b of the matrix). So bit i of that byte says
 /// whether bit i of x contributes to bit b: whether bit b of coefficient * 2^i is set.
+#[cfg(target_arch = "x86_64")]
 const fn matrix(coefficient: u8) -> u64 {
     let mut bytes = [0u8; 8];
     let mut bit = 0;
