@@ -305,8 +305,9 @@ impl Array {
         self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Take spares from the pool of this name from now on.
-    pub(crate) fn set_spare_pool(&self, pool: &str) {
+    /// Take spares from the pool of this name from now on. Not recorded: whoever starts arrays says so each
+    /// time.
+    pub fn set_spare_pool(&self, pool: &str) {
         pool.clone_into(&mut self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner));
     }
 

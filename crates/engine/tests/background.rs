@@ -643,6 +643,178 @@ fn after_a_power_cut_a_resync_makes_parity_agree_with_data() {
     assert!(resynced >= 20, "only {resynced} runs were cut while writing");
 }
 
+/// The other copy of a mirror has gone: what is left is what there is, and it is trusted again.
+#[test]
+fn a_mirror_with_one_copy_left_is_resynced_after_a_power_cut() {
+    let shape = world::shape(Level::Raid1, 2, None, None);
+    for lost in 0..2 {
+        let shape = shape.clone();
+        let (mut world, _, _) = world_for(750 + lost, &shape);
+        let (opener, again) = (world.opener(), world.opener());
+        world
+            .run(async move |handle| {
+                let engine = started(opener, &handle, shape).await;
+                let slot = MemberIdx(u16::try_from(lost).expect("0 or 1"));
+                engine.fail("tank", slot).await.expect("one may go");
+                filled(&engine, 1).await;
+                let flush = engine.with_volume(0, "tank", async |volume| {
+                    submit(&volume, Command::Flush, Extent::default(), false).await;
+                });
+                flush.await.expect("runs");
+            })
+            .done();
+        world.stop(Stop::PowerCut);
+        world
+            .run(async move |handle| {
+                let engine = engine(again, &handle, 2);
+                engine.assemble(assemble_spec(2)).await.expect("assembled");
+                until_idle(&engine, &handle).await;
+                let visited = last(&engine, names::JOB_FINISHED, "stripes").expect("a resync");
+                assert!(visited.parse::<u64>().expect("a number") > 0, "nothing was dirty");
+                assert_eq!(
+                    last(&engine, names::JOB_FINISHED, "unrepairable").as_deref(),
+                    Some("0")
+                );
+                assert_eq!(status(&engine).await.unsynced_regions, 0, "slot {lost} is out");
+                everything(&engine).await;
+            })
+            .done();
+    }
+}
+
+/// Power goes in the middle of a rebuild or copy with writes under way. After the restart the job goes on,
+/// and the new device then says what the others say.
+#[test]
+fn a_rebuild_or_copy_goes_on_after_a_power_cut() {
+    let mut was_cut = 0;
+    for seed in 760..800 {
+        let is_copy = seed % 2 == 0;
+        let mirror = world::shape(Level::Raid1, 3, None, None);
+        let shape = if seed % 4 == 0 { raid6() } else { mirror };
+        let (mut world, disks, _) = world_for(seed, &shape);
+        let (opener, again, members) = (world.opener(), world.opener(), shape.members);
+        world
+            .run(async move |handle| {
+                let engine = started(opener, &handle, shape).await;
+                filled(&engine, seed).await;
+                engine.stop("tank").await.expect("stopped clean");
+            })
+            .done();
+        world.stop(Stop::Kill);
+        world.stop_at(world.operations() + 200 + 61 * (seed - 760), Stop::PowerCut);
+        let opener = world.opener();
+        let ended = world.run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            engine.assemble(assemble_spec(members)).await.expect("assembled");
+            if !is_copy {
+                engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            }
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            let mut model = Model::new(seed, MODEL_BYTES);
+            let run = engine.with_volume(1, "tank", async move |volume| {
+                for _ in 0..300 {
+                    let extent = model.extent();
+                    model.write(&volume, extent).await;
+                }
+            });
+            run.await.expect("runs");
+        });
+        was_cut += usize::from(matches!(ended, ashlar_sim::Ended::Stopped(_)));
+        world.stop(Stop::Kill);
+        world
+            .run(async move |handle| {
+                let engine = engine(again, &handle, 2);
+                let mut spec = assemble_spec(members);
+                spec.devices.push("new0".to_owned());
+                engine.assemble(spec).await.expect("assembled");
+                until_idle(&engine, &handle).await;
+                assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0), "seed {seed}");
+                let before = everything(&engine).await;
+                disks[1].vanish();
+                disks[2].vanish();
+                assert!(everything(&engine).await == before, "seed {seed}: slot 0 disagrees");
+            })
+            .done();
+    }
+    assert!(was_cut >= 20, "only {was_cut} runs were cut while writing");
+}
+
+/// The write was planned without the new device and to a stripe that looked unwritten, and it is still
+/// under way when the device joins and its rebuild passes: the rebuild must wait for it.
+#[test]
+fn a_first_write_that_was_under_way_when_a_device_joined_reaches_it() {
+    let (mut world, disks, _) = world_for(810, &raid6());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            let mut model = Model::new(11, MODEL_BYTES);
+            // The region is entered and durable once; a write to another stripe of it then takes long.
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                model.write(&volume, Extent::new(0, 64 << 10)).await;
+                model
+            });
+            let model = run.await.expect("runs");
+            let slow = |time: Latency| {
+                disks[1..].iter().for_each(|disk| disk.set_latency(time.clone()));
+            };
+            slow(Latency { write: ms(5000)..=ms(5000), ..Latency::default() });
+            let (sender, model_back) = futures_channel::oneshot::channel();
+            let writer = engine.clone();
+            handle.spawn(async move {
+                let run = writer.with_volume(1, "tank", async move |volume| {
+                    let mut model = model;
+                    model.write(&volume, Extent::new(7 * (64 << 10), 8 << 10)).await;
+                    model
+                });
+                assert!(sender.send(run.await.expect("runs")).is_ok());
+            });
+            handle.sleep(ms(1)).await;
+            slow(Latency::default());
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            handle.sleep(ms(1000)).await;
+            let state = status(&engine).await.members[0].state;
+            assert_eq!(state, SlotState::Rebuilding, "the write is under way, the rebuild waits");
+            let model = model_back.await.expect("written");
+            until_all_in_sync(&engine, &handle).await;
+            disks[1].vanish();
+            disks[2].vanish();
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
+/// Commands that hang on a dying device fail long after another device has taken its slot.
+#[test]
+fn what_fails_on_a_device_that_left_is_not_held_against_its_successor() {
+    let (mut world, disks, _) = world_for(820, &raid6());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            let model = filled(&engine, 12).await;
+            disks[0].set_latency(Latency::constant(ms(60_000)));
+            let (sender, model_back) = futures_channel::oneshot::channel();
+            let writer = engine.clone();
+            handle.spawn(async move {
+                assert!(sender.send(steps(&writer, 1, model, 40).await).is_ok());
+            });
+            handle.sleep(ms(50)).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            handle.sleep(ms(2000)).await;
+            disks[0].vanish();
+            let model = model_back.await.expect("the client goes on");
+            until_all_in_sync(&engine, &handle).await;
+            assert_eq!(count(&engine, names::MEMBER_FAILED), 1);
+            disks[1].vanish();
+            disks[2].vanish();
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
 async fn everything(engine: &Engine) -> Vec<u8> {
     let run = engine.with_volume(0, "tank", async |volume| {
         let mut all = Vec::new();

@@ -84,26 +84,29 @@ pub(super) async fn resync(
     let (mut buffers, _leave) = buffers_for(shard, rows).await;
     let (mut tile, unreadable) =
         read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
-    let is_mirror = geometry.data_strips() == 1;
     complete(shard, &mut tile, &mut buffers);
-    let Some(verdict) = check(shard, &tile) else {
-        // Nothing to compare with: fine if the data is all there, and then parity will be rebuilt.
-        report.lost_blocks += if has_data(shard, &tile) { 0 } else { u64::from(rows.blocks()) };
-        return;
-    };
-    if !tile.decoded.is_empty() && !is_mirror {
-        report.lost_blocks += to_u64(verdict.rows().iter().count());
-        return;
+    // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not trusted.
+    let is_mirror = geometry.data_strips() == 1;
+    let data = if is_mirror { tile.present.or(tile.decoded) } else { tile.present };
+    let has_data = geometry.data().is_subset_of(data);
+    let verdict = check(shard, &tile);
+    if !has_data {
+        // Decoded data is right if parity is left over that agrees with it.
+        let disagreeing = verdict.map(|verdict| verdict.rows().iter().count());
+        let blocks = disagreeing.map_or(u64::from(rows.blocks()), to_u64);
+        if blocks != 0 {
+            report.lost_blocks += blocks;
+            return;
+        }
+    } else if let Some(verdict) = verdict {
+        for row in verdict.rows().iter() {
+            let strips = disagreeing(shard, &verdict, row);
+            rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+            report.mismatches += 1;
+        }
     }
-    for row in verdict.rows().iter() {
-        let strips = disagreeing(shard, &verdict, row);
-        rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
-        report.mismatches += 1;
-    }
-    // Bad blocks whose content follows from the data: writing heals them.
-    if !unreadable.is_empty() {
-        rewrite(shard, &tile, (unreadable, rows), report).await;
-    }
+    // What could not be read was not compared: it is stored anew, which also heals its bad blocks.
+    rewrite(shard, &tile, (unreadable, rows), report).await;
 }
 
 async fn buffers_for(shard: &Shard, rows: RowRange) -> (StripeBuffers, crate::scratch::Leave) {
@@ -207,10 +210,6 @@ fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
         tile.content.push(strip, tile.rows, bytes);
         tile.decoded = tile.decoded.with(strip);
     }
-}
-
-fn has_data(shard: &Shard, tile: &Tile) -> bool {
-    shard.array.geometry.data().is_subset_of(tile.present)
 }
 
 /// What parity says about the data; `None` if there is nothing to compare: no parity is left over beyond

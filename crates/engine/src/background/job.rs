@@ -12,7 +12,8 @@
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};
-use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
+use super::meter::Meter;
+use super::pace::Pace;
 use super::step::{Step, StepReport, Work};
 use super::table;
 use crate::array::{Array, Tenure};
@@ -20,12 +21,11 @@ use crate::datapath::{Answer, Piece};
 use crate::event::names;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
-use crate::metrics::LatencySummary;
 use crate::shard::Shard;
 use ashlar_ondisk::{JobKind, JobRecord};
 use ashlar_ring::Pending;
 use ashlar_ring::local::Signal;
-use ashlar_units::{MemberIdx, Nanos, StripeNo, to_u64};
+use ashlar_units::{MemberIdx, StripeNo, to_u64};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
@@ -35,14 +35,8 @@ use std::task::Poll;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Time between two checkpoints.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 /// Time between two tries of stripes that could not be rebuilt.
 const RETRY_EVERY: Duration = Duration::from_secs(60);
-/// Bytes of stripes that a job has under way at most.
-const UNDER_WAY_BYTES: u64 = 12 << 20;
-/// Stripes under way at most, and at least at full depth.
-const DEPTH_RANGE: (u64, u64) = (2, 32);
 /// Lost stripes that a status names.
 const LOST_SHOWN: usize = 64;
 
@@ -58,6 +52,20 @@ pub(super) struct JobSpec {
     pub(super) mismatches: u64,
 }
 
+impl JobSpec {
+    /// A job that has done nothing yet and writes to no member in particular.
+    pub(super) fn new(work: Work, course: Course) -> JobSpec {
+        JobSpec {
+            work,
+            member: None,
+            course,
+            checkpoint: StripeNo(0),
+            is_paused: false,
+            mismatches: 0,
+        }
+    }
+}
+
 /// A job that runs.
 pub(super) struct Job {
     pub(super) work: Work,
@@ -67,7 +75,7 @@ pub(super) struct Job {
     course: Course,
     pub(super) is_paused: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
-    progress: RefCell<Progress>,
+    pub(super) progress: RefCell<Progress>,
 }
 
 /// How a job ended.
@@ -85,7 +93,7 @@ pub(super) enum End {
 
 /// How far a job is.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     /// The next stripe to look at.
     cursor: StripeNo,
     /// Everything below was visited.
@@ -94,10 +102,10 @@ struct Progress {
     lost: BTreeSet<StripeNo>,
     /// Lost stripes to be tried again.
     retries: VecDeque<StripeNo>,
-    done_stripes: u64,
+    pub(super) done_stripes: u64,
     total_stripes: u64,
-    report: StepReport,
-    bytes_per_s: u64,
+    pub(super) report: StepReport,
+    pub(super) bytes_per_s: u64,
     /// For a resync: the first region that is not settled yet.
     region: RegionNo,
 }
@@ -416,86 +424,4 @@ async fn wait(shard: &Shard, time: Duration, change: impl Future<Output = ()>) {
         sleep.as_mut().poll(context)
     })
     .await;
-}
-
-/// Takes samples for the governor, and tells when a checkpoint is due.
-struct Meter {
-    pace: Pace,
-    aim: Aim,
-    sampled_at: Nanos,
-    sampled_bytes: u64,
-    latency: LatencySummary,
-    checkpoint_at: Nanos,
-}
-
-impl Meter {
-    fn new(shard: &Shard) -> Meter {
-        let (geometry, tuning) = (&shard.array.geometry, &shard.array.tuning);
-        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.strips());
-        let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
-        let aim = Aim {
-            latency: tuning.job_latency_target,
-            floor_bytes: tuning.job_floor_bytes,
-            depth_max: usize::try_from(depth).expect("small"),
-        };
-        let now = shard.worker.handle.turn_now();
-        Meter {
-            pace: Pace::full(aim),
-            aim,
-            sampled_at: now,
-            sampled_bytes: u64::MAX,
-            latency: client_latency(&shard.array),
-            checkpoint_at: now.after(CHECKPOINT_EVERY),
-        }
-    }
-
-    fn tick(&mut self, shard: &Shard, job: &Job) {
-        let now = shard.worker.handle.turn_now();
-        let passed = now.since(self.sampled_at);
-        if passed < SAMPLE_EVERY {
-            return;
-        }
-        let latency = client_latency(&shard.array);
-        let recent = latency.since(&self.latency);
-        let mut progress = job.progress.borrow_mut();
-        let bytes = progress.report.bytes;
-        let moved = bytes.saturating_sub(self.sampled_bytes);
-        let rate = u128::from(moved) * 1_000_000_000 / passed.as_nanos().max(1);
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let sample = Sample {
-            latency: (recent.count != 0).then(|| Duration::from_nanos(recent.quantile_ns(950))),
-            bytes_per_s: rate,
-            stripe_bytes: bytes / progress.done_stripes.max(1),
-        };
-        // The first sample after a pause has no bytes to compare with.
-        if self.sampled_bytes != u64::MAX {
-            self.pace = self.pace.next(sample, self.aim);
-            progress.bytes_per_s = match progress.bytes_per_s {
-                0 => rate,
-                smooth => smooth - smooth / 8 + rate / 8,
-            };
-        }
-        drop(progress);
-        (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
-        shard.array.jobs.show(job.status());
-    }
-
-    fn checkpoint_is_due(&mut self, shard: &Shard) -> bool {
-        let now = shard.worker.handle.turn_now();
-        if now < self.checkpoint_at {
-            return false;
-        }
-        self.checkpoint_at = now.after(CHECKPOINT_EVERY);
-        true
-    }
-}
-
-/// All client reads and writes so far.
-fn client_latency(array: &Array) -> LatencySummary {
-    let mut sum = LatencySummary::default();
-    for counters in &array.counters {
-        counters.read_latency.add_to(&mut sum);
-        counters.write_latency.add_to(&mut sum);
-    }
-    sum
 }

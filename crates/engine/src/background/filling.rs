@@ -1,0 +1,178 @@
+//! Which jobs begin: those that fill a device that joined, and all that the superblock says were under way
+//! when the array starts.
+//!
+//! What must stay true: a resync is among the running jobs before any other begins; a device that may have
+//! missed writes visits every region in which they can be, and those regions are known only after every
+//! worker has been heard from once more (`home/join.rs`).
+
+use super::course::{Course, Reach};
+use super::job::JobSpec;
+use super::sparing::look_again;
+use super::step::Work;
+use super::{notify, spawn, start, table};
+use crate::home::{self, record};
+use crate::member::SlotState;
+use crate::shard::Shard;
+use ashlar_ondisk::{ConsistencyPolicy, JobKind, JobRecord, MemberEntry, Role, Superblock};
+use ashlar_units::{MemberIdx, StripeNo};
+use std::rc::Rc;
+
+/// The array starts: go on with what its superblock says was under way.
+pub(crate) fn resume(shard: &Rc<Shard>) {
+    let superblock = shard.home().superblock();
+    // Before the others are looked at: they wait for it.
+    resume_resync(shard, &superblock);
+    for at in 0..shard.array.slots.len() {
+        let slot = MemberIdx::from_at(at);
+        match (shard.array.slot(slot).state(), superblock.newcomer(slot)) {
+            (SlotState::Rebuilding, Some(entry)) => resume_rebuild(shard, &superblock, *entry),
+            (SlotState::InSync, Some(entry)) if shard.replacement(slot).is_some() => {
+                resume_copy(shard, &superblock, *entry);
+            }
+            _ => {}
+        }
+    }
+    if let Some(record) = superblock.jobs.iter().find(|job| job.kind == JobKind::Scrub) {
+        let spec = JobSpec {
+            checkpoint: record.checkpoint,
+            is_paused: record.paused,
+            mismatches: record.mismatches,
+            ..JobSpec::new(
+                Work::Scrub { is_repairing: record.repair },
+                Course { slot: None, reach: Reach::Written },
+            )
+        };
+        start(shard, spec);
+    }
+    look_again(shard);
+}
+
+fn resume_resync(shard: &Rc<Shard>, superblock: &Superblock) {
+    if shard.array.intent.unsynced_count() == 0 {
+        return;
+    }
+    let listed = superblock.jobs.iter().find(|job| job.kind == JobKind::Resync);
+    let job = start(
+        shard,
+        JobSpec {
+            is_paused: listed.is_some_and(|job| job.paused),
+            ..JobSpec::new(Work::Resync, Course { slot: None, reach: Reach::Unsynced })
+        },
+    );
+    enter(shard, job.record());
+}
+
+/// Enter a job into the table in the background.
+fn enter(shard: &Rc<Shard>, job: JobRecord) {
+    spawn(shard, async move |shard: Rc<Shard>| {
+        let put = |superblock: &mut Superblock| {
+            table::put(superblock, job);
+        };
+        // A job that is not in the table begins anew after a restart, nothing worse.
+        let _lost = record::locked_update(&shard, put).await;
+    });
+}
+
+fn resume_rebuild(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
+    let (array, slot) = (&shard.array, entry.slot);
+    let listed = superblock.jobs.iter().find(|job| job.member == Some(entry.uuid));
+    let is_readded = entry.out_since != 0 && superblock.policy != ConsistencyPolicy::None;
+    let job = start(
+        shard,
+        JobSpec {
+            member: Some(entry.uuid),
+            checkpoint: array.slot(slot).rebuilt_below(),
+            is_paused: listed.is_some_and(|job| job.paused),
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(shard, slot, is_readded))
+        },
+    );
+    let job = job.record();
+    // The member it was to replace did not come back: it is no copy any more.
+    spawn(shard, async move |shard: Rc<Shard>| {
+        let change = |superblock: &mut Superblock| {
+            if superblock.newcomer(slot).is_some_and(|new| new.role == Role::Replacement) {
+                record::mark_out(superblock, slot);
+            }
+            table::put(superblock, job);
+        };
+        // A job that is not in the table begins anew after a restart, nothing worse.
+        let _lost = record::locked_update(&shard, change).await;
+    });
+}
+
+fn rebuild_course(shard: &Shard, slot: MemberIdx, is_readded: bool) -> Course {
+    let below = StripeNo(shard.array.geometry.stripe_count());
+    let reach = if is_readded { stale_regions(shard, below) } else { Reach::Written };
+    Course { slot: Some(slot), reach }
+}
+
+/// Below this stripe the device holds what it should, except in regions that are dirty.
+fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
+    Reach::Stale { below, regions: shard.array.intent.durable_regions().into_iter().collect() }
+}
+
+/// A crash may have left a write on one of the two devices only: dirty regions are copied again.
+fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
+    let slot = entry.slot;
+    let listed = superblock.jobs.iter().find(|job| job.member == Some(entry.uuid));
+    let below = listed.map_or(StripeNo(0), |job| job.checkpoint);
+    shard.array.slot(slot).set_rebuilt_below(StripeNo(0));
+    let job = start(
+        shard,
+        JobSpec {
+            member: Some(entry.uuid),
+            is_paused: listed.is_some_and(|job| job.paused),
+            ..JobSpec::new(
+                Work::Copy { slot },
+                Course { slot: Some(slot), reach: stale_regions(shard, below) },
+            )
+        },
+    );
+    if listed.is_none() {
+        enter(shard, job.record());
+    }
+}
+
+/// Fill the device that has just taken the slot. Every worker knows it and the slot is rebuilding.
+pub(crate) fn start_rebuild(shard: &Rc<Shard>, entry: MemberEntry, is_readded: bool) {
+    let slot = entry.slot;
+    start(
+        shard,
+        JobSpec {
+            member: Some(entry.uuid),
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(shard, slot, is_readded))
+        },
+    );
+}
+
+/// Fill the device that is to replace the slot's. Every worker knows it.
+pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
+    let slot = entry.slot;
+    start(
+        shard,
+        JobSpec {
+            member: Some(entry.uuid),
+            ..JobSpec::new(Work::Copy { slot }, Course { slot: Some(slot), reach: Reach::Written })
+        },
+    );
+}
+
+/// The slot's device died and the one that was to replace it has taken over, with everything below
+/// `copied_below` on it but for what was written since the slot was failing. Those writes have made their
+/// regions dirty, and regions stay dirty while a slot is not in sync.
+pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeNo) {
+    notify(shard);
+    spawn(shard, async move |shard: Rc<Shard>| {
+        // Writes planned before the slot was rebuilding have entered their regions when this returns.
+        home::everywhere(&shard, |_| {}).await;
+        let Some(entry) = shard.home().superblock().newcomer(slot).copied() else { return };
+        let spec = JobSpec {
+            member: Some(entry.uuid),
+            ..JobSpec::new(
+                Work::Rebuild { slot },
+                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below) },
+            )
+        };
+        start(&shard, spec);
+    });
+}

@@ -1,0 +1,101 @@
+//! Samples for the governor: what clients saw and what the job moved since the last one; and when it is
+//! time for a checkpoint.
+//!
+//! What must stay true: a sample costs a walk over a few histograms, ten times a second at most.
+
+use super::job::Job;
+use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
+use crate::array::Array;
+use crate::metrics::LatencySummary;
+use crate::shard::Shard;
+use ashlar_units::{Nanos, to_u64};
+use std::time::Duration;
+
+/// Time between two checkpoints.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+/// Bytes of stripes that a job has under way at most.
+const UNDER_WAY_BYTES: u64 = 12 << 20;
+/// Stripes under way at full depth: at least, and at most.
+const DEPTH_RANGE: (u64, u64) = (2, 32);
+
+/// Takes samples for the governor, and tells when a checkpoint is due.
+pub(super) struct Meter {
+    pub(super) pace: Pace,
+    aim: Aim,
+    sampled_at: Nanos,
+    sampled_bytes: u64,
+    latency: LatencySummary,
+    checkpoint_at: Nanos,
+}
+
+impl Meter {
+    pub(super) fn new(shard: &Shard) -> Meter {
+        let (geometry, tuning) = (&shard.array.geometry, &shard.array.tuning);
+        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.strips());
+        let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
+        let aim = Aim {
+            latency: tuning.job_latency_target,
+            floor_bytes: tuning.job_floor_bytes,
+            depth_max: usize::try_from(depth).expect("small"),
+        };
+        let now = shard.worker.handle.turn_now();
+        Meter {
+            pace: Pace::full(aim),
+            aim,
+            sampled_at: now,
+            sampled_bytes: u64::MAX,
+            latency: client_latency(&shard.array),
+            checkpoint_at: now.after(CHECKPOINT_EVERY),
+        }
+    }
+
+    pub(super) fn tick(&mut self, shard: &Shard, job: &Job) {
+        let now = shard.worker.handle.turn_now();
+        let passed = now.since(self.sampled_at);
+        if passed < SAMPLE_EVERY {
+            return;
+        }
+        let latency = client_latency(&shard.array);
+        let recent = latency.since(&self.latency);
+        let mut progress = job.progress.borrow_mut();
+        let bytes = progress.report.bytes;
+        let moved = bytes.saturating_sub(self.sampled_bytes);
+        let rate = u128::from(moved) * 1_000_000_000 / passed.as_nanos().max(1);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        let sample = Sample {
+            latency: (recent.count != 0).then(|| Duration::from_nanos(recent.quantile_ns(950))),
+            bytes_per_s: rate,
+            stripe_bytes: bytes / progress.done_stripes.max(1),
+        };
+        // The first sample after a pause has no bytes to compare with.
+        if self.sampled_bytes != u64::MAX {
+            self.pace = self.pace.next(sample, self.aim);
+            progress.bytes_per_s = match progress.bytes_per_s {
+                0 => rate,
+                smooth => smooth - smooth / 8 + rate / 8,
+            };
+        }
+        drop(progress);
+        (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
+        shard.array.jobs.show(job.status());
+    }
+
+    pub(super) fn checkpoint_is_due(&mut self, shard: &Shard) -> bool {
+        let now = shard.worker.handle.turn_now();
+        if now < self.checkpoint_at {
+            return false;
+        }
+        self.checkpoint_at = now.after(CHECKPOINT_EVERY);
+        true
+    }
+}
+
+/// All client reads and writes so far.
+fn client_latency(array: &Array) -> LatencySummary {
+    let mut sum = LatencySummary::default();
+    for counters in &array.counters {
+        counters.read_latency.add_to(&mut sum);
+        counters.write_latency.add_to(&mut sum);
+    }
+    sum
+}

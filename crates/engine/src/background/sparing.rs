@@ -1,0 +1,67 @@
+//! Spares for slots that went out.
+//!
+//! What must stay true: a spare that is taken from its pool either joins, goes back because the slot was not
+//! free any more, or is dropped because it does not work, and an event says so.
+
+use super::{notify, spawn};
+use crate::event::names;
+use crate::home::join;
+use crate::member::SlotState;
+use crate::shard::Shard;
+use crate::spare::Spare;
+use ashlar_units::MemberIdx;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A member was put out and the others know: its job ends, and a spare takes its slot if one fits.
+pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
+    notify(shard);
+    let is_out = shard.array.slot(member).state() == SlotState::Out;
+    if is_out && shard.array.geometry.parity_strips() > 0 {
+        spawn(shard, async move |shard: Rc<Shard>| {
+            if !take_spare(&shard, member).await {
+                let fields = vec![
+                    ("slot", member.to_string()),
+                    ("pool", shard.array.spare_pool()),
+                    ("bytes_min", join::bytes_needed(&shard.home().superblock()).to_string()),
+                ];
+                shard.array.record(names::SPARE_MISSING, fields);
+            }
+        });
+    }
+}
+
+/// Spares may be there now: let them take the slots that are out.
+pub(crate) fn look_again(shard: &Rc<Shard>) {
+    let has_parity = shard.array.geometry.parity_strips() > 0;
+    for member in shard.array.slots_out().into_iter().filter(|_| has_parity) {
+        spawn(shard, async move |shard: Rc<Shard>| {
+            take_spare(&shard, member).await;
+        });
+    }
+}
+
+/// Have the smallest spare that fits take the slot; a spare that does not work is dropped and the next one
+/// tried. False if none fits.
+async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
+    let array = &shard.array;
+    loop {
+        let is_needed = array.slot(member).state() == SlotState::Out && !array.is_stopping();
+        if !is_needed {
+            return true;
+        }
+        let bytes_min = join::bytes_needed(&shard.home().superblock());
+        let Some(spare) = array.spares.take(&array.spare_pool(), bytes_min) else { return false };
+        let Spare { opened, record } = spare;
+        let path = opened.facts().path.clone();
+        let uuid = record.member_uuid;
+        let joined = join::with_uuid(shard, member, (Arc::clone(&opened), uuid)).await;
+        let Err(refusal) = joined else { return true };
+        if refusal.code == join::SLOT_TAKEN {
+            array.spares.add(Spare { opened, record });
+            return true;
+        }
+        let fields = vec![("path", path), ("reason", refusal.what)];
+        array.record(names::SPARE_REMOVED, fields);
+    }
+}
