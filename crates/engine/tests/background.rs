@@ -815,6 +815,33 @@ fn what_fails_on_a_device_that_left_is_not_held_against_its_successor() {
         .done();
 }
 
+/// Stripes of a rebuild hang on a device that is then put out; they end while its successor is filled.
+#[test]
+fn stripes_that_end_late_say_nothing_about_the_next_device() {
+    let (mut world, _, new) = world_for(830, &raid6());
+    let next = world.add_disk("new1", DiskOptions::sized(DISK_BYTES));
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let slow_writes = |time| Latency { write: time..=time, ..Latency::default() };
+            let engine = started(opener, &handle, raid6()).await;
+            let model = filled(&engine, 13).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            new.set_latency(slow_writes(ms(5000)));
+            handle.sleep(ms(100)).await;
+            let job = job(&engine, JobKind::Rebuild).await.expect("it hangs");
+            assert!(job.done_stripes < job.total_stripes, "{job:?}");
+            engine.fail("tank", MemberIdx(0)).await.expect("the same may go");
+            engine.replace("tank", MemberIdx(0), "new1", true).await.expect("replaced again");
+            next.set_latency(slow_writes(ms(20_000)));
+            handle.sleep(ms(8000)).await;
+            assert_eq!(status(&engine).await.members[0].state, SlotState::Rebuilding);
+            audit(&engine, model).await;
+        })
+        .done();
+}
+
 async fn everything(engine: &Engine) -> Vec<u8> {
     let run = engine.with_volume(0, "tank", async |volume| {
         let mut all = Vec::new();

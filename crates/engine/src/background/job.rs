@@ -271,12 +271,23 @@ impl Job {
     fn advance(&self, array: &Array, progress: &mut Progress, next: Option<StripeNo>) {
         let visited = next.unwrap_or(progress.cursor).min(progress.cursor);
         progress.done_below = progress.done_below.max(visited);
-        if let Some(slot) = self.slot() {
+        if let Some(slot) = self.slot().filter(|slot| self.speaks_for(array, *slot)) {
             array.slot(slot).set_lost(&progress.lost);
             array.slot(slot).set_rebuilt_below(progress.done_below);
         }
         if self.work == Work::Resync {
             settle_regions(array, progress);
+        }
+    }
+
+    /// Whether the rebuilt point of the slot is about the device that this job fills: stripes that were
+    /// under way when that one went may end when its successor is there.
+    fn speaks_for(&self, array: &Array, slot: MemberIdx) -> bool {
+        let slot = array.slot(slot);
+        let is_current = self.tenure == Some(slot.tenure());
+        match self.work {
+            Work::Copy { .. } => self.tenure == Some(slot.replacement_tenure()) && !is_current,
+            _ => is_current,
         }
     }
 
