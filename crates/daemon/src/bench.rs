@@ -121,8 +121,9 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
         .enable_time()
         .build()
         .map_err(|error| fault("no resources for an event loop", error))?;
+    let hollow = Arc::new(HollowOpener::new());
     let opener: Arc<dyn Opener> = match &spec.members {
-        Members::Null => Arc::new(HollowOpener::default()),
+        Members::Null => Arc::<HollowOpener>::clone(&hollow),
         Members::Memory | Members::Devices(_) => Arc::new(PathOpener::new()),
     };
     let mut config = EngineConfig::new(opener);
@@ -133,12 +134,16 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
     }
     let engine =
         Engine::start(config).map_err(|error| fault("the workers cannot be started", error))?;
-    let result = runtime.block_on(on_engine(&engine, spec));
+    let result = runtime.block_on(on_engine(&engine, spec, &hollow));
     engine.shut_down();
     result
 }
 
-async fn on_engine(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiError> {
+async fn on_engine(
+    engine: &Engine,
+    spec: &BenchSpec,
+    hollow: &HollowOpener,
+) -> Result<BenchResult, ApiError> {
     let devices = devices(spec);
     let create = CreateSpec {
         name: NAME.to_owned(),
@@ -156,7 +161,8 @@ async fn on_engine(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, Api
         destroy: spec.destroy.clone(),
         is_dry_run: false,
     };
-    engine.create(create).await.map_err(convert::refusal)?;
+    let created = engine.create(create).await.map_err(convert::refusal)?;
+    hollow.forget_from(created.data_offset);
     let assemble = AssembleSpec { devices, ..AssembleSpec::default() };
     engine.assemble(assemble).await.map_err(convert::refusal)?;
     let measured = measure(engine, spec).await;

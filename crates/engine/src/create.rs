@@ -53,6 +53,8 @@ pub struct CreateReport {
     pub geometry: Geometry,
     /// Size of the volume, bytes.
     pub volume_bytes: u64,
+    /// Where the data area begins on every member, bytes.
+    pub data_offset: u64,
     /// Bytes a member keeps for itself.
     pub overhead_bytes: u64,
     /// Path and unused bytes of each member that is larger than the smallest.
@@ -89,6 +91,7 @@ pub(crate) async fn create(
     Ok(CreateReport {
         uuid: superblock.array_uuid,
         volume_bytes: geometry.volume_bytes(),
+        data_offset: plan.areas.data.offset,
         overhead_bytes: plan.member_bytes - plan.areas.data.bytes,
         unused: unused(&candidates, &plan),
         is_dry_run: spec.is_dry_run,

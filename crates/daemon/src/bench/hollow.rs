@@ -11,17 +11,29 @@ use ashlar_ring::{Completion, Handle};
 use ashlar_units::ByteSize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes at the start that are kept; areas of small members end well before.
-const HEAD_BYTES: u64 = 64 << 20;
 /// Bytes at the end that are kept.
 const TAIL_BYTES: u64 = 1 << 20;
 
 /// Opens `null:NAME:SIZE`.
-#[derive(Default)]
 pub struct HollowOpener {
     kept: Mutex<BTreeMap<String, MemDevice>>,
+    /// Bytes at the start that are kept.
+    head_bytes: Arc<AtomicU64>,
+}
+
+impl HollowOpener {
+    /// Members that keep everything until [`HollowOpener::forget_from`] says otherwise.
+    pub fn new() -> Self {
+        HollowOpener { kept: Mutex::default(), head_bytes: Arc::new(AtomicU64::new(u64::MAX)) }
+    }
+
+    /// Data begins at `offset`: forget what is written from there on.
+    pub fn forget_from(&self, offset: u64) {
+        self.head_bytes.store(offset, Ordering::Relaxed);
+    }
 }
 
 impl Opener for HollowOpener {
@@ -33,13 +45,15 @@ impl Opener for HollowOpener {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let ends =
             kept.entry(path.to_owned()).or_insert_with(|| MemDevice::new(path, bytes)).clone();
-        Ok(Arc::new(Hollow { ends, middle: NullDevice::new(path, bytes) }))
+        let head_bytes = Arc::clone(&self.head_bytes);
+        Ok(Arc::new(Hollow { ends, middle: NullDevice::new(path, bytes), head_bytes }))
     }
 }
 
 struct Hollow {
     ends: MemDevice,
     middle: NullDevice,
+    head_bytes: Arc<AtomicU64>,
 }
 
 impl Opened for Hollow {
@@ -48,7 +62,11 @@ impl Opened for Hollow {
     }
 
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
-        Rc::new(Attached { ends: self.ends.attach(handle), middle: self.middle.attach(handle) })
+        Rc::new(Attached {
+            ends: self.ends.attach(handle),
+            middle: self.middle.attach(handle),
+            head_bytes: Arc::clone(&self.head_bytes),
+        })
     }
 }
 
@@ -56,6 +74,7 @@ impl Opened for Hollow {
 struct Attached {
     ends: Rc<dyn Device>,
     middle: Rc<dyn Device>,
+    head_bytes: Arc<AtomicU64>,
 }
 
 impl Device for Attached {
@@ -64,7 +83,8 @@ impl Device for Attached {
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
-        let is_end = offset < HEAD_BYTES || offset + TAIL_BYTES >= self.facts().size_bytes;
+        let head_bytes = self.head_bytes.load(Ordering::Relaxed);
+        let is_end = offset < head_bytes || offset + TAIL_BYTES >= self.facts().size_bytes;
         if is_end { &self.ends } else { &self.middle }.submit(offset, command, done);
     }
 }

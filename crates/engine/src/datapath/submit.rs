@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 /// As the volume contract says; the error names the request's whole extent.
 pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply, VolumeError> {
     let extent = request.extent;
-    let started = shard.worker.handle.turn_now();
+    let started = shard.worker.handle.now();
     let _under_way = shard.begin();
     shard.worker.load.requests.fetch_add(1, Ordering::Relaxed);
     admit(shard, &request)?;
