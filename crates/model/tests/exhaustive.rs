@@ -3,6 +3,7 @@
 
 use ashlar_model::device::Array;
 use ashlar_model::exhaustive::{Count, Space, exhaustive};
+use ashlar_model::run::{Conditions, first_bad};
 use ashlar_model::strategy::Strategy;
 use ashlar_model::strategy::full::Full;
 use ashlar_model::strategy::lean::Lean;
@@ -96,5 +97,8 @@ fn full_form_needs_no_order_between_data_and_parity_in_place() {
     for torn in [false, true] {
         assert_eq!(every_state(&TwoRounds, (3, 2), torn, false).first_bad, None);
         assert_eq!(every_state(&TwoRounds, (2, 2), torn, true).first_bad, None);
+    }
+    for conditions in [false, true].into_iter().flat_map(Conditions::columns) {
+        assert_eq!(first_bad(&TwoRounds, conditions, 2_000), None, "{conditions:?}");
     }
 }
