@@ -3,6 +3,8 @@
 //! What must stay true: everything comes from the seed; a failing test prints it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod jobs;
+
 use ashlar_engine::{ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
