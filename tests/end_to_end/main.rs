@@ -3,6 +3,7 @@
 //! - `world`      a daemon of its own with members in a temporary folder
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `short`      one round trip in a few seconds, for `./check --quick`
+//! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `refusals`   everything that must be refused, with its line
@@ -12,6 +13,7 @@
 
 mod clients;
 mod crash;
+mod cycle;
 mod refusals;
 mod short;
 mod tools;

@@ -81,7 +81,12 @@ impl World {
 
     /// A file of `bytes` bytes that look random and are the same every time.
     pub fn noise(&self, name: &str, bytes: usize) -> PathBuf {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        self.noise_from(name, bytes, 1)
+    }
+
+    /// The same, different for each seed; a seed is not 0.
+    pub fn noise_from(&self, name: &str, bytes: usize, seed: u64) -> PathBuf {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed);
         let mut content = Vec::with_capacity(bytes + 8);
         while content.len() < bytes {
             state ^= state << 13;

@@ -5,30 +5,66 @@ use crate::reach::Reach;
 use crate::render::rate;
 use ashlar_api::v1::array::ArrayStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
-use ashlar_api::v1::member::MemberState;
+use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{ApiError, Client, codes};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
 const POLL: Duration = Duration::from_millis(200);
+/// How often to look for a device that takes a slot before saying that there is none.
+const JOIN_LOOKS: u32 = 5;
 
-/// Wait until no job of `kind` runs on `array`.
+/// Wait until every slot of `array` is in sync.
 ///
 /// # Errors
-/// The array is not there (any more), has failed, or the daemon does not answer.
-pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault> {
-    let status = follow(reach, array, kind)?;
-    match status.members.iter().find(|member| member.state == MemberState::Out) {
-        Some(member) if kind == JobKind::Rebuild => Err(Fault::new(
-            "array.degraded",
-            format!(
-                "slot {} of {array} is still {}, and no rebuild runs",
-                member.slot, member.state
-            ),
-            format!("give it a device: ashlar replace {array} {} DEVICE", member.slot),
-        )),
-        _ => Ok(()),
+/// The array is not there (any more), a slot has no device and gets none, or the daemon does not answer.
+pub fn until_rebuilt(reach: &Reach, array: &str) -> Result<(), Fault> {
+    // A spare that waits takes its slot a moment after the member went out.
+    let mut looks = JOIN_LOOKS;
+    loop {
+        let status = follow(reach, array, JobStatus::is_rebuild)?;
+        let mut waiting = status.members.iter().filter(|it| it.state != MemberState::InSync);
+        let Some(first) = waiting.next() else { return Ok(()) };
+        let is_hopeless = [first].into_iter().chain(waiting).all(|it| it.state == MemberState::Out);
+        if is_hopeless && looks == 0 {
+            return Err(Fault::new(
+                "array.degraded",
+                format!("slot {} of {array} has no device, and no rebuild runs", first.slot),
+                format!("give it one: ashlar replace {array} {} DEVICE", first.slot),
+            ));
+        }
+        looks = if is_hopeless { looks - 1 } else { JOIN_LOOKS };
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Wait until `device` holds everything of the slot that it was put into.
+///
+/// # Errors
+/// As [`until_rebuilt`]; also if the device failed meanwhile.
+pub fn until_filled(reach: &Reach, array: &str, device: &str) -> Result<(), Fault> {
+    let client = reach.client()?;
+    let holds = |member: &&MemberStatus| {
+        member.path == device || member.replacement.as_deref() == Some(device)
+    };
+    loop {
+        let slot = status_of(&client, array)?.members.iter().find(holds).map(|member| member.slot);
+        let status = follow(reach, array, |job| job.is_rebuild() && job.slot == slot)?;
+        match status.members.iter().find(holds) {
+            Some(it) if it.state == MemberState::InSync && it.path == device => return Ok(()),
+            // The job has ended and the members are being told.
+            Some(it) if it.state != MemberState::Out => std::thread::sleep(POLL),
+            _ => {
+                return Err(Fault::new(
+                    "member.failed",
+                    format!(
+                        "{device} was not filled; the other members of {array} are as they were"
+                    ),
+                    "see 'ashlar events' for the reason, and give the slot another device",
+                ));
+            }
+        }
     }
 }
 
@@ -37,7 +73,7 @@ pub fn until_done(reach: &Reach, array: &str, kind: JobKind) -> Result<(), Fault
 /// # Errors
 /// As [`until_done`]; also if mismatches stayed.
 pub fn until_scrubbed(reach: &Reach, array: &str, repair: bool) -> Result<(), Fault> {
-    let status = follow(reach, array, JobKind::Scrub)?;
+    let status = follow(reach, array, |job| job.kind == JobKind::Scrub)?;
     let Some(result) = status.last_scrub else {
         let hint = "see 'ashlar events' for the reason";
         return Err(Fault::new(codes::SYSTEM_FAULT, "the scrub ended without a result", hint));
@@ -53,13 +89,17 @@ pub fn until_scrubbed(reach: &Reach, array: &str, repair: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Watch the jobs of `kind` until there is none, and return the last status.
-fn follow(reach: &Reach, array: &str, kind: JobKind) -> Result<ArrayStatus, Fault> {
+/// Watch the jobs that are meant until there is none, and return the last status.
+fn follow(
+    reach: &Reach,
+    array: &str,
+    is_meant: impl Fn(&JobStatus) -> bool,
+) -> Result<ArrayStatus, Fault> {
     let client = reach.client()?;
     let bar = if reach.json { ProgressBar::hidden() } else { bar() };
     loop {
         let status = status_of(&client, array)?;
-        let jobs: Vec<&JobStatus> = status.jobs.iter().filter(|job| is_meant(job, kind)).collect();
+        let jobs: Vec<&JobStatus> = status.jobs.iter().filter(|job| is_meant(job)).collect();
         // With several at once the slowest decides.
         let Some(slowest) = jobs.iter().min_by_key(|job| job.percent()) else {
             bar.finish_and_clear();
@@ -67,14 +107,9 @@ fn follow(reach: &Reach, array: &str, kind: JobKind) -> Result<ArrayStatus, Faul
         };
         bar.set_length(slowest.total_stripes);
         bar.set_position(slowest.done_stripes);
-        bar.set_message(format!("{kind} of {array}  {}", rate::progress(slowest)));
+        bar.set_message(format!("{} of {array}  {}", slowest.kind, rate::progress(slowest)));
         std::thread::sleep(POLL);
     }
-}
-
-/// A copy to a replacement counts as a rebuild.
-fn is_meant(job: &JobStatus, kind: JobKind) -> bool {
-    if kind == JobKind::Rebuild { job.is_rebuild() } else { job.kind == kind }
 }
 
 fn bar() -> ProgressBar {

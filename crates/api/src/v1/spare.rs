@@ -28,7 +28,7 @@ impl Call for SpareAdd {
 
 /// The pool that arrays take from.
 pub fn default_pool() -> String {
-    "default".to_owned()
+    "spares".to_owned()
 }
 
 /// Take a device out of its pool.

@@ -3,7 +3,6 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use crate::wait;
-use ashlar_api::v1::job::JobKind;
 use ashlar_api::v1::member::ReAdd;
 use std::path::PathBuf;
 
@@ -22,6 +21,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    reach.change(&ReAdd { array: args.array.clone(), device: device(&args.device)? })?;
-    if args.wait { wait::until_done(reach, &args.array, JobKind::Rebuild) } else { Ok(()) }
+    let device = device(&args.device)?;
+    reach.change(&ReAdd { array: args.array.clone(), device: device.clone() })?;
+    if args.wait { wait::until_filled(reach, &args.array, &device) } else { Ok(()) }
 }

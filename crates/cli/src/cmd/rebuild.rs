@@ -34,7 +34,7 @@ enum Action {
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let kind = JobKind::Rebuild;
     let control = match args.action {
-        Action::Wait { array } => return wait::until_done(reach, &array, kind),
+        Action::Wait { array } => return wait::until_rebuilt(reach, &array),
         Action::Pause { array } => JobControl { array, kind, action: JobAction::Pause },
         Action::Resume { array } => JobControl { array, kind, action: JobAction::Resume },
     };

@@ -3,7 +3,6 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use crate::wait;
-use ashlar_api::v1::job::JobKind;
 use ashlar_api::v1::member::Replace;
 use std::path::PathBuf;
 
@@ -38,9 +37,9 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         array: args.array.clone(),
         member: super::member_name(args.member)?,
         destroy: super::may_destroy(args.destroy.as_deref(), &device)?,
-        device,
+        device: device.clone(),
         dry_run: args.dry_run,
     };
     reach.change(&request)?;
-    if args.wait { wait::until_done(reach, &args.array, JobKind::Rebuild) } else { Ok(()) }
+    if args.wait { wait::until_filled(reach, &args.array, &device) } else { Ok(()) }
 }

@@ -1,0 +1,194 @@
+//! The cycle of an array's life, for every level and over both exports: write, lose as many members as the
+//! level allows, read, write on, replace, scrub, lose as many others, stop, start, read.
+//!
+//! Losing the others after the rebuild is the point: what is read then was computed from what the rebuild
+//! wrote.
+
+use crate::tools::{all_here, run, skipped};
+use crate::world::World;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes that are written and compared.
+const DATA_BYTES: usize = 9 << 20;
+
+/// One level and how many members of a group it can lose.
+struct Level {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    members: usize,
+    losses: usize,
+}
+
+/// How the client reaches the volume.
+#[derive(Clone, Copy)]
+enum Way {
+    Nbd,
+    File,
+}
+
+impl Way {
+    /// Store `content` at the start of the volume, durably.
+    fn write(self, world: &World, content: &Path) {
+        match self {
+            Way::Nbd => {
+                let content = content.to_str().expect("text");
+                run("nbdcopy", &["--flush", content, &world.uri("tank0")]);
+            }
+            Way::File => {
+                let file = File::options().write(true).open(self.file(world)).expect("open");
+                file.write_all_at(&std::fs::read(content).expect("read"), 0).expect("write");
+                file.sync_all().expect("flush");
+            }
+        }
+    }
+
+    /// Whether the volume starts with `content`.
+    fn holds(self, world: &World, content: &Path) -> bool {
+        let wanted = std::fs::read(content).expect("read");
+        match self {
+            Way::Nbd => {
+                let copy = world.path("copy");
+                run("nbdcopy", &[&world.uri("tank0"), copy.to_str().expect("text")]);
+                std::fs::read(copy).expect("read").get(..wanted.len()) == Some(wanted.as_slice())
+            }
+            Way::File => {
+                let mut found = vec![0; wanted.len()];
+                let file = File::open(self.file(world)).expect("open");
+                file.read_exact_at(&mut found, 0).expect("read");
+                found == wanted
+            }
+        }
+    }
+
+    fn file(self, world: &World) -> String {
+        world.ok(&["attach", "--file", "tank0"]).trim().to_owned()
+    }
+
+    fn leave(self, world: &World) {
+        if matches!(self, Way::File) {
+            world.ok(&["detach", "tank0"]);
+        }
+    }
+}
+
+fn cycle(test: &str, level: &Level) {
+    if !all_here(test, &["nbdcopy", "fusermount3"]) {
+        return;
+    }
+    live(Way::Nbd, level);
+    match File::options().write(true).open("/dev/fuse") {
+        Ok(_) => live(Way::File, level),
+        Err(error) => skipped(test, &format!("the part over FUSE: /dev/fuse: {error}")),
+    }
+}
+
+fn live(way: Way, level: &Level) {
+    let world = World::new();
+    let arguments = [&["--level", level.name], level.arguments].concat();
+    let mut devices = world.create("tank0", level.members, &arguments);
+    let (first, second) =
+        (world.noise("first", DATA_BYTES), world.noise_from("second", DATA_BYTES, 77));
+    way.write(&world, &first);
+    let lost: Vec<usize> = (0..level.losses).collect();
+    lost.iter().for_each(|slot| drop(world.ok(&["fail", "tank0", &slot.to_string()])));
+    assert!(way.holds(&world, &first), "{}: wrong with members out", level.name);
+    way.write(&world, &second);
+    for slot in lost {
+        let device = format!("new{slot}");
+        world.sparse(&device, crate::world::MEMBER_BYTES);
+        world.ok(&["replace", "tank0", &slot.to_string(), &device, "--wait"]);
+        devices[slot] = device;
+    }
+    assert_eq!(world.array()["state"], "clean", "{}", level.name);
+    let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
+    assert!(scrubbed.contains(" 0 mismatches"), "{}: {scrubbed}", level.name);
+    for slot in level.losses..level.losses * 2 {
+        world.ok(&["fail", "tank0", &slot.to_string()]);
+    }
+    assert!(way.holds(&world, &second), "{}: wrong after the rebuild", level.name);
+    way.leave(&world);
+    world.ok(&["stop", "tank0"]);
+    let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+    world.ok(&[&["assemble"], devices.as_slice()].concat());
+    assert!(way.holds(&world, &second), "{}: wrong after a new start", level.name);
+    assert_eq!(world.array()["counters"]["errors"], 0, "{}", level.name);
+    way.leave(&world);
+}
+
+/// One test for each level.
+macro_rules! levels {
+    ($($test:ident: $name:literal, $arguments:expr, $members:literal members, $losses:literal lost;)*) => {$(
+        #[test]
+        fn $test() {
+            let arguments: &'static [&'static str] = &$arguments;
+            let level = Level { name: $name, arguments, members: $members, losses: $losses };
+            cycle(stringify!($test), &level);
+        }
+    )*};
+}
+
+levels! {
+    raid0_keeps_what_it_holds: "0", [], 4 members, 0 lost;
+    raid1_lives_through_one_loss: "1", [], 2 members, 1 lost;
+    raid1_of_four_lives_through_two_losses_twice: "1", [], 4 members, 2 lost;
+    raid5_lives_through_one_loss: "5", [], 4 members, 1 lost;
+    raid6_lives_through_two_losses: "6", [], 6 members, 2 lost;
+    raid7_3_lives_through_three_losses: "7.3", ["--strip-size", "16K"], 8 members, 3 lost;
+    n_plus_m_12_4_lives_through_four_losses: "n+m", ["--parity", "4"], 16 members, 4 lost;
+    raid10_lives_through_one_loss: "10", [], 6 members, 1 lost;
+    raid50_lives_through_one_loss: "50", ["--group-size", "4"], 8 members, 1 lost;
+    raid60_lives_through_two_losses: "60", ["--group-size", "5"], 10 members, 2 lost;
+    raid70_lives_through_three_losses: "70", ["--group-size", "6"], 12 members, 3 lost;
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_member_that_fails() {
+    if !all_here("a_spare_takes_the_place_of_a_member_that_fails", &["nbdcopy"]) {
+        return;
+    }
+    let world = World::new();
+    world.sparse("spare0", crate::world::MEMBER_BYTES);
+    world.create("tank0", 5, &["--level", "6", "--spare", "spare0"]);
+    let noise = world.noise("noise", DATA_BYTES);
+    Way::Nbd.write(&world, &noise);
+    world.ok(&["fail", "tank0", "2"]);
+    world.ok(&["rebuild", "wait", "tank0"]);
+    let array = world.array();
+    assert_eq!(
+        (&array["state"], &array["members"][2]["state"]),
+        (&"clean".into(), &"in_sync".into())
+    );
+    assert!(array["members"][2]["path"].as_str().expect("text").ends_with("/spare0"));
+    // A spare that comes later is taken at once.
+    world.ok(&["fail", "tank0", "0"]);
+    assert_eq!(world.array()["state"], "degraded");
+    world.sparse("spare1", crate::world::MEMBER_BYTES);
+    world.ok(&["spare", "add", "spare1"]);
+    world.ok(&["rebuild", "wait", "tank0"]);
+    assert_eq!(world.array()["state"], "clean");
+    world.ok(&["fail", "tank0", "1"]);
+    world.ok(&["fail", "tank0", "3"]);
+    assert!(Way::Nbd.holds(&world, &noise));
+}
+
+#[test]
+fn a_member_that_was_away_gets_what_it_missed() {
+    if !all_here("a_member_that_was_away_gets_what_it_missed", &["nbdcopy"]) {
+        return;
+    }
+    let world = World::new();
+    let devices = world.create("tank0", 5, &["--level", "6"]);
+    let (first, second) =
+        (world.noise("first", DATA_BYTES), world.noise_from("second", DATA_BYTES, 5));
+    Way::Nbd.write(&world, &first);
+    world.ok(&["fail", "tank0", "1"]);
+    Way::Nbd.write(&world, &second);
+    world.ok(&["re-add", "tank0", &devices[1], "--wait"]);
+    assert_eq!(world.array()["state"], "clean");
+    assert!(world.ok(&["scrub", "tank0", "--wait"]).contains(" 0 mismatches"));
+    world.ok(&["fail", "tank0", "0"]);
+    world.ok(&["fail", "tank0", "4"]);
+    assert!(Way::Nbd.holds(&world, &second));
+}
