@@ -5,29 +5,35 @@
 //! little. The ceiling is the same loads and stores without the arithmetic. Figures are GB/s (10^9) of
 //! data strips (for update: of new bytes). Strips are displaced by 1792 bytes from one another.
 //!
-//! `-- --test` runs every cell once on small strips and checks the answers; `-- update` (any word)
-//! runs the rows whose name contains it.
+//! `-- --peers` prints tables of our fastest kernel next to ISA-L (Debian's libisal2), and a word after it
+//! picks some of them; `-- --gate` fails when a kernel is much slower than it was; `-- update` (any word)
+//! runs the rows whose name contains it. `-- --test`, and `cargo test`, which does not say `--bench`, time
+//! nothing: every cell runs once on small strips and its answer is checked.
 
 #[path = "kernels/ceiling.rs"]
 mod ceiling;
+#[path = "kernels/gate.rs"]
+mod gate;
+#[path = "../tests/isal/library.rs"]
+mod isal;
+#[path = "kernels/peers.rs"]
+mod peers;
 #[path = "kernels/ring.rs"]
 mod ring;
+#[path = "kernels/timing.rs"]
+mod timing;
 #[path = "kernels/verb.rs"]
 mod verb;
 
 use std::process::ExitCode;
 
 use ashlar_parity::{Kernel, Locality};
-use ring::Ring;
-use rustix::time::{ClockId, clock_gettime};
+use ring::{Placement, Ring};
+use timing::{each, medians};
 use verb::{Subject, Verb};
 
 /// Slices for each subject of a row; their median is reported.
 const ROUNDS: usize = 15;
-/// CPU time of a slice.
-const SLICE_NS: i64 = 4_000_000;
-/// Bytes between two looks at the clock, which costs about as much as 32 KiB of parity.
-const BATCH_BYTES: usize = 4 << 20;
 /// More than the last-level cache of any machine that this is likely to run on.
 const RING_BYTES: usize = 640 << 20;
 
@@ -68,10 +74,23 @@ fn rows() -> Vec<Row> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--test") {
+    let says = |word: &str| arguments.iter().any(|argument| argument == word);
+    if says("--test") || !says("--bench") {
         return check_answers();
     }
+    if says("--gate") {
+        return gate::hold();
+    }
     let filter = arguments.iter().find(|argument| !argument.starts_with("--"));
+    if says("--peers") {
+        return match peers::print_tables(filter.map(String::as_str)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => {
+                eprintln!("{what}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let kernels: Vec<Kernel> = Kernel::all().filter(|k| k.name() != "reference").collect();
     println!(
         "GB/s of data, and share of the ceiling; median of {ROUNDS} slices of thread CPU time"
@@ -90,57 +109,21 @@ fn main() -> ExitCode {
 fn print_row(row: &Row, kernels: &[Kernel]) {
     let bytes = if row.locality == Locality::Streaming { RING_BYTES } else { 0 };
     let mut memory = Vec::new();
-    let mut ring = Ring::new(&mut memory, row.data, row.parity, row.strip_bytes, bytes);
+    let shape = (row.data, row.parity);
+    let mut ring = Ring::new(&mut memory, shape, row.strip_bytes, Placement::Coloured, bytes);
     // A check is timed on stripes that are consistent: the rest is the rare case.
-    let sound = Subject::kernel(Verb::Generate, Kernel::best(), row.data, row.parity);
+    let sound = Subject::kernel(Verb::Generate, Kernel::best(), shape);
     ring.stripes().for_each(|stripe| sound.run(stripe, Locality::Cached));
     let mut subjects = vec![Subject::ceiling(row.verb)];
     for &kernel in kernels {
-        subjects.push(Subject::kernel(row.verb, kernel, row.data, row.parity));
+        subjects.push(Subject::kernel(row.verb, kernel, shape));
     }
-    let mut samples = vec![Vec::new(); subjects.len()];
-    for _ in 0..ROUNDS {
-        for (subject, samples) in subjects.iter().zip(&mut samples) {
-            samples.push(slice(subject, &mut ring, row.locality));
-        }
-    }
-    let medians: Vec<f64> = samples.into_iter().map(median).collect();
+    let medians = medians(&each(&subjects), &mut ring, row.locality, ROUNDS);
     print!("{:38}{:>9.1}", row.name(), medians[0]);
     for speed in &medians[1..] {
         print!("{:>11.1}{:>6.0}%", speed, 100.0 * speed / medians[0]);
     }
     println!();
-}
-
-/// Runs `subject` for one slice; returns GB/s.
-fn slice(subject: &Subject, ring: &mut Ring<'_>, locality: Locality) -> f64 {
-    let counted = subject.counted_bytes(ring.next_stripe());
-    let batch = BATCH_BYTES / counted;
-    let batch_bytes = u32::try_from(batch * counted).expect("batches are small");
-    let mut batches = 0u32;
-    let start = thread_ns();
-    loop {
-        for _ in 0..batch {
-            subject.run(ring.next_stripe(), locality);
-        }
-        batches += 1;
-        let ns = thread_ns() - start;
-        if ns >= SLICE_NS {
-            let ns = i32::try_from(ns).expect("slices are short");
-            return f64::from(batch_bytes) * f64::from(batches) / f64::from(ns);
-        }
-    }
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
-}
-
-/// CPU time of this thread.
-fn thread_ns() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 /// Every verb by every kernel gives the bytes that the reference gives.
@@ -149,9 +132,10 @@ fn check_answers() -> ExitCode {
     for row in rows() {
         let answer = |kernel: Kernel| {
             let mut memory = Vec::new();
-            let mut ring = Ring::new(&mut memory, row.data, row.parity, 4096 + 64, 0);
+            let shape = (row.data, row.parity);
+            let mut ring = Ring::new(&mut memory, shape, 4096 + 64, Placement::Coloured, 0);
             let stripe = ring.next_stripe();
-            Subject::kernel(row.verb, kernel, row.data, row.parity).run(stripe, row.locality);
+            Subject::kernel(row.verb, kernel, shape).run(stripe, row.locality);
             stripe.digest()
         };
         let reference = Kernel::by_name("reference").expect("the reference is always there");

@@ -54,6 +54,10 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    pub(crate) fn consistent() -> Verdict {
+        Verdict { any: RowMap::default(), by_parity: [RowMap::default(); PARITY_MAX] }
+    }
+
     /// True when every parity strip given agrees with the data strips.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
@@ -80,14 +84,25 @@ impl Code {
     /// [`CodeError::WrongCount`], [`CodeError::WrongLength`], or [`CodeError::TooLong`] for strips of
     /// more than 256 rows.
     pub fn check(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> Result<Verdict, CodeError> {
-        let bytes = self.expect_stripe(data, parity)?;
-        if bytes > ROWS_MAX * ROW_BYTES {
-            return Err(CodeError::TooLong { limit: ROWS_MAX * ROW_BYTES, given: bytes });
-        }
-        let mut verdict =
-            Verdict { any: RowMap::default(), by_parity: [RowMap::default(); PARITY_MAX] };
-        if self.part_differs(data, parity, 0..bytes)? {
-            self.find_rows(data, parity, &mut verdict)?;
+        self.check_from(data, parity, Locality::Cached)
+    }
+
+    /// As [`Code::check`], told where the strips are: `Streaming` prefetches what comes from memory.
+    ///
+    /// # Errors
+    /// As for [`Code::check`].
+    pub fn check_from(
+        &self,
+        data: &[&[u8]],
+        parity: &[Option<&[u8]>],
+        locality: Locality,
+    ) -> Result<Verdict, CodeError> {
+        let bytes = self.expect_checkable(data, parity)?;
+        let mut verdict = Verdict::consistent();
+        if self.part_differs(data, parity, 0..bytes, locality)? {
+            for row in 0..bytes.div_ceil(ROW_BYTES) {
+                self.find_row(data, parity, row, &mut verdict)?;
+            }
         }
         Ok(verdict)
     }
@@ -104,7 +119,7 @@ impl Code {
         parity: &[Option<&[u8]>],
         row: usize,
     ) -> Result<Option<usize>, CodeError> {
-        let bytes = self.expect_stripe(data, parity)?;
+        let bytes = self.expect_stripe(data, &parity.iter().copied())?;
         if row >= bytes.div_ceil(ROW_BYTES) {
             return Err(CodeError::OutOfRange { limit: bytes.div_ceil(ROW_BYTES), given: row });
         }
@@ -118,35 +133,36 @@ impl Code {
         Ok(suspects.verdict())
     }
 
-    /// Notes, row by row and parity by parity, what disagrees.
-    fn find_rows(
+    /// Notes which parity strips disagree in row `row`.
+    pub(crate) fn find_row(
         &self,
         data: &[&[u8]],
         parity: &[Option<&[u8]>],
+        row: usize,
         verdict: &mut Verdict,
     ) -> Result<(), CodeError> {
-        let bytes = data.first().map_or(0, |strip| strip.len());
-        for row in 0..bytes.div_ceil(ROW_BYTES) {
-            for (index, strip) in parity.iter().enumerate() {
-                let mut only = [None; PARITY_MAX];
-                only[index] = *strip;
-                if self.part_differs(data, &only[..parity.len()], row_range(row, bytes))? {
-                    verdict.by_parity[index].insert(row);
-                    verdict.any.insert(row);
-                }
+        let part = row_range(row, data.first().map_or(0, |strip| strip.len()));
+        for (index, strip) in parity.iter().enumerate() {
+            let mut only = [None; PARITY_MAX];
+            only[index] = *strip;
+            let only = &only[..parity.len()];
+            if self.part_differs(data, only, part.clone(), Locality::Cached)? {
+                verdict.by_parity[index].insert(row);
+                verdict.any.insert(row);
             }
         }
         Ok(())
     }
 
     /// Whether any of `parity` disagrees within `part` of the strips.
-    fn part_differs(
+    pub(crate) fn part_differs(
         &self,
         data: &[&[u8]],
         parity: &[Option<&[u8]>],
         part: std::ops::Range<usize>,
+        locality: Locality,
     ) -> Result<bool, CodeError> {
-        let mut job = Job::new(self.kernel(), Verb::Check, Locality::Cached);
+        let mut job = Job::new(self.kernel(), Verb::Check, locality);
         for strip in data {
             job.source(&strip[part.clone()])?;
         }
@@ -158,12 +174,30 @@ impl Code {
         Ok(job.run())
     }
 
+    /// As `expect_stripe`, and no longer than a verdict can map.
+    pub(crate) fn expect_checkable(
+        &self,
+        data: &[&[u8]],
+        parity: &[Option<&[u8]>],
+    ) -> Result<usize, CodeError> {
+        let bytes = self.expect_stripe(data, &parity.iter().copied())?;
+        if bytes > ROWS_MAX * ROW_BYTES {
+            return Err(CodeError::TooLong { limit: ROWS_MAX * ROW_BYTES, given: bytes });
+        }
+        Ok(bytes)
+    }
+
     /// Counts and lengths are right; returns the length.
-    fn expect_stripe(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> Result<usize, CodeError> {
+    pub(crate) fn expect_stripe<'a>(
+        &self,
+        data: &[&'a [u8]],
+        parity: &(impl ExactSizeIterator<Item = Option<&'a [u8]>> + Clone),
+    ) -> Result<usize, CodeError> {
         expect_count(self.data_strips(), data.len())?;
         expect_count(self.parity_strips(), parity.len())?;
         let expected = data[0].len();
-        match data.iter().chain(parity.iter().flatten()).find(|strip| strip.len() != expected) {
+        let mut all = data.iter().copied().chain(parity.clone().flatten());
+        match all.find(|strip| strip.len() != expected) {
             Some(strip) => Err(CodeError::WrongLength { expected, given: strip.len() }),
             None => Ok(expected),
         }

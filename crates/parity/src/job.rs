@@ -28,6 +28,7 @@ pub(crate) struct Job<'a> {
     kernel: Kernel,
     verb: Verb,
     locality: Locality,
+    outputs_stay: bool,
     bytes: Option<usize>,
     sources: List<*const u8, STRIPS_MAX>,
     companions: List<*mut u8, STRIPS_MAX>,
@@ -42,6 +43,7 @@ impl<'a> Job<'a> {
             kernel,
             verb,
             locality,
+            outputs_stay: false,
             bytes: None,
             sources: List::new(),
             companions: List::new(),
@@ -49,6 +51,11 @@ impl<'a> Job<'a> {
             rows: List::new(),
             strips: PhantomData,
         }
+    }
+
+    /// Outputs of a `GenerateCopy` job are stored in the cache even if the copies are not.
+    pub(crate) fn keep_outputs(&mut self) {
+        self.outputs_stay = true;
     }
 
     /// Adds a source of a `Generate` or `Check` job.
@@ -132,7 +139,7 @@ impl<'a> Job<'a> {
             differs |= unsafe { self.run_groups(groups, start, bytes, streaming) };
             start += bytes;
         }
-        if streaming {
+        if streaming && self.verb != Verb::Check {
             fence_streamed();
         }
         differs
@@ -161,6 +168,7 @@ impl<'a> Job<'a> {
                 verb: if copied { Verb::Generate } else { self.verb },
                 shape: *shape,
                 streaming,
+                outputs_stay: self.outputs_stay,
                 sources: &self.sources,
                 companions: &self.companions,
                 outputs: &self.outputs[rows.clone()],
@@ -177,6 +185,9 @@ impl<'a> Job<'a> {
 
     /// Streaming stores need aligned addresses; other outputs are stored normally.
     fn written_is_aligned(&self) -> bool {
+        if self.verb == Verb::Check {
+            return true;
+        }
         let copies = self.verb == Verb::GenerateCopy;
         let copies = if copies { &self.companions[..] } else { &[] };
         self.outputs.iter().chain(copies).all(|strip| strip.addr().is_multiple_of(GRAIN))

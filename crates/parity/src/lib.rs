@@ -13,7 +13,7 @@
 //!
 //! Not here: buffers, members, layouts, anything asynchronous.
 //!
-//! Reading order: `rows` (the coefficients), `code` (the public verbs), `check`, `decode`, `kernel` (which backend), then
+//! Reading order: `rows` (the coefficients), `code` (the public verbs), `check`, `decode`, `sums`, `kernel` (which backend), then
 //! `job` (from slices to pointers: lengths, tails, tiles), `groups` (how many passes), `pass` (what a
 //! backend is asked to do), `backend` (the loops, once, and the instructions of each CPU) and
 //! `reference` (the slow truth).
@@ -30,9 +30,11 @@ mod list;
 mod pass;
 mod reference;
 mod rows;
+mod sums;
 
 pub use check::{ROW_BYTES, ROWS_MAX, RowMap, Verdict};
 pub use code::{Change, Code, Locality};
 pub use decode::{DecodePlan, StripMask};
 pub use error::{CodeError, KernelError};
 pub use kernel::Kernel;
+pub use sums::Summed;

@@ -47,6 +47,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) verb: Verb,
     pub(crate) shape: Shape,
     pub(crate) streaming: bool,
+    /// A streaming `GenerateCopy` streams only the copies.
+    pub(crate) outputs_stay: bool,
     pub(crate) sources: &'a [*const u8],
     /// New content (`Update`, never written) or copies (`GenerateCopy`), one for each source.
     pub(crate) companions: &'a [*mut u8],

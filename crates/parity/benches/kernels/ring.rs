@@ -1,13 +1,22 @@
 //! Stripes to run on: one that stays in the cache, or a ring of many that does not.
 //!
-//! What must stay true: every strip starts at a multiple of 64 bytes, displaced by 28 cache lines from
-//! the one before, so that the strips of a stripe do not share cache sets.
+//! What must stay true: every strip starts at a multiple of 64 bytes. Coloured, each is displaced by 28
+//! cache lines from the one before, so that the strips of a stripe do not share cache sets; aligned, all
+//! start at a multiple of 64 KiB, the worst case.
 
 use std::mem::MaybeUninit;
 
 use rustix::mm::{Advice, madvise};
 
 const DISPLACEMENT: usize = 1792;
+const ALIGNMENT: usize = 64 << 10;
+
+/// Where strips of a stripe start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    Coloured,
+    Aligned,
+}
 
 /// Strips of one stripe, and room for results.
 pub struct Stripe<'a> {
@@ -31,22 +40,29 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Stripes that fill about `bytes`, at least one, in `memory`.
+    /// Stripes that fill about `bytes`, at least one, in `memory`, which later rings can use again.
     pub fn new(
         memory: &'a mut Vec<u8>,
-        data: usize,
-        parity: usize,
+        (data, parity): (usize, usize),
         strip_bytes: usize,
+        placement: Placement,
         bytes: usize,
     ) -> Ring<'a> {
-        let pitch = strip_bytes + DISPLACEMENT;
+        let pitch = match placement {
+            Placement::Coloured => strip_bytes + DISPLACEMENT,
+            Placement::Aligned => strip_bytes.next_multiple_of(ALIGNMENT),
+        };
         let strips = 2 * data + 2 * parity;
         let count = (bytes / (strips * pitch)).max(1);
-        *memory = Vec::with_capacity(count * strips * pitch + 64);
-        ask_for_huge_pages(memory.spare_capacity_mut());
-        memory.resize(count * strips * pitch + 64, 0);
-        let skew = memory.as_ptr().align_offset(64);
-        fill(&mut memory[skew..]);
+        let needed = count * strips * pitch + ALIGNMENT;
+        if memory.len() < needed {
+            *memory = Vec::with_capacity(needed);
+            ask_for_huge_pages(memory.spare_capacity_mut());
+            memory.resize(needed, 0);
+            let skew = memory.as_ptr().align_offset(ALIGNMENT);
+            fill(&mut memory[skew..]);
+        }
+        let skew = memory.as_ptr().align_offset(ALIGNMENT);
         let mut cut = memory[skew..].chunks_exact_mut(pitch).map(|strip| &mut strip[..strip_bytes]);
         let mut take = |count: usize| -> Vec<&'a mut [u8]> { cut.by_ref().take(count).collect() };
         let stripes = (0..count)

@@ -44,15 +44,23 @@ pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
         // SAFETY: see above.
         (Verb::Generate, true) => unsafe { shape::<L, Generate<true>>(lanes, pass) },
         // SAFETY: see above.
-        (Verb::GenerateCopy, false) => unsafe { shape::<L, GenerateCopy<false>>(lanes, pass) },
+        (Verb::GenerateCopy, false) => unsafe {
+            shape::<L, GenerateCopy<false, false>>(lanes, pass)
+        },
+        (Verb::GenerateCopy, true) if pass.outputs_stay => {
+            // SAFETY: see above.
+            unsafe { shape::<L, GenerateCopy<true, false>>(lanes, pass) }
+        }
         // SAFETY: see above.
-        (Verb::GenerateCopy, true) => unsafe { shape::<L, GenerateCopy<true>>(lanes, pass) },
+        (Verb::GenerateCopy, true) => unsafe { shape::<L, GenerateCopy<true, true>>(lanes, pass) },
         // SAFETY: see above.
         (Verb::Update, false) => unsafe { shape::<L, Update<false>>(lanes, pass) },
         // SAFETY: see above.
         (Verb::Update, true) => unsafe { shape::<L, Update<true>>(lanes, pass) },
         // SAFETY: see above.
-        (Verb::Check, _) => unsafe { shape::<L, Check>(lanes, pass) },
+        (Verb::Check, false) => unsafe { shape::<L, Check<false>>(lanes, pass) },
+        // SAFETY: see above.
+        (Verb::Check, true) => unsafe { shape::<L, Check<true>>(lanes, pass) },
     }
 }
 
@@ -146,9 +154,9 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
 }
 
 /// As generate, while the source is in a register its copy is written too.
-struct GenerateCopy<const STREAM: bool>;
+struct GenerateCopy<const STREAM: bool, const STREAM_OUT: bool>;
 
-impl<const STREAM: bool> Action for GenerateCopy<STREAM> {
+impl<const STREAM: bool, const STREAM_OUT: bool> Action for GenerateCopy<STREAM, STREAM_OUT> {
     const STREAM: bool = STREAM;
 
     #[inline(always)]
@@ -172,20 +180,20 @@ impl<const STREAM: bool> Action for GenerateCopy<STREAM> {
         differs: L::Vector,
     ) -> L::Vector {
         // SAFETY: the same contract.
-        unsafe { Generate::<STREAM>::put(lanes, place, sum, differs) }
+        unsafe { Generate::<STREAM_OUT>::put(lanes, place, sum, differs) }
     }
 }
 
-/// Outputs are read, not written.
-struct Check;
+/// Outputs are read, not written; a streaming check prefetches its sources.
+struct Check<const STREAM: bool>;
 
-impl Action for Check {
-    const STREAM: bool = false;
+impl<const STREAM: bool> Action for Check<STREAM> {
+    const STREAM: bool = STREAM;
 
     #[inline(always)]
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector {
         // SAFETY: the same contract.
-        unsafe { Generate::<false>::fetch(lanes, pass, column, at) }
+        unsafe { Generate::<STREAM>::fetch(lanes, pass, column, at) }
     }
 
     #[inline(always)]

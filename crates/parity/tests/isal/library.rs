@@ -1,10 +1,12 @@
 //! Intel's ISA-L as Debian ships it, behind safe calls: the oracle of the tests and the peer of the benchmark.
 //!
+//! The environment variable `ASHLAR_LIBISAL` names another build of it, such as a newer one with GFNI.
+//!
 //! What must stay true: the library is found when the program runs, so nothing here needs it to be built;
 //! every call looks at counts, lengths and alignment before a pointer leaves Rust. This file is the only
 //! one that crosses over to C.
 
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 
 use ashlar_gf::PARITY_ROWS;
 
@@ -68,8 +70,10 @@ impl Tables {
 impl Isal {
     /// The library, or what to do about its absence.
     pub fn load() -> Result<Isal, String> {
+        let name = std::env::var("ASHLAR_LIBISAL").unwrap_or_else(|_| "libisal.so.2".to_owned());
+        let name = CString::new(name).map_err(|error| error.to_string())?;
         // SAFETY: the name is a C string, and the library does nothing when it is loaded.
-        let library = unsafe { dlopen(c"libisal.so.2".as_ptr(), NOW) };
+        let library = unsafe { dlopen(name.as_ptr(), NOW) };
         if library.is_null() {
             return Err("libisal.so.2 is not here: apt-get install libisal2".to_owned());
         }
