@@ -11,7 +11,8 @@ use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{Home, keeper, record};
-use crate::intent::{IntentMap, RegionNo};
+use crate::intent::IntentMap;
+use crate::map_pages;
 use crate::member::SlotState;
 use crate::shard::{Shard, SlotDevices};
 use crate::spare::Spare;
@@ -20,15 +21,11 @@ use crate::written::WrittenMap;
 use ashlar_device::{Access, Device, Opened};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, ReadLabel, Start, Verdict};
-use ashlar_ondisk::bitmap::{array_tag, page_count};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{
-    BitmapKind, ConsistencyPolicy, ForcedActions, MemberEvent, PageIdentity, Superblock,
-    SuperblockCopies,
-};
+use ashlar_ondisk::{ForcedActions, MemberEvent, Superblock, SuperblockCopies};
 use ashlar_parity::{Code, Kernel};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripeNo, to_u64, to_usize};
+use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -260,7 +257,8 @@ async fn make_array(
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
     }
     array.set_read_only(plan.is_read_only);
-    load_maps(worker, &array, plan).await?;
+    let sources = sources(worker, plan);
+    map_pages::load(worker, &array, (&plan.superblock, plan.is_unclean), &sources).await;
     Ok(array)
 }
 
@@ -337,92 +335,9 @@ pub(crate) async fn remove(shared: &Arc<Shared>, array: &Arc<Array>) -> Result<(
     Ok(())
 }
 
-/// Pages read at once.
-const PAGES_AT_ONCE: u64 = 256;
-
-async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Result<(), Refusal> {
-    let sources: Vec<Rc<dyn Device>> = plan
-        .slots
-        .iter()
-        .filter(|slot| slot.state == Some(SlotState::InSync))
-        .filter_map(|slot| slot.current.as_ref())
-        .map(|opened| opened.attach(&worker.handle))
-        .collect();
-    let areas = plan.superblock.areas;
-    let written_pages = to_u64(array.written.page_count());
-    let written = Pages { kind: BitmapKind::WrittenMap, at: areas.written_map.offset };
-    written
-        .load(worker, array, &sources, written_pages, |page, bits| {
-            array.written.load_page(page, bits);
-        })
-        .await;
-    if plan.superblock.policy == ConsistencyPolicy::None && plan.is_unclean {
-        let all = (0..array.intent.region_count()).map(RegionNo);
-        all.for_each(|region| array.intent.set_unsynced(region, true));
-        return Ok(());
-    }
-    let intent = Pages { kind: BitmapKind::WriteIntent, at: areas.write_intent.offset };
-    intent
-        .load(worker, array, &sources, page_count(array.intent.region_count()), |page, bits| {
-            array.intent.load_page(page, bits);
-        })
-        .await;
-    if plan.is_unclean {
-        for region in array.intent.durable_regions() {
-            array.intent.set_unsynced(region, true);
-        }
-    }
-    Ok(())
-}
-
-/// The pages of one map on the members.
-struct Pages {
-    kind: BitmapKind,
-    at: u64,
-}
-
-impl Pages {
-    /// Load all pages. Each is read from as many members as could lie about it plus one, the newest
-    /// copy counts; a page of which no copy is whole counts as all bits set, which costs time, not data.
-    async fn load(
-        &self,
-        worker: &Worker,
-        array: &Array,
-        sources: &[Rc<dyn Device>],
-        page_count: u64,
-        mut take: impl FnMut(usize, &[u64]),
-    ) {
-        let copies = (array.geometry.parity_strips() + 1).min(sources.len());
-        let mut page = 0;
-        while page < page_count {
-            let count = PAGES_AT_ONCE.min(page_count - page);
-            let extent = Extent::new(self.at + page * BLOCK_BYTES, count * BLOCK_BYTES);
-            let mut ranges = Vec::new();
-            for copy in 0..copies {
-                // Different members for different parts: the work is spread, and so is the risk.
-                let source = &sources[(to_usize(page / PAGES_AT_ONCE) + copy) % sources.len()];
-                ranges.extend(control_io::read(worker, source.as_ref(), extent).await.ok());
-            }
-            for at in 0..to_usize(count) {
-                let number = to_usize(page) + at;
-                let bytes = at * BLOCK_BYTES_USIZE..(at + 1) * BLOCK_BYTES_USIZE;
-                let identity = self.identity(array, number);
-                let decoded =
-                    ranges.iter().filter_map(|range| identity.decode(&range[bytes.clone()]).ok());
-                match decoded.max_by_key(|decoded| decoded.sequence) {
-                    Some(decoded) => take(number, &decoded.bits),
-                    None => take(number, &[u64::MAX; ashlar_ondisk::bitmap::WORDS_PER_PAGE]),
-                }
-            }
-            page += count;
-        }
-    }
-
-    fn identity(&self, array: &Array, page: usize) -> PageIdentity {
-        PageIdentity {
-            kind: self.kind,
-            array_tag: array_tag(uuid::Uuid::from_bytes(array.identity.uuid)),
-            page: u32::try_from(page).expect("areas hold fewer than 2^32 pages"),
-        }
-    }
+/// The members whose maps count: those in sync.
+fn sources(worker: &Worker, plan: &Plan) -> Vec<Rc<dyn Device>> {
+    let current = plan.slots.iter().filter(|slot| slot.state == Some(SlotState::InSync));
+    let opened = current.filter_map(|slot| slot.current.as_ref());
+    opened.map(|opened| opened.attach(&worker.handle)).collect()
 }

@@ -47,11 +47,6 @@ impl IntentMap {
         to_u64(self.regions.len())
     }
 
-    /// Number of bitmap pages.
-    pub(crate) fn page_count(&self) -> usize {
-        to_usize(self.region_count().div_ceil(self.bits_per_page))
-    }
-
     /// The region of a stripe.
     pub(crate) fn region_of(&self, stripe: StripeNo) -> RegionNo {
         RegionNo(stripe.0 / self.stripes_per_region)

@@ -15,7 +15,7 @@
 //! - `stripe`      row locks
 //! - `scratch`     stripe buffers
 //! - `lists`       short lists that are used again
-//! - `intent`, `written`   the maps in memory
+//! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
@@ -34,6 +34,7 @@ mod event;
 mod home;
 mod intent;
 mod lists;
+mod map_pages;
 mod member;
 mod metrics;
 mod newcomer;

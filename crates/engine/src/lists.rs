@@ -34,13 +34,6 @@ pub(crate) struct List<T> {
     home: Option<Rc<RefCell<Vec<Vec<T>>>>>,
 }
 
-impl<T> List<T> {
-    /// An empty list of its own, for work that is rare.
-    pub(crate) fn new() -> Self {
-        List { items: Vec::new(), home: None }
-    }
-}
-
 impl<T> FromIterator<T> for List<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         List { items: items.into_iter().collect(), home: None }

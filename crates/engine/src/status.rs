@@ -9,7 +9,6 @@ use crate::error::Refusal;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts};
 use crate::shard::Shard;
-use ashlar_device::Device;
 use ashlar_iobuf::PoolUsage;
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ConsistencyPolicy, ScrubRecord};

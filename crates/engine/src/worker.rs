@@ -24,6 +24,9 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Stripes that one worker has in flight at most.
 const STRIPE_TASKS: usize = 256;
 
+/// Something to be run on a worker's thread.
+pub(crate) type Control = Box<dyn FnOnce(&Rc<Worker>) + Send>;
+
 /// What one worker sends another.
 pub(crate) enum Message {
     /// Do this to one of your stripes and answer.
@@ -31,7 +34,7 @@ pub(crate) enum Message {
     /// The answer to the piece sent under `ticket`.
     Answer { ticket: usize, answer: Answer },
     /// Control: run this on your thread.
-    Run(Box<dyn FnOnce(&Rc<Worker>) + Send>),
+    Run(Control),
 }
 
 /// Load figures of a worker, readable from any thread.

@@ -11,7 +11,7 @@ mod world;
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_layout::{Level, Shape};
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
-use ashlar_units::{BLOCK_BYTES, Extent};
+use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
 use ashlar_volume::{Command, Request, Volume};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,12 +67,12 @@ async fn client(volume: ArrayVolume, ledger: Ledger, seed: u64, client: u64) {
         let mut buffer = volume.buffer(bytes).await;
         for (block, part) in (first..).zip(buffer.chunks_mut(4096)) {
             part.copy_from_slice(&content(block, id));
-            ledger.lock().expect("one thread")[block as usize].since.push(id);
+            ledger.lock().expect("one thread")[to_usize(block)].since.push(id);
         }
         let request = Request { command: Command::Write(buffer.freeze()), extent, fua: false };
         volume.submit(request).await.expect("healthy");
         let mut ledger = ledger.lock().expect("one thread");
-        (first..first + count).for_each(|block| ledger[block as usize].answered = id);
+        (first..first + count).for_each(|block| ledger[to_usize(block)].answered = id);
     }
 }
 
@@ -98,7 +98,7 @@ async fn audit(volume: &ArrayVolume, ledger: &Ledger, seed: u64) {
         let bytes = read(volume, extent).await;
         let bytes = bytes.unwrap_or_else(|kind| panic!("seed {seed}: block {block}: {kind:?}"));
         let mut ledger = ledger.lock().expect("one thread");
-        let history = &mut ledger[block as usize];
+        let history = &mut ledger[to_usize(block)];
         let found = who_wrote(block, &bytes);
         let is_allowed =
             found.is_some_and(|id| id == history.durable || history.since.contains(&id));
@@ -161,7 +161,7 @@ async fn wait_for_resync(engine: &Engine, handle: &ashlar_ring::Handle) {
 fn survive(shape: &Shape, losses: usize, seed: u64) {
     let mut world = SimWorld::new(seed);
     let disks = add_disks(&mut world, shape.members);
-    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); BLOCKS as usize]));
+    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); to_usize(BLOCKS)]));
     write_until_power_cut(&mut world, shape, seed, &ledger);
     let (opener, members) = (world.opener(), shape.members);
     world
@@ -210,7 +210,7 @@ fn a_degraded_array_that_lost_power_starts_read_only_under_the_bitmap_policy() {
     let shape = world::shape(Level::Raid6, 6, None, None);
     let mut world = SimWorld::new(9);
     let disks = add_disks(&mut world, 6);
-    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); BLOCKS as usize]));
+    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); to_usize(BLOCKS)]));
     write_until_power_cut(&mut world, &shape, 9, &ledger);
     disks[2].vanish();
     let opener = world.opener();

@@ -54,11 +54,14 @@ struct Stream {
     streak: u32,
 }
 
+/// A write that goes with another: its bytes, and whom to tell.
+type Joiner = (Buf, Completion<Result<(), VolumeErrorKind>>);
+
 /// Writes that wait to go together.
 struct Batch {
     stripe: StripeNo,
     extent: Extent,
-    joined: SmallVec<[(Buf, Completion<Result<(), VolumeErrorKind>>); 8]>,
+    joined: SmallVec<[Joiner; 8]>,
     /// Completed when the batch reaches the end of its stripe.
     full: Option<Completion<()>>,
 }

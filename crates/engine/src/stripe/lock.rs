@@ -64,7 +64,8 @@ impl RowLocks {
     }
 
     /// Stripes with a holder or waiter.
-    pub(crate) fn busy_stripes(&self) -> usize {
+    #[cfg(test)]
+    fn busy_stripes(&self) -> usize {
         self.table.borrow().stripes.len()
     }
 
