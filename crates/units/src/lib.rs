@@ -5,6 +5,8 @@
 //! bytes unless the name says otherwise. A *block* is 4 KiB everywhere inside the engine; exports may
 //! offer 512-byte granularity and the engine widens.
 
+#![forbid(unsafe_code)]
+
 mod extent;
 mod index;
 mod size;

@@ -3,6 +3,8 @@
 //! What must stay true: nothing here knows how the bytes are kept; exports see [`Volume`] and nothing
 //! else of the engine. A request owns its buffer until the reply; a reply hands it back.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod facts;
 mod mem;
