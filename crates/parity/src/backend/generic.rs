@@ -37,58 +37,39 @@ const LINE_BYTES: usize = 64;
 /// # Safety
 /// The contract of [`Pass`].
 pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
-    // SAFETY (all arms): the caller guarantees the contract of `Pass`.
-    match (pass.verb, pass.streaming) {
-        // SAFETY: see above.
-        (Verb::Generate, false) => unsafe { shape::<L, Generate<false>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::Generate, true) => unsafe { shape::<L, Generate<true>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::GenerateCopy, false) => unsafe {
-            shape::<L, GenerateCopy<false, false>>(lanes, pass)
-        },
+    let enter = match (pass.verb, pass.streaming) {
+        (Verb::Generate, false) => shape::<L, Generate<false>>(pass.shape),
+        (Verb::Generate, true) => shape::<L, Generate<true>>(pass.shape),
+        (Verb::GenerateCopy, false) => shape::<L, GenerateCopy<false, false>>(pass.shape),
         (Verb::GenerateCopy, true) if pass.outputs_stay => {
-            // SAFETY: see above.
-            unsafe { shape::<L, GenerateCopy<true, false>>(lanes, pass) }
+            shape::<L, GenerateCopy<true, false>>(pass.shape)
         }
-        // SAFETY: see above.
-        (Verb::GenerateCopy, true) => unsafe { shape::<L, GenerateCopy<true, true>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::Update, false) => unsafe { shape::<L, Update<false>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::Update, true) => unsafe { shape::<L, Update<true>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::Check, false) => unsafe { shape::<L, Check<false>>(lanes, pass) },
-        // SAFETY: see above.
-        (Verb::Check, true) => unsafe { shape::<L, Check<true>>(lanes, pass) },
-    }
+        (Verb::GenerateCopy, true) => shape::<L, GenerateCopy<true, true>>(pass.shape),
+        (Verb::Update, false) => shape::<L, Update<false>>(pass.shape),
+        (Verb::Update, true) => shape::<L, Update<true>>(pass.shape),
+        (Verb::Check, false) => shape::<L, Check<false>>(pass.shape),
+        (Verb::Check, true) => shape::<L, Check<true>>(pass.shape),
+    };
+    // SAFETY: the caller guarantees the contract of `Pass`, and `enter` was chosen for its shape.
+    unsafe { enter(lanes, pass) }
 }
 
-/// # Safety
-/// The contract of [`Pass`]; `A` is its verb.
-unsafe fn shape<L: Lanes, A: Action>(lanes: L, pass: &Pass<'_>) -> bool {
-    // SAFETY (all arms): the caller guarantees the contract, and the constants repeat the shape.
-    match pass.shape {
-        // SAFETY: see above.
-        Shape::Xor => unsafe { lanes.enter::<A, true, false, 0>(pass) },
-        // SAFETY: see above.
-        Shape::PqAnd(0) => unsafe { lanes.enter::<A, true, true, 0>(pass) },
-        // SAFETY: see above.
-        Shape::PqAnd(1) => unsafe { lanes.enter::<A, true, true, 1>(pass) },
-        // SAFETY: see above.
-        Shape::PqAnd(2) => unsafe { lanes.enter::<A, true, true, 2>(pass) },
-        // SAFETY: see above.
-        Shape::PqAnd(3) => unsafe { lanes.enter::<A, true, true, 3>(pass) },
-        // SAFETY: see above.
-        Shape::PqAnd(4) => unsafe { lanes.enter::<A, true, true, 4>(pass) },
-        // SAFETY: see above.
-        Shape::Any(1) => unsafe { lanes.enter::<A, false, false, 1>(pass) },
-        // SAFETY: see above.
-        Shape::Any(2) => unsafe { lanes.enter::<A, false, false, 2>(pass) },
-        // SAFETY: see above.
-        Shape::Any(3) => unsafe { lanes.enter::<A, false, false, 3>(pass) },
-        // SAFETY: see above.
-        Shape::Any(4) => unsafe { lanes.enter::<A, false, false, 4>(pass) },
+/// [`Lanes::enter`], compiled for one verb and one shape.
+type Enter<L> = unsafe fn(L, &Pass<'_>) -> bool;
+
+/// The function for passes of `shape` whose verb is `A`.
+fn shape<L: Lanes, A: Action>(shape: Shape) -> Enter<L> {
+    match shape {
+        Shape::Xor => L::enter::<A, true, false, 0>,
+        Shape::PqAnd(0) => L::enter::<A, true, true, 0>,
+        Shape::PqAnd(1) => L::enter::<A, true, true, 1>,
+        Shape::PqAnd(2) => L::enter::<A, true, true, 2>,
+        Shape::PqAnd(3) => L::enter::<A, true, true, 3>,
+        Shape::PqAnd(4) => L::enter::<A, true, true, 4>,
+        Shape::Any(1) => L::enter::<A, false, false, 1>,
+        Shape::Any(2) => L::enter::<A, false, false, 2>,
+        Shape::Any(3) => L::enter::<A, false, false, 3>,
+        Shape::Any(4) => L::enter::<A, false, false, 4>,
         Shape::PqAnd(_) | Shape::Any(_) => unreachable!("a pass has at most REST_MAX other rows"),
     }
 }
