@@ -71,7 +71,7 @@ pub fn until_filled(reach: &Reach, array: &str, device: &str) -> Result<(), Faul
 /// Wait until the scrub of `array` has ended, and print what it found.
 ///
 /// # Errors
-/// As [`until_done`]; also if mismatches stayed.
+/// As [`until_rebuilt`]; also if mismatches stayed.
 pub fn until_scrubbed(reach: &Reach, array: &str, repair: bool) -> Result<(), Fault> {
     let status = follow(reach, array, |job| job.kind == JobKind::Scrub)?;
     let Some(result) = status.last_scrub else {

@@ -9,7 +9,7 @@
 //! - `arrays`      the engine behind the seam: one function a call
 //! - `convert`     between the engine's types and those of the control interface
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
-//! - [`bench`]     load on the engine itself
+//! - [`mod@bench`] load on the engine itself
 //! - `look`        what devices hold, without taking them: for dry runs
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
