@@ -68,7 +68,7 @@ pub(crate) enum Answer {
 pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
     let _under_way = shard.begin();
     match piece {
-        Piece::Write(stripe_write) => done(write::write_stripe(shard, stripe_write).await),
+        Piece::Write(stripe_write) => done(merge::write(shard, stripe_write).await),
         Piece::Zero(stripe_zero) => done(trim::zero_stripe(shard, stripe_zero).await),
         Piece::Reconstruct(strip_read) => match reconstruct::read_strip(shard, strip_read).await {
             Ok(buffer) => Answer::Data(buffer),

@@ -5,7 +5,6 @@
 //! every piece has ended, so that no piece is still writing after the client was told of a failure.
 
 use super::flush;
-use super::merge;
 use super::read::read;
 use super::trim::{self, StripeZero};
 use super::write::StripeWrite;
@@ -90,14 +89,8 @@ async fn durable(
 }
 
 async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
-    let mut pieces = split(&shard.array.geometry, extent);
-    let Some(first) = pieces.next() else { return Ok(()) };
-    let owner = shard.array.owner_of(first.stripe);
-    if first.extent.bytes == extent.bytes && owner == shard.worker.index {
-        // The usual small write on its owner: no queue, no message.
-        let whole = StripeWrite { stripe: first.stripe, extent: first.extent, bytes };
-        return merge::write(shard, whole).await;
-    }
+    // Always by a stripe task, never in the caller's own: a client that goes away drops its future, and
+    // a write that ends between its data and its parity would leave the stripe torn.
     let mut under_way = UnderWay::new();
     for piece in split(&shard.array.geometry, extent) {
         let start = to_usize(piece.request_offset);

@@ -69,7 +69,8 @@ pub(crate) async fn write_stripe(
                 let parity = parity::compute(shard, &plan, &payload, old, &mut buffers);
                 let failed = store(shard, stripe, &plan, &payload, parity).await;
                 if !failed.is_empty() || shard.array.has_failing_slots() {
-                    Box::pin(settle(shard, failed)).await?;
+                    let settled = Box::pin(settle(shard, failed)).await;
+                    settled.inspect_err(|_| distrust_parity(shard, stripe))?;
                 }
                 mark_written(shard, stripe);
                 count_kinds(shard, &plan);
@@ -167,6 +168,16 @@ fn plan(
 
 fn data_strips(shard: &Shard) -> usize {
     shard.array.geometry.data_strips()
+}
+
+/// Some strips of the write are stored and others are not, and no member could be put out for it: the
+/// stripe's parity may disagree with its data. Nothing is decoded from it until a resync was there, and
+/// an array that stops like this is not called clean.
+fn distrust_parity(shard: &Shard, stripe: StripeNo) {
+    let array = &shard.array;
+    if array.geometry.parity_strips() > 0 {
+        array.intent.set_unsynced(array.intent.region_of(stripe), true);
+    }
 }
 
 fn mark_written(shard: &Shard, stripe: StripeNo) {
