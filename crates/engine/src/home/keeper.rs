@@ -160,25 +160,34 @@ pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 }
 
 async fn flush_round(shard: Rc<Shard>) -> bool {
+    // Before the flush: a stripe that is first written while it runs is not durable when it ends, and
+    // must not be called written by this round.
+    let (numbers, pages) = take_written_pages(&shard);
     let mut is_kept = flush_members(&shard).await;
-    if is_kept && shard.array.written.has_dirty_pages() {
-        let area = shard.home().superblock.borrow().areas.written_map.offset;
-        let numbers = shard.array.written.take_dirty_pages();
-        let pages: Vec<(u64, Buf)> = numbers
-            .iter()
-            .map(|page| {
-                let words = shard.array.written.page_words(*page);
-                let offset = area + to_u64(*page) * BLOCK_BYTES;
-                (offset, encode(&shard, BitmapKind::WrittenMap, *page, &words))
-            })
-            .collect();
+    if is_kept && !pages.is_empty() {
         shard.counts().written_page_writes.add(to_u64(pages.len()));
         is_kept = write_everywhere(&shard, &pages, true).await;
-        if !is_kept {
-            numbers.into_iter().for_each(|page| shard.array.written.put_back(page));
-        }
+    }
+    if !is_kept {
+        numbers.into_iter().for_each(|page| shard.array.written.put_back(page));
     }
     is_kept
+}
+
+/// Pages of the written map that changed, with the bits they have now, and where they go.
+fn take_written_pages(shard: &Shard) -> (Vec<usize>, Vec<(u64, Buf)>) {
+    if !shard.array.written.has_dirty_pages() {
+        return (Vec::new(), Vec::new());
+    }
+    let area = shard.home().superblock.borrow().areas.written_map.offset;
+    let numbers = shard.array.written.take_dirty_pages();
+    let encode = |page: &usize| {
+        let words = shard.array.written.page_words(*page);
+        let offset = area + to_u64(*page) * BLOCK_BYTES;
+        (offset, encode(shard, BitmapKind::WrittenMap, *page, &words))
+    };
+    let pages = numbers.iter().map(encode).collect();
+    (numbers, pages)
 }
 
 async fn flush_members(shard: &Rc<Shard>) -> bool {
