@@ -21,6 +21,9 @@ pub enum Command {
     Read(BufMut),
     /// Store the buffer. Durable after the next flush that starts when this has completed.
     Write(Buf),
+    /// Store the buffer, and only that durably: on stable media when this completes (FUA where the device has
+    /// it). It says nothing about writes before it.
+    WriteDurable(Buf),
     /// Make everything durable that completed before.
     Flush,
     /// The content is not needed any more. Reads zeros afterwards only if the facts say so.
@@ -73,16 +76,19 @@ pub enum CommandKind {
     Discard,
     /// [`Command::WriteZeroes`].
     WriteZeroes,
+    /// [`Command::WriteDurable`].
+    WriteDurable,
 }
 
 impl CommandKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [CommandKind; 5] = [
+    pub const ALL: [CommandKind; 6] = [
         CommandKind::Read,
         CommandKind::Write,
         CommandKind::Flush,
         CommandKind::Discard,
         CommandKind::WriteZeroes,
+        CommandKind::WriteDurable,
     ];
 
     /// As an index into arrays with an entry for each kind.
@@ -93,6 +99,7 @@ impl CommandKind {
             CommandKind::Flush => 2,
             CommandKind::Discard => 3,
             CommandKind::WriteZeroes => 4,
+            CommandKind::WriteDurable => 5,
         }
     }
 }
@@ -106,6 +113,7 @@ impl Command {
             Command::Flush => CommandKind::Flush,
             Command::Discard { .. } => CommandKind::Discard,
             Command::WriteZeroes { .. } => CommandKind::WriteZeroes,
+            Command::WriteDurable(_) => CommandKind::WriteDurable,
         }
     }
 
@@ -113,7 +121,7 @@ impl Command {
     pub fn bytes(&self) -> u64 {
         match self {
             Command::Read(buffer) => to_u64(buffer.len()),
-            Command::Write(buffer) => to_u64(buffer.len()),
+            Command::Write(buffer) | Command::WriteDurable(buffer) => to_u64(buffer.len()),
             Command::Flush => 0,
             Command::Discard { bytes } | Command::WriteZeroes { bytes } => *bytes,
         }

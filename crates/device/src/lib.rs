@@ -43,5 +43,7 @@ pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;
 pub use probe::{Probe, Prober, Signature, signatures, signatures_built_in};
-pub use start::{Doing, ReadFailed, Reading, discard, flush, read, write, write_zeroes};
+pub use start::{
+    Doing, ReadFailed, Reading, discard, flush, read, write, write_durable, write_zeroes,
+};
 pub use stats::{CountedDevice, DeviceStats, KindCounts};

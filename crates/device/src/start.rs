@@ -60,6 +60,16 @@ pub fn write(
     Doing(start(device, supply, offset, Command::Write(buffer)))
 }
 
+/// Starts writing all of `buffer` at `offset`, on stable media when done.
+pub fn write_durable(
+    device: &dyn Device,
+    supply: &Completions<Outcome>,
+    offset: u64,
+    buffer: Buf,
+) -> Doing {
+    Doing(start(device, supply, offset, Command::WriteDurable(buffer)))
+}
+
 /// Starts making durable all that completed before.
 pub fn flush(device: &dyn Device, supply: &Completions<Outcome>) -> Doing {
     Doing(start(device, supply, 0, Command::Flush))

@@ -42,6 +42,15 @@ struct Job {
     done: Completion<Outcome>,
 }
 
+/// When a write is on stable media.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Media {
+    /// With the next flush.
+    Later,
+    /// Before it completes.
+    Now,
+}
+
 enum Started {
     Read,
     /// Into memory of our own, because this buffer is not aligned.
@@ -78,6 +87,11 @@ impl UringDevice {
         let alignment = to_usize(u64::from(self.facts.memory_alignment));
         !self.facts.is_direct || address.is_multiple_of(alignment)
     }
+
+    /// The same bytes where the device can take them from.
+    fn aligned(&self, buffer: Buf) -> Buf {
+        if self.is_aligned(buffer.address()) { buffer } else { Buf::copied(&buffer) }
+    }
 }
 
 impl Device for UringDevice {
@@ -99,10 +113,12 @@ impl Device for UringDevice {
                 let copy = BufMut::zeroed(buffer.len());
                 (kernel.read(offset, copy), Started::ReadForCopy(buffer))
             }
-            Command::Write(buffer) if self.is_aligned(buffer.address()) => {
-                (kernel.write(offset, buffer), Started::Write)
+            Command::Write(buffer) => {
+                (kernel.write(offset, self.aligned(buffer), Media::Later), Started::Write)
             }
-            Command::Write(buffer) => (kernel.write(offset, Buf::copied(&buffer)), Started::Write),
+            Command::WriteDurable(buffer) => {
+                (kernel.write(offset, self.aligned(buffer), Media::Now), Started::Write)
+            }
             Command::Flush => (kernel.flush(), Started::Flush),
             // The kernel takes a length of nothing for a mistake.
             Command::Discard { bytes: 0 } | Command::WriteZeroes { bytes: 0 } => {
@@ -113,7 +129,7 @@ impl Device for UringDevice {
             }
             Command::WriteZeroes { bytes } if kernel.must_write_zeros.get() => {
                 let piece = kernel.zeros_up_to(bytes);
-                (kernel.write(offset, piece), Started::WriteZeroes { bytes })
+                (kernel.write(offset, piece, Media::Later), Started::WriteZeroes { bytes })
             }
             Command::WriteZeroes { bytes } => {
                 let made = kernel.fallocate(FallocateFlags::ZERO_RANGE, offset, bytes);
@@ -150,9 +166,9 @@ impl Kernel {
         self.ring.start(Operation::Read { file: Arc::clone(&self.file), at, buf })
     }
 
-    fn write(&self, at: u64, buf: Buf) -> Pending<RingOutcome> {
+    fn write(&self, at: u64, buf: Buf, media: Media) -> Pending<RingOutcome> {
         let file = Arc::clone(&self.file);
-        self.ring.start(Operation::Write { file, at, buf, durable: false })
+        self.ring.start(Operation::Write { file, at, buf, durable: media == Media::Now })
     }
 
     fn flush(&self) -> Pending<RingOutcome> {
@@ -203,7 +219,9 @@ impl Kernel {
         let mut at = offset;
         loop {
             let outcome = pending.await.ok_or(Fault::GONE)?;
-            let Operation::Write { buf, .. } = outcome.operation else { another_operation() };
+            let Operation::Write { buf, durable, .. } = outcome.operation else {
+                another_operation()
+            };
             let bytes = outcome.result.map_err(|error| Fault::from_io(&error))?;
             let written = to_usize(u64::from(bytes));
             if written == buf.len() {
@@ -213,7 +231,8 @@ impl Kernel {
                 return Err(Fault::NO_SPACE);
             }
             at += u64::from(bytes);
-            pending = self.write(at, buf.slice(written..buf.len()));
+            let media = if durable { Media::Now } else { Media::Later };
+            pending = self.write(at, buf.slice(written..buf.len()), media);
         }
     }
 
@@ -227,7 +246,7 @@ impl Kernel {
         match finish(made).await {
             Err(fault) if fault.kind == FaultKind::Unsupported => {
                 self.must_write_zeros.set(true);
-                let first = self.write(offset, self.zeros_up_to(bytes));
+                let first = self.write(offset, self.zeros_up_to(bytes), Media::Later);
                 self.finish_written_zeroes(offset, bytes, first).await
             }
             ended => ended,
@@ -249,7 +268,8 @@ impl Kernel {
             if written == bytes {
                 return Ok(());
             }
-            pending = self.write(offset + written, self.zeros_up_to(bytes - written));
+            let piece = self.zeros_up_to(bytes - written);
+            pending = self.write(offset + written, piece, Media::Later);
         }
     }
 }

@@ -123,7 +123,9 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
             buffer = Some(target);
             None
         }
-        Command::Write(source) => Some(Some(Arc::from(&source[..]))),
+        Command::Write(source) | Command::WriteDurable(source) => {
+            Some(Some(Arc::from(&source[..])))
+        }
         Command::WriteZeroes { .. } => Some(None),
         Command::Discard { .. } if disk.options.discard_reads_zeros => Some(None),
         Command::Discard { bytes } => Some(Some(junk(disk, bytes.min(JUNK_BYTES_MAX)))),
@@ -133,7 +135,8 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
         && is_inside
     {
         let bytes = data.as_ref().map_or(bytes, |data: &Arc<[u8]>| to_u64(data.len()));
-        disk.in_flight.insert(number, Change { offset, bytes, data });
+        let is_durable = kind == CommandKind::WriteDurable;
+        disk.in_flight.insert(number, Change { offset, bytes, data, is_durable });
     }
     let command = Performed { number, kind, offset, flush_mark };
     Flight { command, buffer, is_inside, host }

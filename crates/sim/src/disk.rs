@@ -62,7 +62,10 @@ impl Latency {
         match kind {
             CommandKind::Read => &self.read,
             CommandKind::Flush => &self.flush,
-            CommandKind::Write | CommandKind::Discard | CommandKind::WriteZeroes => &self.write,
+            CommandKind::Write
+            | CommandKind::WriteDurable
+            | CommandKind::Discard
+            | CommandKind::WriteZeroes => &self.write,
         }
     }
 }
@@ -152,7 +155,7 @@ impl SimDisk {
         self.with(|disk| disk.faults.unreadable.len())
     }
 
-    /// Whether flushes are acknowledged without effect.
+    /// Whether flushes are acknowledged without effect, and durable writes as if they were others.
     pub fn lie_on_flush(&self, lies: bool) {
         self.with(|disk| disk.faults.lies_on_flush = lies);
     }

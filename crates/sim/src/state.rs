@@ -1,7 +1,7 @@
 //! What one disk holds: durably, in its volatile cache and in commands still under way.
 //!
 //! What must stay true: a read sees every write that completed; a flush makes durable every write that had
-//! completed when it was submitted (unless the disk lies); a power cut keeps of all other writes a subset of
+//! completed when it was submitted, and a durable write itself (unless the disk lies); a power cut keeps of all other writes a subset of
 //! chance, each whole or torn at sectors, in an order of chance.
 //! Not here: time and completions (`device`).
 
@@ -27,6 +27,8 @@ pub(crate) struct Change {
     pub(crate) bytes: u64,
     /// `None` is zeros.
     pub(crate) data: Option<Arc<[u8]>>,
+    /// On stable media when it completes.
+    pub(crate) is_durable: bool,
 }
 
 /// Content, durable and as seen through the cache.
@@ -122,10 +124,27 @@ impl Content {
         }
     }
 
+    /// A durable write completed: it is on the media, whatever older writes are still in the cache.
+    fn store_through(&mut self, change: &Change) {
+        self.completed += 1;
+        self.store(change);
+        let older = std::mem::take(&mut self.unflushed);
+        for (number, old) in older {
+            self.unflushed.extend(outside(&old, change).map(|rest| (number, rest)));
+        }
+        if self.unflushed.is_empty() {
+            self.cached.clear();
+        } else if let Some(data) = &change.data {
+            self.cached.write_over(&self.durable, change.offset, data);
+        }
+    }
+
     /// Stores durably what no command asked for. The cache holds it too: an older write must not come out on top
     /// when that is flushed.
     pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
-        let change = Change { offset, bytes: to_u64(data.len()), data: Some(Arc::from(data)) };
+        let data: Arc<[u8]> = Arc::from(data);
+        let change =
+            Change { offset, bytes: to_u64(data.len()), data: Some(data), is_durable: true };
         self.store(&change);
         if !self.unflushed.is_empty() {
             self.cache(change);
@@ -219,7 +238,11 @@ impl DiskState {
             }
             self.faults.unreadable.remove(&sector);
         }
-        self.content.cache(change);
+        if change.is_durable && !self.faults.lies_on_flush {
+            self.content.store_through(&change);
+        } else {
+            self.content.cache(change);
+        }
         if !self.options.has_volatile_cache {
             self.content.flush(u64::MAX);
         }
@@ -287,8 +310,21 @@ fn survivors(change: &Change, atomic_bytes: u64, random: &mut Random) -> Vec<Cha
 fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> Change {
     let start = (unit * unit_bytes).max(change.offset);
     let end = ((unit + count) * unit_bytes).min(change.offset + change.bytes).max(start);
+    cut(change, start, end)
+}
+
+/// What of `change` lies outside `other`.
+fn outside(change: &Change, other: &Change) -> impl Iterator<Item = Change> {
+    let (start, end) = (change.offset, change.offset + change.bytes);
+    let before = cut(change, start, other.offset.clamp(start, end));
+    let after = cut(change, (other.offset + other.bytes).clamp(start, end), end);
+    [before, after].into_iter().filter(|rest| rest.bytes > 0)
+}
+
+/// The part of `change` from `start` to `end`, which lie within it.
+fn cut(change: &Change, start: u64, end: u64) -> Change {
     let from = to_usize(start - change.offset);
     let to = to_usize(end - change.offset);
     let data = change.data.as_ref().map(|data| Arc::from(&data[from..to]));
-    Change { offset: start, bytes: to_u64(to - from), data }
+    Change { offset: start, bytes: to_u64(to - from), data, is_durable: change.is_durable }
 }

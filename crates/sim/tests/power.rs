@@ -234,3 +234,61 @@ fn tasks_left_behind_go_on_in_the_next_run_and_end_with_a_stop() {
     world.stop(Stop::Kill);
     world.run(async |handle| drop(Open::new(&opener, "a", &handle)));
 }
+
+#[test]
+fn a_durable_write_survives_every_power_cut_and_older_cached_writes_stay_below_it() {
+    let mut older_lost = 0;
+    for seed in 0..SEEDS {
+        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
+        let opener = world.opener();
+        world.run(async |handle| {
+            let open = Open::new(&opener, "a", &handle);
+            open.write(0, 4096, 1).await.expect("written");
+            open.write_durable(1024, 1024, 2).await.expect("written");
+            assert_eq!(sectors(&disk, 0, 4096), [1, 1, 2, 2, 1, 1, 1, 1], "it is seen");
+        });
+        world.stop(Stop::PowerCut);
+        let left = sectors(&disk, 0, 4096);
+        assert_eq!(left[2..4], [2, 2], "seed {seed}: {left:?}");
+        older_lost += u64::from(left.contains(&0));
+    }
+    assert!(older_lost > SEEDS / 4, "a durable write is no flush of what came before");
+}
+
+#[test]
+fn a_durable_write_under_way_is_kept_lost_or_torn_like_any_other() {
+    let (mut whole, mut lost, mut torn) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
+        let opener = world.opener();
+        world.stop_at(1, Stop::PowerCut);
+        let ended = world.run(async |handle| {
+            let open = Open::new(&opener, "a", &handle);
+            open.write_durable(0, 4096, 1).await
+        });
+        assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
+        match sectors(&disk, 0, 4096).iter().map(|fill| usize::from(*fill)).sum() {
+            8 => whole += 1,
+            0 => lost += 1,
+            _ => torn += 1,
+        }
+    }
+    assert!(whole > 0 && lost > 0 && torn > 0, "{whole} {lost} {torn}");
+}
+
+#[test]
+fn a_disk_that_lies_about_flushes_lies_about_durable_writes() {
+    let mut lost = 0;
+    for seed in 0..SEEDS {
+        let (mut world, disk) = world(seed, DiskOptions::sized(1 << 20));
+        let opener = world.opener();
+        disk.lie_on_flush(true);
+        world.run(async |handle| {
+            let open = Open::new(&opener, "a", &handle);
+            open.write_durable(0, 512, 1).await.expect("written");
+        });
+        world.stop(Stop::PowerCut);
+        lost += usize::from(sectors(&disk, 0, 512) == [0]);
+    }
+    assert!(lost > 0);
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ashlar_device::{
     Access, DeviceKind, Fault, FaultKind, FileDevice, Opened, discard, flush, read, write,
-    write_zeroes,
+    write_durable, write_zeroes,
 };
 use ashlar_iobuf::BufMut;
 use tempfile::NamedTempFile;
@@ -64,6 +64,22 @@ fn a_file_keeps_what_was_written_and_flushed() {
     assert_eq!(content.len(), 4 * MIB);
     assert!(content[8192..8192 + 3 * MIB] == pattern(3 * MIB, 1)[..]);
     assert!(content[..8192].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_file_keeps_durable_writes_from_any_memory() {
+    let file = sparse(MIB);
+    run_on_ring(async |handle, supply| {
+        let device = open(file.path()).attach(&handle);
+        let aligned = pattern(8192, 3).freeze();
+        let shifted = pattern(8192 + 1, 4).freeze().slice(1..8193);
+        write_durable(&*device, &supply, 0, aligned).await.expect("written");
+        write_durable(&*device, &supply, 8192, shifted).await.expect("written");
+    });
+    let content = fs::read(file.path()).expect("read");
+    assert!(content[..8192] == pattern(8192, 3)[..]);
+    assert!(content[8192..16_384] == pattern(8192 + 1, 4)[1..]);
+    assert_eq!(content.len(), MIB);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ashlar_device::{
     Access, CommandKind, CountedDevice, Fault, FaultControl, FaultKind, FaultyDevice, FaultyOpener,
-    MemDevice, Opened, Opener, PathOpener, discard, flush, read, write, write_zeroes,
+    MemDevice, Opened, Opener, PathOpener, discard, flush, read, write, write_durable,
+    write_zeroes,
 };
 use ashlar_iobuf::BufMut;
 use ashlar_units::Extent;
@@ -121,6 +122,27 @@ fn counts_tell_commands_bytes_faults_and_latency_by_kind() {
         assert_eq!((reads.latency_ns_sum, reads.latency_ns_max), (7000, 7000));
         assert_eq!(stats.of(CommandKind::Flush), Default::default());
         assert_eq!((stats.in_flight(), stats.in_flight_max()), (0, 1));
+    });
+}
+
+#[test]
+fn a_durable_write_is_a_kind_of_its_own_and_heals_broken_media_like_any_write() {
+    run(async |handle, supply| {
+        let (inner, control) = faulty();
+        let counted = CountedDevice::new(Arc::new(inner));
+        let (device, stats) = (counted.attach(&handle), counted.stats());
+        control.break_media(Extent::new(0, 8192));
+        write_durable(&*device, &supply, 4096, pattern(4096, 1).freeze()).await.expect("written");
+        let got = read(&*device, &supply, 4096, BufMut::zeroed(4096)).await.expect("healed");
+        assert_eq!(got[..], pattern(4096, 1)[..]);
+        read(&*device, &supply, 0, BufMut::zeroed(4096)).await.expect_err("still broken");
+        control.fail(CommandKind::WriteDurable, FaultKind::Media);
+        let refused = write_durable(&*device, &supply, 0, pattern(4096, 1).freeze()).await;
+        assert_eq!(refused, Err(Fault::MEDIA));
+        write(&*device, &supply, 0, pattern(4096, 2).freeze()).await.expect("of another kind");
+        let durable = stats.of(CommandKind::WriteDurable);
+        assert_eq!((durable.done, durable.bytes, durable.faults), (1, 4096, 1));
+        assert_eq!(stats.of(CommandKind::Write).done, 1);
     });
 }
 
