@@ -4,7 +4,7 @@ mod program;
 
 use ashlar_sim::{DiskOptions, Ended, SimDisk, SimWorld, Stop};
 use ashlar_units::Extent;
-use program::Open;
+use program::{Open, filled};
 
 const SEEDS: u64 = 200;
 
@@ -235,6 +235,16 @@ fn tasks_left_behind_go_on_in_the_next_run_and_end_with_a_stop() {
     world.run(async |handle| drop(Open::new(&opener, "a", &handle)));
 }
 
+async fn write_durable(
+    open: &Open,
+    offset: u64,
+    bytes: usize,
+    fill: u8,
+) -> Result<(), ashlar_device::Fault> {
+    let source = filled(bytes, fill).freeze();
+    ashlar_device::write_durable(&*open.device, &open.supply, offset, source).await
+}
+
 #[test]
 fn a_durable_write_survives_every_power_cut_and_older_cached_writes_stay_below_it() {
     let mut older_lost = 0;
@@ -244,7 +254,7 @@ fn a_durable_write_survives_every_power_cut_and_older_cached_writes_stay_below_i
         world.run(async |handle| {
             let open = Open::new(&opener, "a", &handle);
             open.write(0, 4096, 1).await.expect("written");
-            open.write_durable(1024, 1024, 2).await.expect("written");
+            write_durable(&open, 1024, 1024, 2).await.expect("written");
             assert_eq!(sectors(&disk, 0, 4096), [1, 1, 2, 2, 1, 1, 1, 1], "it is seen");
         });
         world.stop(Stop::PowerCut);
@@ -264,7 +274,7 @@ fn a_durable_write_under_way_is_kept_lost_or_torn_like_any_other() {
         world.stop_at(1, Stop::PowerCut);
         let ended = world.run(async |handle| {
             let open = Open::new(&opener, "a", &handle);
-            open.write_durable(0, 4096, 1).await
+            write_durable(&open, 0, 4096, 1).await
         });
         assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
         match sectors(&disk, 0, 4096).iter().map(|fill| usize::from(*fill)).sum() {
@@ -285,7 +295,7 @@ fn a_disk_that_lies_about_flushes_lies_about_durable_writes() {
         disk.lie_on_flush(true);
         world.run(async |handle| {
             let open = Open::new(&opener, "a", &handle);
-            open.write_durable(0, 512, 1).await.expect("written");
+            write_durable(&open, 0, 512, 1).await.expect("written");
         });
         world.stop(Stop::PowerCut);
         lost += usize::from(sectors(&disk, 0, 512) == [0]);

@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use ashlar_device::{
-    Access, Device, Opener, Outcome, ReadFailed, flush, read, write, write_durable,
-};
+use ashlar_device::{Access, Device, Opener, Outcome, ReadFailed, flush, read, write};
 use ashlar_iobuf::BufMut;
 use ashlar_ring::{Completions, Handle};
 use ashlar_sim::SimOpener;
@@ -28,15 +26,6 @@ impl Open {
         fill: u8,
     ) -> Result<(), ashlar_device::Fault> {
         write(&*self.device, &self.supply, offset, filled(bytes, fill).freeze()).await
-    }
-
-    pub async fn write_durable(
-        &self,
-        offset: u64,
-        bytes: usize,
-        fill: u8,
-    ) -> Result<(), ashlar_device::Fault> {
-        write_durable(&*self.device, &self.supply, offset, filled(bytes, fill).freeze()).await
     }
 
     pub async fn read(&self, offset: u64, bytes: usize) -> Result<BufMut, ReadFailed> {
