@@ -175,6 +175,7 @@ fn first_superblock(
         member_bytes: members[0].bytes,
         slot: MemberIdx(0),
         unclean: false,
+        resync_dirty_regions: false,
         array_name: name,
         created_at_s: now,
         updated_at_s: now,

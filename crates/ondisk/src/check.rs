@@ -83,6 +83,9 @@ impl Superblock {
                 if other.uuid == entry.uuid {
                     return Err("members.member_uuid");
                 }
+                if other.log_tag == entry.log_tag && entry.log_tag != 0 {
+                    return Err("members.log_tag");
+                }
                 let both_hold = entry.role.is_holder() && other.role.is_holder();
                 let both_new = entry.role.is_newcomer() && other.role.is_newcomer();
                 if entry.slot == other.slot && (both_hold || both_new) {

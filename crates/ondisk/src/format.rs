@@ -26,6 +26,8 @@ pub const HEARTBEAT_MAGIC: [u8; 8] = *b"ASHLARHB";
 pub const WRITE_INTENT_MAGIC: [u8; 4] = *b"AWIB";
 /// First four bytes of a written map page.
 pub const WRITTEN_MAP_MAGIC: [u8; 4] = *b"AWRM";
+/// First eight bytes of a batch of the stripe intent log.
+pub const LOG_BATCH_MAGIC: [u8; 8] = *b"ASHLARLG";
 
 /// Copies of the superblock on each member: 0 and 1 at the head, 2 and 3 at the tail.
 pub const SUPERBLOCK_COPIES: usize = 4;
@@ -77,6 +79,20 @@ pub const CHECKSUM_ENTRY_BYTES: u64 = 8;
 /// Checksum entries in one page of the checksum table.
 pub const CHECKSUMS_PER_PAGE: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) / CHECKSUM_ENTRY_BYTES;
 
+/// Batches of the stripe intent log, their headers and their payload blocks begin at multiples of this many
+/// bytes.
+pub const LOG_BLOCK_BYTES: u64 = 4096;
+/// Longest header of a batch of the stripe intent log, in bytes.
+pub const LOG_HEADER_BYTES_MAX: u64 = 64 << 10;
+/// Longest batch of the stripe intent log, header and payload, in bytes.
+pub const LOG_BATCH_BYTES_MAX: u64 = 16 << 20;
+/// Records in a batch begin at multiples of this many bytes.
+pub const LOG_RECORD_ALIGN: usize = 8;
+/// Most holders of a record: 64 strips, each with its member and a device that is being filled.
+pub const LOG_HOLDERS_MAX: usize = 128;
+/// Most parts of a record: three bands of rows on each of 64 strips.
+pub const LOG_PARTS_MAX: usize = 192;
+
 /// Longest array name and spare pool name, in bytes.
 pub const NAME_BYTES: usize = 64;
 /// Longest device serial, in bytes; longer ones are cut.
@@ -88,6 +104,11 @@ pub const NO_SLOT: u16 = u16::MAX;
 
 /// Superblock flag: the array was started and has not been stopped cleanly.
 pub const FLAG_UNCLEAN: u32 = 1;
+/// Superblock flag: some regions are in doubt besides what the stripe intent log says; whether the array was
+/// stopped cleanly or not, the dirty regions of the write-intent bitmap need a resync.
+pub const FLAG_RESYNC_DIRTY_REGIONS: u32 = 2;
+/// Holder flag: the device is being filled to take its slot.
+pub const HOLDER_FLAG_FILLED: u8 = 1;
 /// Job flag: the operator paused the job.
 pub const JOB_FLAG_PAUSED: u8 = 1;
 /// Job flag: the job repairs what it finds (a scrub with repair).
@@ -224,7 +245,8 @@ record! {
         serial: [u8; SERIAL_BYTES],
         out_incarnation: [u8; 16],
         out_previous_incarnation: [u8; 16],
-        reserved_1: [u8; 16],
+        log_tag: U64,
+        reserved_1: [u8; 8],
     }
 }
 
@@ -278,6 +300,56 @@ record! {
     }
 }
 
+record! {
+    /// What begins a batch of the stripe intent log; records follow, then payload.
+    RawBatch, BATCH_FIELDS {
+        magic: [u8; 8],
+        checksum: U32,
+        length: U32,
+        header_length: U32,
+        lane: U16,
+        record_count: U16,
+        array_tag: U64,
+        log_tag: U64,
+        incarnation: [u8; 16],
+        sequence: U64,
+        settled_below: U64,
+    }
+}
+
+record! {
+    /// What begins a record of the stripe intent log; its holders follow, then its parts.
+    RawRecord, RECORD_FIELDS {
+        sequence: U64,
+        stripe: U64,
+        first_row: U16,
+        row_count: U16,
+        kind: u8,
+        holder_count: u8,
+        part_count: u8,
+        reserved_0: u8,
+    }
+}
+
+record! {
+    /// A holder of a record.
+    RawHolder, HOLDER_FIELDS {
+        log_tag: U64,
+        strip: u8,
+        flags: u8,
+    }
+}
+
+record! {
+    /// A part of a record: rows of one strip.
+    RawPart, PART_FIELDS {
+        strip: u8,
+        reserved_0: u8,
+        first_row: U16,
+        row_count: U16,
+    }
+}
+
 const _: () = assert!(size_of::<RawPreamble>() == 56);
 const _: () = assert!(size_of::<RawArea>() == 16);
 const _: () = assert!(size_of::<RawJob>() == 64);
@@ -286,6 +358,10 @@ const _: () = assert!(size_of::<RawMember>() == 128);
 const _: () = assert!(size_of::<RawSpare>() == 4096);
 const _: () = assert!(size_of::<RawHeartbeat>() == 4096);
 const _: () = assert!(size_of::<RawPage>() == 32);
+const _: () = assert!(size_of::<RawBatch>() == 72);
+const _: () = assert!(size_of::<RawRecord>() == 24);
+const _: () = assert!(size_of::<RawHolder>() == 10);
+const _: () = assert!(size_of::<RawPart>() == 6);
 // The preamble is a prefix of both superblocks.
 const _: () = assert!(offset_of!(RawHeader, generation) == offset_of!(RawPreamble, generation));
 const _: () = assert!(offset_of!(RawSpare, generation) == offset_of!(RawPreamble, generation));
@@ -334,3 +410,4 @@ pub(crate) const CHECKSUM_AT: usize = offset_of!(RawPreamble, checksum);
 /// Where the checksum lies in a bitmap page, in bytes.
 pub(crate) const PAGE_CHECKSUM_AT: usize = offset_of!(RawPage, checksum);
 const _: () = assert!(offset_of!(RawHeartbeat, checksum) == CHECKSUM_AT);
+const _: () = assert!(offset_of!(RawBatch, checksum) == CHECKSUM_AT);

@@ -11,6 +11,7 @@
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
 //! - `copies`: choose among the four of one device
 //! - `heartbeat`, `bitmap`: the other records
+//! - `log`: the stripe intent log
 //! - `assembly`: from superblocks of many devices to a verdict
 //! - `examine`: everything of one device, for people
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod format;
 mod geometry;
 mod heartbeat;
 mod job;
+pub mod log;
 mod member;
 pub mod plan;
 mod policy;

@@ -123,6 +123,9 @@ pub struct MemberEntry {
     pub bytes: u64,
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
+    /// Its name in the stripe intent log: a random number drawn by the update that takes it into a slot, so
+    /// that records of an earlier stay do not count. Zero: none yet, and none once it is out or removed.
+    pub log_tag: u64,
 }
 
 /// The superblock update that records an event.
@@ -145,6 +148,7 @@ impl MemberEntry {
             out_incarnations: [Uuid::nil(); 2],
             bytes: 0,
             serial: Text::EMPTY,
+            log_tag: 0,
         }
     }
 
@@ -154,7 +158,8 @@ impl MemberEntry {
         MemberEntry { bytes, serial, ..self }
     }
 
-    /// The entry after `event`, recorded by `update`.
+    /// The entry after `event`, recorded by `update`. A member that leaves or comes back has no log tag
+    /// afterwards: whoever readds it draws a new one.
     ///
     /// # Errors
     /// If the event cannot happen to a member in this role.
@@ -183,7 +188,9 @@ impl MemberEntry {
             kept if kept == self.out_since => self.out_incarnations,
             _ => update.incarnations,
         };
-        Ok(MemberEntry { role, out_since, out_incarnations, ..self })
+        let in_service = !matches!(role, Role::Out | Role::Removed) && self.role != Role::Out;
+        let log_tag = if in_service { self.log_tag } else { 0 };
+        Ok(MemberEntry { role, out_since, out_incarnations, log_tag, ..self })
     }
 
     pub(crate) fn to_raw(self) -> RawMember {
@@ -197,14 +204,15 @@ impl MemberEntry {
             serial: self.serial.to_bytes(),
             out_incarnation: self.out_incarnations[0].into_bytes(),
             out_previous_incarnation: self.out_incarnations[1].into_bytes(),
-            reserved_1: [0; 16],
+            log_tag: self.log_tag.into(),
+            reserved_1: [0; 8],
         }
     }
 
     /// The entry in `raw`, or the name of the field that makes no sense. Reserved bytes are checked
     /// unless `lenient`.
     pub(crate) fn from_raw(raw: &RawMember, lenient: bool) -> Result<Self, &'static str> {
-        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 16]) {
+        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 8]) {
             return Err("members.reserved");
         }
         let entry = MemberEntry {
@@ -216,6 +224,7 @@ impl MemberEntry {
                 .map(Uuid::from_bytes),
             bytes: raw.member_bytes.get(),
             serial: Text::from_bytes(raw.serial).ok_or("members.serial")?,
+            log_tag: raw.log_tag.get(),
         };
         entry.check()?;
         Ok(entry)
@@ -229,6 +238,9 @@ impl MemberEntry {
         let missed = self.out_since != 0;
         if missed == self.out_incarnations[0].is_nil() {
             return Err("members.out_incarnation");
+        }
+        if self.log_tag != 0 && matches!(self.role, Role::Out | Role::Removed) {
+            return Err("members.log_tag");
         }
         match self.role {
             Role::Active | Role::Replacement if missed => Err("members.out_since"),

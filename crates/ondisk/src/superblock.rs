@@ -19,9 +19,9 @@ use crate::areas::Areas;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
-    AREAS_MAX, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX, MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea,
-    RawHeader, RawJob, RawMember, SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT,
-    SUPERBLOCK_SLOT_BYTES,
+    AREAS_MAX, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX,
+    MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember,
+    SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
 };
 use crate::geometry::GeometryRecord;
 use crate::job::{JobRecord, ScrubRecord};
@@ -68,6 +68,9 @@ pub struct Superblock {
     pub slot: MemberIdx,
     /// Started and not stopped cleanly: dirty regions may exist.
     pub unclean: bool,
+    /// Some regions are in doubt besides what the stripe intent log says: however the array was stopped, the
+    /// dirty regions of the write-intent bitmap need a resync.
+    pub resync_dirty_regions: bool,
     /// Name of the array.
     pub array_name: ArrayName,
     /// Wall clock at creation, seconds since 1970; for display only.
@@ -202,6 +205,12 @@ impl Superblock {
         as_other == *other
     }
 
+    fn flags(&self) -> u32 {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        flag(self.unclean, FLAG_UNCLEAN)
+            | flag(self.resync_dirty_regions, FLAG_RESYNC_DIRTY_REGIONS)
+    }
+
     fn raw_header(&self, length: u32) -> RawHeader {
         let mut jobs = [RawJob::new_zeroed(); JOBS_MAX];
         for (place, job) in jobs.iter_mut().zip(&self.jobs) {
@@ -223,7 +232,7 @@ impl Superblock {
             member_bytes: self.member_bytes.into(),
             slot: self.slot.0.into(),
             member_count: u16::try_from(self.members.len()).expect("checked").into(),
-            flags: if self.unclean { FLAG_UNCLEAN } else { 0 }.into(),
+            flags: self.flags().into(),
             array_name: self.array_name.to_bytes(),
             created_at_s: self.created_at_s.into(),
             updated_at_s: self.updated_at_s.into(),
@@ -255,7 +264,7 @@ impl Superblock {
         if !lenient && !zero {
             return Err("reserved");
         }
-        if !lenient && raw.flags.get() & !FLAG_UNCLEAN != 0 {
+        if !lenient && raw.flags.get() & !(FLAG_UNCLEAN | FLAG_RESYNC_DIRTY_REGIONS) != 0 {
             return Err("flags");
         }
         let mut jobs = Vec::new();
@@ -272,6 +281,7 @@ impl Superblock {
             member_bytes: raw.member_bytes.get(),
             slot: MemberIdx(raw.slot.get()),
             unclean: raw.flags.get() & FLAG_UNCLEAN != 0,
+            resync_dirty_regions: raw.flags.get() & FLAG_RESYNC_DIRTY_REGIONS != 0,
             array_name: Text::from_bytes(raw.array_name)
                 .and_then(ArrayName::from_text)
                 .ok_or("array_name")?,

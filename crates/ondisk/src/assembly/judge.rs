@@ -7,7 +7,7 @@
 //! 5. The newest generation says who belongs where; a member one generation behind is current (the crash
 //!    came in the middle of an update), further behind it is incoherent and stays out.
 //! 6. Each group needs as many current members as it has data strips.
-//! 7. Unclean, degraded and under the `bitmap` policy: read-only.
+//! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log: read-only.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
@@ -238,9 +238,11 @@ fn judge_start(
     if slots.iter().all(|slot| slot.state == SlotState::Current) {
         return Start::Whole;
     }
+    // The log mends what was under way at the crash, but not what the flag tells of.
+    let is_in_doubt =
+        best.resync_dirty_regions || best.unclean && best.policy == ConsistencyPolicy::Bitmap;
     // Copies of a mirror need no parity to be right: any current one answers.
-    let parity_may_lie =
-        best.unclean && best.geometry.data_strips > 1 && best.policy == ConsistencyPolicy::Bitmap;
+    let parity_may_lie = is_in_doubt && best.geometry.data_strips > 1;
     if !parity_may_lie {
         return Start::Degraded;
     }

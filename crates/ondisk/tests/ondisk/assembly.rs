@@ -6,8 +6,8 @@ use ashlar_ondisk::assembly::{
 };
 use ashlar_ondisk::examine::split_copies;
 use ashlar_ondisk::{
-    ArrayName, ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Role, Superblock,
-    SuperblockCopies, SuperblockFault, Text,
+    ArrayName, ConsistencyPolicy, Features, ForcedActions, MemberEntry, MemberEvent, Role,
+    Superblock, SuperblockCopies, SuperblockFault, Text,
 };
 use ashlar_units::MemberIdx;
 
@@ -275,6 +275,25 @@ fn unclean_and_degraded_is_read_only_under_the_bitmap_policy() {
     let mut careless = readings(&Superblock { policy: ConsistencyPolicy::None, ..dirty });
     careless.pop();
     assert_eq!(judge(&careless).start, Start::Degraded);
+}
+
+#[test]
+fn the_log_lets_an_unclean_degraded_array_start_unless_more_is_in_doubt() {
+    let mut logged = started(&raid6(), 2);
+    logged.policy = ConsistencyPolicy::Log;
+    logged.features.incompatible = Features::INTENT_LOG;
+    let mut all = readings(&logged);
+    all.pop();
+    assert_eq!(judge(&all).start, Start::Degraded);
+    for unclean in [true, false] {
+        let doubtful = Superblock { unclean, resync_dirty_regions: true, ..logged.clone() };
+        let mut all = readings(&doubtful);
+        assert_eq!(judge(&all).start, Start::Whole, "a resync will do");
+        all.pop();
+        assert_eq!(judge(&all).start, Start::ReadOnly(ReadOnlyReason::DirtyDegraded));
+        let request = AssemblyRequest { accept_dirty_degraded: true, ..AssemblyRequest::default() };
+        assert_eq!(assemble(&all, &request).forced, ForcedActions::DIRTY_DEGRADED);
+    }
 }
 
 #[test]

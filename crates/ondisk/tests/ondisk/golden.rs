@@ -4,12 +4,18 @@
 //! line gives the length. Images are never rewritten. If one differs, the format changed: that needs a new
 //! version or a feature flag, and a new image beside the old.
 
+use ashlar_layout::RowRange;
+use ashlar_ondisk::log::{
+    Batch, BatchEncoder, BatchHead, Holder, LogIdentity, LogLimits, NewRecord, Record, RecordKind,
+};
 use ashlar_ondisk::{
-    BitmapKind, ForcedActions, Heartbeat, JobKind, JobRecord, MemberEntry, MemberEvent,
-    PageIdentity, Role, ScrubRecord, SpareSuperblock, Superblock, Text, bitmap,
+    BitmapKind, ConsistencyPolicy, Features, ForcedActions, Heartbeat, JobKind, JobRecord,
+    MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord, SpareSuperblock, Superblock, Text,
+    bitmap,
 };
 use ashlar_units::{MemberIdx, StripeNo};
 
+use crate::log::{holder, part};
 use crate::samples::{
     DEVICE_BYTES, array, array_uuid, incarnation, lost, member_uuid, of_slot, serial, started, uuid,
 };
@@ -130,4 +136,81 @@ fn v1_bitmap_pages_decode_for_ever() {
         let back = page.decode(&bytes).expect("intact");
         assert_eq!((back.sequence, back.bits), (77, bits));
     }
+}
+
+/// An unclean array with the log, a device on its way into slot 2, and regions in doubt besides.
+fn logged() -> Superblock {
+    let mut superblock = started(&array(4, 2, 1), 2);
+    superblock.policy = ConsistencyPolicy::Log;
+    superblock.features.incompatible = Features::INTENT_LOG;
+    superblock.resync_dirty_regions = true;
+    let newcomer = MemberEntry::new(member_uuid(100), MemberIdx(2), Role::Replacement);
+    superblock.members.push(newcomer.on_device(DEVICE_BYTES, Text::cut(&serial(100))));
+    for (entry, tag) in superblock.members.iter_mut().zip(0x1122_3344_5566_7700..) {
+        entry.log_tag = tag;
+    }
+    of_slot(&superblock, 4)
+}
+
+#[test]
+fn v1_logged_array_decodes_for_ever() {
+    let encoded = logged().encode().expect("valid");
+    let bytes = stored("v1-logged", include_str!("../images/v1-logged.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(logged()));
+}
+
+/// The start of slot 4's log area: a batch of two updates, a block of nothing, a batch of one more update and of
+/// rows in doubt, and one that only says what is settled.
+#[test]
+fn v1_log_area_decodes_for_ever() {
+    let superblock = logged();
+    let own = superblock.member(superblock.member_uuid).expect("listed").log_tag;
+    let identity = LogIdentity {
+        array_tag: bitmap::array_tag(superblock.array_uuid),
+        log_tag: own,
+        incarnation: superblock.incarnation,
+    };
+    let tag = |slot: usize| superblock.members[slot].log_tag;
+    let filled = Holder { is_filled: true, ..holder(tag(6), 2) };
+    let holders = [holder(own, 4), holder(tag(2), 2), filled, holder(tag(5), 5)];
+    let (parts, own_part) = ([part(2, 3, 4), part(4, 3, 4)], [part(4, 0, 2)]);
+    let full = NewRecord {
+        sequence: 40,
+        stripe: StripeNo(0),
+        kind: RecordKind::Full,
+        rows: RowRange::new(3, 4),
+        holders: &holders,
+        parts: &parts,
+    };
+    let next = NewRecord { sequence: 41, rows: RowRange::new(0, 2), parts: &own_part, ..full };
+    let doubt = NewRecord { sequence: 42, kind: RecordKind::InDoubt, parts: &[], ..full };
+    let first = NewRecord { sequence: 43, kind: RecordKind::FirstWrite, ..doubt };
+    let mut payload = vec![0; 2 * 4096];
+    (payload[0], payload[4095], payload[4096]) = (1, 2, 3);
+    let mut area = vec![0; 9 * 4096];
+    let mut encoder = BatchEncoder::new(&mut area, 4096, identity);
+    encoder.push(&full, [&payload[..]]);
+    encoder.push(&next, [&payload[..]]);
+    assert_eq!(encoder.finish(1, 7, 39), 5 * 4096);
+    let mut encoder = BatchEncoder::new(&mut area[6 * 4096..], 8192, identity);
+    encoder.push(&doubt, []);
+    encoder.push(&first, []);
+    assert_eq!(encoder.finish(1, 8, 40), 2 * 4096);
+    let encoder = BatchEncoder::new(&mut area[8 * 4096..], 4096, identity);
+    assert_eq!(encoder.finish(2, 1, 1), 4096);
+    let bytes = stored("v1-log-area", include_str!("../images/v1-log-area.txt"), &area);
+
+    let limits = LogLimits::of(&superblock.geometry);
+    let batch = |block: usize| Batch::decode(&bytes[block * 4096..], &limits).expect("whole");
+    let head = BatchHead { identity, lane: 1, sequence: 7, settled_below: 39 };
+    assert_eq!(batch(0).head, head);
+    let is = |record: &Record, new: &NewRecord<'_>, payload_offset: u64| {
+        let NewRecord { sequence, stripe, kind, rows, holders, parts } = *new;
+        let (holders, parts) = (holders.into(), parts.into());
+        *record == Record { sequence, stripe, kind, rows, holders, parts, payload_offset }
+    };
+    assert!(is(&batch(0).records[0], &full, 4096) && is(&batch(0).records[1], &next, 3 * 4096));
+    assert!(is(&batch(6).records[0], &doubt, 8192) && is(&batch(6).records[1], &first, 8192));
+    assert_eq!((batch(8).head.lane, batch(8).records.len()), (2, 0));
+    assert!((1..6).chain([7]).all(|block| Batch::decode(&bytes[block * 4096..], &limits).is_err()));
 }

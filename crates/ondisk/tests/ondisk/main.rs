@@ -8,6 +8,7 @@ mod document;
 mod examine;
 mod golden;
 mod halves;
+mod log;
 mod members;
 mod pages;
 mod plan;

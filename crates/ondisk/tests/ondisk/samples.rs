@@ -64,6 +64,7 @@ pub fn array(data_strips: u16, parity_strips: u16, groups: u16) -> Superblock {
         member_bytes: DEVICE_BYTES,
         slot: MemberIdx(0),
         unclean: false,
+        resync_dirty_regions: false,
         array_name: ArrayName::new("tank0").expect("a name"),
         created_at_s: 1_700_000_000,
         updated_at_s: 1_700_000_100,

@@ -1,0 +1,293 @@
+//! A batch: the records that go to one device with one write, and the blocks behind them.
+//!
+//! What must stay true: a batch counts whole or not at all, by one CRC-32C over all of it; encoding
+//! allocates nothing; whatever the bytes, decoding returns a batch or a fault and never panics.
+//!
+//! A batch is a header (head, records, zeros to a multiple of 4 KiB) and then the payload of its records in
+//! their order. Not here: where on a device batches lie (`scan.rs` finds them), what they add up to
+//! (`judge.rs`).
+
+use ashlar_units::{BLOCK_BYTES_USIZE, to_u64, to_usize};
+use uuid::Uuid;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::record::{LogLimits, NewRecord, Record, payload_blocks, put, record_bytes, take};
+use crate::format::{
+    CHECKSUM_AT, LOG_BATCH_BYTES_MAX, LOG_BATCH_MAGIC, LOG_BLOCK_BYTES, LOG_HEADER_BYTES_MAX,
+    RawBatch, checksum_without,
+};
+use crate::seal::is_zero;
+
+/// Who wrote a batch: the array, the device by its log tag, and the start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LogIdentity {
+    /// The array, as [`array_tag`](crate::bitmap::array_tag) gives it.
+    pub array_tag: u64,
+    /// The device the batch lies on.
+    pub log_tag: u64,
+    /// The start that wrote it.
+    pub incarnation: Uuid,
+}
+
+/// What the head of a batch says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BatchHead {
+    /// Who wrote it.
+    pub identity: LogIdentity,
+    /// The lane.
+    pub lane: u16,
+    /// Number of the batch in its lane on this device, rising.
+    pub sequence: u64,
+    /// Every update of the lane with a lower sequence is durable in place.
+    pub settled_below: u64,
+}
+
+/// Why bytes are not a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BatchFault {
+    /// The magic is not that of a batch.
+    #[error("not a batch")]
+    Foreign,
+    /// The lengths it claims are impossible, or reach beyond the bytes handed in.
+    #[error("impossible lengths: header {header_bytes}, batch {bytes}")]
+    Length {
+        /// Length of the header it claims, in bytes.
+        header_bytes: u64,
+        /// Length of the batch it claims, in bytes.
+        bytes: u64,
+    },
+    /// The checksum does not match: it was cut short, or partly overwritten.
+    #[error("damaged: checksum {stored:08x} stored, {computed:08x} computed")]
+    Checksum {
+        /// As stored.
+        stored: u32,
+        /// Over what was read.
+        computed: u32,
+    },
+    /// The checksum is right, the content is impossible: written by a broken or foreign program.
+    #[error("field {name} has an impossible value although the checksum is right")]
+    Field {
+        /// The field.
+        name: &'static str,
+    },
+}
+
+/// Fills a buffer with a batch.
+///
+/// The buffer's old content does not matter. Push records while they fit, then finish. What the writer must
+/// keep, so that a restart judges rightly, is said in the head of [`log`](crate::log).
+pub struct BatchEncoder<'b> {
+    buffer: &'b mut [u8],
+    identity: LogIdentity,
+    header_bytes: usize,
+    header_end: usize,
+    payload_end: usize,
+    record_count: u16,
+    least_sequence: u64,
+}
+
+impl<'b> BatchEncoder<'b> {
+    /// An empty batch in `buffer`, with `header_bytes` of it for the head (72 bytes) and the records (64 to 72
+    /// bytes each for one block on an array of two parities).
+    ///
+    /// # Panics
+    /// If a length is not a positive multiple of 4 KiB, the header is longer than [`LOG_HEADER_BYTES_MAX`] or
+    /// the buffer, or the log tag is zero.
+    pub fn new(buffer: &'b mut [u8], header_bytes: usize, identity: LogIdentity) -> Self {
+        let is_header = (LOG_BLOCK_BYTES..=LOG_HEADER_BYTES_MAX).contains(&to_u64(header_bytes));
+        assert!(is_header && header_bytes <= buffer.len(), "a header of {header_bytes} bytes");
+        assert!(header_bytes.is_multiple_of(BLOCK_BYTES_USIZE), "headers are whole blocks");
+        assert!(identity.log_tag != 0, "a device without a log tag has no log");
+        let longest = buffer.len().min(to_usize(LOG_BATCH_BYTES_MAX));
+        BatchEncoder {
+            buffer: &mut buffer[..longest],
+            identity,
+            header_bytes,
+            header_end: size_of::<RawBatch>(),
+            payload_end: header_bytes,
+            record_count: 0,
+            least_sequence: u64::MAX,
+        }
+    }
+
+    /// Whether a record with so many holders, parts and blocks of payload fits.
+    pub fn fits(&self, holders: usize, parts: usize, payload_blocks: usize) -> bool {
+        self.record_count < u16::MAX
+            && self.header_end + record_bytes(holders, parts) <= self.header_bytes
+            && payload_blocks <= (self.buffer.len() - self.payload_end) / BLOCK_BYTES_USIZE
+    }
+
+    /// Adds a record and the content of its parts, which may come in pieces of any length.
+    ///
+    /// # Panics
+    /// If it does not fit, a number in it is impossible (see [`NewRecord`]), this device is not among its
+    /// holders, or the payload is not as long as its parts.
+    pub fn push<'p>(
+        &mut self,
+        record: &NewRecord<'_>,
+        payload: impl IntoIterator<Item = &'p [u8]>,
+    ) {
+        let sound = LogLimits::WIDEST.check(record, self.identity.log_tag);
+        assert!(sound.is_ok(), "{sound:?} of {record:?}");
+        let blocks = to_usize(payload_blocks(record.parts));
+        assert!(self.fits(record.holders.len(), record.parts.len(), blocks), "it does not fit");
+        let end = self.header_end + record_bytes(record.holders.len(), record.parts.len());
+        put(record, &mut self.buffer[self.header_end..end]);
+        self.header_end = end;
+        let payload_end = self.payload_end + blocks * BLOCK_BYTES_USIZE;
+        for piece in payload {
+            let end = self.payload_end + piece.len();
+            assert!(end <= payload_end, "more payload than parts");
+            self.buffer[self.payload_end..end].copy_from_slice(piece);
+            self.payload_end = end;
+        }
+        assert!(self.payload_end == payload_end, "less payload than parts");
+        self.record_count += 1;
+        self.least_sequence = self.least_sequence.min(record.sequence);
+    }
+
+    /// Records so far.
+    pub fn record_count(&self) -> usize {
+        self.record_count.into()
+    }
+
+    /// Bytes of the batch so far.
+    pub fn bytes(&self) -> usize {
+        self.payload_end
+    }
+
+    /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB. `sequence` is
+    /// the number of the batch in its lane on this device. A batch without records is good for saying what is
+    /// settled.
+    ///
+    /// # Panics
+    /// If a record of the batch is called settled.
+    pub fn finish(self, lane: u16, sequence: u64, settled_below: u64) -> usize {
+        assert!(settled_below <= self.least_sequence, "a record of this batch is under way");
+        let length = u32::try_from(self.payload_end).expect("at most 16 MiB");
+        let head = RawBatch {
+            magic: LOG_BATCH_MAGIC,
+            checksum: 0.into(),
+            length: length.into(),
+            header_length: u32::try_from(self.header_bytes).expect("at most 64 KiB").into(),
+            lane: lane.into(),
+            record_count: self.record_count.into(),
+            array_tag: self.identity.array_tag.into(),
+            log_tag: self.identity.log_tag.into(),
+            incarnation: self.identity.incarnation.into_bytes(),
+            sequence: sequence.into(),
+            settled_below: settled_below.into(),
+        };
+        self.buffer[self.header_end..self.header_bytes].fill(0);
+        self.buffer[..size_of::<RawBatch>()].copy_from_slice(head.as_bytes());
+        let checksum = checksum_without(&self.buffer[..self.payload_end], CHECKSUM_AT);
+        self.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        self.payload_end
+    }
+}
+
+/// What the first bytes of a batch claim, before its checksum is known to be right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Claim {
+    pub(super) head: BatchHead,
+    pub(super) header_bytes: usize,
+    pub(super) bytes: u64,
+    pub(super) record_count: u16,
+    pub(super) checksum: u32,
+}
+
+impl Claim {
+    /// The claim at the start of `block`, if it can be a batch.
+    pub(super) fn of(block: &[u8]) -> Result<Claim, BatchFault> {
+        let (raw, _) = RawBatch::ref_from_prefix(block).map_err(|_| BatchFault::Foreign)?;
+        if raw.magic != LOG_BATCH_MAGIC {
+            return Err(BatchFault::Foreign);
+        }
+        let (header_bytes, bytes) = (raw.header_length.get().into(), raw.length.get().into());
+        let possible = (LOG_BLOCK_BYTES..=LOG_HEADER_BYTES_MAX).contains(&header_bytes)
+            && (header_bytes..=LOG_BATCH_BYTES_MAX).contains(&bytes)
+            && header_bytes.is_multiple_of(LOG_BLOCK_BYTES)
+            && bytes.is_multiple_of(LOG_BLOCK_BYTES);
+        if !possible {
+            return Err(BatchFault::Length { header_bytes, bytes });
+        }
+        Ok(Claim {
+            head: BatchHead {
+                identity: LogIdentity {
+                    array_tag: raw.array_tag.get(),
+                    log_tag: raw.log_tag.get(),
+                    incarnation: Uuid::from_bytes(raw.incarnation),
+                },
+                lane: raw.lane.get(),
+                sequence: raw.sequence.get(),
+                settled_below: raw.settled_below.get(),
+            },
+            header_bytes: to_usize(header_bytes),
+            bytes,
+            record_count: raw.record_count.get(),
+            checksum: raw.checksum.get(),
+        })
+    }
+
+    /// The records in the header, which is as long as claimed and under a checksum that was found right.
+    pub(super) fn records(
+        &self,
+        header: &[u8],
+        limits: &LogLimits,
+    ) -> Result<Vec<Record>, BatchFault> {
+        let fault = |name| Err(BatchFault::Field { name });
+        if self.head.identity.log_tag == 0 {
+            return fault("log_tag");
+        }
+        let mut records = Vec::with_capacity(self.record_count.into());
+        let mut rest = &header[size_of::<RawBatch>()..];
+        let mut payload_offset = to_u64(self.header_bytes);
+        for _ in 0..self.record_count {
+            let place = (self.head.identity.log_tag, payload_offset);
+            let (record, after) = take(rest, limits, place)?;
+            if record.sequence < self.head.settled_below {
+                return fault("settled_below");
+            }
+            payload_offset += payload_blocks(&record.parts) * LOG_BLOCK_BYTES;
+            records.push(record);
+            rest = after;
+        }
+        if !is_zero(rest) {
+            return fault("reserved");
+        }
+        if payload_offset != self.bytes {
+            return fault("length");
+        }
+        Ok(records)
+    }
+}
+
+/// A batch as read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// What its head says.
+    pub head: BatchHead,
+    /// Its length, in bytes.
+    pub bytes: u64,
+    /// Its records, in order.
+    pub records: Vec<Record>,
+}
+
+impl Batch {
+    /// The batch at the start of `bytes`; what follows its length is ignored.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn decode(bytes: &[u8], limits: &LogLimits) -> Result<Batch, BatchFault> {
+        let claim = Claim::of(bytes)?;
+        let too_long =
+            BatchFault::Length { header_bytes: to_u64(claim.header_bytes), bytes: claim.bytes };
+        let whole = bytes.get(..to_usize(claim.bytes)).ok_or(too_long)?;
+        let computed = checksum_without(whole, CHECKSUM_AT);
+        if computed != claim.checksum {
+            return Err(BatchFault::Checksum { stored: claim.checksum, computed });
+        }
+        let records = claim.records(&whole[..claim.header_bytes], limits)?;
+        Ok(Batch { head: claim.head, bytes: claim.bytes, records })
+    }
+}
