@@ -63,7 +63,11 @@ pub(crate) fn restart_row(array: &Array, stripe: usize, home_copy: bool) -> Roun
             return Round::new();
         }
         row[column] = *parity;
-        data.iter().for_each(|&(c, block)| row[c] = Some(block));
+        // With home copies, only what a live member has of its own: a lost block follows from the rest of the row.
+        let is_used = |&&(c, _): &&(usize, _)| {
+            !home_copy || array.devices[array.shape.member(stripe, c)].is_some()
+        };
+        data.iter().filter(is_used).for_each(|&(c, block)| row[c] = Some(block));
     }
     field::solve(&row, array.shape.k).map_or_else(Round::new, |data| array.make(stripe, &data))
 }
