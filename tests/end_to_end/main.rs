@@ -5,6 +5,7 @@
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
+//! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `refusals`   everything that must be refused, with its line
 //!
@@ -15,6 +16,7 @@ mod clients;
 mod crash;
 mod cycle;
 mod refusals;
+mod salvage;
 mod short;
 mod tools;
 mod world;

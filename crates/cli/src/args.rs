@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 /// RAID for servers full of drives: drives in, volumes out.
 ///
-/// One `ashlar serve` owns the arrays. All other commands ask it over its control socket, except `examine`
-/// and `bench`, which need no daemon.
+/// One `ashlar serve` owns the arrays. All other commands ask it over its control socket, except `examine`,
+/// `salvage` and `bench`, which need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(
-    after_help = "Sizes take units: 64K, 1.5TiB, 500GB. Exit code 0: done; 1: refused; 2: not understood."
+    after_help = "Sizes take units: 64K, 1.5TiB, 500GB. Exit code 0: done; 1: refused; 2: not understood; 3: salvaged in part."
 )]
 pub struct Args {
     /// Control socket of the daemon.
@@ -38,6 +38,7 @@ pub enum Command {
     Status(cmd::status::Args),
     Volumes(cmd::volumes::Args),
     Examine(cmd::examine::Args),
+    Salvage(cmd::salvage::Args),
     Fail(cmd::fail::Args),
     Replace(cmd::replace::Args),
     ReAdd(cmd::re_add::Args),

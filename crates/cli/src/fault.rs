@@ -12,17 +12,29 @@ pub struct Fault {
     error: ApiError,
     #[serde(skip)]
     exit: u8,
+    /// Whether an answer was printed already, so that JSON of this fault would be a second document.
+    #[serde(skip)]
+    is_answered: bool,
 }
 
 impl Fault {
     /// A refusal after the command line was understood: exit code 1.
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Fault {
-        Fault { error: ApiError::new(code, message, hint), exit: 1 }
+        Fault { error: ApiError::new(code, message, hint), exit: 1, is_answered: false }
     }
 
     /// The command line makes no sense: exit code 2.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Fault {
-        Fault { error: ApiError::new(codes::REQUEST_MALFORMED, message, hint), exit: 2 }
+        Fault {
+            error: ApiError::new(codes::REQUEST_MALFORMED, message, hint),
+            exit: 2,
+            is_answered: false,
+        }
+    }
+
+    /// The answer was printed, and something is missing from it: exit code 3.
+    pub fn partly(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Fault {
+        Fault { error: ApiError::new(code, message, hint), exit: 3, is_answered: true }
     }
 
     /// A file that could not be used.
@@ -32,7 +44,10 @@ impl Fault {
 
     /// Print it and say which code to exit with.
     pub fn report(&self, json: bool) -> ExitCode {
-        if json && let Ok(text) = serde_json::to_string(self) {
+        if json
+            && !self.is_answered
+            && let Ok(text) = serde_json::to_string(self)
+        {
             println!("{text}");
         }
         eprintln!("ashlar: {self}");
@@ -57,7 +72,7 @@ impl fmt::Display for Fault {
 impl From<ClientError> for Fault {
     fn from(error: ClientError) -> Fault {
         match error {
-            ClientError::Refused(error) => Fault { error, exit: 1 },
+            ClientError::Refused(error) => Fault { error, exit: 1, is_answered: false },
             ClientError::Unreachable { .. } => Fault::new(
                 codes::DAEMON_UNREACHABLE,
                 format!("{error}; nothing was changed"),
@@ -81,7 +96,7 @@ impl From<ConfigError> for Fault {
 
 impl From<ApiError> for Fault {
     fn from(error: ApiError) -> Fault {
-        Fault { error, exit: 1 }
+        Fault { error, exit: 1, is_answered: false }
     }
 }
 

@@ -8,8 +8,8 @@
 //! - wait: following background work to its end
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what happened
-//! and how to go on, with an exit code that is not 0. Only `serve`, `bench` and `examine` work without a
-//! running daemon.
+//! and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine` and `salvage` work
+//! without a running daemon.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -44,6 +44,7 @@ fn run(args: Args) -> Result<(), Fault> {
         Command::Status(args) => cmd::status::run(&args, &reach),
         Command::Volumes(args) => cmd::volumes::run(&args, &reach),
         Command::Examine(args) => cmd::examine::run(&args, &reach),
+        Command::Salvage(args) => cmd::salvage::run(&args, &reach),
         Command::Fail(args) => cmd::fail::run(args, &reach),
         Command::Replace(args) => cmd::replace::run(args, &reach),
         Command::ReAdd(args) => cmd::re_add::run(args, &reach),

@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod re_add;
 pub mod rebuild;
 pub mod replace;
+pub mod salvage;
 pub mod scrub;
 pub mod serve;
 pub mod spare;

@@ -1,0 +1,184 @@
+//! `ashlar salvage`: the volume out of its members, without a daemon and without the engine.
+//!
+//! - target: what the volume is copied to
+//! - copy: the walk over the volume
+//! - report: what was seen, and what came of it
+//!
+//! What must stay true: members are opened for reading only; a target that holds something already is not
+//! touched unless the operator says so; the exit code is 0 only if every byte was read and proven.
+
+mod copy;
+mod report;
+mod target;
+
+use crate::fault::Fault;
+use crate::reach::Reach;
+use ashlar_salvage::{Choices, FileImage, Refused, Salvage, Uuid, uuid_text};
+use report::Report;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use target::Target;
+
+/// Save the data of an array that cannot be started: read its members, write its volume to a file.
+///
+/// Needs no daemon and never writes to a member. Members may be damaged, cut short, stale or missing; whatever the
+/// rest can prove is read or reconstructed. Without --to it only tells what it sees. It reads the format with code of its own, so
+/// it also works where the engine has a fault.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar salvage /dev/sd[a-j] --to /mnt/big/tank0.img\n\n\
+    Exit code 0: all there; 1: refused; 2: not understood; 3: something is lost, in doubt or disagrees.")]
+pub struct Args {
+    /// Members, or copies of them, in any order.
+    #[arg(required = true, value_name = "MEMBER")]
+    members: Vec<PathBuf>,
+
+    /// Copy the volume to this file, sparsely, or to stdout with '-'.
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+
+    /// Replace what FILE holds; also lets it be a block device.
+    #[arg(long, requires = "to")]
+    overwrite: bool,
+
+    /// Leave what FILE holds where blocks are lost, so that a second run can complete a first one.
+    #[arg(long, requires = "to", conflicts_with = "overwrite")]
+    skip_lost: bool,
+
+    /// Compare data with its redundancy everywhere, and tell what disagrees.
+    #[arg(long)]
+    verify: bool,
+
+    /// Take MEMBER for slot N whatever it says about itself, as a last resort; may be given several times.
+    #[arg(long = "slot", value_name = "N=MEMBER", value_parser = by_hand)]
+    slots: Vec<(u16, PathBuf)>,
+
+    /// Of an array that was used as two halves apart, believe this incarnation.
+    #[arg(long, value_name = "UUID", value_parser = uuid)]
+    incarnation: Option<Uuid>,
+}
+
+fn by_hand(text: &str) -> Result<(u16, PathBuf), String> {
+    let (slot, member) = text.split_once('=').ok_or("write it as 3=/dev/sdd")?;
+    let slot = slot.parse().map_err(|_| format!("'{slot}' is not the number of a slot"))?;
+    Ok((slot, PathBuf::from(member)))
+}
+
+fn uuid(text: &str) -> Result<Uuid, String> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32);
+    number.map(u128::to_be_bytes).ok_or_else(|| format!("'{text}' is not a UUID"))
+}
+
+pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
+    // A member that is put into a slot by hand need not be listed once more.
+    let mut paths = args.members.clone();
+    let by_name = args.slots.iter().map(|(_, path)| path.clone());
+    paths.extend(by_name.filter(|path| !args.members.contains(path)).collect::<Vec<_>>());
+    let images = open(&paths)?;
+    each_once(&paths, &images)?;
+    let place = |path: &PathBuf| paths.iter().position(|it| it == path).unwrap_or(0);
+    let choices = Choices {
+        incarnation: args.incarnation,
+        by_hand: args.slots.iter().map(|(slot, path)| (place(path), *slot)).collect(),
+    };
+    let salvage = Salvage::open(images, &choices).map_err(|refused| explained(&refused, &paths))?;
+    let mut target = target(args, &salvage, &paths)?;
+    let to_stdout = target.is_stream();
+    let mut report = Report::of(&salvage, &paths);
+    if args.to.is_some() || args.verify {
+        report.outcome = Some(copy::run(&salvage, &mut target, args.verify)?);
+    }
+    if to_stdout {
+        eprintln!("{}", report.text());
+    } else {
+        reach.print(&report.json(), |_| report.text())?;
+    }
+    report.verdict()
+}
+
+fn open(paths: &[PathBuf]) -> Result<Vec<FileImage>, Fault> {
+    let hint = "see that it is there and that you may read it; or leave it out, and what it held is \
+        reconstructed where that is possible";
+    let open = |path: &PathBuf| {
+        let image = FileImage::open(path).map_err(|error| Fault::file(path, &error, hint))?;
+        let kind = image.file().metadata().map_err(|error| Fault::file(path, &error, hint))?;
+        if kind.is_file() || kind.file_type().is_block_device() {
+            return Ok(image);
+        }
+        let message = format!("{} is neither a file nor a block device", path.display());
+        Err(Fault::usage(message, "give members, or copies of them"))
+    };
+    paths.iter().map(open).collect()
+}
+
+/// The identity of what is open: device and inode, or the number of a block device.
+fn identity(file: &std::fs::File) -> Option<(u64, u64)> {
+    let kind = file.metadata().ok()?;
+    let is_block = kind.file_type().is_block_device();
+    Some(if is_block { (u64::MAX, kind.rdev()) } else { (kind.dev(), kind.ino()) })
+}
+
+fn each_once(paths: &[PathBuf], images: &[FileImage]) -> Result<(), Fault> {
+    for (at, image) in images.iter().enumerate() {
+        let same = |other: &&FileImage| identity(other.file()) == identity(image.file());
+        if images[..at].iter().any(|other| same(&other)) {
+            let message = format!("{} was given twice; nothing was read", paths[at].display());
+            return Err(Fault::usage(message, "name each member once"));
+        }
+    }
+    Ok(())
+}
+
+fn target(args: &Args, salvage: &Salvage<FileImage>, members: &[PathBuf]) -> Result<Target, Fault> {
+    let Some(path) = &args.to else { return Ok(Target::Nowhere) };
+    if path == Path::new("-") {
+        return Ok(Target::stdout());
+    }
+    if let Ok(there) = std::fs::File::open(path) {
+        let same = |image: &FileImage| identity(image.file()) == identity(&there);
+        if let Some(at) = salvage.images().iter().position(same) {
+            let member = members[at].display();
+            let message = format!("--to names {member}, which is a member; nothing was written");
+            return Err(Fault::usage(message, "name a file that is not a member"));
+        }
+    }
+    let bytes = salvage.geometry().volume_blocks() * 4096;
+    Target::file(path, bytes, target::Existing::of(args.overwrite, args.skip_lost))
+}
+
+/// A refusal in the words of the command line.
+fn explained(refused: &Refused, paths: &[PathBuf]) -> Fault {
+    let name = |image: &usize| paths[*image].display().to_string();
+    let (message, hint) = match refused {
+        Refused::NoImages => (refused.to_string(), "name the members of one array".to_owned()),
+        Refused::NoSuperblock(_) => (
+            refused.to_string(),
+            "add a member with at least one intact copy of its superblock; 'ashlar examine' shows them".to_owned(),
+        ),
+        Refused::TwoArrays([(one, one_name), (other, other_name)]) => (
+            format!("{} is a member of {one_name}, {} of {other_name}", name(one), name(other)),
+            "name the members of one array only".to_owned(),
+        ),
+        Refused::Twice(one, other) => (
+            format!("{} and {} are copies of the same member", name(one), name(other)),
+            "leave one of them out".to_owned(),
+        ),
+        Refused::TwoHalves([(one, one_uuid), (other, other_uuid)]) => (
+            format!("{} and {} were used apart from each other", name(one), name(other)),
+            format!(
+                "say which half to believe: --incarnation {} ({}) or --incarnation {} ({})",
+                uuid_text(one_uuid),
+                name(one),
+                uuid_text(other_uuid),
+                name(other)
+            ),
+        ),
+        Refused::NoSuchIncarnation => {
+            (refused.to_string(), "'ashlar examine' shows the incarnation of each".to_owned())
+        }
+        Refused::NoSuchSlot(_) => {
+            (refused.to_string(), "'ashlar examine' of another member shows the slots".to_owned())
+        }
+    };
+    Fault::new("salvage.refused", format!("{message}; nothing was written"), hint)
+}

@@ -1,0 +1,219 @@
+//! The array that a set of images adds up to, and what each image is good for.
+//!
+//! What must stay true: opening reads superblocks only, and never fails for a member that is damaged or absent
+//! as long as one intact superblock says what the array was.
+
+use crate::copies::Reading;
+use crate::image::ReadAt;
+use crate::pages::{Keeper, PAGE_BITS, Pages};
+use crate::place::BLOCK_BYTES;
+use crate::roster::{Choices, Judged, Refused, Roster, Standing};
+use crate::superblock::{Geometry, Superblock};
+use std::ops::Range;
+
+/// An image that holds a slot's strips, up to a stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    pub(crate) image: usize,
+    pub(crate) until_stripe: u64,
+    pub(crate) by_hand: bool,
+}
+
+/// An array, read from images of its members.
+#[derive(Debug)]
+pub struct Salvage<I> {
+    pub(crate) images: Vec<I>,
+    readings: Vec<Reading>,
+    pub(crate) roster: Roster,
+    /// For each slot the images to read it from, the best one first.
+    pub(crate) sources: Vec<Vec<Source>>,
+    written_map: Pages,
+    write_intent: Pages,
+}
+
+/// Stripes in a row that are in the same state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The stripes.
+    pub stripes: Range<u64>,
+    /// Their state.
+    pub state: RunState,
+}
+
+/// Whether stripes have anything to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// Nobody ever wrote them: zeros.
+    Unwritten,
+    /// They were written, or nobody can tell.
+    Written,
+    /// They lie beyond the end of every image.
+    OutOfReach,
+}
+
+impl<I: ReadAt> Salvage<I> {
+    /// Look at the images and judge them.
+    ///
+    /// # Errors
+    /// If they are no array, or more than one: see [`Refused`]. Too few members is no error.
+    pub fn open(images: Vec<I>, choices: &Choices) -> Result<Salvage<I>, Refused> {
+        let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
+        let roster = Roster::judge(&readings, choices)?;
+        let (newest, array) = (&roster.newest, roster.newest.array_uuid);
+        Ok(Salvage {
+            sources: sources(&roster),
+            written_map: Pages::written_map(&array, newest.written_map),
+            write_intent: Pages::write_intent(&array, newest.write_intent),
+            images,
+            readings,
+            roster,
+        })
+    }
+
+    /// The superblock that counts.
+    pub fn superblock(&self) -> &Superblock {
+        &self.roster.newest
+    }
+
+    /// The geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.roster.newest.geometry
+    }
+
+    /// What each image says about itself, in the order given.
+    pub fn readings(&self) -> &[Reading] {
+        &self.readings
+    }
+
+    /// What each image is good for, in the order given.
+    pub fn judged(&self) -> &[Judged] {
+        &self.roster.images
+    }
+
+    /// The images, in the order given.
+    pub fn images(&self) -> &[I] {
+        &self.images
+    }
+
+    /// Slots that no image can be read for.
+    pub fn missing_slots(&self) -> Vec<usize> {
+        (0..self.sources.len()).filter(|slot| self.sources[*slot].is_empty()).collect()
+    }
+
+    /// Whether enough members are here to read a stripe, as far as superblocks can tell.
+    pub fn has_enough(&self, stripe: u64) -> bool {
+        let geometry = self.geometry();
+        let is_here = |strip: &usize| {
+            let sources = &self.sources[geometry.slot(stripe, *strip)];
+            sources.iter().any(|source| stripe < source.until_stripe)
+        };
+        (0..geometry.k() + geometry.m()).filter(is_here).count() >= geometry.k()
+    }
+
+    /// Whether a stripe was ever written. One that nobody can tell about was.
+    pub fn is_written(&self, stripe: u64) -> bool {
+        self.written_map.is_set(stripe, &self.keepers())
+    }
+
+    /// Whether parity of this stripe may disagree with its data because the array was not stopped.
+    pub fn is_in_flight(&self, stripe: u64) -> bool {
+        let newest = &self.roster.newest;
+        if !newest.unclean || newest.geometry.m() == 0 {
+            return false;
+        }
+        let byte = stripe * newest.geometry.stripe_blocks() * BLOCK_BYTES;
+        match newest.consistency_policy {
+            2 => true,
+            _ => self.write_intent.is_set(byte / newest.region_bytes, &self.keepers()),
+        }
+    }
+
+    /// Pages of the written map that no member has intact: their stripes count as written.
+    pub fn lost_map_pages(&self) -> u64 {
+        let pages = self.geometry().stripes().div_ceil(PAGE_BITS);
+        let near = pages.min(self.written_map.within(self.reach_bytes()));
+        let keepers = self.keepers();
+        let lost = (0..near).filter(|page| self.written_map.is_lost(*page, &keepers)).count();
+        u64::try_from(lost).unwrap_or(u64::MAX).saturating_add(pages - near)
+    }
+
+    /// All stripes from `stripe` on, in runs. What lies beyond the end of every image is one run.
+    pub fn run_from(&self, stripe: u64) -> Option<Run> {
+        let (end, far) = (self.geometry().stripes(), self.stripes_in_reach());
+        if stripe >= end {
+            return None;
+        }
+        if stripe >= far {
+            return Some(Run { stripes: stripe..end, state: RunState::OutOfReach });
+        }
+        let keepers = self.keepers();
+        let is_written = self.written_map.is_set(stripe, &keepers);
+        let mut next = stripe + 1;
+        while next < far {
+            let page = next / PAGE_BITS;
+            if !is_written
+                && next.is_multiple_of(PAGE_BITS)
+                && self.written_map.is_clear(page, &keepers)
+            {
+                next = next.saturating_add(PAGE_BITS).min(far);
+            } else if self.written_map.is_set(next, &keepers) == is_written {
+                next += 1;
+            } else {
+                break;
+            }
+        }
+        let state = if is_written { RunState::Written } else { RunState::Unwritten };
+        Some(Run { stripes: stripe..next, state })
+    }
+
+    /// Stripes that have a strip, or a bit in a page, within the longest image. Bounds all work by the bytes
+    /// that are there, whatever a superblock claims.
+    fn stripes_in_reach(&self) -> u64 {
+        let (newest, geometry) = (&self.roster.newest, self.geometry());
+        let reach = self.reach_bytes();
+        let data_bytes = reach.saturating_sub(newest.data.offset);
+        let rows = data_bytes.div_ceil(u64::from(geometry.strip_bytes)).min(geometry.rows);
+        let by_map = self.written_map.within(reach).saturating_mul(PAGE_BITS);
+        (rows * u64::from(geometry.groups)).max(by_map).min(geometry.stripes())
+    }
+
+    fn reach_bytes(&self) -> u64 {
+        self.images.iter().map(ReadAt::size_bytes).max().unwrap_or(0)
+    }
+
+    /// The members whose pages count: those that missed nothing, or else whatever is there.
+    fn keepers(&self) -> Vec<Keeper<'_, I>> {
+        let all = || self.images.iter().zip(&self.readings).zip(self.judged());
+        let keepers = |wanted: fn(&Judged) -> bool| -> Vec<Keeper<'_, I>> {
+            let chosen = all().filter(|(_, judged)| wanted(judged));
+            chosen
+                .map(|((image, reading), _)| Keeper { image, blank_counts: reading.has_head() })
+                .collect()
+        };
+        let current = keepers(|judged| judged.standing == Standing::Current);
+        if !current.is_empty() {
+            return current;
+        }
+        keepers(|judged| matches!(judged.standing, Standing::Until(_)) || judged.by_hand)
+    }
+}
+
+fn sources(roster: &Roster) -> Vec<Vec<Source>> {
+    let mut sources = vec![Vec::new(); usize::from(roster.newest.geometry.slots())];
+    for (image, judged) in roster.images.iter().enumerate() {
+        let until_stripe = match (judged.standing, judged.by_hand) {
+            (Standing::Current, _) | (_, true) => u64::MAX,
+            (Standing::Until(stripe), _) => stripe,
+            _ => continue,
+        };
+        if let Some(slot) = judged.slot {
+            let source = Source { image, until_stripe, by_hand: judged.by_hand };
+            sources[usize::from(slot)].push(source);
+        }
+    }
+    for slot in &mut sources {
+        // What the operator put there comes last; of the others, the one that has more.
+        slot.sort_by_key(|source| (source.by_hand, u64::MAX - source.until_stripe));
+    }
+    sources
+}

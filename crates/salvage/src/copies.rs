@@ -1,0 +1,109 @@
+//! What one image says about itself: its four superblock copies, and which of them counts.
+//!
+//! What must stay true: damage to copies is never worse than their absence; the choice among intact copies is
+//! the one of docs/on-disk-format.md.
+
+use crate::bytes::{Uuid, index};
+use crate::image::ReadAt;
+use crate::superblock::{Copy, SLOT_BYTES, Superblock};
+
+/// The four copies of one image.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Copies 0 to 3; `None`: those bytes cannot be read.
+    pub copies: [Option<Copy>; 4],
+    /// Size of the image.
+    pub size_bytes: u64,
+}
+
+impl Reading {
+    /// Read the places of all four copies.
+    pub fn of(image: &impl ReadAt) -> Reading {
+        let size_bytes = image.size_bytes();
+        let end = size_bytes / 4096 * 4096;
+        let tail = |slots: u64| end.checked_sub(slots * SLOT_BYTES);
+        let mut reading = Reading {
+            copies: [
+                copy_at(image, Some(0)),
+                copy_at(image, Some(SLOT_BYTES)),
+                copy_at(image, tail(2)),
+                copy_at(image, tail(1)),
+            ],
+            size_bytes,
+        };
+        reading.look_at_the_recorded_end(image);
+        reading
+    }
+
+    /// An image that grew has its tail copies where its superblock says that its end was.
+    fn look_at_the_recorded_end(&mut self, image: &impl ReadAt) {
+        let Some(end) = self.superblock().map(|superblock| superblock.member_bytes) else { return };
+        for (number, slots) in [(2, 2), (3, 1)] {
+            if !matches!(self.copies[number], Some(Copy::Good(_))) {
+                let found = copy_at(image, end.checked_sub(slots * SLOT_BYTES));
+                if matches!(found, Some(Copy::Good(_))) {
+                    self.copies[number] = found;
+                }
+            }
+        }
+    }
+
+    fn good(&self) -> impl Iterator<Item = &Superblock> {
+        self.copies.iter().filter_map(|copy| match copy {
+            Some(Copy::Good(superblock)) => Some(superblock.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// How many copies are intact and say what the chosen one says.
+    pub fn intact_copies(&self) -> usize {
+        let chosen = self.superblock();
+        self.good().filter(|copy| Some(*copy) == chosen).count()
+    }
+
+    /// Whether one of the copies at the front is intact: then nobody overwrote the areas behind them blindly.
+    pub fn has_head(&self) -> bool {
+        self.copies[..2].iter().any(|copy| matches!(copy, Some(Copy::Good(_))))
+    }
+
+    /// The copy that counts: of the array and member that most copies name (the one of the lowest copy on a
+    /// tie), the one with the highest generation.
+    pub fn superblock(&self) -> Option<&Superblock> {
+        let name = |copy: &Superblock| -> (Uuid, Uuid) { (copy.array_uuid, copy.member_uuid) };
+        let votes = |wanted: &Superblock| self.good().filter(|c| name(c) == name(wanted)).count();
+        let most = self.good().map(votes).max()?;
+        let winner = name(self.good().find(|copy| votes(copy) == most)?);
+        let highest = self.good().filter(|copy| name(copy) == winner).map(|copy| copy.generation);
+        let highest = highest.max()?;
+        self.good().find(|copy| name(copy) == winner && copy.generation == highest)
+    }
+
+    /// Why there is no superblock, in plain words.
+    pub fn lacks(&self) -> &'static str {
+        let any = |wanted: fn(&Copy) -> bool| self.copies.iter().flatten().any(wanted);
+        if any(|copy| matches!(copy, Copy::Newer)) {
+            "written by a newer version of this program"
+        } else if any(|copy| matches!(copy, Copy::Spare)) {
+            "a spare without data"
+        } else if any(|copy| matches!(copy, Copy::Damaged(_))) {
+            "all copies of its superblock are damaged"
+        } else if self.copies.iter().all(Option::is_none) {
+            "cannot be read"
+        } else {
+            "no superblock of an array"
+        }
+    }
+}
+
+/// The copy at `offset`. A superblock near the end of a truncated image may be shorter than its slot.
+fn copy_at(image: &impl ReadAt, offset: Option<u64>) -> Option<Copy> {
+    let offset = offset?;
+    let mut slot = vec![0; index(SLOT_BYTES)];
+    for length in [SLOT_BYTES, SLOT_BYTES / 4, 8192, 4096] {
+        let part = &mut slot[..index(length)];
+        if image.read_at(offset, part).is_ok() {
+            return Some(Copy::decode(part));
+        }
+    }
+    None
+}

@@ -1,0 +1,118 @@
+//! Pages of bits on the members: which stripes were ever written, which regions were being written.
+//!
+//! What must stay true: a page that nobody has intact is taken the safe way, as if all its bits were set. Of
+//! the intact ones the highest sequence counts. Nothing is kept but the page looked at last, whatever the
+//! geometry claims.
+
+use crate::bytes::{Uuid, checksum, index, is_blank, u32_at, u64_at};
+use crate::image::ReadAt;
+use crate::superblock::Area;
+use std::cell::RefCell;
+
+/// Bits of a page.
+pub const PAGE_BITS: u64 = 32_512;
+const PAGE_BYTES: usize = 4096;
+const HEADER_BYTES: usize = 32;
+
+/// One kind of bitmap of an array.
+#[derive(Debug)]
+pub struct Pages {
+    magic: [u8; 4],
+    array_tag: u64,
+    area: Area,
+    latest: RefCell<Option<(u64, Option<Vec<u8>>)>>,
+}
+
+/// A member that has pages.
+pub struct Keeper<'a, I> {
+    /// Its image.
+    pub image: &'a I,
+    /// Whether its head is as it was written; a page of zeros elsewhere may be the work of what destroyed it.
+    pub blank_counts: bool,
+}
+
+impl Pages {
+    /// The map of written stripes in `area`.
+    pub fn written_map(array: &Uuid, area: Area) -> Pages {
+        Pages::new(*b"AWRM", array, area)
+    }
+
+    /// The write-intent bitmap in `area`.
+    pub fn write_intent(array: &Uuid, area: Area) -> Pages {
+        Pages::new(*b"AWIB", array, area)
+    }
+
+    fn new(magic: [u8; 4], array: &Uuid, area: Area) -> Pages {
+        let half = |at: usize| {
+            array[at..at + 8].iter().fold(0_u64, |half, byte| (half << 8) | u64::from(*byte))
+        };
+        let array_tag = half(0) ^ half(8).rotate_left(32);
+        Pages { magic, array_tag, area, latest: RefCell::new(None) }
+    }
+
+    /// Pages that lie in the first `bytes` of a member.
+    pub fn within(&self, bytes: u64) -> u64 {
+        let reach = bytes.saturating_sub(self.area.offset).min(self.area.bytes);
+        reach / 4096
+    }
+
+    /// Whether bit `number` is set, by the newest page that a keeper has.
+    pub fn is_set<I: ReadAt>(&self, number: u64, keepers: &[Keeper<'_, I>]) -> bool {
+        let bit = index(number % PAGE_BITS);
+        self.with_page(number / PAGE_BITS, keepers, |page| {
+            page.is_none_or(|bits| bits[HEADER_BYTES + bit / 8] & (1 << (bit % 8)) != 0)
+        })
+    }
+
+    /// Whether no bit of page `number` is set.
+    pub fn is_clear<I: ReadAt>(&self, number: u64, keepers: &[Keeper<'_, I>]) -> bool {
+        self.with_page(number, keepers, |page| {
+            page.is_some_and(|bits| is_blank(&bits[HEADER_BYTES..]))
+        })
+    }
+
+    /// Whether nobody has page `number` intact.
+    pub fn is_lost<I: ReadAt>(&self, number: u64, keepers: &[Keeper<'_, I>]) -> bool {
+        self.with_page(number, keepers, |page| page.is_none())
+    }
+
+    fn with_page<I: ReadAt, T>(
+        &self,
+        number: u64,
+        keepers: &[Keeper<'_, I>],
+        look: impl FnOnce(Option<&[u8]>) -> T,
+    ) -> T {
+        let mut latest = self.latest.borrow_mut();
+        if !matches!(&*latest, Some((kept, _)) if *kept == number) {
+            *latest = Some((number, self.newest(number, keepers)));
+        }
+        look(latest.as_ref().and_then(|(_, page)| page.as_deref()))
+    }
+
+    fn newest<I: ReadAt>(&self, number: u64, keepers: &[Keeper<'_, I>]) -> Option<Vec<u8>> {
+        let mut newest: Option<(u64, Vec<u8>)> = None;
+        for keeper in keepers {
+            let Some((sequence, page)) = self.read(number, keeper) else { continue };
+            if newest.as_ref().is_none_or(|(best, _)| *best < sequence) {
+                newest = Some((sequence, page));
+            }
+        }
+        newest.map(|(_, page)| page)
+    }
+
+    /// The page of one keeper with its sequence, if it is intact. A blank one has sequence 0.
+    fn read<I: ReadAt>(&self, number: u64, keeper: &Keeper<'_, I>) -> Option<(u64, Vec<u8>)> {
+        let at = number.checked_mul(4096).filter(|at| *at < self.area.bytes)?;
+        let offset = self.area.offset.checked_add(at)?;
+        let mut page = vec![0; PAGE_BYTES];
+        keeper.image.read_at(offset, &mut page).ok()?;
+        if is_blank(&page) {
+            return keeper.blank_counts.then_some((0, page));
+        }
+        let is_ours = page[..4] == self.magic
+            && u64::from(u32_at(&page, 8)) == number
+            && u64_at(&page, 16) == self.array_tag
+            && u32_at(&page, 4) == checksum(&page, 4);
+        is_ours.then(|| (u64_at(&page, 24), page))
+    }
+}

@@ -1,0 +1,198 @@
+//! Blocks of the volume: read where they lie, or reconstructed from the rest of their row.
+//!
+//! What must stay true: a block is either returned with how it was come by, or it is lost; never guessed. A
+//! member put into a slot by hand is asked only when there is no other way.
+
+use crate::array::{Salvage, Source};
+use crate::bytes::index;
+use crate::field::{Equation, add_scaled, coefficient, solve};
+use crate::image::ReadAt;
+use crate::place::{BLOCK_BYTES, Place};
+
+/// Bytes of a block, as a length.
+pub const BLOCK: usize = 4096;
+
+/// How a block was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// Its stripe was never written: zeros.
+    Unwritten,
+    /// Read where it lies.
+    Direct,
+    /// Computed from the rest of its row.
+    Reconstructed,
+    /// Computed in a stripe that was being written when the array was not stopped: may be wrong.
+    InDoubt,
+    /// From a member that the operator put into its slot: may be old.
+    ByHand,
+}
+
+/// A block that cannot be read: more of its row is missing than parity can replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// A block and how it was come by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its bytes.
+    pub bytes: [u8; BLOCK],
+    /// How.
+    pub how: How,
+}
+
+/// Which sources may be asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Proven,
+    Everybody,
+}
+
+impl<I: ReadAt> Salvage<I> {
+    /// Block `number` of the volume, of 4 KiB.
+    ///
+    /// # Errors
+    /// If it is lost, or lies beyond the end of the volume.
+    pub fn read_block(&self, number: u64) -> Result<Found, Lost> {
+        if number >= self.geometry().volume_blocks() {
+            return Err(Lost);
+        }
+        let place = self.geometry().place(number);
+        if !self.is_written(place.stripe) {
+            return Ok(Found { bytes: [0; BLOCK], how: How::Unwritten });
+        }
+        if let Some(bytes) = self.cell(place.stripe, place.strip, place.block, Ask::Proven) {
+            return Ok(Found { bytes, how: How::Direct });
+        }
+        let proven = self.reconstructed(place, Ask::Proven);
+        if let Some(bytes) = proven {
+            let doubt = self.is_in_flight(place.stripe) && self.geometry().k() > 1;
+            let how = if doubt { How::InDoubt } else { How::Reconstructed };
+            return Ok(Found { bytes, how });
+        }
+        let direct = self.cell(place.stripe, place.strip, place.block, Ask::Everybody);
+        let bytes = direct.or_else(|| self.reconstructed(place, Ask::Everybody)).ok_or(Lost)?;
+        Ok(Found { bytes, how: How::ByHand })
+    }
+
+    /// A whole data strip into `strip_bytes` of `buffer`, with what became of each of its blocks. Lost blocks
+    /// are zeros in the buffer.
+    ///
+    /// # Panics
+    /// If the buffer is not as long as a strip.
+    pub fn read_strip(
+        &self,
+        stripe: u64,
+        strip: usize,
+        buffer: &mut [u8],
+    ) -> Vec<Result<How, Lost>> {
+        let geometry = self.geometry();
+        assert!(buffer.len() == index(geometry.strip_bytes), "a buffer of one strip");
+        let blocks = index(geometry.strip_blocks());
+        let source = self.sources[geometry.slot(stripe, strip)].first();
+        if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
+            && self.is_written(stripe)
+            && self.images[source.image].read_at(self.offset(stripe, 0), buffer).is_ok()
+        {
+            return vec![Ok(How::Direct); blocks];
+        }
+        let first = geometry.first_block(stripe, strip);
+        let parts = buffer.chunks_exact_mut(BLOCK);
+        (first..)
+            .zip(parts)
+            .map(|(number, part)| {
+                let found = self.read_block(number);
+                part.copy_from_slice(found.as_ref().map_or(&[0; BLOCK], |found| &found.bytes));
+                found.map(|found| found.how)
+            })
+            .collect()
+    }
+
+    /// Byte offset on a member of a block of one of its strips.
+    fn offset(&self, stripe: u64, block: u64) -> u64 {
+        let newest = self.superblock();
+        let strip_bytes = u64::from(newest.geometry.strip_bytes);
+        newest.data.offset + newest.geometry.row(stripe) * strip_bytes + block * BLOCK_BYTES
+    }
+
+    /// One block of one strip of a stripe, data or parity, as its member has it.
+    pub(crate) fn cell(
+        &self,
+        stripe: u64,
+        strip: usize,
+        block: u64,
+        ask: Ask,
+    ) -> Option<[u8; BLOCK]> {
+        let slot = self.geometry().slot(stripe, strip);
+        let may = |source: &&Source| {
+            stripe < source.until_stripe && (ask == Ask::Everybody || !source.by_hand)
+        };
+        let mut bytes = [0; BLOCK];
+        let offset = self.offset(stripe, block);
+        let mut sources = self.sources[slot].iter().filter(may);
+        let found = sources.any(|it| self.images[it.image].read_at(offset, &mut bytes).is_ok());
+        found.then_some(bytes)
+    }
+
+    fn reconstructed(&self, place: Place, ask: Ask) -> Option<[u8; BLOCK]> {
+        let row = Row::read(self, place.stripe, place.block, ask);
+        row.data(place.strip)
+    }
+}
+
+/// One row of blocks of a stripe: data strips, then parity strips; `None` where a block is missing.
+pub(crate) struct Row {
+    pub(crate) k: usize,
+    pub(crate) cells: Vec<Option<[u8; BLOCK]>>,
+}
+
+impl Row {
+    pub(crate) fn read<I: ReadAt>(from: &Salvage<I>, stripe: u64, block: u64, ask: Ask) -> Row {
+        let (k, m) = (from.geometry().k(), from.geometry().m());
+        Row { k, cells: (0..k + m).map(|strip| from.cell(stripe, strip, block, ask)).collect() }
+    }
+
+    /// Strips whose data block is missing.
+    pub(crate) fn missing_data(&self) -> Vec<usize> {
+        (0..self.k).filter(|strip| self.cells[*strip].is_none()).collect()
+    }
+
+    /// Parity strips whose block is here.
+    pub(crate) fn parities(&self) -> Vec<usize> {
+        (0..self.cells.len() - self.k).filter(|j| self.cells[self.k + j].is_some()).collect()
+    }
+
+    /// What parity `j` adds up to after all data that is here was taken out of it.
+    pub(crate) fn remainder(&self, j: usize) -> Vec<u8> {
+        let parity = self.cells[self.k + j].as_ref();
+        let mut sum = parity.map_or_else(|| vec![0; BLOCK], |cell| cell.to_vec());
+        for (i, cell) in self.cells[..self.k].iter().enumerate() {
+            if let Some(cell) = cell {
+                add_scaled(&mut sum, coefficient(j, i), cell);
+            }
+        }
+        sum
+    }
+
+    /// Solve for the missing data with the parities `using`.
+    pub(crate) fn solve(&self, using: &[usize]) -> Option<Vec<Vec<u8>>> {
+        let missing = self.missing_data();
+        if using.len() < missing.len() {
+            return None;
+        }
+        let equation = |j: &usize| Equation {
+            factors: missing.iter().map(|i| coefficient(*j, *i)).collect(),
+            sum: self.remainder(*j),
+        };
+        solve(using.iter().map(equation).collect(), missing.len())
+    }
+
+    /// Data strip `strip`, reconstructed if it is missing.
+    fn data(&self, strip: usize) -> Option<[u8; BLOCK]> {
+        let missing = self.missing_data();
+        let mut parities = self.parities();
+        parities.truncate(missing.len());
+        let solved = self.solve(&parities)?;
+        let at = missing.iter().position(|it| *it == strip)?;
+        solved[at].as_slice().try_into().ok()
+    }
+}

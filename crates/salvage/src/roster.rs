@@ -1,0 +1,227 @@
+//! Which image holds which slot: the assembly rules of docs/on-disk-format.md, for somebody who only reads.
+//!
+//! What must stay true: the newest generation says who belongs where. An image whose bytes may be old is never
+//! a source, unless the operator puts it into a slot by hand; then it is used last, and every block that
+//! needed it says so.
+
+use crate::bytes::{Uuid, uuid_text};
+use crate::copies::Reading;
+use crate::superblock::{Entry, Role, Superblock};
+use std::fmt;
+
+/// What the operator decides beforehand.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// Where an array lived on in two halves: the incarnation to believe.
+    pub incarnation: Option<Uuid>,
+    /// Images to take for a slot whatever they say, as (image, slot).
+    pub by_hand: Vec<(usize, u16)>,
+}
+
+/// Why these images are no array that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No image was given.
+    NoImages,
+    /// No image has an intact superblock; what the first one has instead.
+    NoSuperblock(&'static str),
+    /// Images of two arrays: an image of each, and their names.
+    TwoArrays([(usize, String); 2]),
+    /// Two images of the same member.
+    Twice(usize, usize),
+    /// The array lived on in two halves; an image and the incarnation of each.
+    TwoHalves([(usize, Uuid); 2]),
+    /// No image was written under the incarnation to believe.
+    NoSuchIncarnation,
+    /// There is no such slot, or no such image.
+    NoSuchSlot(u16),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoImages => f.write_str("no members given"),
+            Refused::NoSuperblock(why) => write!(f, "none of these is a readable member: {why}"),
+            Refused::TwoArrays([(_, one), (_, other)]) => {
+                write!(f, "members of two arrays, {one} and {other}")
+            }
+            Refused::Twice(..) => f.write_str("two copies of the same member"),
+            Refused::TwoHalves([(_, one), (_, other)]) => write!(
+                f,
+                "the array was used as two halves apart: incarnations {} and {}",
+                uuid_text(one),
+                uuid_text(other)
+            ),
+            Refused::NoSuchIncarnation => {
+                f.write_str("no member was written under that incarnation")
+            }
+            Refused::NoSuchSlot(slot) => write!(f, "the array has no slot {slot}"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What an image is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// All its strips are current.
+    Current,
+    /// Current for stripes before this one: it was being rebuilt, or was receiving a copy.
+    Until(u64),
+    /// It missed writes since this generation.
+    Stale(u64),
+    /// It is older than one update; nobody recorded that it missed anything.
+    Incoherent,
+    /// It belongs to the array no longer, or never did by the newest superblock.
+    NotListed,
+    /// It lived on apart from the half that is believed.
+    OtherHalf,
+    /// It has no superblock to say what it is.
+    Unknown(&'static str),
+}
+
+/// One image, judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Its slot, if that is known.
+    pub slot: Option<u16>,
+    /// What it is good for.
+    pub standing: Standing,
+    /// Whether the operator put it into its slot.
+    pub by_hand: bool,
+}
+
+/// The newest superblock, and all images judged by it.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    /// The superblock that counts.
+    pub newest: Superblock,
+    /// One for each image.
+    pub images: Vec<Judged>,
+}
+
+impl Roster {
+    /// Judge the readings of all images.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn judge(readings: &[Reading], choices: &Choices) -> Result<Roster, Refused> {
+        let first = readings.first().ok_or(Refused::NoImages)?;
+        let found: Vec<(usize, &Superblock)> = readings
+            .iter()
+            .enumerate()
+            .filter_map(|(image, reading)| Some((image, reading.superblock()?)))
+            .collect();
+        one_array(&found)?;
+        let newest = newest(&found, choices.incarnation)?;
+        let newest = newest.ok_or(Refused::NoSuperblock(first.lacks()))?.clone();
+        if choices.incarnation.is_none() {
+            one_half(&found, &newest)?;
+        }
+        let mut images: Vec<Judged> = readings.iter().map(|it| judged(it, &newest)).collect();
+        let slots = newest.geometry.slots();
+        for (image, slot) in &choices.by_hand {
+            let is_there = *slot < slots && *image < images.len();
+            let judged = is_there.then(|| &mut images[*image]).ok_or(Refused::NoSuchSlot(*slot))?;
+            (judged.slot, judged.by_hand) = (Some(*slot), true);
+        }
+        Ok(Roster { newest, images })
+    }
+}
+
+fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {
+    for (at, (image, superblock)) in found.iter().enumerate() {
+        for (earlier, other) in &found[..at] {
+            if superblock.array_uuid != other.array_uuid {
+                let name =
+                    |it: &Superblock| format!("{} ({})", it.array_name, uuid_text(&it.array_uuid));
+                return Err(Refused::TwoArrays([
+                    (*earlier, name(other)),
+                    (*image, name(superblock)),
+                ]));
+            }
+            if superblock.member_uuid == other.member_uuid {
+                return Err(Refused::Twice(*earlier, *image));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn newest<'a>(
+    found: &[(usize, &'a Superblock)],
+    believed: Option<Uuid>,
+) -> Result<Option<&'a Superblock>, Refused> {
+    let all = found.iter().map(|(_, superblock)| *superblock);
+    let mut newest: Option<&Superblock> = None;
+    for superblock in all.filter(|it| believed.is_none_or(|wanted| it.incarnation == wanted)) {
+        if newest.is_none_or(|it| it.generation < superblock.generation) {
+            newest = Some(superblock);
+        }
+    }
+    if newest.is_none() && believed.is_some() && !found.is_empty() {
+        return Err(Refused::NoSuchIncarnation);
+    }
+    Ok(newest)
+}
+
+fn one_half(found: &[(usize, &Superblock)], newest: &Superblock) -> Result<(), Refused> {
+    let Some((image, other)) = found.iter().find(|(_, it)| lived_apart(it, newest)) else {
+        return Ok(());
+    };
+    let trusted = found.iter().find(|(_, it)| it.member_uuid == newest.member_uuid);
+    let trusted = trusted.map_or(0, |(image, _)| *image);
+    Err(Refused::TwoHalves([(trusted, newest.incarnation), (*image, other.incarnation)]))
+}
+
+/// Whether a member was written to by a start of the array that the newest superblock knows nothing of.
+fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
+    let known = [newest.incarnation, newest.previous_incarnation];
+    if it.generation == newest.generation {
+        return it.shared != newest.shared;
+    }
+    let Some(entry) = newest.entry(&it.member_uuid) else { return false };
+    if matches!(entry.role, Role::Out | Role::Removed) {
+        let agrees = it
+            .entry(&it.member_uuid)
+            .is_some_and(|own| matches!(own.role, Role::Out | Role::Removed));
+        let recorded = entry.out_incarnations.contains(&it.incarnation);
+        return entry.out_since != 0 && !agrees && (it.generation >= entry.out_since || !recorded);
+    }
+    // A newest generation of 0 does not decode.
+    it.generation == newest.generation - 1 && !known.contains(&it.incarnation)
+}
+
+fn judged(reading: &Reading, newest: &Superblock) -> Judged {
+    let Some(superblock) = reading.superblock() else {
+        return Judged { slot: None, standing: Standing::Unknown(reading.lacks()), by_hand: false };
+    };
+    let entry = newest.entry(&superblock.member_uuid);
+    let is_slot = |entry: &&Entry| entry.slot < newest.geometry.slots();
+    let Some(entry) = entry.filter(is_slot) else {
+        return Judged { slot: None, standing: Standing::NotListed, by_hand: false };
+    };
+    Judged { slot: Some(entry.slot), standing: standing(superblock, entry, newest), by_hand: false }
+}
+
+fn standing(superblock: &Superblock, entry: &Entry, newest: &Superblock) -> Standing {
+    if lived_apart(superblock, newest) {
+        return Standing::OtherHalf;
+    }
+    match entry.role {
+        Role::Out => return Standing::Stale(entry.out_since),
+        Role::Removed => return Standing::NotListed,
+        Role::Active | Role::Rebuilding | Role::Replacement => {}
+    }
+    if superblock.generation > newest.generation {
+        return Standing::OtherHalf;
+    }
+    if superblock.generation < newest.generation - 1 {
+        return Standing::Incoherent;
+    }
+    match entry.role {
+        Role::Active => Standing::Current,
+        _ => Standing::Until(newest.checkpoint_stripe(&entry.member_uuid)),
+    }
+}

@@ -1,0 +1,321 @@
+//! A superblock out of bytes, as docs/on-disk-format.md draws it.
+//!
+//! What must stay true: what decodes describes a geometry that can be computed with, without overflow and
+//! within the limits of the format. Numbers that no reading of data needs are not looked at.
+
+use crate::bytes::{Uuid, array_at, checksum, index, is_blank, text, u16_at, u32_at, u64_at};
+
+/// Bytes between two superblock copies at one end, and the most that one can have.
+pub const SLOT_BYTES: u64 = 65_536;
+const HEADER_BYTES: usize = 4096;
+const ENTRY_BYTES: usize = 128;
+const SLOTS_MAX: u64 = 480;
+
+/// A range of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First byte, from the start of the member.
+    pub offset: u64,
+    /// Length in bytes; 0: there is none.
+    pub bytes: u64,
+}
+
+/// What the geometry is, as far as the place of a block depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Code of the level: 0, 1, 5, 6, 7, 10, 50, 60, 70, or 100 for n+m.
+    pub level: u16,
+    /// Data strips of a stripe.
+    pub data_strips: u16,
+    /// Parity strips of a stripe, or further copies.
+    pub parity_strips: u16,
+    /// Groups of members.
+    pub groups: u16,
+    /// Bytes of a strip.
+    pub strip_bytes: u32,
+    /// Strips on each member.
+    pub rows: u64,
+}
+
+/// What a member is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Holds its slot; all its strips are current.
+    Active,
+    /// Is being rebuilt.
+    Rebuilding,
+    /// Receives a copy of the holder.
+    Replacement,
+    /// Holds its slot but missed writes.
+    Out,
+    /// Belongs to the array no longer.
+    Removed,
+}
+
+/// One entry of the member table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The member.
+    pub member_uuid: Uuid,
+    /// Its slot.
+    pub slot: u16,
+    /// Its role.
+    pub role: Role,
+    /// Generation that recorded it as out; 0: it missed nothing.
+    pub out_since: u64,
+    /// Serial of its device; may be empty.
+    pub serial: String,
+    /// Incarnation that recorded it as out, and the one before that.
+    pub out_incarnations: [Uuid; 2],
+}
+
+/// Background work that was under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// 1 rebuild, 2 replace, 3 resync, 4 scrub.
+    pub kind: u8,
+    /// The member it writes to; zero: none.
+    pub member_uuid: Uuid,
+    /// All stripes before this one are done.
+    pub checkpoint_stripe: u64,
+}
+
+/// One superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Number of the update that wrote it.
+    pub generation: u64,
+    /// The array.
+    pub array_uuid: Uuid,
+    /// The start of the array that it belongs to, and the one before.
+    pub incarnation: Uuid,
+    /// The start before that one.
+    pub previous_incarnation: Uuid,
+    /// The member that it lies on.
+    pub member_uuid: Uuid,
+    /// Usable bytes of that member's device.
+    pub member_bytes: u64,
+    /// Whether the array was started and not stopped.
+    pub unclean: bool,
+    /// Name of the array.
+    pub array_name: String,
+    /// Where blocks lie.
+    pub geometry: Geometry,
+    /// 1 bitmap, 2 none, 3 log.
+    pub consistency_policy: u8,
+    /// Bytes of the volume per bit of the write-intent bitmap.
+    pub region_bytes: u64,
+    /// The write-intent bitmap's pages.
+    pub write_intent: Area,
+    /// The written map's pages.
+    pub written_map: Area,
+    /// The strips.
+    pub data: Area,
+    /// Background work.
+    pub jobs: Vec<Job>,
+    /// The member table.
+    pub entries: Vec<Entry>,
+    /// What all superblocks of one generation must agree on, as bytes.
+    pub shared: Vec<u8>,
+}
+
+/// What lies where a superblock should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// Nothing of ours.
+    Absent,
+    /// It began as a superblock; what is wrong with it.
+    Damaged(&'static str),
+    /// A spare's superblock: a device without data.
+    Spare,
+    /// Written by a program that knows more.
+    Newer,
+    /// An intact one.
+    Good(Box<Superblock>),
+}
+
+impl Copy {
+    /// Decode one slot. Bytes beyond `slot` are absent.
+    pub fn decode(slot: &[u8]) -> Copy {
+        if slot.len() < HEADER_BYTES {
+            return Copy::Absent;
+        }
+        let is_spare = match &slot[..8] {
+            b"ASHLARSB" => false,
+            b"ASHLARSP" => true,
+            _ => return Copy::Absent,
+        };
+        let length = index(u32_at(slot, 12));
+        if length < HEADER_BYTES || !length.is_multiple_of(4096) || length > slot.len() {
+            return Copy::Damaged("length");
+        }
+        let bytes = &slot[..length];
+        if checksum(bytes, 8) != u32_at(bytes, 8) {
+            return Copy::Damaged("checksum");
+        }
+        // Bit 0 of the incompatible features is the stripe intent log; bit 0 of the read-only compatible ones
+        // are checksums, and reading without them is no worse than before they existed.
+        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 1 {
+            return Copy::Newer;
+        }
+        if is_spare {
+            return Copy::Spare;
+        }
+        match Superblock::decode(bytes) {
+            Ok(superblock) => Copy::Good(Box::new(superblock)),
+            Err(field) => Copy::Damaged(field),
+        }
+    }
+}
+
+impl Superblock {
+    fn decode(bytes: &[u8]) -> Result<Superblock, &'static str> {
+        let member_count = usize::from(u16_at(bytes, 130));
+        let table = HEADER_BYTES + member_count * ENTRY_BYTES;
+        if member_count == 0 || table.next_multiple_of(4096) != bytes.len() {
+            return Err("member_count");
+        }
+        let area = |number: usize| Area {
+            offset: u64_at(bytes, 288 + 16 * number),
+            bytes: u64_at(bytes, 296 + 16 * number),
+        };
+        let entries = bytes[HEADER_BYTES..table].chunks_exact(ENTRY_BYTES).map(Entry::decode);
+        let superblock = Superblock {
+            generation: u64_at(bytes, 48),
+            array_uuid: array_at(bytes, 56),
+            incarnation: array_at(bytes, 72),
+            previous_incarnation: array_at(bytes, 88),
+            member_uuid: array_at(bytes, 104),
+            member_bytes: u64_at(bytes, 120),
+            unclean: u32_at(bytes, 132) & 1 == 1,
+            array_name: text(&bytes[136..200]),
+            geometry: Geometry::decode(bytes)?,
+            consistency_policy: bytes[244],
+            region_bytes: u64_at(bytes, 248),
+            write_intent: area(3),
+            written_map: area(4),
+            data: area(7),
+            jobs: (0..8).map(|number| Job::decode(&bytes[544 + 64 * number..])).collect(),
+            entries: entries.collect::<Result<_, _>>()?,
+            shared: shared(bytes),
+        };
+        superblock.check(bytes).map(|()| superblock)
+    }
+
+    fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
+        let flags_known = u64_at(bytes, 24) == 0 && u64_at(bytes, 32) <= 1;
+        if flags_known && !is_blank(&bytes[1056..HEADER_BYTES]) {
+            return Err("reserved_2");
+        }
+        let geometry = &self.geometry;
+        let wanted = u128::from(geometry.rows) * u128::from(geometry.strip_bytes);
+        let end = self.data.offset.checked_add(self.data.bytes);
+        if u128::from(self.data.bytes) < wanted || end.is_none_or(|end| end > self.member_bytes) {
+            return Err("areas");
+        }
+        let map_end = self.written_map.offset.checked_add(self.written_map.bytes);
+        if map_end.is_none()
+            || self.write_intent.offset.checked_add(self.write_intent.bytes).is_none()
+        {
+            return Err("areas");
+        }
+        if self.generation == 0 {
+            return Err("generation");
+        }
+        if self.region_bytes == 0 {
+            return Err("region_bytes");
+        }
+        Ok(())
+    }
+
+    /// The entry of a member.
+    pub fn entry(&self, member_uuid: &Uuid) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.member_uuid == *member_uuid)
+    }
+
+    /// The stripes that background work has finished on a member.
+    pub fn checkpoint_stripe(&self, member_uuid: &Uuid) -> u64 {
+        let mut jobs = self.jobs.iter().filter(|job| matches!(job.kind, 1 | 2));
+        jobs.find(|job| job.member_uuid == *member_uuid).map_or(0, |job| job.checkpoint_stripe)
+    }
+}
+
+/// A superblock without what is its own on each member.
+fn shared(bytes: &[u8]) -> Vec<u8> {
+    let mut shared = bytes.to_vec();
+    // Checksum, member_uuid with member_bytes and slot, updated_at_s, the place of the tail copies.
+    for own in [8..12, 104..130, 208..216, 304..312] {
+        shared[own].fill(0);
+    }
+    shared
+}
+
+impl Geometry {
+    fn decode(bytes: &[u8]) -> Result<Geometry, &'static str> {
+        let geometry = Geometry {
+            level: u16_at(bytes, 216),
+            data_strips: u16_at(bytes, 218),
+            parity_strips: u16_at(bytes, 220),
+            groups: u16_at(bytes, 222),
+            strip_bytes: u32_at(bytes, 224),
+            rows: u64_at(bytes, 232),
+        };
+        if !matches!(geometry.level, 0 | 1 | 5 | 6 | 7 | 10 | 50 | 60 | 70 | 100) {
+            return Err("level");
+        }
+        let strips = u64::from(geometry.data_strips) + u64::from(geometry.parity_strips);
+        if geometry.data_strips == 0 || strips > 64 {
+            return Err("data_strips");
+        }
+        if matches!(geometry.level, 1 | 10) && geometry.data_strips != 1 {
+            return Err("data_strips");
+        }
+        if geometry.groups == 0 || strips * u64::from(geometry.groups) > SLOTS_MAX {
+            return Err("groups");
+        }
+        let strip_bytes = geometry.strip_bytes;
+        if !strip_bytes.is_power_of_two() || !(4096..=1 << 20).contains(&strip_bytes) {
+            return Err("strip_bytes");
+        }
+        if u32_at(bytes, 228) != 1 {
+            return Err("layout_version");
+        }
+        let stripes = u128::from(geometry.rows) * u128::from(geometry.groups);
+        let volume = stripes * u128::from(geometry.data_strips) * u128::from(strip_bytes);
+        if geometry.rows == 0 || volume > u128::from(u64::MAX / 2) {
+            return Err("rows");
+        }
+        Ok(geometry)
+    }
+}
+
+impl Entry {
+    fn decode(bytes: &[u8]) -> Result<Entry, &'static str> {
+        let role = match bytes[18] {
+            1 => Role::Active,
+            2 => Role::Rebuilding,
+            3 => Role::Replacement,
+            4 => Role::Out,
+            5 => Role::Removed,
+            _ => return Err("role"),
+        };
+        Ok(Entry {
+            member_uuid: array_at(bytes, 0),
+            slot: u16_at(bytes, 16),
+            role,
+            out_since: u64_at(bytes, 24),
+            serial: text(&bytes[40..80]),
+            out_incarnations: [array_at(bytes, 80), array_at(bytes, 96)],
+        })
+    }
+}
+
+impl Job {
+    fn decode(bytes: &[u8]) -> Job {
+        Job {
+            kind: bytes[0],
+            member_uuid: array_at(bytes, 8),
+            checkpoint_stripe: u64_at(bytes, 24),
+        }
+    }
+}
