@@ -213,13 +213,16 @@ fn a_flipped_byte_is_found_and_its_slot_named() {
 
 #[test]
 fn members_cut_short_and_wiped_at_the_head_still_help() {
-    if !all_here("members_cut_short_and_wiped_at_the_head_still_help", &["nbdcopy", "nbdsh"]) {
+    if !all_here("members_cut_short_and_wiped_at_the_head_still_help", &["nbdcopy"]) {
         return;
     }
     let mut world = World::new();
     let devices = world.create("tank0", 5, &["-l", "6"]);
     let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
-    let seen = lived_in(&world);
+    // Nothing is trimmed here: without a map, what was trimmed would come back.
+    let (noise, seen) = (world.noise("noise", 9 << 20), world.path("seen"));
+    run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+    run("nbdcopy", &[&world.uri("tank0"), seen.to_str().expect("text")]);
     assert!(world.end().success());
     // Two members end within the data, and all of the others lost everything before it: superblocks,
     // bitmaps and map. What they have left of the data still counts.

@@ -55,8 +55,13 @@ pub fn uuid_text(uuid: &Uuid) -> String {
 
 /// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at `hole`.
 pub fn checksum(record: &[u8], hole: usize) -> u32 {
-    let kept = record[..hole].iter().chain(&record[hole + 4..]);
-    !kept.fold(u32::MAX, |crc, byte| TABLE[index(crc & 0xFF) ^ usize::from(*byte)] ^ (crc >> 8))
+    let mut crc = u32::MAX;
+    for part in [&record[..hole], &record[hole + 4..]] {
+        for byte in part {
+            crc = TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        }
+    }
+    !crc
 }
 
 const TABLE: [u32; 256] = table();

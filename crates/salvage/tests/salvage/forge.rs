@@ -1,0 +1,189 @@
+//! Members of small arrays, built from the offsets in docs/on-disk-format.md and nothing else.
+//!
+//! What must stay true: numbers here are copied from the page, not from the crate under test.
+
+use std::sync::LazyLock;
+
+/// Where things lie on a forged member.
+pub const INTENT: usize = 256 << 10;
+pub const MAP: usize = INTENT + 4096;
+pub const DATA: usize = 1 << 20;
+pub const STRIP: usize = 8192;
+pub const ROWS: usize = 6;
+pub const SIZE: usize = DATA + ROWS * STRIP + (128 << 10);
+
+/// Roles of the member table.
+pub const ACTIVE: u8 = 1;
+pub const REBUILDING: u8 = 2;
+pub const REPLACEMENT: u8 = 3;
+pub const OUT: u8 = 4;
+
+/// One entry of the member table: who, where, in which role, out since.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub member: u8,
+    pub slot: u16,
+    pub role: u8,
+    pub out_since: u64,
+}
+
+/// An array; `superblock` writes down what it is.
+#[derive(Clone, Debug)]
+pub struct Array {
+    pub uuid: u8,
+    pub level: u16,
+    pub k: u16,
+    pub m: u16,
+    pub groups: u16,
+    pub generation: u64,
+    pub incarnation: u8,
+    pub previous: u8,
+    pub unclean: bool,
+    pub entries: Vec<Entry>,
+    /// Kind, member and checkpoint of one job.
+    pub job: Option<(u8, u8, u64)>,
+}
+
+impl Array {
+    /// All slots active, generation 9, incarnation 0x90 after 0x80.
+    pub fn new(level: u16, k: u16, m: u16, groups: u16) -> Array {
+        let entry = |slot: u16| Entry {
+            member: u8::try_from(slot).expect("few slots"),
+            slot,
+            role: ACTIVE,
+            out_since: 0,
+        };
+        Array {
+            uuid: 7,
+            level,
+            k,
+            m,
+            groups,
+            generation: 9,
+            incarnation: 0x90,
+            previous: 0x80,
+            unclean: false,
+            entries: (0..(k + m) * groups).map(entry).collect(),
+            job: None,
+        }
+    }
+
+    /// The superblock of one member, with its checksum.
+    pub fn superblock(&self, member: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        bytes[..8].copy_from_slice(b"ASHLARSB");
+        put(&mut bytes, 12, &8192_u32.to_le_bytes());
+        put(&mut bytes, 16, &1_u32.to_le_bytes());
+        put(&mut bytes, 48, &self.generation.to_le_bytes());
+        put(&mut bytes, 56, &[self.uuid; 16]);
+        put(&mut bytes, 72, &[self.incarnation; 16]);
+        put(&mut bytes, 88, &[self.previous; 16]);
+        put(&mut bytes, 104, &[member + 1; 16]);
+        put(&mut bytes, 120, &number(SIZE).to_le_bytes());
+        let slot = self.entries.iter().find(|it| it.member == member).map_or(0, |it| it.slot);
+        put(&mut bytes, 128, &slot.to_le_bytes());
+        let entries = u16::try_from(self.entries.len()).expect("few");
+        put(&mut bytes, 130, &entries.to_le_bytes());
+        put(&mut bytes, 132, &u32::from(self.unclean).to_le_bytes());
+        put(&mut bytes, 136, b"forged");
+        for (at, field) in [(216, self.level), (218, self.k), (220, self.m), (222, self.groups)] {
+            put(&mut bytes, at, &field.to_le_bytes());
+        }
+        put(&mut bytes, 224, &u32::try_from(STRIP).expect("small").to_le_bytes());
+        put(&mut bytes, 228, &1_u32.to_le_bytes());
+        put(&mut bytes, 232, &number(ROWS).to_le_bytes());
+        put(&mut bytes, 240, &4096_u32.to_le_bytes());
+        bytes[244] = 1;
+        put(&mut bytes, 248, &(1_u64 << 20).to_le_bytes());
+        let areas = [
+            (0, 0, 128 << 10),
+            (1, SIZE - (128 << 10), 128 << 10),
+            (2, 128 << 10, 8192),
+            (3, INTENT, 4096),
+            (4, MAP, 4096),
+            (7, DATA, ROWS * STRIP),
+        ];
+        for (area, offset, length) in areas {
+            put(&mut bytes, 288 + 16 * area, &number(offset).to_le_bytes());
+            put(&mut bytes, 296 + 16 * area, &number(length).to_le_bytes());
+        }
+        if let Some((kind, member, checkpoint)) = self.job {
+            bytes[544] = kind;
+            put(&mut bytes, 552, &[member + 1; 16]);
+            put(&mut bytes, 568, &checkpoint.to_le_bytes());
+        }
+        for (at, entry) in self.entries.iter().enumerate() {
+            let at = 4096 + 128 * at;
+            put(&mut bytes, at, &[entry.member + 1; 16]);
+            put(&mut bytes, at + 16, &entry.slot.to_le_bytes());
+            bytes[at + 18] = entry.role;
+            put(&mut bytes, at + 24, &entry.out_since.to_le_bytes());
+            if entry.out_since > 0 {
+                put(&mut bytes, at + 80, &[self.incarnation; 16]);
+                put(&mut bytes, at + 96, &[self.previous; 16]);
+            }
+        }
+        seal(&mut bytes, 8);
+        bytes
+    }
+
+    /// A member with all four copies, a clean write-intent bitmap, a map with these stripes, and no data.
+    pub fn member(&self, member: u8, written: &[usize]) -> Vec<u8> {
+        let mut image = vec![0; SIZE];
+        let superblock = self.superblock(member);
+        for at in [0, 64 << 10, SIZE - (128 << 10), SIZE - (64 << 10)] {
+            put(&mut image, at, &superblock);
+        }
+        put(&mut image, MAP, &self.page(*b"AWRM", 5, written));
+        image
+    }
+
+    /// A page of bits with these set.
+    pub fn page(&self, magic: [u8; 4], sequence: u64, set: &[usize]) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        page[..4].copy_from_slice(&magic);
+        let half = u64::from_be_bytes([self.uuid; 8]);
+        put(&mut page, 16, &(half ^ half.rotate_left(32)).to_le_bytes());
+        put(&mut page, 24, &sequence.to_le_bytes());
+        for bit in set {
+            page[32 + bit / 8] |= 1 << (bit % 8);
+        }
+        seal(&mut page, 4);
+        page
+    }
+}
+
+/// Write `field` at `at`.
+pub fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    bytes[at..at + field.len()].copy_from_slice(field);
+}
+
+/// What one byte does to a CRC-32C: one bit at a time.
+static STEPS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+    let step = |byte: u32| {
+        (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0x82F6_3B78 & (crc & 1).wrapping_neg()))
+    };
+    (0..256).map(step).collect()
+});
+
+/// Compute the checksum of a record into its place.
+pub fn seal(record: &mut [u8], at: usize) {
+    let steps = STEPS.as_slice();
+    let mut crc = u32::MAX;
+    for part in [&record[..at], &record[at + 4..]] {
+        for byte in part {
+            crc = steps[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        }
+    }
+    put(record, at, &(!crc).to_le_bytes());
+}
+
+/// A place or length as the format has it.
+pub fn number(length: usize) -> u64 {
+    u64::try_from(length).expect("small")
+}
+
+/// A block of one byte.
+pub fn block(byte: u8) -> [u8; 4096] {
+    [byte; 4096]
+}

@@ -1,0 +1,13 @@
+//! The reader on images that are made byte by byte from docs/on-disk-format.md.
+//!
+//! - `forge`    images of small arrays, built by offset
+//! - `golden`   the images that the format is held to
+//! - `reading`  data where the page says it lies; damage; members gone
+//! - `judging`  which member is believed
+//! - `hostile`  mutations: no panic, no endless work
+
+mod forge;
+mod golden;
+mod hostile;
+mod judging;
+mod reading;
