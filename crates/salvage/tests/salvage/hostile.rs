@@ -6,7 +6,7 @@ use crate::forge::{Array, DATA, MAP, SIZE, seal};
 use ashlar_salvage::{Choices, ReadAt, Salvage, Unreadable};
 use std::cell::Cell;
 
-const CASES: u64 = 12_000;
+const CASES: u64 = 10_500;
 /// Far more than any of the arrays below needs, far less than a loop that runs away.
 const READS_MAX: u64 = 200_000;
 

@@ -41,7 +41,7 @@ pub enum Target {
     },
 }
 
-const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl Target {
     pub fn stdout() -> Target {
