@@ -10,7 +10,7 @@ use crate::control_io;
 use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{Home, keeper, record};
+use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::map_pages;
 use crate::member::SlotState;
@@ -311,11 +311,15 @@ async fn home_shard(
         next.begin_start(incarnation);
         next.updated_at_s = now;
         record::write(&shard, next).await?;
+        if shard.array.written.has_dirty_pages() {
+            // Pages of the written map that not all members have: settled before anything is read.
+            keeper::flush(&shard).await.map_err(|_| ArrayLost)?;
+        }
         worker.handle.spawn(keeper::sweep(Rc::clone(&shard)));
         crate::background::resume(&shard);
         Ok(())
     };
-    let started: Result<(), crate::home::ArrayLost> = shared.on_worker(array.home, start).await?;
+    let started: Result<(), ArrayLost> = shared.on_worker(array.home, start).await?;
     started.map_err(|lost| {
         Refusal::new(
             "array.not_started",

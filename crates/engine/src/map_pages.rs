@@ -1,8 +1,10 @@
 //! Load the written map and the write-intent bitmap from the members when an array starts.
 //!
-//! What must stay true: each page is read from as many members as the array may lose plus one, and the
-//! newest whole copy counts; a page of which no copy is whole counts as all bits set, which costs time,
-//! not data. After an unclean stop every region whose bit is set is unsynced.
+//! What must stay true: each page is read from as many members as the array may lose plus one, after an
+//! unclean stop from all of them, and the newest whole copy counts; a page of which no copy is whole counts
+//! as all bits set. A page of the written map that is not the same on all members is written again before
+//! the first request (`WrittenMap::found_in`). After an unclean stop every region whose bit is set is
+//! unsynced.
 
 use crate::array::Array;
 use crate::control_io;
@@ -26,13 +28,19 @@ pub(crate) async fn load(
     (superblock, is_unclean): (&Superblock, bool),
     sources: &[Rc<dyn Device>],
 ) {
-    let members = Members { worker, array, sources };
+    let members = Members { worker, array, sources, is_unclean };
     let written = Pages {
         kind: BitmapKind::WrittenMap,
         at: superblock.areas.written_map.offset,
         count: to_u64(array.written.page_count()),
+        places: superblock.written_map_places(),
     };
-    members.load(&written, |page, bits| array.written.load_page(page, bits)).await;
+    members
+        .load(&written, |page, found| {
+            array.written.load_page(page, found.bits.as_slice());
+            array.written.found_in(page, found.place, found.is_everywhere);
+        })
+        .await;
     if superblock.policy == ConsistencyPolicy::None {
         if is_unclean {
             let all = (0..array.intent.region_count()).map(RegionNo);
@@ -44,8 +52,9 @@ pub(crate) async fn load(
         kind: BitmapKind::WriteIntent,
         at: superblock.areas.write_intent.offset,
         count: page_count(array.intent.region_count()),
+        places: 1,
     };
-    members.load(&intent, |page, bits| array.intent.load_page(page, bits)).await;
+    members.load(&intent, |page, found| array.intent.load_page(page, found.bits.as_slice())).await;
     if is_unclean {
         let dirty = array.intent.durable_regions();
         dirty.into_iter().for_each(|region| array.intent.set_unsynced(region, true));
@@ -58,6 +67,18 @@ struct Pages {
     /// Where the first one lies, bytes from the member's start.
     at: u64,
     count: u64,
+    /// Places that each page has, one after the other.
+    places: u64,
+}
+
+/// What the members say about one page.
+struct Found {
+    bits: Box<[u64; WORDS_PER_PAGE]>,
+    sequence: u64,
+    /// Which of its places it was found in.
+    place: u64,
+    /// All members that were asked have it.
+    is_everywhere: bool,
 }
 
 /// Where pages are read from, and for which array.
@@ -65,20 +86,18 @@ struct Members<'m> {
     worker: &'m Worker,
     array: &'m Array,
     sources: &'m [Rc<dyn Device>],
+    is_unclean: bool,
 }
 
 impl Members<'_> {
-    async fn load(&self, pages: &Pages, mut take: impl FnMut(usize, &[u64])) {
+    async fn load(&self, pages: &Pages, mut take: impl FnMut(usize, Found)) {
         let mut first = 0;
         while first < pages.count {
             let count = PAGES_AT_ONCE.min(pages.count - first);
             let copies = self.copies(pages, first, count).await;
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
-                match self.newest(&copies, at, self.identity(pages.kind, number)) {
-                    Some(bits) => take(number, &bits),
-                    None => take(number, &[u64::MAX; WORDS_PER_PAGE]),
-                }
+                take(number, self.newest(&copies, pages, (at, number)));
             }
             first += count;
         }
@@ -87,8 +106,11 @@ impl Members<'_> {
     /// The same run of pages from several members; different ones for different runs, so that the work
     /// and the risk are spread.
     async fn copies(&self, pages: &Pages, first: u64, count: u64) -> Vec<BufMut> {
-        let extent = Extent::new(pages.at + first * BLOCK_BYTES, count * BLOCK_BYTES);
-        let wanted = (self.array.geometry.parity_strips() + 1).min(self.sources.len());
+        let (start, bytes) =
+            (first * pages.places * BLOCK_BYTES, count * pages.places * BLOCK_BYTES);
+        let extent = Extent::new(pages.at + start, bytes);
+        let enough = (self.array.geometry.parity_strips() + 1).min(self.sources.len());
+        let wanted = if self.is_unclean { self.sources.len() } else { enough };
         let mut copies = Vec::new();
         for copy in 0..wanted {
             let at = (to_usize(first / PAGES_AT_ONCE) + copy) % self.sources.len();
@@ -98,15 +120,32 @@ impl Members<'_> {
         copies
     }
 
-    fn newest(
-        &self,
-        copies: &[BufMut],
-        at: usize,
-        identity: PageIdentity,
-    ) -> Option<[u64; WORDS_PER_PAGE]> {
-        let bytes = at * BLOCK_BYTES_USIZE..(at + 1) * BLOCK_BYTES_USIZE;
-        let decoded = copies.iter().filter_map(|copy| identity.decode(&copy[bytes.clone()]).ok());
-        decoded.max_by_key(|page| page.sequence).map(|page| page.bits)
+    /// The newest whole copy of page `number`, which is page `at` of what was read.
+    fn newest(&self, copies: &[BufMut], pages: &Pages, (at, number): (usize, usize)) -> Found {
+        let identity = self.identity(pages.kind, number);
+        let first = to_u64(at) * pages.places;
+        let on_member = |copy: &BufMut| {
+            let places = 0..pages.places;
+            let found = places.filter_map(|place| {
+                let start = to_usize((first + place) * BLOCK_BYTES);
+                let page = identity.decode(&copy[start..start + BLOCK_BYTES_USIZE]).ok()?;
+                let (bits, sequence) = (Box::new(page.bits), page.sequence);
+                Some(Found { bits, sequence, place, is_everywhere: true })
+            });
+            found.max_by_key(|found| found.sequence)
+        };
+        let found: Vec<Option<Found>> = copies.iter().map(on_member).collect();
+        let sequence = found.iter().flatten().map(|found| found.sequence).max();
+        let has_it = |found: &Option<Found>| found.as_ref().map(|found| found.sequence) == sequence;
+        let is_everywhere = found.iter().all(has_it);
+        let newest = found.into_iter().flatten().max_by_key(|found| found.sequence);
+        match newest {
+            Some(newest) => Found { is_everywhere, ..newest },
+            None => {
+                let bits = Box::new([u64::MAX; WORDS_PER_PAGE]);
+                Found { bits, sequence: 0, place: 0, is_everywhere: false }
+            }
+        }
     }
 
     fn identity(&self, kind: BitmapKind, page: usize) -> PageIdentity {

@@ -4,12 +4,13 @@
 //! as zeros in parity; its first write stores all its strips. A bit is set only after those strips are
 //! stored, and reaches the members only after they are flushed, so that a crash leaves the stripe either
 //! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
-//! every worker. Pages of all-clear bits take no memory.
+//! every worker. Pages of all-clear bits take no memory. A page has two places on each member, written in
+//! turns, so that a write that tears on all members at once leaves the page before it.
 
 use ashlar_units::{StripeNo, to_u64, to_usize};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// One bit a stripe, in pages as they lie on the members.
 pub(crate) struct WrittenMap {
@@ -23,6 +24,8 @@ pub(crate) struct WrittenMap {
 struct Page {
     words: OnceLock<Box<[AtomicU64]>>,
     is_dirty: AtomicBool,
+    /// Which of its places on the members is written next: 0 or 1.
+    next_place: AtomicU8,
 }
 
 impl WrittenMap {
@@ -86,6 +89,28 @@ impl WrittenMap {
     pub(crate) fn put_back(&self, page: usize) {
         if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
             self.dirty_pages.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Which of the page's two places is written next.
+    pub(crate) fn next_place(&self, page: usize) -> u64 {
+        u64::from(self.pages[page].next_place.load(Ordering::Acquire))
+    }
+
+    /// The page was stored: next time its other place is written.
+    pub(crate) fn turn_place(&self, page: usize) {
+        self.pages[page].next_place.fetch_xor(1, Ordering::AcqRel);
+    }
+
+    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only on some.
+    /// Where it is not everywhere the same place is written again first: the other one still holds the
+    /// page before it, on every member.
+    pub(crate) fn found_in(&self, page: usize, place: u64, is_everywhere: bool) {
+        let next = if is_everywhere { 1 - place } else { place };
+        let next = u8::try_from(next).expect("0 or 1");
+        self.pages[page].next_place.store(next, Ordering::Release);
+        if !is_everywhere {
+            self.put_back(page);
         }
     }
 
@@ -217,6 +242,17 @@ mod tests {
         assert!(!map.has_dirty_pages());
         map.put_back(7);
         assert_eq!(map.take_dirty_pages(), [7]);
+    }
+
+    #[test]
+    fn a_page_found_only_on_some_members_goes_to_the_same_place_again() {
+        let map = WrittenMap::new(1000, 128);
+        map.found_in(2, 1, true);
+        assert_eq!((map.next_place(2), map.has_dirty_pages()), (0, false));
+        map.found_in(2, 1, false);
+        assert_eq!((map.next_place(2), map.take_dirty_pages()), (1, vec![2]));
+        map.turn_place(2);
+        assert_eq!(map.next_place(2), 0);
     }
 
     #[test]

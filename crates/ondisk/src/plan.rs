@@ -63,6 +63,8 @@ pub struct AreaRequest {
     pub intent_log: LogReserve,
     /// Whether to reserve the checksum table.
     pub checksum_table: bool,
+    /// Places for each page of the written map: 2, or 1 as the first arrays had it.
+    pub written_map_places: u64,
 }
 
 impl AreaRequest {
@@ -73,6 +75,7 @@ impl AreaRequest {
             region_bytes: None,
             intent_log: LogReserve::Usual,
             checksum_table: true,
+            written_map_places: 2,
         }
     }
 }
@@ -193,7 +196,8 @@ impl AreaPlan {
             extent
         };
         let write_intent = place(intent_area_bytes(request, &geometry));
-        let written_map = place(pages_bytes(geometry.stripes(), BITS_PER_PAGE));
+        let map_bytes = pages_bytes(geometry.stripes(), BITS_PER_PAGE);
+        let written_map = place(map_bytes * request.written_map_places);
         let intent_log = place(intent_log_bytes);
         let checksums = place(checksum_bytes(request, &geometry));
         let data = Extent::new(at.next_multiple_of(DATA_ALIGN), geometry.member_data_bytes());

@@ -15,11 +15,11 @@ use uuid::Uuid;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::areas::Areas;
+use crate::areas::{Areas, pages_bytes};
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
-    AREAS_MAX, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX,
+    AREAS_MAX, BITS_PER_PAGE, FLAG_RESYNC_DIRTY_REGIONS, FLAG_UNCLEAN, FORMAT_VERSION, JOBS_MAX,
     MEMBER_ENTRY_BYTES, MEMBER_MAGIC, RawArea, RawHeader, RawJob, RawMember,
     SUPERBLOCK_HEADER_BYTES, SUPERBLOCK_LENGTH_UNIT, SUPERBLOCK_SLOT_BYTES,
 };
@@ -100,6 +100,13 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// Places on a member for each page of the written map, next to each other and written in turns: 2 if
+    /// the area has room for them, else 1.
+    pub fn written_map_places(&self) -> u64 {
+        let one = pages_bytes(self.geometry.stripes(), BITS_PER_PAGE);
+        if self.areas.written_map.bytes >= 2 * one { 2 } else { 1 }
+    }
+
     /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are equal.
     ///
     /// # Errors

@@ -168,8 +168,11 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
         shard.counts().written_page_writes.add(to_u64(pages.len()));
         is_kept = write_everywhere(&shard, &pages, true).await;
     }
-    if !is_kept {
-        numbers.into_iter().for_each(|page| shard.array.written.put_back(page));
+    let written = &shard.array.written;
+    if is_kept {
+        numbers.into_iter().for_each(|page| written.turn_place(page));
+    } else {
+        numbers.into_iter().for_each(|page| written.put_back(page));
     }
     is_kept
 }
@@ -179,12 +182,16 @@ fn take_written_pages(shard: &Shard) -> (Vec<usize>, Vec<(u64, Buf)>) {
     if !shard.array.written.has_dirty_pages() {
         return (Vec::new(), Vec::new());
     }
-    let area = shard.home().superblock.borrow().areas.written_map.offset;
-    let numbers = shard.array.written.take_dirty_pages();
+    let (area, places) = {
+        let superblock = shard.home().superblock.borrow();
+        (superblock.areas.written_map.offset, superblock.written_map_places())
+    };
+    let written = &shard.array.written;
+    let numbers = written.take_dirty_pages();
     let encode = |page: &usize| {
-        let words = shard.array.written.page_words(*page);
-        let offset = area + to_u64(*page) * BLOCK_BYTES;
-        (offset, encode(shard, BitmapKind::WrittenMap, *page, &words))
+        let place = to_u64(*page) * places + written.next_place(*page) % places;
+        let words = written.page_words(*page);
+        (area + place * BLOCK_BYTES, encode(shard, BitmapKind::WrittenMap, *page, &words))
     };
     let pages = numbers.iter().map(encode).collect();
     (numbers, pages)

@@ -46,7 +46,11 @@ pub fn geometry(data_strips: u16, parity_strips: u16, groups: u16) -> GeometryRe
 
 /// Slot 0's superblock of a clean array at generation 10, incarnation 1 after 0, all members Active.
 pub fn array(data_strips: u16, parity_strips: u16, groups: u16) -> Superblock {
-    let request = AreaRequest::new(geometry(data_strips, parity_strips, groups));
+    // One place a page, as in the images that are kept.
+    let request = AreaRequest {
+        written_map_places: 1,
+        ..AreaRequest::new(geometry(data_strips, parity_strips, groups))
+    };
     let plan = AreaPlan::for_member(&request, DEVICE_BYTES).expect("fits");
     let members: Vec<MemberEntry> = (0..plan.geometry.slots())
         .map(|slot| {
