@@ -11,7 +11,7 @@ use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::PathOpener;
-use ashlar_engine::{Engine, EngineConfig};
+use ashlar_engine::{Engine, EngineConfig, Runner};
 use axum::Router;
 use axum::routing::get;
 use std::io;
@@ -95,11 +95,28 @@ fn engine_config(config: &Config) -> EngineConfig {
     if let Some(workers) = config.serve.workers {
         engine.worker_count = usize::from(workers);
     }
+    engine.runner = Some(runner());
     engine.pin_cores = config.serve.pin.unwrap_or(true);
     if let Some(pool) = config.serve.pool {
         engine.payload_bytes = convert::payload_bytes(pool, engine.worker_count);
     }
     engine
+}
+
+/// Time between two heartbeats on the members.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+
+/// This host and this boot, as the heartbeats name them.
+fn runner() -> Runner {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let name: String = read("/proc/sys/kernel/hostname").chars().take(31).collect();
+    let boot = read("/proc/sys/kernel/random/boot_id").replace('-', "");
+    Runner {
+        host_id: format!("{name}/{}", read("/etc/machine-id")),
+        // Without a boot id every boot looks like the same one: then only the host's name tells.
+        boot_id: u128::from_str_radix(&boot, 16).unwrap_or(0).to_be_bytes(),
+        interval: HEARTBEAT_EVERY,
+    }
 }
 
 /// Everything that the configuration names.

@@ -14,6 +14,7 @@ use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::map_pages;
 use crate::member::SlotState;
+use crate::ownership;
 use crate::shard::{Shard, SlotDevices};
 use crate::spare::Spare;
 use crate::worker::Worker;
@@ -57,6 +58,14 @@ struct Plan {
     is_unclean: bool,
 }
 
+impl Plan {
+    /// Every device of the array that was found.
+    fn devices(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+        let all = self.slots.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
+        all.flatten().map(|opened| opened.attach(&worker.handle)).collect()
+    }
+}
+
 /// What fills a slot.
 #[derive(Clone, Default)]
 struct SlotPlan {
@@ -83,6 +92,9 @@ pub(crate) async fn assemble(
     }
     let plan = plan(&spec, &verdict, &found)?;
     refuse_running(shared, &plan)?;
+    if !plan.is_read_only {
+        ownership::watch(worker, shared, &plan.superblock, &plan.devices(worker)).await?;
+    }
     let array = Arc::new(make_array(worker, shared, &spec, &plan).await?);
     let shard = match install(shared, &array, &plan).await {
         Ok(()) => home_shard(shared, &array, &plan, worker).await,
@@ -302,6 +314,7 @@ async fn home_shard(
     let incarnation = crate::create::draw_uuid(worker);
     let now = (shared.config.wall_clock_s)();
     let is_read_only = plan.is_read_only;
+    let runner = shared.config.runner.clone();
     let start = async move |worker: Rc<Worker>| {
         let shard = worker.shard(id).expect("just installed");
         shard.set_home(Home::new(next.clone(), next.generation << 32));
@@ -316,6 +329,9 @@ async fn home_shard(
             keeper::flush(&shard).await.map_err(|_| ArrayLost)?;
         }
         worker.handle.spawn(keeper::sweep(Rc::clone(&shard)));
+        if let Some(runner) = runner {
+            worker.handle.spawn(ownership::beat(Rc::clone(&shard), runner));
+        }
         crate::background::resume(&shard);
         Ok(())
     };

@@ -9,6 +9,7 @@ use crate::assemble::{AssembleSpec, assemble};
 use crate::create::{CreateReport, CreateSpec, create};
 use crate::error::Refusal;
 use crate::event::EventLog;
+use crate::ownership::Runner;
 use crate::shard::Shard;
 use crate::volume::ArrayVolume;
 use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};
@@ -45,6 +46,8 @@ pub struct EngineConfig {
     pub tuning: ArrayTuning,
     /// Name of the parity kernel; `None` takes the best this CPU has.
     pub kernel: Option<String>,
+    /// Who runs arrays here, for the heartbeat on their members. `None`: no heartbeat is written or looked for.
+    pub runner: Option<Runner>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub wall_clock_s: fn() -> u64,
 }
@@ -61,6 +64,7 @@ impl EngineConfig {
             signatures: Arc::new(|_| Vec::new()),
             tuning: ArrayTuning::default(),
             kernel: None,
+            runner: None,
             wall_clock_s: || {
                 let since = std::time::UNIX_EPOCH.elapsed();
                 since.map_or(0, |elapsed| elapsed.as_secs())

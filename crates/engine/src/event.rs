@@ -18,6 +18,8 @@ pub mod names {
     pub const ARRAY_STOPPED: &str = "array.stopped";
     /// More members are missing than the parity can replace.
     pub const ARRAY_FAILED: &str = "array.failed";
+    /// Another host runs the array: nothing more is written here. Fields: `host`.
+    pub const ARRAY_TAKEN_OVER: &str = "array.taken_over";
     /// A member was put out of service and the others know.
     pub const MEMBER_FAILED: &str = "member.failed";
     /// A member took a slot (spare, replacement or returned).

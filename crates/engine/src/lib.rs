@@ -19,6 +19,7 @@
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
+//! - `ownership`   a heartbeat, so that no other host starts the array
 //! - `status`, `event`, `metrics`, `error`   what operators see
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod map_pages;
 mod member;
 mod metrics;
 mod newcomer;
+mod ownership;
 mod scratch;
 mod service;
 mod shard;
@@ -60,6 +62,7 @@ pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
 };
+pub use ownership::Runner;
 pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use volume::ArrayVolume;

@@ -8,6 +8,7 @@ use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, record};
+use crate::ownership;
 use crate::shard::Shard;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), 
         shard.worker.handle.sleep(LOOK_EVERY).await;
     }
     let is_recorded = array.is_read_only() || record_stop(shard, shared).await;
+    if let (Some(runner), false) = (&shared.config.runner, array.is_read_only()) {
+        ownership::last_beat(shard, runner).await;
+    }
     remove(shared, array).await?;
     array.record(names::ARRAY_STOPPED, vec![("clean", is_recorded.to_string())]);
     if is_recorded {

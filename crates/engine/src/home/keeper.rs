@@ -111,7 +111,7 @@ async fn write_everywhere(shard: &Rc<Shard>, pages: &[(u64, Buf)], is_durable: b
 
 /// A device in service, and as what.
 #[derive(Clone, Copy)]
-struct Holder {
+pub(crate) struct Holder {
     member: MemberIdx,
     tenure: Tenure,
     is_replacement: bool,
@@ -128,7 +128,8 @@ async fn lose(shard: &Rc<Shard>, holder: Holder, what: &str) -> bool {
     take_out_holder(shard, who, why).await.is_ok()
 }
 
-fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)> {
+/// The devices that take part in writes, with those that are being filled.
+pub(crate) fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)> {
     let mut devices = Vec::new();
     for at in 0..shard.array.slots.len() {
         let member = MemberIdx::from_at(at);
