@@ -3,7 +3,7 @@
 //! In reading order:
 //! - `submit`       admit a request, cut it at stripes, send each piece to the stripe's owner
 //! - `read`         straight from the members, where the request arrived
-//! - `reconstruct`  a read that cannot be served straight, on the stripe's owner
+//! - `reconstruct`  what of a stripe cannot be served straight, on the stripe's owner
 //! - `write`        the story of one stripe write
 //! - `edges`        a write that is not whole blocks becomes one that is
 //! - `merge`        pieces of a sequential stream become full stripes
@@ -46,7 +46,7 @@ pub(crate) enum Piece {
     /// Make this part read as zeros.
     Zero(trim::StripeZero),
     /// Read this although it cannot be read straight.
-    Reconstruct(reconstruct::StripRead),
+    Reconstruct(reconstruct::StripeRead),
     /// One step of a background job.
     Step(Step),
 }
@@ -70,7 +70,7 @@ pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
     match piece {
         Piece::Write(stripe_write) => done(merge::write(shard, stripe_write).await),
         Piece::Zero(stripe_zero) => done(trim::zero_stripe(shard, stripe_zero).await),
-        Piece::Reconstruct(strip_read) => match reconstruct::read_strip(shard, strip_read).await {
+        Piece::Reconstruct(read) => match reconstruct::read_stripe(shard, read).await {
             Ok(buffer) => Answer::Data(buffer),
             Err(kind) => Answer::Failed(kind),
         },

@@ -22,7 +22,7 @@
 //! - `view`       what may be done with each strip now, and the error when that is too little
 //! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by band
 //! - `strip_io`   the reads and writes of a plan, merged per strip
-//! - `read_plan`  which survivors reconstruct what cannot be read
+//! - `read_plan`  what to read for a part of a stripe, and which survivors reconstruct what cannot be read
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,7 @@ pub use capacity::{rows_for, unused_bytes};
 pub use geometry::{Geometry, GeometryParts, LAYOUT_VERSION, MEMBERS_MAX, Place};
 pub use level::{Level, ParseLevelError};
 pub use map::{Piece, Pieces, StripRun, StripRuns, split, strips_of};
-pub use read_plan::plan_decode;
+pub use read_plan::{ReadBand, ReadPlan, plan_decode, plan_read};
 pub use rotation::Rotation;
 pub use rows::{RowRange, rows_touched};
 pub use shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, STRIPS_MAX, Shape, ShapeError};

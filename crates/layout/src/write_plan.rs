@@ -95,7 +95,7 @@ pub fn plan_write(
 ) -> Result<WritePlan, Unreachable> {
     let mut plan = WritePlan::empty(geometry, view);
     for cut in cuts(geometry, extent) {
-        if !cut.rows.is_empty() && !cut.written.is_empty() {
+        if !cut.rows.is_empty() && !cut.covered.is_empty() {
             plan.push(plan_band(geometry, cut, view)?);
         }
     }
@@ -123,7 +123,7 @@ pub fn plan_first_write(
     }
     for cut in cuts(geometry, extent) {
         if !cut.rows.is_empty() {
-            let zeroed = data.minus(cut.written);
+            let zeroed = data.minus(cut.covered);
             plan.push(Band { zeroed, parity, ..cut.band(WriteKind::FullStripe) });
         }
     }
@@ -177,7 +177,7 @@ impl WritePlan {
     }
 
     fn empty(geometry: &Geometry, view: &StripeView) -> WritePlan {
-        let nothing = Cut { rows: RowRange::default(), written: StripSet::EMPTY };
+        let nothing = Cut { rows: RowRange::default(), covered: StripSet::EMPTY };
         WritePlan {
             bands: [nothing.band(WriteKind::FullStripe); BANDS_MAX],
             band_count: 0,
@@ -198,11 +198,11 @@ impl Band {
     }
 }
 
-/// Rows in which `written` is overwritten, before anything is decided.
+/// Rows in which a request covers `covered`, before anything is decided.
 #[derive(Clone, Copy)]
-struct Cut {
-    rows: RowRange,
-    written: StripSet,
+pub(crate) struct Cut {
+    pub(crate) rows: RowRange,
+    pub(crate) covered: StripSet,
 }
 
 impl Cut {
@@ -210,7 +210,7 @@ impl Cut {
     fn band(self, kind: WriteKind) -> Band {
         Band {
             rows: self.rows,
-            written: self.written,
+            written: self.covered,
             zeroed: StripSet::EMPTY,
             kind,
             gather: StripSet::EMPTY,
@@ -220,10 +220,10 @@ impl Cut {
     }
 }
 
-/// All rows of the stripe cut where the set of overwritten strips changes; some cuts may be empty.
-fn cuts(geometry: &Geometry, extent: Extent) -> [Cut; BANDS_MAX] {
+/// All rows of the stripe cut where the set of covered strips changes; some cuts may be empty.
+pub(crate) fn cuts(geometry: &Geometry, extent: Extent) -> [Cut; BANDS_MAX] {
     let stripe_bytes = geometry.stripe_bytes();
-    assert!(extent.bytes > 0, "a write has bytes");
+    assert!(extent.bytes > 0, "a request has bytes");
     assert!(extent.is_aligned_to(BLOCK_BYTES), "{extent} is not whole blocks");
     assert!(extent.end() <= stripe_bytes, "{extent} in a stripe of {stripe_bytes}");
     let last = extent.end() - BLOCK_BYTES;
@@ -233,11 +233,11 @@ fn cuts(geometry: &Geometry, extent: Extent) -> [Cut; BANDS_MAX] {
     let edges = [0, from.min(to), from.max(to), geometry.strip_blocks()];
     std::array::from_fn(|at| {
         let rows = RowRange::new(edges[at], edges[at + 1]);
-        // The first strip is overwritten from its row `from` on, the last one up to row `to`.
+        // The first strip is covered from its row `from` on, the last one up to row `to`.
         let skips_first = usize::from(rows.start < from);
         let keeps_last = usize::from(rows.end <= to);
         let (start, end) = (first_strip + skips_first, last_strip + keeps_last);
-        Cut { rows, written: StripSet::range(start.min(end), end) }
+        Cut { rows, covered: StripSet::range(start.min(end), end) }
     })
 }
 
@@ -245,15 +245,15 @@ fn plan_band(geometry: &Geometry, cut: Cut, view: &StripeView) -> Result<Band, U
     let writable = view.writable.and(geometry.all_strips());
     let readable = view.readable.and(writable);
     let parity = writable.and(geometry.parity());
-    let kept = geometry.data().minus(cut.written);
-    if !is_carried(cut.written, parity, writable) {
+    let kept = geometry.data().minus(cut.covered);
+    if !is_carried(cut.covered, parity, writable) {
         return Err(too_few_writable(geometry, writable));
     }
     let band = Band { parity, ..cut.band(WriteKind::FullStripe) };
     if kept.is_empty() || parity.is_empty() {
         return Ok(band);
     }
-    let modify = cut.written.or(parity);
+    let modify = cut.covered.or(parity);
     let can_modify = view.is_parity_valid && modify.is_subset_of(readable);
     let can_reconstruct = kept.is_subset_of(readable);
     if can_reconstruct && !(can_modify && modify.count() < kept.count()) {

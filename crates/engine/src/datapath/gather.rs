@@ -2,19 +2,25 @@
 //!
 //! What must stay true: either every row asked for is there, or the caller learns which strips could
 //! not be read and plans again without them. A device that is gone takes its member out of service; a
-//! block that cannot be read does not.
+//! block that cannot be read does not. A device that answers too late may still write into the buffer it
+//! was given: that buffer does not come back.
 
 use super::rows::RowSet;
 use super::settle;
 use crate::array::Tenure;
+use crate::event::names;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
-use ashlar_device::{Command, Outcome};
+use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::StripIo;
-use ashlar_ring::Pending;
-use ashlar_units::{StripSet, StripeNo, to_usize};
+use ashlar_ring::{Pending, Sleep};
+use ashlar_units::{MemberIdx, StripSet, StripeNo, to_usize};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
 
 /// One read of a gather: under way, or not to be had.
 pub(crate) type GatherRead = (StripIo, Option<Reading>);
@@ -23,6 +29,41 @@ pub(crate) type GatherRead = (StripIo, Option<Reading>);
 pub(crate) struct Reading {
     tenure: Tenure,
     pending: Pending<Outcome>,
+}
+
+/// What came of a gather.
+pub(crate) struct Gathered {
+    /// What could be read.
+    pub(crate) rows: RowSet,
+    /// What could not.
+    pub(crate) missing: Missing,
+}
+
+/// Strips that could not be read, by reason.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Missing {
+    /// The medium does not give the block back: it can be written anew.
+    pub(crate) broken: StripSet,
+    /// The member is gone, or failed in another way.
+    pub(crate) failed: StripSet,
+    /// The member did not answer in time.
+    pub(crate) slow: StripSet,
+}
+
+impl Missing {
+    /// Every one of them.
+    pub(crate) fn all(self) -> StripSet {
+        self.broken.or(self.failed).or(self.slow)
+    }
+
+    /// Together with others.
+    pub(crate) fn and(self, other: Missing) -> Missing {
+        Missing {
+            broken: self.broken.or(other.broken),
+            failed: self.failed.or(other.failed),
+            slow: self.slow.or(other.slow),
+        }
+    }
 }
 
 /// Read `ios` of `stripe` into `buffers` (one each, taken from its end, each at least as long).
@@ -46,21 +87,45 @@ pub(crate) async fn gather_each(
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
 ) -> (RowSet, StripSet) {
+    let Gathered { rows, missing } = gather_within(shard, stripe, ios, buffers, None).await;
+    (rows, missing.all())
+}
+
+/// The same, giving up on members that take longer than `patience`, which is as long as it takes if `None`.
+pub(crate) async fn gather_within(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    ios: impl Iterator<Item = StripIo>,
+    buffers: &mut StripeBuffers,
+    patience: Option<Duration>,
+) -> Gathered {
     let mut started = shard.read_lists.list();
     for io in ios {
         let mut buffer = buffers.pop().expect("one buffer for each read of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
         started.push((io, start_read(shard, stripe, io, buffer)));
     }
-    let mut old = RowSet::new(shard);
-    let mut unreadable = StripSet::EMPTY;
+    let handle = &shard.worker.handle;
+    let deadline = patience.map(|patience| handle.sleep_until(handle.turn_now().after(patience)));
+    let mut deadline = pin!(deadline);
+    let mut gathered = Gathered { rows: RowSet::new(shard), missing: Missing::default() };
     for (io, reading) in started.drain(..) {
-        match await_read(shard, stripe, io, reading).await {
-            Some(bytes) => old.push(io.strip, io.rows, bytes),
-            None => unreadable = unreadable.with(io.strip),
+        let missing = &mut gathered.missing;
+        match await_read(shard, stripe, (io, reading), deadline.as_mut()).await {
+            Ok(bytes) => gathered.rows.push(io.strip, io.rows, bytes),
+            Err(NotRead::Broken) => missing.broken = missing.broken.with(io.strip),
+            Err(NotRead::Failed) => missing.failed = missing.failed.with(io.strip),
+            Err(NotRead::Slow) => missing.slow = missing.slow.with(io.strip),
         }
     }
-    (old, unreadable)
+    gathered
+}
+
+/// Why there is no content.
+enum NotRead {
+    Broken,
+    Failed,
+    Slow,
 }
 
 fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> Option<Reading> {
@@ -83,18 +148,47 @@ fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> O
 async fn await_read(
     shard: &Rc<Shard>,
     stripe: StripeNo,
-    io: StripIo,
-    reading: Option<Reading>,
-) -> Option<BufMut> {
-    let Reading { tenure, pending } = reading?;
+    (io, reading): GatherRead,
+    deadline: Pin<&mut Option<Sleep>>,
+) -> Result<BufMut, NotRead> {
+    let Some(Reading { tenure, pending }) = reading else { return Err(NotRead::Failed) };
     let member = shard.array.member_of(stripe, io.strip);
-    let outcome = pending.await?;
+    let answered = before(pending, deadline).await;
     shard.array.slot(member).counters.completed.add(1);
-    match outcome.result {
-        Ok(()) => outcome.buffer,
-        Err(fault) => {
+    match answered {
+        None => {
+            note_slow(shard, member);
+            Err(NotRead::Slow)
+        }
+        Some(None) => Err(NotRead::Failed),
+        Some(Some(Outcome { result: Ok(()), buffer })) => buffer.ok_or(NotRead::Failed),
+        Some(Some(Outcome { result: Err(fault), .. })) => {
             settle::read_failed(shard, (member, tenure), fault);
-            None
+            let is_media = fault.kind == FaultKind::Media;
+            Err(if is_media { NotRead::Broken } else { NotRead::Failed })
         }
     }
+}
+
+/// What `pending` brings, or `None` if the deadline passes first. What is there by then counts as in time.
+async fn before(
+    mut pending: Pending<Outcome>,
+    mut deadline: Pin<&mut Option<Sleep>>,
+) -> Option<Option<Outcome>> {
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = Pin::new(&mut pending).poll(context) {
+            return Poll::Ready(Some(outcome));
+        }
+        match deadline.as_mut().as_pin_mut() {
+            Some(deadline) => deadline.poll(context).map(|()| None),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// A read of this member was given up on.
+pub(super) fn note_slow(shard: &Shard, member: MemberIdx) {
+    shard.array.slot(member).counters.slow_reads.add(1);
+    shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
 }

@@ -1,20 +1,22 @@
-//! Reads: straight from the members, on the worker where they arrived; what cannot be had that way goes
-//! to the stripe's owner.
+//! Reads: straight from the members, on the worker where they arrived; what of a stripe cannot be had that
+//! way goes to the stripe's owner, as one piece of work.
 //!
 //! What must stay true: all parts of a request are under way before the first one is waited for. A
 //! stripe that was never written reads as zeros without touching a member. A device that answers too
 //! late may still write into the buffer it was given: that buffer is never handed to the client.
 
-use super::reconstruct::{Because, StripRead};
+use super::gather::{Missing, note_slow};
+use super::reconstruct::StripeRead;
 use super::{Answer, Piece, settle};
 use crate::array::Tenure;
-use crate::event::names;
 use crate::shard::Shard;
-use ashlar_device::{Command, Outcome};
+use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::{Geometry, split, strips_of};
+use ashlar_layout::{self as layout, Geometry, split, strips_of};
 use ashlar_ring::Pending;
-use ashlar_units::{BLOCK_BYTES, Extent, Nanos, StripIdx, StripeNo, to_usize};
+use ashlar_units::{
+    BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripSet, StripeNo, to_u64, to_usize,
+};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -30,10 +32,23 @@ pub(crate) struct Part {
 }
 
 /// When a read began, and on which of the slot's devices.
-#[derive(Clone, Copy)]
 pub(crate) struct Began {
     at: Nanos,
     tenure: Tenure,
+    _awaited: Awaited,
+}
+
+/// A member's command that somebody waits for. It counts as completed when this drops, so also when a
+/// client leaves in the middle.
+struct Awaited {
+    shard: Rc<Shard>,
+    member: MemberIdx,
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.shard.array.slot(self.member).counters.completed.add(1);
+    }
 }
 
 pub(crate) enum Started {
@@ -64,13 +79,15 @@ pub(super) async fn read(
     extent: Extent,
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let mut parts = parts(&shard.array.geometry, extent);
-    let Some(first) = parts.next() else { return Ok(buffer) };
+    let geometry = &shard.array.geometry;
+    let Some(first) = split(geometry, extent).flat_map(|piece| parts(geometry, &piece)).next()
+    else {
+        return Ok(buffer);
+    };
     if first.extent.bytes == extent.bytes {
         let started = start(shard, first, buffer);
         return finish(shard, started).await;
     }
-    drop(parts);
     read_parts(shard, extent, buffer).await
 }
 
@@ -80,9 +97,18 @@ async fn read_parts(
     mut buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let mut started = shard.part_lists.list();
-    for part in parts(&shard.array.geometry, extent) {
-        let target = buffer.split_to(to_usize(part.extent.bytes));
-        started.push(ReadPart::Under(start(shard, part, target)));
+    for piece in split(&shard.array.geometry, extent) {
+        if !is_straight(shard, &piece) {
+            let target = buffer.split_to(to_usize(piece.extent.bytes));
+            let reading =
+                reconstruct(shard, piece.stripe, piece.extent, target, Missing::default());
+            started.push(ReadPart::Under(reading));
+            continue;
+        }
+        for part in parts(&shard.array.geometry, &piece) {
+            let target = buffer.split_to(to_usize(part.extent.bytes));
+            started.push(ReadPart::Under(start(shard, part, target)));
+        }
     }
     // What is left of `buffer` is its empty end: parts are joined in front of it.
     drop(buffer);
@@ -101,14 +127,31 @@ async fn read_parts(
     Ok(whole.finish(to_usize(extent.bytes)))
 }
 
-fn parts(geometry: &Geometry, extent: Extent) -> impl Iterator<Item = Part> {
-    split(geometry, extent).flat_map(move |piece| {
-        strips_of(geometry, piece.extent).map(move |run| Part {
-            stripe: piece.stripe,
-            strip: run.strip,
-            extent: run.extent,
-        })
+fn parts(geometry: &Geometry, piece: &layout::Piece) -> impl Iterator<Item = Part> + use<> {
+    let stripe = piece.stripe;
+    strips_of(geometry, piece.extent).map(move |run| Part {
+        stripe,
+        strip: run.strip,
+        extent: run.extent,
     })
+}
+
+/// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the owner's:
+/// what the others hold is needed there too.
+fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
+    let array = &shard.array;
+    if !array.written.is_written(piece.stripe) {
+        return true;
+    }
+    if !piece.extent.is_aligned_to(BLOCK_BYTES) {
+        return false;
+    }
+    if array.missing_slots() == 0 {
+        return true;
+    }
+    let readable = array.view(piece.stripe).readable;
+    let has_copy = array.geometry.data_strips() == 1 && !readable.is_empty();
+    has_copy || parts(&array.geometry, piece).all(|part| readable.contains(part.strip))
 }
 
 fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
@@ -120,7 +163,7 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     let part = source(shard, part);
     let member = array.member_of(part.stripe, part.strip);
     if !array.is_readable(part.stripe, member) || !part.extent.is_aligned_to(BLOCK_BYTES) {
-        return reconstruct(shard, part, buffer, Because::MemberMissing);
+        return reconstruct_part(shard, part, buffer, Missing::default());
     }
     let offset = array.data_offset
         + array.geometry.place(part.stripe, part.strip).offset
@@ -131,13 +174,17 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
         Some(pending) => {
-            let tenure = shard.tenures(member).0;
-            Started::Straight(part, Began { at: shard.worker.handle.turn_now(), tenure }, pending)
+            let began = Began {
+                at: shard.worker.handle.turn_now(),
+                tenure: shard.tenures(member).0,
+                _awaited: Awaited { shard: Rc::clone(shard), member },
+            };
+            Started::Straight(part, began, pending)
         }
         // The device was taken away between the two looks: the buffer went with the command.
         None => {
             let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-            reconstruct(shard, part, buffer, Because::MemberMissing)
+            reconstruct_part(shard, part, buffer, Missing::default())
         }
     }
 }
@@ -159,10 +206,24 @@ fn source(shard: &Shard, part: Part) -> Part {
     Part { strip, ..part }
 }
 
-fn reconstruct(shard: &Rc<Shard>, part: Part, buffer: BufMut, because: Because) -> Started {
+fn reconstruct_part(shard: &Rc<Shard>, part: Part, buffer: BufMut, missing: Missing) -> Started {
+    let geometry = &shard.array.geometry;
+    // Every copy of a mirror holds the stripe's data from its first byte on.
+    let is_mirror = geometry.data_strips() == 1;
+    let start = if is_mirror { 0 } else { to_u64(part.strip.at()) * geometry.strip_bytes() };
+    let extent = Extent::new(start + part.extent.offset, part.extent.bytes);
+    reconstruct(shard, part.stripe, extent, buffer, missing)
+}
+
+fn reconstruct(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    extent: Extent,
+    buffer: BufMut,
+    missing: Missing,
+) -> Started {
     shard.counts().degraded_reads.add(1);
-    let Part { stripe, strip, extent } = part;
-    let read = StripRead { stripe, strip, extent, buffer, because };
+    let read = StripeRead { stripe, extent, buffer, missing };
     let owner = shard.array.owner_of(stripe);
     Started::Reconstructing(shard.worker.hand_to(owner, shard, Piece::Reconstruct(read)))
 }
@@ -193,7 +254,6 @@ async fn straight(
     let member = shard.array.member_of(part.stripe, part.strip);
     let slot = shard.array.slot(member);
     let outcome = before_deadline(shard, pending).await;
-    slot.counters.completed.add(1);
     slot.read_latency.record(shard.worker.handle.turn_now().since(began.at));
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
         return Ok(buffer);
@@ -210,23 +270,23 @@ async fn around(
     outcome: Option<Option<Outcome>>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let member = shard.array.member_of(part.stripe, part.strip);
-    let because = match outcome {
+    let strip = StripSet::only(part.strip);
+    let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
             settle::read_failed(shard, (member, began.tenure), fault);
             match fault.kind {
-                ashlar_device::FaultKind::Media => Because::ReadFailed,
-                _ => Because::MemberSlow,
+                FaultKind::Media => Missing { broken: strip, ..Missing::default() },
+                _ => Missing { failed: strip, ..Missing::default() },
             }
         }
-        Some(_) => Because::MemberMissing,
+        Some(_) => Missing { failed: strip, ..Missing::default() },
         None => {
-            shard.array.slot(member).counters.slow_reads.add(1);
-            shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
-            Because::MemberSlow
+            note_slow(shard, member);
+            Missing { slow: strip, ..Missing::default() }
         }
     };
     let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-    match reconstruct(shard, part, buffer, because) {
+    match reconstruct_part(shard, part, buffer, missing) {
         Started::Reconstructing(pending) => reconstructed(pending).await,
         Started::Zeros(_) | Started::Straight(..) => unreachable!("it was sent to the owner"),
     }

@@ -1,136 +1,247 @@
-//! A read that cannot be served straight from its member: on the stripe's owner, under the row lock, from
-//! the survivors.
+//! A read that cannot be served straight from its members: on the stripe's owner, under the row lock, what
+//! is asked of one stripe as one piece of work.
 //!
 //! What must stay true: what is returned was either read from the block's own member or computed from k
 //! strips that were all read under one row lock and whose parity is trusted; otherwise the answer is an
-//! error. After a media error the block is written back, so that the next read finds it whole.
+//! error. Every strip is read at most once, into the client's own buffer where it is the client's, and all
+//! lost strips are decoded in one pass. After a media error the block is written back, so that the next
+//! read finds it whole.
 
-use super::gather::gather;
+use super::gather::{Gathered, Missing, gather_within};
+use super::rows::RowSet;
 use super::settle::{block_lost, settle};
 use super::store::Writes;
 use crate::event::names;
-use crate::scratch::StripeBuffers;
+use crate::scratch::{Leave, StripeBuffers};
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::{RowRange, StripIo, plan_decode};
+use ashlar_layout::{ReadBand, ReadPlan, RowRange, StripIo, plan_read, rows_touched, strips_of};
 use ashlar_parity::Locality;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Part of one data strip to be read. `extent` is bytes within the strip, as long as `buffer`.
-pub(crate) struct StripRead {
+/// Part of one stripe's data to be read. `extent` is bytes within that data, as long as `buffer`.
+pub(crate) struct StripeRead {
     pub(crate) stripe: StripeNo,
-    pub(crate) strip: StripIdx,
     pub(crate) extent: Extent,
     pub(crate) buffer: BufMut,
-    /// Why it cannot be read straight.
-    pub(crate) because: Because,
+    /// Strips that were tried and could not be read.
+    pub(crate) missing: Missing,
 }
 
-/// Why a strip is not read from its own member.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Because {
-    /// Its member is out, or not filled yet.
-    MemberMissing,
-    /// Its member could not read the block: to be repaired.
-    ReadFailed,
-    /// Its member takes too long.
-    MemberSlow,
-}
-
-/// Read part of a strip from whatever holds it.
+/// Read part of a stripe from whatever holds it.
 ///
 /// # Errors
 /// `Io` if too few strips can be read, or parity is not trusted after an unclean stop.
-pub(crate) async fn read_strip(
+pub(crate) async fn read_stripe(
     shard: &Rc<Shard>,
-    read: StripRead,
+    read: StripeRead,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let wide = read.extent.widened_to(BLOCK_BYTES);
-    let row = |offset: u64| u32::try_from(offset / BLOCK_BYTES).expect("a strip has few rows");
-    let rows = RowRange::new(row(wide.offset), row(wide.end()));
-    let hold = if read.because == Because::ReadFailed { Hold::Exclusive } else { Hold::Shared };
-    let _rows = shard.locks.lock(read.stripe, rows, hold).await;
-    let avoid = match read.because {
-        Because::MemberMissing => StripSet::EMPTY,
-        Because::ReadFailed | Because::MemberSlow => StripSet::only(read.strip),
-    };
-    let found = rows_under_lock(shard, (read.stripe, read.strip, rows), avoid).await?;
-    if read.because == Because::ReadFailed && found.was_decoded {
-        write_back(shard, (read.stripe, read.strip, rows), &found.bytes).await;
+    let StripeRead { stripe, extent, buffer, missing } = read;
+    let rows = rows_touched(&shard.array.geometry, extent);
+    let mut search = Search { stripe, extent, missing, is_patient: false };
+    let mut buffer = Some(buffer);
+    loop {
+        // To repair is to write.
+        let is_repair = !search.missing.broken.is_empty();
+        let hold = if is_repair { Hold::Exclusive } else { Hold::Shared };
+        let _rows = shard.locks.lock(stripe, rows, hold).await;
+        if let Some(found) = search.attempt(shard, buffer.take()).await? {
+            return Ok(found);
+        }
     }
-    let mut buffer = read.buffer;
-    let start = to_usize(read.extent.offset - wide.offset);
-    buffer.copy_from_slice(&found.bytes[start..start + to_usize(read.extent.bytes)]);
-    Ok(buffer)
 }
 
-/// Rows of a data strip, from its member or the survivors. The caller holds the rows' lock.
+/// Rows of a data strip, from its member or the survivors. The caller holds the rows' exclusive lock.
 ///
 /// # Errors
-/// As [`read_strip`].
+/// As [`read_stripe`].
 pub(crate) async fn read_rows(
     shard: &Rc<Shard>,
     stripe: StripeNo,
     strip: StripIdx,
     rows: RowRange,
 ) -> Result<BufMut, VolumeErrorKind> {
-    Ok(rows_under_lock(shard, (stripe, strip, rows), StripSet::EMPTY).await?.bytes)
-}
-
-struct Found {
-    bytes: BufMut,
-    was_decoded: bool,
-    _leave: Option<crate::scratch::Leave>,
-}
-
-async fn rows_under_lock(
-    shard: &Rc<Shard>,
-    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
-    avoid: StripSet,
-) -> Result<Found, VolumeErrorKind> {
-    let array = &shard.array;
-    let bytes = to_usize(rows.bytes());
-    let mut unreadable = avoid;
+    let start = to_u64(strip.at()) * shard.array.geometry.strip_bytes();
+    let extent = Extent::new(start + rows.offset_bytes(), rows.bytes());
+    let mut search = Search { stripe, extent, missing: Missing::default(), is_patient: false };
     loop {
-        if !array.written.is_written(stripe) {
-            let (mut buffers, leave) = shard.scratch.take(1, bytes).await;
-            let mut zeros = buffers.pop().expect("one was taken");
-            zeros.fill(0);
-            return Ok(Found { bytes: zeros, was_decoded: false, _leave: Some(leave) });
-        }
-        let view = array.view(stripe).rebuilding(unreadable);
-        let is_direct = view.readable.contains(strip);
-        let survivors = if is_direct {
-            StripSet::only(strip)
-        } else {
-            plan_decode(&array.geometry, StripSet::only(strip), &view)
-                .map_err(|_| block_lost(shard, stripe))?
-        };
-        let (mut buffers, leave) = shard.scratch.take(survivors.count() + 1, bytes).await;
-        let ios = survivors.iter().map(|strip| StripIo { strip, rows });
-        match gather(shard, stripe, ios, &mut buffers).await {
-            Err(strips) => unreadable = unreadable.or(strips),
-            Ok(mut old) if is_direct => {
-                let bytes = old.entries.pop().expect("one strip was read").bytes;
-                return Ok(Found { bytes, was_decoded: false, _leave: Some(leave) });
-            }
-            Ok(old) => {
-                let bytes = decode_one(shard, (survivors, strip, rows), &old, &mut buffers);
-                return Ok(Found { bytes, was_decoded: true, _leave: Some(leave) });
-            }
+        if let Some(found) = search.attempt(shard, None).await? {
+            return Ok(found);
         }
     }
+}
+
+/// A read that goes on until all is there or too much is missing.
+struct Search {
+    stripe: StripeNo,
+    extent: Extent,
+    missing: Missing,
+    /// Slow members are waited for: without them there is no answer.
+    is_patient: bool,
+}
+
+impl Search {
+    /// Plan with what is known to be missing, read, decode. `None` if more turned out to be missing, which
+    /// happens at most once for each strip. The caller holds the rows' lock, exclusively if blocks are
+    /// broken.
+    async fn attempt(
+        &mut self,
+        shard: &Rc<Shard>,
+        buffer: Option<BufMut>,
+    ) -> Result<Option<BufMut>, VolumeErrorKind> {
+        // The devices that let an earlier attempt down may still own parts of the buffer it had.
+        let mut buffer = buffer.unwrap_or_else(|| BufMut::zeroed(to_usize(self.extent.bytes)));
+        if !shard.array.written.is_written(self.stripe) {
+            buffer.fill(0);
+            return Ok(Some(buffer));
+        }
+        let plan = self.plan(shard)?;
+        let (mut work, _leave) = Work::prepare(shard, &plan, self.extent, buffer).await;
+        let Gathered { rows: read, missing } = gather_within(
+            shard,
+            self.stripe,
+            plan.reads(),
+            &mut work.buffers,
+            self.patience(shard),
+        )
+        .await;
+        if !missing.all().is_empty() {
+            self.missing = self.missing.and(missing);
+            return Ok(None);
+        }
+        for band in plan.bands().iter().filter(|band| !band.decoded.is_empty()) {
+            decode_band(shard, band, &read, &mut work.parts);
+        }
+        for strip in self.missing.broken.and(plan.decoded()).iter() {
+            let part = work.parts.entries.iter().find(|part| part.strip == strip);
+            let part = part.expect("what is decoded is asked for");
+            write_back(shard, (self.stripe, strip, part.rows), &part.bytes).await;
+        }
+        Ok(Some(work.finish(shard, &plan, self.extent, read)))
+    }
+
+    fn plan(&mut self, shard: &Shard) -> Result<ReadPlan, VolumeErrorKind> {
+        let array = &shard.array;
+        let view = array.view(self.stripe);
+        let geometry = &array.geometry;
+        let mut plan = plan_read(geometry, self.extent, &view, self.missing.all());
+        if plan.is_err() && !self.missing.slow.is_empty() {
+            // Late is better than never.
+            self.is_patient = true;
+            self.missing.slow = StripSet::EMPTY;
+            plan = plan_read(geometry, self.extent, &view, self.missing.all());
+        }
+        plan.map_err(|_| block_lost(shard, self.stripe))
+    }
+
+    fn patience(&self, shard: &Shard) -> Option<std::time::Duration> {
+        let has_others = shard.array.geometry.parity_strips() > 0;
+        (has_others && !self.is_patient).then_some(shard.array.tuning.read_deadline)
+    }
+}
+
+/// The buffers of one attempt.
+struct Work {
+    /// One for each read of the plan, the first one last.
+    buffers: StripeBuffers,
+    /// What is asked of each strip and not read right where it belongs, in rising order: to be decoded, or
+    /// copied from a longer read.
+    parts: RowSet,
+    /// The client's buffer, if the extent is not whole blocks. Else `parts` and `buffers` are cut from it.
+    rest: BufMut,
+    is_whole_blocks: bool,
+}
+
+impl Work {
+    async fn prepare(
+        shard: &Shard,
+        plan: &ReadPlan,
+        extent: Extent,
+        mut buffer: BufMut,
+    ) -> (Work, Leave) {
+        let is_whole_blocks = extent.is_aligned_to(BLOCK_BYTES);
+        let is_wanted = |io: &StripIo| plan.wanted().any(|wanted| wanted == *io);
+        let beside = plan.reads().filter(|io| !is_wanted(io)).count();
+        let count = beside + if is_whole_blocks { 0 } else { plan.wanted().count() };
+        let (mut spare, leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
+        let mut parts = RowSet::new(shard);
+        for StripIo { strip, rows } in plan.wanted() {
+            let bytes = to_usize(rows.bytes());
+            let part =
+                if is_whole_blocks { buffer.split_to(bytes) } else { cut_from(&mut spare, bytes) };
+            parts.push(strip, rows, part);
+        }
+        let mut buffers = shard.scratch.no_buffers();
+        for io in plan.reads() {
+            let own = parts.take(io.strip, io.rows);
+            buffers.push(own.unwrap_or_else(|| cut_from(&mut spare, to_usize(io.rows.bytes()))));
+        }
+        buffers.reverse();
+        (Work { buffers, parts, rest: buffer, is_whole_blocks }, leave)
+    }
+
+    /// The client's buffer, filled: from `parts`, where what was decoded is, and from what was `read`.
+    fn finish(
+        mut self,
+        shard: &Shard,
+        plan: &ReadPlan,
+        extent: Extent,
+        mut read: RowSet,
+    ) -> BufMut {
+        for part in self.parts.entries.iter_mut() {
+            if !plan.decoded().contains(part.strip) {
+                part.bytes.copy_from_slice(read.slice(part.strip, part.rows));
+            }
+        }
+        for StripIo { strip, rows } in plan.wanted() {
+            if let Some(bytes) = read.take(strip, rows) {
+                self.parts.push(strip, rows, bytes);
+            }
+        }
+        self.parts.entries.sort_unstable_by_key(|part| part.strip);
+        if self.is_whole_blocks {
+            let parts = self.parts.entries.drain(..).map(|part| part.bytes);
+            let joined = parts.reduce(|front, back| {
+                front.try_join(back).expect("they were cut from one buffer, in this order")
+            });
+            return joined.expect("a read asks for something");
+        }
+        let runs = strips_of(&shard.array.geometry, extent);
+        for (run, part) in runs.zip(self.parts.entries.iter()) {
+            let start = to_usize(run.extent.offset - part.rows.offset_bytes());
+            let (from, bytes) = (to_usize(run.piece_offset), to_usize(run.extent.bytes));
+            self.rest[from..from + bytes].copy_from_slice(&part.bytes[start..start + bytes]);
+        }
+        self.rest
+    }
+}
+
+fn cut_from(spare: &mut StripeBuffers, bytes: usize) -> BufMut {
+    let mut buffer = spare.pop().expect("all that are needed were counted");
+    buffer.truncate(bytes);
+    buffer
+}
+
+/// Compute what a band decodes, into `parts`.
+fn decode_band(shard: &Shard, band: &ReadBand, read: &RowSet, parts: &mut RowSet) {
+    let cached = shard.decode_plan(band.sources, band.decoded);
+    let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
+    let sources: SmallVec<[&[u8]; 24]> =
+        band.sources.iter().filter(is_source).map(|strip| read.slice(strip, band.rows)).collect();
+    let mut lost: SmallVec<[&mut [u8]; 4]> = parts.slices_in(band.decoded, band.rows).collect();
+    let decoded = cached.plan.run(&sources, &mut lost, Locality::Cached);
+    decoded.expect("a slice for each strip, all of the same rows");
 }
 
 /// Compute `strip` from the gathered survivors, into one of `buffers`.
 pub(crate) fn decode_one(
     shard: &Shard,
     (survivors, strip, rows): (StripSet, StripIdx, RowRange),
-    old: &super::rows::RowSet,
+    old: &RowSet,
     buffers: &mut StripeBuffers,
 ) -> BufMut {
     let mut target = buffers.pop().expect("one buffer more than survivors");

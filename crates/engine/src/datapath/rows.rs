@@ -41,6 +41,26 @@ impl RowSet {
         &entry.bytes[entry.range(rows)]
     }
 
+    /// Take out the entry that is exactly `rows` of `strip`; the others keep their order.
+    pub(crate) fn take(&mut self, strip: StripIdx, rows: RowRange) -> Option<BufMut> {
+        let is_it = |entry: &StripRows| entry.strip == strip && entry.rows == rows;
+        let at = self.entries.iter().position(is_it)?;
+        Some(self.entries.remove(at).bytes)
+    }
+
+    /// The bytes of `rows` of each of `strips` in the order of the entries, to be changed.
+    pub(crate) fn slices_in(
+        &mut self,
+        strips: StripSet,
+        rows: RowRange,
+    ) -> impl Iterator<Item = &mut [u8]> {
+        self.entries.iter_mut().filter_map(move |entry| {
+            let range =
+                (strips.contains(entry.strip) && entry.covers(rows)).then(|| entry.range(rows));
+            range.map(|range| &mut entry.bytes[range])
+        })
+    }
+
     /// The bytes of `rows` of each of `strips`, to be changed; slot `at` of the result is strip
     /// `first + at`, empty for strips not asked for.
     pub(crate) fn slices_mut<const N: usize>(

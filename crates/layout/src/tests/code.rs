@@ -47,6 +47,11 @@ impl Code {
         (0..self.data_strips).fold(0, |sum, at| (sum + self.rows[strip][at] * data(at)) % PRIME)
     }
 
+    /// The number a strip, data or parity, has in a row with this data.
+    pub fn of_data(&self, strip: StripIdx, row: usize, data: &Cells) -> u64 {
+        self.parity(strip.at(), |at| data[at][row])
+    }
+
     /// By what data strip `data` counts in `strip`.
     pub fn coefficient(&self, strip: StripIdx, data: StripIdx) -> u64 {
         self.rows[strip.at()][data.at()]

@@ -278,7 +278,7 @@ fn half_a_block_is_a_bug_of_the_caller() {
 }
 
 #[test]
-#[should_panic(expected = "a write has bytes")]
+#[should_panic(expected = "a request has bytes")]
 fn an_empty_write_is_a_bug_of_the_caller() {
     let geometry = raid6();
     let _ = plan_write(&geometry, Extent::new(4096, 0), &StripeView::healthy(&geometry));

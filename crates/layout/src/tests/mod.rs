@@ -7,6 +7,7 @@
 //! - `code`       a code over a prime field for the model
 //! - `model`      a stripe of numbers that executes plans and knows what the result must be
 //! - `plans`      every write to small stripes with every set of lost strips, executed on the model
+//! - `reads`      every read of small stripes with every set of lost strips, executed on the model
 //! - `costs`      how many reads and writes a plan takes, and when it is refused
 
 mod code;
@@ -16,4 +17,5 @@ mod geometries;
 mod golden;
 mod model;
 mod plans;
+mod reads;
 mod shapes;

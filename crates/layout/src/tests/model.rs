@@ -7,10 +7,12 @@
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 
 use super::code::{Cells, Code, PRIME, ROWS, STRIPS};
-use crate::{Band, Geometry, RowRange, StripIo, StripeView, WriteKind, WritePlan};
+use crate::{
+    Band, Geometry, ReadPlan, RowRange, StripIo, StripIos, StripeView, WriteKind, WritePlan,
+};
 
 /// Cells with holes.
-type Partial = [[Option<u64>; ROWS]; STRIPS];
+pub type Partial = [[Option<u64>; ROWS]; STRIPS];
 
 /// Where the content of a band comes from: the members and the request.
 struct Sources {
@@ -64,7 +66,7 @@ impl<'a> Stripe<'a> {
     pub fn execute(mut self, plan: &WritePlan, extent: Extent) {
         let request = request(self.geometry, extent);
         check_coverage(self.geometry, plan, &request);
-        let sources = Sources { read: self.read(plan), request };
+        let sources = Sources { read: self.read(plan.reads()), request };
         let before = self.disk;
         let mut stored = [[None; ROWS]; STRIPS];
         for band in plan.bands() {
@@ -86,12 +88,52 @@ impl<'a> Stripe<'a> {
         self.check_content(plan);
     }
 
-    /// What the reads of the plan return. Nothing that cannot be read may be read.
-    fn read(&self, plan: &WritePlan) -> Partial {
+    /// Executes the plan of a read and returns what it brings, per strip and row.
+    pub fn execute_read(&self, plan: &ReadPlan) -> Partial {
+        let read = self.read(plan.reads());
+        let mut brought = [[None; ROWS]; STRIPS];
+        for band in plan.bands() {
+            let decoded = self.decoded_from(band.sources, band.rows, &read);
+            for (strip, row) in
+                band.wanted.iter().flat_map(|strip| rows_of(band.rows).map(move |row| (strip, row)))
+            {
+                let is_decoded = band.decoded.contains(strip);
+                let content = match decoded {
+                    Some(cells) if is_decoded => self.code.of_data(strip, row, &cells),
+                    _ => read[strip.at()][row].expect("what is not decoded is read"),
+                };
+                let before = brought[strip.at()][row].replace(content);
+                assert_eq!(before, None, "{strip:?} row {row} is in two bands");
+            }
+        }
+        brought
+    }
+
+    /// What a strip holds, whether it can be read or not.
+    pub fn truth(&self, strip: StripIdx, row: usize) -> u64 {
+        self.truth[strip.at()][row]
+    }
+
+    /// The data strips that follow from k strips that were read; `None` if fewer were.
+    fn decoded_from(&self, sources: StripSet, rows: RowRange, read: &Partial) -> Option<Cells> {
+        if sources.count() != self.code.data_strips {
+            return None;
+        }
+        let mut survivors = [[0; ROWS]; STRIPS];
+        for strip in sources.iter() {
+            for row in rows_of(rows) {
+                survivors[strip.at()][row] = read[strip.at()][row].expect("sources are read");
+            }
+        }
+        Some(self.code.decode(sources, &survivors))
+    }
+
+    /// What these reads return. Nothing that cannot be read may be read.
+    fn read(&self, reads: StripIos) -> Partial {
         let mut read = [[None; ROWS]; STRIPS];
-        check_merged(plan.reads());
-        for io in plan.reads() {
-            assert!(self.view.readable.contains(io.strip), "{io:?} cannot be read: {plan:?}");
+        check_merged(reads.clone());
+        for io in reads {
+            assert!(self.view.readable.contains(io.strip), "{io:?} cannot be read");
             for row in rows_of(io.rows) {
                 read[io.strip.at()][row] = Some(self.disk[io.strip.at()][row]);
             }
@@ -101,17 +143,11 @@ impl<'a> Stripe<'a> {
 
     /// The data strips a band decodes, in its rows; elsewhere anything.
     fn decoded(&self, band: &Band, sources: &Sources) -> Cells {
-        let mut survivors = [[0; ROWS]; STRIPS];
         if band.decoded.is_empty() {
-            return survivors;
+            return [[0; ROWS]; STRIPS];
         }
-        for strip in band.gather.iter() {
-            for row in rows_of(band.rows) {
-                let content = sources.read[strip.at()][row];
-                survivors[strip.at()][row] = content.expect("gathered strips are read");
-            }
-        }
-        self.code.decode(band.gather, &survivors)
+        let decoded = self.decoded_from(band.gather, band.rows, &sources.read);
+        decoded.expect("k strips are gathered")
     }
 
     /// What one row of a band computes and wants stored, per strip.
