@@ -8,10 +8,10 @@
 //! - `device`: [`Device`], [`Opened`], [`Opener`] and the [`Command`]s
 //! - `fault`: [`Fault`], and which errno is which
 //! - `start`: starting commands and waiting for them
-//! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use; `forward` waits for the kernel
+//! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
-//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device
+//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward` waits for that one
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device
 #![forbid(unsafe_code)]

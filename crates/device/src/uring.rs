@@ -1,45 +1,75 @@
 //! A block device or file on one worker's io_uring.
 //!
 //! What must stay true: the kernel is asked within `submit`; what it does only in part is asked for again until it
-//! is done or fails; memory that the device cannot take is copied, never refused.
+//! is done or fails; memory that the device cannot take is copied, never refused. The ring hands outcomes over as
+//! they come: no task waits for a command.
 //! Not here: opening (`file`), the ring itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::{Completion, Handle, Operation, Outcome as RingOutcome, Pending, Ring};
+use ashlar_ring::{Completion, Handle, Operation, Outcome as RingOutcome, Ring, Sink};
 use ashlar_units::{to_u64, to_usize};
 use rustix::fs::FallocateFlags;
 
 use crate::device::{Command, Device, DeviceFacts, Outcome};
 use crate::fault::{Fault, FaultKind};
-use crate::forward::{Forward, Work};
 use crate::mem::beyond_the_end;
 
 /// A device on one worker.
 pub(crate) struct UringDevice {
     facts: DeviceFacts,
-    forward: Forward<Job, Kernel>,
+    ring: Ring,
+    kernel: Rc<Kernel>,
 }
 
-/// The kernel's side of a device.
+/// The kernel's side of a device: what it has been asked for. Lives until all of that has ended; knows the file
+/// and not the ring, which holds it.
 struct Kernel {
-    ring: Ring,
     file: Arc<OwnedFd>,
     block_bytes: usize,
     zeros: Buf,
     /// The file system or driver cannot zero ranges; remembered so that it is asked once.
     must_write_zeros: Cell<bool>,
+    jobs: RefCell<Jobs>,
+}
+
+/// Commands under way, by ticket.
+#[derive(Default)]
+struct Jobs {
+    places: Vec<Option<Job>>,
+    free: Vec<usize>,
 }
 
 /// A command that the kernel has been asked for.
 struct Job {
-    offset: u64,
-    pending: Pending<RingOutcome>,
-    started: Started,
+    /// Where the operation under way begins.
+    at: u64,
+    kind: Kind,
     done: Completion<Outcome>,
+}
+
+enum Kind {
+    Read {
+        /// What earlier operations brought.
+        filled: Option<BufMut>,
+        /// The client's buffer, if it is not aligned and the kernel has one of ours.
+        copied_to: Option<BufMut>,
+    },
+    Write,
+    /// A flush or a discard: one operation.
+    Plain,
+    /// Asked to be made; if nobody can, they are written.
+    MakeZeroes {
+        bytes: u64,
+    },
+    /// Being written, the operation under way included.
+    WriteZeroes {
+        left: u64,
+    },
 }
 
 /// When a write is on stable media.
@@ -51,21 +81,10 @@ enum Media {
     Now,
 }
 
-enum Started {
-    Read,
-    /// Into memory of our own, because this buffer is not aligned.
-    ReadForCopy(BufMut),
-    Write,
-    Flush,
-    Discard,
-    /// Asked to be made; if nobody can, they are written.
-    MakeZeroes {
-        bytes: u64,
-    },
-    /// The first of them are being written.
-    WriteZeroes {
-        bytes: u64,
-    },
+/// What follows on an outcome.
+enum Next {
+    Ask(Operation),
+    Answer(Outcome),
 }
 
 impl UringDevice {
@@ -79,8 +98,10 @@ impl UringDevice {
     ) -> UringDevice {
         let ring = handle.ring().expect("a real device needs an executor with an io_uring");
         let block_bytes = to_usize(u64::from(facts.logical_block_bytes));
-        let kernel = Kernel { ring, file, block_bytes, zeros, must_write_zeros: Cell::new(false) };
-        UringDevice { facts, forward: Forward::new(handle, kernel) }
+        let must_write_zeros = Cell::new(false);
+        let jobs = RefCell::default();
+        let kernel = Rc::new(Kernel { file, block_bytes, zeros, must_write_zeros, jobs });
+        UringDevice { facts, ring, kernel }
     }
 
     fn is_aligned(&self, address: usize) -> bool {
@@ -104,80 +125,96 @@ impl Device for UringDevice {
             let fault = beyond_the_end(&command);
             return done.complete(Outcome::refused(command, fault));
         }
-        let kernel = self.forward.work();
-        let (pending, started) = match command {
+        let kernel = &self.kernel;
+        let (operation, kind) = match command {
             Command::Read(buffer) if self.is_aligned(buffer.address()) => {
-                (kernel.read(offset, buffer), Started::Read)
+                (kernel.read(offset, buffer), Kind::Read { filled: None, copied_to: None })
             }
             Command::Read(buffer) => {
-                let copy = BufMut::zeroed(buffer.len());
-                (kernel.read(offset, copy), Started::ReadForCopy(buffer))
+                let own = BufMut::zeroed(buffer.len());
+                (kernel.read(offset, own), Kind::Read { filled: None, copied_to: Some(buffer) })
             }
             Command::Write(buffer) => {
-                (kernel.write(offset, self.aligned(buffer), Media::Later), Started::Write)
+                (kernel.write(offset, self.aligned(buffer), Media::Later), Kind::Write)
             }
             Command::WriteDurable(buffer) => {
-                (kernel.write(offset, self.aligned(buffer), Media::Now), Started::Write)
+                (kernel.write(offset, self.aligned(buffer), Media::Now), Kind::Write)
             }
-            Command::Flush => (kernel.flush(), Started::Flush),
+            Command::Flush => (kernel.flush(), Kind::Plain),
             // The kernel takes a length of nothing for a mistake.
             Command::Discard { bytes: 0 } | Command::WriteZeroes { bytes: 0 } => {
                 return done.complete(Outcome::done(None));
             }
             Command::Discard { bytes } => {
-                (kernel.fallocate(FallocateFlags::PUNCH_HOLE, offset, bytes), Started::Discard)
+                (kernel.fallocate(FallocateFlags::PUNCH_HOLE, offset, bytes), Kind::Plain)
             }
             Command::WriteZeroes { bytes } if kernel.must_write_zeros.get() => {
                 let piece = kernel.zeros_up_to(bytes);
-                (kernel.write(offset, piece, Media::Later), Started::WriteZeroes { bytes })
+                (kernel.write(offset, piece, Media::Later), Kind::WriteZeroes { left: bytes })
             }
             Command::WriteZeroes { bytes } => {
                 let made = kernel.fallocate(FallocateFlags::ZERO_RANGE, offset, bytes);
-                (made, Started::MakeZeroes { bytes })
+                (made, Kind::MakeZeroes { bytes })
             }
         };
-        self.forward.push(Job { offset, pending, started, done });
+        let ticket = kernel.jobs.borrow_mut().add(Job { at: offset, kind, done });
+        self.ring.start_for(operation, Rc::<Kernel>::clone(kernel), ticket);
     }
 }
 
-impl Work<Job> for Kernel {
-    async fn run(&self, job: Job) {
-        let Job { offset, pending, started, done } = job;
-        let outcome = match started {
-            Started::Read => self.finish_read(offset, pending).await,
-            Started::ReadForCopy(wanted) => {
-                copied_over(wanted, self.finish_read(offset, pending).await)
+impl Sink for Kernel {
+    fn take(&self, ticket: usize, outcome: RingOutcome) -> Option<Operation> {
+        let mut job = self.jobs.borrow_mut().take(ticket);
+        match self.next(&mut job, outcome) {
+            Next::Ask(operation) => {
+                self.jobs.borrow_mut().places[ticket] = Some(job);
+                Some(operation)
             }
-            Started::Write => no_buffer(self.finish_write(offset, pending).await),
-            Started::Flush | Started::Discard => no_buffer(finish(pending).await),
-            Started::MakeZeroes { bytes } => {
-                no_buffer(self.finish_made_zeroes(offset, bytes, pending).await)
+            Next::Answer(answer) => {
+                self.jobs.borrow_mut().free.push(ticket);
+                job.done.complete(answer);
+                None
             }
-            Started::WriteZeroes { bytes } => {
-                no_buffer(self.finish_written_zeroes(offset, bytes, pending).await)
+        }
+    }
+}
+
+impl Jobs {
+    fn add(&mut self, job: Job) -> usize {
+        match self.free.pop() {
+            Some(ticket) => {
+                self.places[ticket] = Some(job);
+                ticket
             }
-        };
-        done.complete(outcome);
+            None => {
+                self.places.push(Some(job));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn take(&mut self, ticket: usize) -> Job {
+        self.places[ticket].take().expect("a ticket is for one operation at a time")
     }
 }
 
 impl Kernel {
-    fn read(&self, at: u64, buf: BufMut) -> Pending<RingOutcome> {
-        self.ring.start(Operation::Read { file: Arc::clone(&self.file), at, buf })
+    fn read(&self, at: u64, buf: BufMut) -> Operation {
+        Operation::Read { file: Arc::clone(&self.file), at, buf }
     }
 
-    fn write(&self, at: u64, buf: Buf, media: Media) -> Pending<RingOutcome> {
-        let file = Arc::clone(&self.file);
-        self.ring.start(Operation::Write { file, at, buf, durable: media == Media::Now })
+    fn write(&self, at: u64, buf: Buf, media: Media) -> Operation {
+        let durable = media == Media::Now;
+        Operation::Write { file: Arc::clone(&self.file), at, buf, durable }
     }
 
-    fn flush(&self) -> Pending<RingOutcome> {
-        self.ring.start(Operation::Fsync { file: Arc::clone(&self.file), data_only: true })
+    fn flush(&self) -> Operation {
+        Operation::Fsync { file: Arc::clone(&self.file), data_only: true }
     }
 
-    fn fallocate(&self, what: FallocateFlags, at: u64, bytes: u64) -> Pending<RingOutcome> {
+    fn fallocate(&self, what: FallocateFlags, at: u64, bytes: u64) -> Operation {
         let mode = (what | FallocateFlags::KEEP_SIZE).bits().cast_signed();
-        self.ring.start(Operation::Fallocate { file: Arc::clone(&self.file), mode, at, bytes })
+        Operation::Fallocate { file: Arc::clone(&self.file), mode, at, bytes }
     }
 
     fn zeros_up_to(&self, bytes: u64) -> Buf {
@@ -185,98 +222,98 @@ impl Kernel {
         self.zeros.slice(0..to_usize(bytes))
     }
 
-    /// Sees a read through to a full buffer, the end of the device or a fault.
-    async fn finish_read(&self, offset: u64, first: Pending<RingOutcome>) -> Outcome {
-        let mut pending = first;
-        let mut filled = None;
-        let mut at = offset;
-        loop {
-            let Some(RingOutcome { result, operation }) = pending.await else { return lost() };
-            let Operation::Read { mut buf, .. } = operation else { another_operation() };
-            let fault = match result {
-                Err(error) => Fault::from_io(&error),
-                Ok(bytes) => {
-                    let bytes = to_usize(u64::from(bytes));
-                    if bytes == buf.len() {
-                        return Outcome::done(Some(joined(filled, buf)));
-                    }
-                    if bytes > 0 && bytes.is_multiple_of(self.block_bytes) {
-                        at += to_u64(bytes);
-                        filled = Some(joined(filled, buf.split_to(bytes)));
-                        pending = self.read(at, buf);
-                        continue;
-                    }
-                    Fault::SHORT_READ
+    fn next(&self, job: &mut Job, outcome: RingOutcome) -> Next {
+        let RingOutcome { result, operation } = outcome;
+        let result = result.map_err(|error| Fault::from_io(&error));
+        match (&mut job.kind, operation) {
+            (Kind::Read { filled, copied_to }, Operation::Read { buf, .. }) => {
+                match self.after_read(&mut job.at, filled, (result, buf)) {
+                    Next::Answer(answer) => Next::Answer(copied_over(copied_to.take(), answer)),
+                    again @ Next::Ask(_) => again,
                 }
-            };
-            return Outcome { result: Err(fault), buffer: Some(joined(filled, buf)) };
+            }
+            (Kind::Write, Operation::Write { buf, durable, .. }) => {
+                let media = if durable { Media::Now } else { Media::Later };
+                self.after_write(&mut job.at, (result, buf), media)
+            }
+            (Kind::Plain, _) => Next::ended(result.map(drop)),
+            (Kind::MakeZeroes { bytes }, _) => match result {
+                Err(fault) if fault.kind == FaultKind::Unsupported => {
+                    self.must_write_zeros.set(true);
+                    let left = *bytes;
+                    job.kind = Kind::WriteZeroes { left };
+                    Next::Ask(self.write(job.at, self.zeros_up_to(left), Media::Later))
+                }
+                ended => Next::ended(ended.map(drop)),
+            },
+            (Kind::WriteZeroes { left }, Operation::Write { buf, .. }) => {
+                let before = job.at;
+                let next = self.after_write(&mut job.at, (result, buf), Media::Later);
+                *left -= job.at - before;
+                match next {
+                    Next::Answer(Outcome { result: Ok(()), .. }) if *left > 0 => {
+                        Next::Ask(self.write(job.at, self.zeros_up_to(*left), Media::Later))
+                    }
+                    next => next,
+                }
+            }
+            _ => unreachable!("an outcome brings back the operation it was started with"),
         }
     }
 
-    /// Sees a write through to its last byte or a fault.
-    async fn finish_write(&self, offset: u64, first: Pending<RingOutcome>) -> Result<(), Fault> {
-        let mut pending = first;
-        let mut at = offset;
-        loop {
-            let outcome = pending.await.ok_or(Fault::GONE)?;
-            let Operation::Write { buf, durable, .. } = outcome.operation else {
-                another_operation()
-            };
-            let bytes = outcome.result.map_err(|error| Fault::from_io(&error))?;
-            let written = to_usize(u64::from(bytes));
-            if written == buf.len() {
-                return Ok(());
-            }
-            if written == 0 {
-                return Err(Fault::NO_SPACE);
-            }
-            at += u64::from(bytes);
-            let media = if durable { Media::Now } else { Media::Later };
-            pending = self.write(at, buf.slice(written..buf.len()), media);
-        }
-    }
-
-    /// Sees zeros through that somebody below was asked to make; writes them if nobody can.
-    async fn finish_made_zeroes(
+    /// A read goes on to a full buffer, the end of the device or a fault.
+    fn after_read(
         &self,
-        offset: u64,
-        bytes: u64,
-        made: Pending<RingOutcome>,
-    ) -> Result<(), Fault> {
-        match finish(made).await {
-            Err(fault) if fault.kind == FaultKind::Unsupported => {
-                self.must_write_zeros.set(true);
-                let first = self.write(offset, self.zeros_up_to(bytes), Media::Later);
-                self.finish_written_zeroes(offset, bytes, first).await
+        at: &mut u64,
+        filled: &mut Option<BufMut>,
+        (result, mut buf): (Result<u32, Fault>, BufMut),
+    ) -> Next {
+        let fault = match result {
+            Err(fault) => fault,
+            Ok(bytes) => {
+                let bytes = to_usize(u64::from(bytes));
+                if bytes == buf.len() {
+                    return Next::Answer(Outcome::done(Some(joined(filled.take(), buf))));
+                }
+                if bytes > 0 && bytes.is_multiple_of(self.block_bytes) {
+                    *at += to_u64(bytes);
+                    *filled = Some(joined(filled.take(), buf.split_to(bytes)));
+                    return Next::Ask(self.read(*at, buf));
+                }
+                Fault::SHORT_READ
             }
-            ended => ended,
-        }
+        };
+        Next::Answer(Outcome { result: Err(fault), buffer: Some(joined(filled.take(), buf)) })
     }
 
-    /// Writes zeros piece by piece, the first of which has been begun.
-    async fn finish_written_zeroes(
+    /// A write goes on to its last byte or a fault. `at` moves on by what was written.
+    fn after_write(
         &self,
-        offset: u64,
-        bytes: u64,
-        first: Pending<RingOutcome>,
-    ) -> Result<(), Fault> {
-        let mut pending = first;
-        let mut written = 0;
-        loop {
-            self.finish_write(offset + written, pending).await?;
-            written += to_u64(self.zeros_up_to(bytes - written).len());
-            if written == bytes {
-                return Ok(());
-            }
-            let piece = self.zeros_up_to(bytes - written);
-            pending = self.write(offset + written, piece, Media::Later);
+        at: &mut u64,
+        (result, buf): (Result<u32, Fault>, Buf),
+        media: Media,
+    ) -> Next {
+        let bytes = match result {
+            Err(fault) => return Next::ended(Err(fault)),
+            Ok(bytes) => u64::from(bytes),
+        };
+        *at += bytes;
+        let written = to_usize(bytes);
+        if written == buf.len() {
+            return Next::ended(Ok(()));
         }
+        if written == 0 {
+            return Next::ended(Err(Fault::NO_SPACE));
+        }
+        Next::Ask(self.write(*at, buf.slice(written..buf.len()), media))
     }
 }
 
-/// The worker stops: neither the answer nor the buffer will come.
-fn lost() -> Outcome {
-    Outcome { result: Err(Fault::GONE), buffer: Some(BufMut::zeroed(0)) }
+impl Next {
+    /// The end of a command that brings no buffer back.
+    fn ended(result: Result<(), Fault>) -> Next {
+        Next::Answer(Outcome { result, buffer: None })
+    }
 }
 
 fn joined(front: Option<BufMut>, back: BufMut) -> BufMut {
@@ -286,22 +323,10 @@ fn joined(front: Option<BufMut>, back: BufMut) -> BufMut {
     }
 }
 
-fn copied_over(mut wanted: BufMut, read: Outcome) -> Outcome {
+fn copied_over(wanted: Option<BufMut>, read: Outcome) -> Outcome {
+    let Some(mut wanted) = wanted else { return read };
     if let (Ok(()), Some(read)) = (read.result, read.buffer) {
         wanted.copy_from_slice(&read);
     }
     Outcome { result: read.result, buffer: Some(wanted) }
-}
-
-fn no_buffer(result: Result<(), Fault>) -> Outcome {
-    Outcome { result, buffer: None }
-}
-
-async fn finish(pending: Pending<RingOutcome>) -> Result<(), Fault> {
-    let outcome = pending.await.ok_or(Fault::GONE)?;
-    outcome.result.map(drop).map_err(|error| Fault::from_io(&error))
-}
-
-fn another_operation() -> ! {
-    unreachable!("an outcome brings back the operation it was started with")
 }

@@ -1,8 +1,11 @@
 //! The io_uring of one core on real files, pipes and sockets. Without io_uring these tests fail.
 
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
-use ashlar_ring::{Executor, Handle, Operation, Ring, RingConfig, Schedule, local::Semaphore};
-use std::cell::Cell;
+use ashlar_ring::{
+    Executor, Handle, Operation, Outcome, Ring, RingConfig, Schedule, Sink, local::Semaphore,
+};
+use ashlar_units::to_u64;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -252,6 +255,65 @@ fn outcome_of_an_operation_cut_off_by_the_end_of_its_ring_still_comes() {
     let outcome = quiet.block_on(pending).expect("an outcome");
     assert!(outcome.result.is_err());
     assert!(matches!(outcome.operation, Operation::Read { buf, .. } if buf.len() == 8));
+}
+
+/// Reads on for as long as `again` says, and notes what came under which ticket.
+#[derive(Default)]
+struct Reader {
+    again: Cell<usize>,
+    seen: RefCell<Vec<(usize, bool, usize)>>,
+}
+
+impl Sink for Reader {
+    fn take(&self, ticket: usize, outcome: Outcome) -> Option<Operation> {
+        let Operation::Read { file, at, buf } = outcome.operation else { panic!("a read") };
+        self.seen.borrow_mut().push((ticket, outcome.result.is_ok(), usize::from(buf[0])));
+        let left = self.again.get().checked_sub(1)?;
+        self.again.set(left);
+        Some(Operation::Read { file, at: at + to_u64(BLOCK), buf })
+    }
+}
+
+#[test]
+fn a_sink_gets_every_outcome_under_its_ticket_and_may_ask_again() {
+    let (mut executor, handle, ring) = world(2);
+    let file = temporary_file();
+    let reader = Rc::new(Reader::default());
+    reader.again.set(3);
+    executor.block_on(async {
+        for number in 0..4_u8 {
+            let content = Buf::copied(&[number + 1; BLOCK]);
+            let (wrote, _) = ring.write_at(&file, u64::from(number) * 4096, content).await;
+            wrote.expect("write");
+        }
+        let buf = BufMut::zeroed(BLOCK);
+        let read = Operation::Read { file: Arc::clone(&file), at: 0, buf };
+        ring.start_for(read, Rc::<Reader>::clone(&reader), 7);
+        while reader.seen.borrow().len() < 4 {
+            handle.yield_now().await;
+        }
+    });
+    assert_eq!(*reader.seen.borrow(), [(7, true, 1), (7, true, 2), (7, true, 3), (7, true, 4)]);
+    drop((executor, handle, ring));
+    assert_eq!((Rc::strong_count(&reader), Arc::strong_count(&file)), (1, 1));
+}
+
+#[test]
+fn a_sink_that_asks_again_while_its_ring_closes_gets_that_outcome_too_and_the_ring_ends() {
+    let (mut executor, handle, ring) = world(2);
+    let (pipe, _writer) = pipe();
+    let reader = Rc::new(Reader::default());
+    reader.again.set(2);
+    for ticket in 0..3 {
+        let read = Operation::Read { file: Arc::clone(&pipe), at: 0, buf: BufMut::zeroed(8) };
+        ring.start_for(read, Rc::<Reader>::clone(&reader), ticket);
+    }
+    executor.block_on(async { handle.yield_now().await });
+    drop((executor, handle, ring));
+    let seen = reader.seen.borrow();
+    assert_eq!(seen.len(), 5, "three reads and two more: {seen:?}");
+    assert!(seen.iter().all(|(_, is_ok, _)| !is_ok), "{seen:?}");
+    assert_eq!((Rc::strong_count(&reader), Arc::strong_count(&pipe)), (1, 1));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! (`parking`), and what an operation looks like to the kernel (`operation`).
 
 use super::operation::{Operation, Outcome, Vectors};
-use super::submit::RingLoad;
+use super::submit::{RingLoad, Sink};
 use crate::Completion;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
 
 /// Marks the completion of a cancel request, which tells nothing: the cancelled operation has its
 /// own.
@@ -24,6 +25,11 @@ const DOORBELL: u64 = u64::MAX - 1;
 
 /// How long the end of a panicking thread waits for the kernel before it leaks what the kernel has.
 const PANIC_PATIENCE_SECONDS: u64 = 5;
+
+/// Device commands that are prepared before the kernel is told, short of the end of a turn. Random reads of
+/// 4 KiB on ten files of a virtual disk, two workers with 32 each: 119 k/s with 2, 115 with 4, 112 with 8,
+/// 106 with 16, 104 with all of a turn; CPU time did not differ by more than the noise of 10 %.
+const BATCH: usize = 2;
 
 /// How often EAGAIN on a file (not a socket) is answered by another try.
 const FILE_TRIES_MAX: u32 = 16;
@@ -38,6 +44,8 @@ pub(super) struct InFlight {
     line: VecDeque<Waiting>,
     tickets: u64,
     in_flight_max: usize,
+    /// Entries the kernel was not told of yet.
+    unsubmitted: usize,
     /// Where the kernel puts the doorbell's count, which nobody reads.
     bell: Box<UnsafeCell<u64>>,
     bell_armed: bool,
@@ -53,7 +61,7 @@ struct Slot {
 struct Running {
     ticket: u64,
     operation: Operation,
-    done: Completion<Outcome>,
+    done: Done,
     stage: Stage,
     tries: u32,
     cancelled: bool,
@@ -71,21 +79,40 @@ enum Stage {
 struct Waiting {
     ticket: u64,
     operation: Operation,
-    done: Completion<Outcome>,
+    done: Done,
+}
+
+/// Who is told of an operation's end.
+pub(super) enum Done {
+    /// Whoever waits for this.
+    OneShot(Completion<Outcome>),
+    /// This one, at once, under this ticket.
+    Sink(Rc<dyn Sink>, usize),
 }
 
 /// An operation at its end, to be delivered when nothing is borrowed.
 pub(super) struct Finished {
-    done: Completion<Outcome>,
+    done: Done,
     outcome: Outcome,
 }
 
 impl Finished {
-    pub(super) fn deliver(self) {
-        self.done.complete(self.outcome);
+    /// Tells of the end. What is to be started in its place comes back.
+    #[must_use]
+    pub(super) fn deliver(self) -> Option<(Operation, Done)> {
+        match self.done {
+            Done::OneShot(completion) => {
+                completion.complete(self.outcome);
+                None
+            }
+            Done::Sink(sink, ticket) => {
+                let next = sink.take(ticket, self.outcome)?;
+                Some((next, Done::Sink(sink, ticket)))
+            }
+        }
     }
 
-    fn cancelled(operation: Operation, done: Completion<Outcome>) -> Self {
+    fn cancelled(operation: Operation, done: Done) -> Self {
         Finished { done, outcome: Outcome { result: Err(Errno::CANCELED.into()), operation } }
     }
 }
@@ -103,6 +130,7 @@ impl InFlight {
             line: VecDeque::new(),
             tickets: 0,
             in_flight_max: 0,
+            unsubmitted: 0,
             bell: Box::new(UnsafeCell::new(0)),
             bell_armed: false,
             closing: false,
@@ -127,13 +155,14 @@ impl InFlight {
     /// # Panics
     /// If the operation skips more bytes than it has; checked here, before it has a slot to leave
     /// in disorder.
-    pub(super) fn start(&mut self, operation: Operation, done: Completion<Outcome>) -> u64 {
+    pub(super) fn start(&mut self, operation: Operation, done: Done) -> u64 {
         if let Operation::Receive { buf, filled, .. } = &operation {
             assert!(*filled <= buf.len(), "receive past the end of the buffer");
         }
         self.tickets += 1;
         let waiting = Waiting { ticket: self.tickets, operation, done };
-        match self.free.pop() {
+        // What is started while the ring closes ends in line, as if it had been there before.
+        match self.free.pop().filter(|_| !self.closing) {
             Some(index) => self.place(index, waiting),
             None => self.line.push_back(waiting),
         }
@@ -166,6 +195,7 @@ impl InFlight {
         // (`next_finished_while_closing`).
         let pushed = unsafe { self.uring.submission().push(entry) };
         pushed.expect("the submission queue has two places for each slot");
+        self.unsubmitted += 1;
     }
 
     /// Asks the kernel to read the doorbell, unless it does already.
@@ -179,12 +209,21 @@ impl InFlight {
         self.push(&read.user_data(DOORBELL));
     }
 
+    /// Hands over what was prepared if that is a batch: a device should not wait for its first command
+    /// until the last one of a long turn is prepared.
+    pub(super) fn submit_batch(&mut self) {
+        if self.unsubmitted >= BATCH {
+            self.submit();
+        }
+    }
+
     /// Hands over what was prepared, and lets the kernel deliver; no system call if there is
     /// nothing to do.
     pub(super) fn submit(&mut self) {
         let queue = self.uring.submission();
         let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
         drop(queue);
+        self.unsubmitted = 0;
         if !idle {
             check_entered(self.uring.submit());
         }
@@ -192,6 +231,7 @@ impl InFlight {
 
     /// Hands over what was prepared and sleeps until something completes or `timeout` has passed.
     pub(super) fn submit_and_wait(&mut self, timeout: Option<types::Timespec>) {
+        self.unsubmitted = 0;
         let args = types::SubmitArgs::new();
         let submitter = self.uring.submitter();
         check_entered(match &timeout {

@@ -22,4 +22,4 @@ mod stream;
 mod submit;
 
 pub use operation::{Operation, Outcome};
-pub use submit::{BufResult, Ring, RingConfig, RingLoad};
+pub use submit::{BufResult, Ring, RingConfig, RingLoad, Sink};

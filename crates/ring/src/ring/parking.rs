@@ -67,7 +67,7 @@ impl Shared {
         loop {
             let finished = self.in_flight.borrow_mut().next_finished();
             let Some(finished) = finished else { return count };
-            finished.deliver();
+            self.deliver(finished);
             count += 1;
         }
     }

@@ -4,7 +4,7 @@
 //! may drop buffers; a ring is not gone before the kernel is done with all its operations.
 //! Not here: the operations one by one (`file`, `stream`).
 
-use super::in_flight::InFlight;
+use super::in_flight::{Done, Finished, InFlight};
 use super::operation::{Operation, Outcome};
 use super::parking::{Doorbell, UringReactor};
 use super::setup;
@@ -88,7 +88,14 @@ impl Ring {
 
     /// As [`Ring::start`], but completes a one-shot of the caller's.
     pub fn start_into(&self, operation: Operation, done: Completion<Outcome>) {
-        self.shared.in_flight.borrow_mut().start(operation, done);
+        self.shared.in_flight.borrow_mut().start(operation, Done::OneShot(done));
+    }
+
+    /// As [`Ring::start`], but hands the outcome to `sink` as soon as it is there: no task waits for it.
+    pub fn start_for(&self, operation: Operation, sink: Rc<dyn Sink>, ticket: usize) {
+        let mut in_flight = self.shared.in_flight.borrow_mut();
+        in_flight.start(operation, Done::Sink(sink, ticket));
+        in_flight.submit_batch();
     }
 
     /// Operations the kernel has, and operations that wait in line for a place.
@@ -100,6 +107,7 @@ impl Ring {
     pub(super) async fn run(&self, operation: Operation) -> Outcome {
         let waits_for_peer = operation.waits_for_peer();
         let (done, pending) = self.shared.one_shots.pair();
+        let done = Done::OneShot(done);
         let ticket = self.shared.in_flight.borrow_mut().start(operation, done);
         let mut guard = CancelOnDrop { ring: self, ticket: waits_for_peer.then_some(ticket) };
         let outcome = pending.await.expect("this future keeps the ring, and a ring reaps all");
@@ -108,14 +116,34 @@ impl Ring {
     }
 }
 
+impl Shared {
+    pub(super) fn deliver(&self, finished: Finished) {
+        if let Some((operation, done)) = finished.deliver() {
+            self.in_flight.borrow_mut().start(operation, done);
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         let in_flight = self.in_flight.get_mut();
         in_flight.begin_close();
         while let Some(finished) = in_flight.next_finished_while_closing() {
-            finished.deliver();
+            if let Some((operation, done)) = finished.deliver() {
+                in_flight.start(operation, done);
+            }
         }
     }
+}
+
+/// Takes the outcomes of operations as they come, instead of a task that waits for each.
+///
+/// What must stay true: it is called while the ring looks for completions, once for each operation, also
+/// for those that are cut off by the end of the ring; so it passes on, and does no work of its own.
+pub trait Sink {
+    /// The operation that was started under `ticket` has ended. An operation that is returned is started in
+    /// its place, under the same ticket; while the ring closes, that one ends at once.
+    fn take(&self, ticket: usize, outcome: Outcome) -> Option<Operation>;
 }
 
 /// How full a ring is.
@@ -140,7 +168,7 @@ impl Drop for CancelOnDrop<'_> {
         let Some(ticket) = self.ticket else { return };
         let never_issued = self.ring.shared.in_flight.borrow_mut().cancel(ticket);
         if let Some(finished) = never_issued {
-            finished.deliver();
+            self.ring.shared.deliver(finished);
         }
     }
 }
