@@ -3,7 +3,11 @@
 //! What must stay true: what is read was written first, because unwritten space costs nothing to read;
 //! figures come with the CPU time that they cost and with the member I/Os that they took; a request that
 //! fails fails the bench.
+//!
+//! - `clients` who asks
+//! - `hollow`  members that forget
 
+mod clients;
 mod hollow;
 
 use crate::{config, convert};
@@ -11,23 +15,20 @@ use ashlar_api::v1::array::Level;
 use ashlar_api::v1::status::Latency;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
-use ashlar_engine::{ArrayStatus, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
 use ashlar_ondisk::ConsistencyPolicy;
-use ashlar_ring::local::Signal;
-use ashlar_ring::{Handle, affinity};
-use ashlar_units::{Extent, MemberIdx, Nanos, to_u64, to_usize};
-use ashlar_volume::{Command, Reply, Request, Volume, VolumeError};
+use ashlar_ring::affinity;
+use ashlar_units::MemberIdx;
+use ashlar_volume::VolumeError;
+use clients::{Effort, FILL_BYTES, Part, cpu_time, drive, fill};
 use hollow::HollowOpener;
-use std::cell::Cell;
-use std::rc::Rc;
+use rustix::time::ClockId;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The array that the load is on.
 const NAME: &str = "bench";
-/// Piece in which the span is filled before anything is measured, in bytes.
-const FILL_BYTES: u64 = 1 << 20;
 
 /// What the members are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,8 +106,51 @@ pub struct BenchResult {
     pub latency: Latency,
     /// Workers that were used.
     pub workers: usize,
+    /// What each of them did.
+    pub shares: Vec<WorkerShare>,
+    /// How evenly that is spread: the worker with the most over the mean of all.
+    pub busiest_over_mean: BusiestOverMean,
     /// The parity kernel.
     pub kernel: String,
+}
+
+/// What one worker did while it was measured.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct WorkerShare {
+    /// Requests of its own clients that were answered.
+    pub requests: u64,
+    /// Pieces of work on stripes that it owns, whoever asked for them.
+    pub pieces: u64,
+    /// CPU time of its thread, in seconds.
+    pub cpu_seconds: f64,
+}
+
+/// The busiest worker over the mean of all; 1 is even, and where nobody did anything.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct BusiestOverMean {
+    /// By requests of its own clients.
+    pub requests: f64,
+    /// By pieces of work on stripes.
+    pub pieces: f64,
+    /// By CPU time.
+    pub cpu: f64,
+}
+
+impl BusiestOverMean {
+    fn of(shares: &[WorkerShare]) -> BusiestOverMean {
+        let over = |figure: fn(&WorkerShare) -> f64| {
+            let (most, sum) = shares
+                .iter()
+                .map(figure)
+                .fold((0.0, 0.0), |(most, sum), next| (f64::max(most, next), sum + next));
+            if sum > 0.0 { most * shares.len() as f64 / sum } else { 1.0 }
+        };
+        BusiestOverMean {
+            requests: over(|share| share.requests as f64),
+            pieces: over(|share| share.pieces as f64),
+            cpu: over(|share| share.cpu_seconds),
+        }
+    }
 }
 
 /// Measure.
@@ -184,7 +228,7 @@ fn devices(spec: &BenchSpec) -> Vec<String> {
 }
 
 async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiError> {
-    let volume_bytes = status(engine).await?.geometry.volume_bytes();
+    let volume_bytes = Look::at(engine).await?.array.geometry.volume_bytes();
     let span = volume_bytes.min(spec.span_bytes) / FILL_BYTES * FILL_BYTES;
     if spec.load.bytes > span {
         let message =
@@ -200,8 +244,7 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
     for slot in 0..spec.lost {
         engine.fail(NAME, MemberIdx(slot)).await.map_err(convert::refusal)?;
     }
-    let before = status(engine).await?;
-    let (began, cpu) = (tokio::time::Instant::now(), cpu_time());
+    let before = Look::at(engine).await?;
     let mut running = Vec::new();
     for worker in 0..engine.worker_count() {
         let (engine, load, run_time) = (engine.clone(), spec.load, spec.run_time);
@@ -211,16 +254,35 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
             engine.with_volume(worker, NAME, drive).await
         }));
     }
-    let mut requests = 0;
+    let mut efforts = Vec::new();
     for worker in running {
-        let counted = worker.await.map_err(|error| {
+        let effort = worker.await.map_err(|error| {
             ApiError::new(codes::SYSTEM_FAULT, format!("a worker stopped: {error}"), "")
         })?;
-        requests += done(counted.map_err(convert::refusal)?)?;
+        efforts.push(done(effort.map_err(convert::refusal)?)?);
     }
-    let (wall, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
-    let after = status(engine).await?;
-    Ok(summary(spec, engine.worker_count(), (requests, wall, cpu), (&before, &after)))
+    let after = Look::at(engine).await?;
+    Ok(summary(spec, &efforts, (&before, &after)))
+}
+
+/// What there is to be seen at one moment.
+struct Look {
+    array: ArrayStatus,
+    /// Pieces of stripe work that each worker has done.
+    pieces: Vec<u64>,
+    at: tokio::time::Instant,
+    cpu: Duration,
+}
+
+impl Look {
+    async fn at(engine: &Engine) -> Result<Look, ApiError> {
+        let (at, cpu) = (tokio::time::Instant::now(), cpu_time(ClockId::ProcessCPUTime));
+        let status = engine.status().await.map_err(convert::refusal)?;
+        let pieces = status.workers.iter().map(|worker| worker.pieces).collect();
+        let mut arrays = status.arrays.into_iter();
+        let array = arrays.find(|array| array.name == NAME);
+        Ok(Look { array: array.ok_or_else(|| ApiError::no_array(NAME))?, pieces, at, cpu })
+    }
 }
 
 fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
@@ -229,32 +291,26 @@ fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
         .map_err(|error| ApiError::new("bench.failed", format!("a request failed: {error}"), hint))
 }
 
-async fn status(engine: &Engine) -> Result<ArrayStatus, ApiError> {
-    let status = engine.status().await.map_err(convert::refusal)?;
-    let mut arrays = status.arrays.into_iter();
-    arrays.find(|array| array.name == NAME).ok_or_else(|| ApiError::no_array(NAME))
-}
-
-/// CPU time of this process so far.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-type Effort = (u64, Duration, Duration);
-
-fn summary(
-    spec: &BenchSpec,
-    workers: usize,
-    (requests, wall, cpu): Effort,
-    (before, after): (&ArrayStatus, &ArrayStatus),
-) -> BenchResult {
+fn summary(spec: &BenchSpec, efforts: &[Effort], (before, after): (&Look, &Look)) -> BenchResult {
+    let requests: u64 = efforts.iter().map(|effort| effort.requests).sum();
+    let pieces = after.pieces.iter().zip(&before.pieces).map(|(after, before)| after - before);
+    let shares: Vec<WorkerShare> = efforts
+        .iter()
+        .zip(pieces)
+        .map(|(effort, pieces)| WorkerShare {
+            requests: effort.requests,
+            pieces,
+            cpu_seconds: effort.cpu.as_secs_f64(),
+        })
+        .collect();
+    let (wall, cpu) = (after.at - before.at, after.cpu.saturating_sub(before.cpu));
     // Figures for people: more than 52 bits of precision are of no use to them.
     let per_request = |count: u64| count as f64 / requests.max(1) as f64;
     let per_second = |count: u64| count as f64 / wall.as_secs_f64();
     let bytes = requests * spec.load.bytes;
-    let latency = if spec.load.is_write { &after.write_latency } else { &after.read_latency };
+    let (counts, counts_before) = (&after.array.counts, &before.array.counts);
+    let array = &after.array;
+    let latency = if spec.load.is_write { &array.write_latency } else { &array.read_latency };
     BenchResult {
         requests,
         bytes,
@@ -262,120 +318,19 @@ fn summary(
         cpu_seconds: cpu.as_secs_f64(),
         requests_per_second: per_second(requests),
         bytes_per_second: per_second(bytes),
-        member_reads_per_request: per_request(
-            after.counts.member_reads - before.counts.member_reads,
-        ),
-        member_writes_per_request: per_request(
-            after.counts.member_writes - before.counts.member_writes,
-        ),
+        member_reads_per_request: per_request(counts.member_reads - counts_before.member_reads),
+        member_writes_per_request: per_request(counts.member_writes - counts_before.member_writes),
         latency: convert::latency(latency),
-        workers,
-        kernel: after.kernel.to_owned(),
-    }
-}
-
-/// Write the whole span once.
-async fn fill(volume: &ArrayVolume, span: u64) -> Result<(), VolumeError> {
-    for offset in (0..span).step_by(to_usize(FILL_BYTES)) {
-        let mut buffer = volume.buffer(to_usize(FILL_BYTES)).await;
-        let mark = u8::try_from((offset / FILL_BYTES) & 0xFF).unwrap_or(0);
-        buffer.fill(mark);
-        let extent = Extent::new(offset, FILL_BYTES);
-        volume
-            .submit(Request { command: Command::Write(buffer.freeze()), extent, fua: false })
-            .await?;
-    }
-    Ok(())
-}
-
-/// Which part of the load this worker has.
-#[derive(Clone, Copy)]
-struct Part {
-    worker: usize,
-    span: u64,
-}
-
-/// All tasks of one worker; how many requests they made.
-async fn drive(
-    volume: ArrayVolume,
-    load: Load,
-    part: Part,
-    run_time: Duration,
-) -> Result<u64, VolumeError> {
-    let handle = volume.handle();
-    let end = handle.now().after(run_time);
-    let (total, running, failed) =
-        (Rc::new(Cell::new(0)), Rc::new(Cell::new(load.depth)), Rc::new(Cell::new(None)));
-    let ended = Signal::new();
-    for task in 0..load.depth {
-        let seed = to_u64(part.worker * load.depth + task + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let client =
-            Client { volume: volume.clone(), handle: handle.clone(), load, span: part.span, seed };
-        let (total, running, failed) = (Rc::clone(&total), Rc::clone(&running), Rc::clone(&failed));
-        let ended = ended.clone();
-        handle.spawn(async move {
-            match client.ask_until(end).await {
-                Ok(count) => total.set(total.get() + count),
-                Err(error) => failed.set(Some(error)),
-            }
-            running.set(running.get() - 1);
-            ended.notify_all();
-        });
-    }
-    while running.get() > 0 {
-        ended.changed().await;
-    }
-    failed.get().map_or(Ok(total.get()), Err)
-}
-
-/// One task: one request after the other.
-struct Client {
-    volume: ArrayVolume,
-    handle: Handle,
-    load: Load,
-    span: u64,
-    seed: u64,
-}
-
-impl Client {
-    async fn ask_until(mut self, end: Nanos) -> Result<u64, VolumeError> {
-        let places = self.span / self.load.bytes;
-        let mut place = self.seed % places;
-        let source = self.volume.buffer(to_usize(self.load.bytes)).await.freeze();
-        let mut target = Some(self.volume.buffer(to_usize(self.load.bytes)).await);
-        let mut count = 0;
-        while self.handle.now() < end {
-            place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
-            let extent = Extent::new(place * self.load.bytes, self.load.bytes);
-            let command = match target.take() {
-                Some(buffer) if !self.load.is_write => Command::Read(buffer),
-                _ => Command::Write(source.clone()),
-            };
-            if let Reply::Data(buffer) =
-                self.volume.submit(Request { command, extent, fua: false }).await?
-            {
-                target = Some(buffer);
-            }
-            count += 1;
-            // Members that complete at once must not keep the other tasks waiting.
-            if count % 16 == 0 {
-                self.handle.yield_now().await;
-            }
-        }
-        Ok(count)
-    }
-
-    fn random(&mut self) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed
+        workers: shares.len(),
+        busiest_over_mean: BusiestOverMean::of(&shares),
+        shares,
+        kernel: array.kernel.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BenchSpec, Load, Members, run};
+    use super::{BenchSpec, BusiestOverMean, Load, Members, WorkerShare, run};
     use ashlar_api::v1::array::Level;
     use std::time::Duration;
 
@@ -415,6 +370,25 @@ mod tests {
         let degraded =
             run(&BenchSpec { load, lost: 2, ..spec(Members::Memory) }).expect("measured");
         assert!(degraded.member_reads_per_request > 1.1, "{degraded:?}");
+    }
+
+    #[test]
+    fn what_each_worker_did_adds_up_to_all_that_was_done() {
+        let result = run(&spec(Members::Memory)).expect("measured");
+        assert_eq!(result.shares.len(), 2);
+        let requests: u64 = result.shares.iter().map(|share| share.requests).sum();
+        let pieces: u64 = result.shares.iter().map(|share| share.pieces).sum();
+        // A write of one block is one piece of work of its stripe's owner.
+        assert_eq!((requests, pieces), (result.requests, result.requests), "{result:?}");
+        let cpu: f64 = result.shares.iter().map(|share| share.cpu_seconds).sum();
+        assert!(cpu > 0.0 && cpu <= result.cpu_seconds, "{result:?}");
+    }
+
+    #[test]
+    fn the_busiest_worker_is_compared_with_the_mean() {
+        let share = |requests| WorkerShare { requests, pieces: 0, cpu_seconds: 1.0 };
+        let spread = BusiestOverMean::of(&[share(1), share(2), share(6)]);
+        assert_eq!((spread.requests, spread.pieces, spread.cpu), (2.0, 1.0, 1.0));
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
 
 fn text(result: &BenchResult) -> String {
     let latency = result.latency;
-    format!(
+    let mut text = format!(
         "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
          latency p50 {} us, p99 {} us, max {} us\n\
          members {:.2} reads, {:.2} writes a request\n\
@@ -140,5 +140,18 @@ fn text(result: &BenchResult) -> String {
         result.member_writes_per_request,
         result.cpu_seconds / result.seconds,
         result.cpu_seconds * 1e9 / result.requests.max(1) as f64,
+    );
+    for (worker, share) in result.shares.iter().enumerate() {
+        text += &format!(
+            "\nworker {worker}: {} requests, {} pieces of stripe work, {:.3} s CPU",
+            grouped(share.requests),
+            grouped(share.pieces),
+            share.cpu_seconds,
+        );
+    }
+    let spread = result.busiest_over_mean;
+    text + &format!(
+        "\nbusiest worker over the mean: {:.2} requests, {:.2} pieces, {:.2} CPU",
+        spread.requests, spread.pieces, spread.cpu,
     )
 }

@@ -1,0 +1,133 @@
+//! The clients of `ashlar bench`: so many on each worker, each with one request after the other.
+//!
+//! What must stay true: they run on the worker whose requests they make, so that its CPU time is theirs too.
+//! Not here: the array, and what is made of the figures.
+
+use super::Load;
+use ashlar_engine::ArrayVolume;
+use ashlar_ring::Handle;
+use ashlar_ring::local::Signal;
+use ashlar_units::{Extent, Nanos, to_u64, to_usize};
+use ashlar_volume::{Command, Reply, Request, Volume, VolumeError};
+use rustix::time::ClockId;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Piece in which the span is filled before anything is measured, in bytes.
+pub(super) const FILL_BYTES: u64 = 1 << 20;
+
+/// Write the whole span once.
+pub(super) async fn fill(volume: &ArrayVolume, span: u64) -> Result<(), VolumeError> {
+    for offset in (0..span).step_by(to_usize(FILL_BYTES)) {
+        let mut buffer = volume.buffer(to_usize(FILL_BYTES)).await;
+        let mark = u8::try_from((offset / FILL_BYTES) & 0xFF).unwrap_or(0);
+        buffer.fill(mark);
+        let extent = Extent::new(offset, FILL_BYTES);
+        volume
+            .submit(Request { command: Command::Write(buffer.freeze()), extent, fua: false })
+            .await?;
+    }
+    Ok(())
+}
+
+/// Which part of the load this worker has.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) worker: usize,
+    pub(super) span: u64,
+}
+
+/// What the clients of one worker did, and the CPU time that its thread had meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    pub(super) requests: u64,
+    pub(super) cpu: Duration,
+}
+
+/// All tasks of one worker, for as long as they run.
+pub(super) async fn drive(
+    volume: ArrayVolume,
+    load: Load,
+    part: Part,
+    run_time: Duration,
+) -> Result<Effort, VolumeError> {
+    let handle = volume.handle();
+    let cpu = cpu_time(ClockId::ThreadCPUTime);
+    let end = handle.now().after(run_time);
+    let (total, running, failed) =
+        (Rc::new(Cell::new(0)), Rc::new(Cell::new(load.depth)), Rc::new(Cell::new(None)));
+    let ended = Signal::new();
+    for task in 0..load.depth {
+        let seed = to_u64(part.worker * load.depth + task + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let client =
+            Client { volume: volume.clone(), handle: handle.clone(), load, span: part.span, seed };
+        let (total, running, failed) = (Rc::clone(&total), Rc::clone(&running), Rc::clone(&failed));
+        let ended = ended.clone();
+        handle.spawn(async move {
+            match client.ask_until(end).await {
+                Ok(count) => total.set(total.get() + count),
+                Err(error) => failed.set(Some(error)),
+            }
+            running.set(running.get() - 1);
+            ended.notify_all();
+        });
+    }
+    while running.get() > 0 {
+        ended.changed().await;
+    }
+    let cpu = cpu_time(ClockId::ThreadCPUTime).saturating_sub(cpu);
+    failed.get().map_or(Ok(Effort { requests: total.get(), cpu }), Err)
+}
+
+/// CPU time so far.
+pub(super) fn cpu_time(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// One task: one request after the other.
+struct Client {
+    volume: ArrayVolume,
+    handle: Handle,
+    load: Load,
+    span: u64,
+    seed: u64,
+}
+
+impl Client {
+    async fn ask_until(mut self, end: Nanos) -> Result<u64, VolumeError> {
+        let places = self.span / self.load.bytes;
+        let mut place = self.seed % places;
+        let source = self.volume.buffer(to_usize(self.load.bytes)).await.freeze();
+        let mut target = Some(self.volume.buffer(to_usize(self.load.bytes)).await);
+        let mut count = 0;
+        while self.handle.now() < end {
+            place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
+            let extent = Extent::new(place * self.load.bytes, self.load.bytes);
+            let command = match target.take() {
+                Some(buffer) if !self.load.is_write => Command::Read(buffer),
+                _ => Command::Write(source.clone()),
+            };
+            if let Reply::Data(buffer) =
+                self.volume.submit(Request { command, extent, fua: false }).await?
+            {
+                target = Some(buffer);
+            }
+            count += 1;
+            // Members that complete at once must not keep the other tasks waiting.
+            if count % 16 == 0 {
+                self.handle.yield_now().await;
+            }
+        }
+        Ok(count)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed
+    }
+}
