@@ -17,10 +17,21 @@
 //!    of the row, still whole on others, is rolled forward over it.
 //! 5. No number is used twice: sequences of updates rise in a lane as long as the incarnation lasts.
 //!
-//! - `record`: one record; `batch`: the records of one write, encode and decode
+//! In reading order:
+//! - `record`: what one record says
+//! - `batch`: the records of one write, encode and decode
+//! - `scan`: the batches of a log area, found piece by piece
+//! - `judge`: what the logs of all devices add up to; `rows`: a set of rows
 
 mod batch;
+mod judge;
 mod record;
+mod rows;
+mod scan;
 
 pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, LogIdentity};
+pub use judge::{
+    Contradiction, DeviceLog, Judgement, ReplayTally, ReplayWrite, StripeReplay, judge,
+};
 pub use record::{Holder, LogLimits, NewRecord, Part, Record, RecordKind};
+pub use scan::{LaneSummary, LogScan, LoggedRecord, MemberLog, SCAN_BYTES_MAX};

@@ -3,12 +3,15 @@
 //! What must stay true: images under `tests/images/` are never rewritten; a new version adds new ones.
 
 mod assembly;
+mod choices;
 mod copies;
 mod document;
 mod examine;
 mod golden;
 mod halves;
 mod log;
+mod log_judge;
+mod log_scan;
 mod members;
 mod pages;
 mod plan;

@@ -1,0 +1,315 @@
+//! What a restart makes of the logs of all devices in service: which blocks to write in place again, and where
+//! parity is to be generated anew.
+//!
+//! What must stay true, and why:
+//!
+//! - **Complete: every device in service that the record names has it.** In-place writes begin only when all
+//!   holders have the record, so of an incomplete one nothing is in place, and it is dropped: its blocks
+//!   are old. A complete one may be in place in any part, so it is written again everywhere it is named.
+//!   Each device has its own new blocks; then the row is a whole codeword but for strips that are lost,
+//!   and those are within what the parity can bear.
+//! - **A holder that is not in service is not asked.** It was recorded as out before anything it lacks went
+//!   in place, or it was lost with the crash; either way nobody believes it later. If it came back it has a
+//!   new tag, and what it was given by its rebuild is newer than records that do not name it.
+//! - **Settled: below the highest `settled_below` of the lane on any device in service.** The writer uses space
+//!   again only for what the same device calls settled. So of an update that is not settled by that measure
+//!   no device in service has lost its record since, and an incomplete one was never complete.
+//! - **Of two complete records of a row the later one counts**, block by block: it was planned after the
+//!   earlier had gone in place, so its parity includes the earlier's data. The earlier one is still needed
+//!   where the later has no block, because caches may have lost what it stored.
+//! - **Rows in doubt outdate older records of all their strips**, and parity is generated from the data as found. An
+//!   incomplete record of this kind does nothing: older records of its rows still count, for nothing was
+//!   written over them.
+//! - **A later full record does not clear the doubt.** Its parity was computed from data in place that may
+//!   have been in a cache only; after the crash the data is older than that parity says. So its blocks are
+//!   written, parity too, and then parity is generated anew from all data. With a data strip lost, parity is
+//!   what the strip follows from, and that of the later record is the right one: hence parity, too, and first.
+//! - **A first write outdates older records and leaves no doubt**: the stripe counts as written only
+//!   after it is durable. Of a stripe that the map calls unwritten nothing counts.
+//! - **A record that is missing under a later complete one of its rows** cannot be, if the devices kept what they
+//!   called durable. The device that lacks it has lost part of its log, and is named: its log is as good as
+//!   unreadable.
+//!
+//! A restart that is cut off and begins again finds the same records. It judges alike, or, when more devices
+//! are lost, finds more of them complete: those were planned on what the first restart made of the rows.
+//!
+//! Not here: reading logs (`scan.rs`), writing (the engine).
+
+use std::collections::BTreeMap;
+
+use ashlar_layout::{Geometry, RowRange};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripeNo};
+
+use super::record::{Record, RecordKind};
+use super::rows::RowSet;
+use super::scan::{LoggedRecord, MemberLog};
+
+/// A device in service, and what its log says.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceLog<'a> {
+    /// Its log tag. Devices without one take no part.
+    pub log_tag: u64,
+    /// The slot it holds or is on its way into.
+    pub slot: MemberIdx,
+    /// What was found on it.
+    pub log: &'a MemberLog,
+}
+
+/// Blocks to be written in place from a device's log to the same device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplayWrite {
+    /// The device: its index in what was judged.
+    pub device: usize,
+    /// The strip it stores.
+    pub strip: StripIdx,
+    /// The rows.
+    pub rows: RowRange,
+    /// Where the blocks lie in its log, in bytes from the start of the area.
+    pub log_offset: u64,
+}
+
+/// What is to be done to one stripe: first the writes, in any order, then parity of the rows in doubt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StripeReplay {
+    /// The stripe.
+    pub stripe: StripeNo,
+    /// The blocks to write, none twice.
+    pub writes: Vec<ReplayWrite>,
+    /// Rows whose parity is to be generated anew.
+    pub in_doubt: Vec<RowRange>,
+}
+
+/// How many updates were found, by what becomes of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplayTally {
+    /// Rolled forward, at least in part.
+    pub rolled_forward: u64,
+    /// Complete, but all their blocks were written again by later updates.
+    pub outdated: u64,
+    /// Without data: parity of their rows is generated anew, unless a later first write covers them.
+    pub in_doubt: u64,
+    /// First writes.
+    pub first_writes: u64,
+    /// Not complete: nothing of them was in place.
+    pub dropped: u64,
+    /// Durable in place, as another device says.
+    pub settled: u64,
+    /// Of stripes that the map calls unwritten.
+    pub unwritten: u64,
+}
+
+/// What a restart is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Judgement {
+    /// The stripes with something to do, rising.
+    pub stripes: Vec<StripeReplay>,
+    /// The updates counted.
+    pub tally: ReplayTally,
+    /// Devices whose log lacks a record that it must have had: they count as devices whose log cannot be read,
+    /// and the others are to be judged again without them. Empty: the judgement stands.
+    pub damaged: Vec<usize>,
+}
+
+/// The logs contradict each other, which no crash explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the logs contradict each other: {what} (lane {lane}, update {sequence}, stripe {stripe})")]
+pub struct Contradiction {
+    /// What about.
+    pub what: &'static str,
+    /// The lane.
+    pub lane: u16,
+    /// The update.
+    pub sequence: u64,
+    /// The stripe.
+    pub stripe: StripeNo,
+}
+
+/// An update, and who has its record.
+struct Update<'a> {
+    lane: u16,
+    record: &'a Record,
+    held: Vec<Held<'a>>,
+}
+
+/// The record of an update on one device.
+struct Held<'a> {
+    device: usize,
+    /// The strip the device stores.
+    strip: StripIdx,
+    logged: &'a LoggedRecord,
+}
+
+/// Judges the logs of all devices in service. `is_written` is the written map as the members have it.
+///
+/// # Errors
+/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two lanes speak of one stripe.
+pub fn judge(
+    devices: &[DeviceLog<'_>],
+    geometry: &Geometry,
+    is_written: impl Fn(StripeNo) -> bool,
+) -> Result<Judgement, Contradiction> {
+    let settled = settled_below(devices);
+    let mut judgement = Judgement::default();
+    for (stripe, updates) in updates_by_stripe(devices, geometry)? {
+        let (counting, settled): (Vec<_>, Vec<_>) =
+            updates.into_iter().partition(|update| update.record.sequence >= settled[&update.lane]);
+        judgement.tally.settled += count(settled.len());
+        if is_written(stripe) {
+            judgement.add_stripe(devices, stripe, &counting);
+        } else {
+            judgement.tally.unwritten += count(counting.len());
+        }
+    }
+    judgement.damaged.sort_unstable();
+    judgement.damaged.dedup();
+    Ok(judgement)
+}
+
+fn count(number: usize) -> u64 {
+    ashlar_units::to_u64(number)
+}
+
+/// For each lane the highest that any device says.
+fn settled_below(devices: &[DeviceLog<'_>]) -> BTreeMap<u16, u64> {
+    let mut settled: BTreeMap<u16, u64> = BTreeMap::new();
+    for (lane, summary) in devices.iter().flat_map(|device| &device.log.lanes) {
+        let highest = settled.entry(*lane).or_default();
+        *highest = summary.settled_below.max(*highest);
+    }
+    settled
+}
+
+/// The updates of each stripe, sequences rising.
+fn updates_by_stripe<'a>(
+    devices: &[DeviceLog<'a>],
+    geometry: &Geometry,
+) -> Result<BTreeMap<StripeNo, Vec<Update<'a>>>, Contradiction> {
+    let mut updates: BTreeMap<(u16, u64), Update<'a>> = BTreeMap::new();
+    for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
+        for logged in &device.log.records {
+            let (lane, record) = (logged.lane, &logged.record);
+            let contradiction = |what| Contradiction {
+                what,
+                lane,
+                sequence: record.sequence,
+                stripe: record.stripe,
+            };
+            let own = record.holders.iter().find(|holder| holder.log_tag == device.log_tag);
+            let strip = geometry.strip_on(record.stripe, device.slot);
+            let strip =
+                own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
+                    contradiction("a holder does not store the strip that its record names")
+                })?;
+            let none = || Update { lane, record, held: Vec::new() };
+            let update = updates.entry((lane, record.sequence)).or_insert_with(none);
+            if !is_same_update(update.record, record) {
+                return Err(contradiction("its records differ"));
+            }
+            if update.held.iter().all(|held| held.device != at) {
+                update.held.push(Held { device: at, strip, logged });
+            }
+        }
+    }
+    let mut stripes: BTreeMap<StripeNo, Vec<Update<'a>>> = BTreeMap::new();
+    for ((lane, sequence), update) in updates {
+        let of_stripe = stripes.entry(update.record.stripe).or_default();
+        if of_stripe.first().is_some_and(|first| first.lane != lane) {
+            let what = "two lanes write one stripe";
+            return Err(Contradiction { what, lane, sequence, stripe: update.record.stripe });
+        }
+        of_stripe.push(update);
+    }
+    Ok(stripes)
+}
+
+fn is_same_update(one: &Record, two: &Record) -> bool {
+    (one.stripe, one.kind, one.rows, &one.holders) == (two.stripe, two.kind, two.rows, &two.holders)
+}
+
+impl Update<'_> {
+    /// The devices in service that are named and lack the record.
+    fn lacking(&self, devices: &[DeviceLog<'_>]) -> Vec<usize> {
+        let names = |tag: u64| self.record.holders.iter().any(|holder| holder.log_tag == tag);
+        let lacks = |at: usize| self.held.iter().all(|held| held.device != at);
+        let in_service = devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0);
+        in_service.filter(|(at, device)| names(device.log_tag) && lacks(*at)).map(|d| d.0).collect()
+    }
+}
+
+/// What is known of a stripe, going from its newest update to its oldest.
+#[derive(Default)]
+struct Newer {
+    /// Rows that a later complete update touches in any strip.
+    touched: RowSet,
+    /// Rows whose older records are outdated on all strips.
+    outdated: RowSet,
+    /// Rows in doubt.
+    in_doubt: RowSet,
+    /// Rows with a newer block, by device.
+    stored: BTreeMap<usize, RowSet>,
+}
+
+impl Judgement {
+    fn add_stripe(&mut self, devices: &[DeviceLog<'_>], stripe: StripeNo, updates: &[Update<'_>]) {
+        let mut newer = Newer::default();
+        let mut writes = Vec::new();
+        for update in updates.iter().rev() {
+            let record = update.record;
+            let lacking = update.lacking(devices);
+            if !lacking.is_empty() {
+                if newer.touched.touches(record.rows) {
+                    self.damaged.extend(lacking);
+                }
+                self.tally.dropped += 1;
+                continue;
+            }
+            newer.touched.insert(record.rows);
+            match record.kind {
+                RecordKind::Full => {
+                    let before = writes.len();
+                    newer.roll_forward(update, &mut writes);
+                    let is_outdated = writes.len() == before;
+                    self.tally.outdated += u64::from(is_outdated);
+                    self.tally.rolled_forward += u64::from(!is_outdated);
+                }
+                RecordKind::InDoubt => {
+                    let open = newer.outdated.missing_from(record.rows, &RowSet::default());
+                    open.into_iter().for_each(|rows| newer.in_doubt.insert(rows));
+                    newer.outdated.insert(record.rows);
+                    self.tally.in_doubt += 1;
+                }
+                RecordKind::FirstWrite => {
+                    newer.outdated.insert(record.rows);
+                    self.tally.first_writes += 1;
+                }
+            }
+        }
+        let in_doubt = newer.in_doubt.runs();
+        if !writes.is_empty() || !in_doubt.is_empty() {
+            writes.reverse();
+            self.stripes.push(StripeReplay { stripe, writes, in_doubt });
+        }
+    }
+}
+
+impl Newer {
+    /// Adds the blocks of a complete record that nothing newer covers.
+    fn roll_forward(&mut self, update: &Update<'_>, writes: &mut Vec<ReplayWrite>) {
+        for held in &update.held {
+            let stored = self.stored.entry(held.device).or_default();
+            // Blocks of other strips may lie behind it; their own devices have them, too.
+            for (part, offset) in held.logged.placed_parts().filter(|p| p.0.strip == held.strip) {
+                for rows in stored.missing_from(part.rows, &self.outdated) {
+                    let skipped = u64::from(rows.start - part.rows.start) * BLOCK_BYTES;
+                    writes.push(ReplayWrite {
+                        device: held.device,
+                        strip: held.strip,
+                        rows,
+                        log_offset: offset + skipped,
+                    });
+                }
+                stored.insert(part.rows);
+            }
+        }
+    }
+}
