@@ -5,6 +5,7 @@
 
 use crate::copies::Reading;
 use crate::image::ReadAt;
+use crate::overlay::{LogSummary, Overlay};
 use crate::pages::{Keeper, PAGE_BITS, Pages};
 use crate::place::BLOCK_BYTES;
 use crate::roster::{Choices, Judged, Refused, Roster, Standing};
@@ -29,6 +30,7 @@ pub struct Salvage<I> {
     pub(crate) sources: Vec<Vec<Source>>,
     written_map: Pages,
     write_intent: Pages,
+    pub(crate) overlay: Overlay,
 }
 
 /// Stripes in a row that are in the same state.
@@ -60,14 +62,24 @@ impl<I: ReadAt> Salvage<I> {
         let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
         let roster = Roster::judge(&readings, choices)?;
         let (newest, array) = (&roster.newest, roster.newest.array_uuid);
-        Ok(Salvage {
+        let mut salvage = Salvage {
             sources: sources(&roster),
             written_map: Pages::written_map(&array, newest.written_map),
             write_intent: Pages::write_intent(&array, newest.write_intent),
+            overlay: Overlay::default(),
             images,
             readings,
             roster,
-        })
+        };
+        let has_head: Vec<bool> = salvage.readings.iter().map(Reading::has_head).collect();
+        let is_written = |stripe| salvage.is_written(stripe);
+        salvage.overlay = Overlay::of(&salvage.images, &salvage.roster, &has_head, is_written);
+        Ok(salvage)
+    }
+
+    /// What the stripe intent log came to.
+    pub fn log(&self) -> &LogSummary {
+        &self.overlay.summary
     }
 
     /// The superblock that counts.
@@ -118,13 +130,12 @@ impl<I: ReadAt> Salvage<I> {
     /// Whether parity of this stripe may disagree with its data because the array was not stopped.
     pub fn is_in_flight(&self, stripe: u64) -> bool {
         let newest = &self.roster.newest;
-        if !newest.unclean || newest.geometry.m() == 0 {
-            return false;
-        }
         let byte = stripe * newest.geometry.stripe_blocks() * BLOCK_BYTES;
+        let is_dirty = || self.write_intent.is_set(byte / newest.region_bytes, &self.keepers());
         match newest.consistency_policy {
-            2 => true,
-            _ => self.write_intent.is_set(byte / newest.region_bytes, &self.keepers()),
+            2 => newest.unclean,
+            3 => newest.resync_dirty && is_dirty(),
+            _ => newest.unclean && is_dirty(),
         }
     }
 

@@ -53,6 +53,12 @@ pub fn uuid_text(uuid: &Uuid) -> String {
     text
 }
 
+/// An array's UUID in eight bytes, as pages and batches carry it: its first half XOR its second rotated by 32.
+pub fn array_tag(uuid: &Uuid) -> u64 {
+    let half = |at: usize| u64::from_be_bytes(array_at(uuid, at));
+    half(0) ^ half(8).rotate_left(32)
+}
+
 /// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at `hole`.
 pub fn checksum(record: &[u8], hole: usize) -> u32 {
     let mut crc = u32::MAX;

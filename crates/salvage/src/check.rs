@@ -15,6 +15,8 @@ pub struct StripeCheck {
     pub rows_compared: u64,
     /// Rows that have just enough blocks, or too few: nothing to compare.
     pub rows_bare: u64,
+    /// Rows whose parity was to be made anew after a crash: it need not agree.
+    pub rows_in_doubt: u64,
     /// For each parity strip (or further copy), the rows in which it disagrees.
     pub rows_disagreeing: Vec<u64>,
     /// The strip that alone explains every disagreement (data strips first, then parity strips), if there is
@@ -40,6 +42,10 @@ impl<I: ReadAt> Salvage<I> {
         }
         let mut suspects: Option<Vec<usize>> = None;
         for block in 0..geometry.strip_blocks() {
+            if self.overlay.is_in_doubt(stripe, block) {
+                check.rows_in_doubt += 1;
+                continue;
+            }
             let row = Row::read(self, stripe, block, Ask::Proven);
             let Some(syndromes) = row.syndromes() else {
                 check.rows_bare += 1;

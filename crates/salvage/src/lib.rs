@@ -13,6 +13,7 @@
 //! - [`place`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
+//! - [`log`], `overlay`: the stripe intent log, and what its complete records change
 //! - [`array`](mod@array), [`read`], [`check`]: the array, its blocks, whether its redundancy agrees
 
 #![forbid(unsafe_code)]
@@ -23,6 +24,8 @@ pub mod check;
 pub mod copies;
 pub mod field;
 pub mod image;
+pub mod log;
+mod overlay;
 pub mod pages;
 pub mod place;
 pub mod read;
@@ -33,5 +36,6 @@ pub use array::{Run, RunState, Salvage};
 pub use bytes::{Uuid, uuid_text};
 pub use check::StripeCheck;
 pub use image::{FileImage, ReadAt, Unreadable};
+pub use overlay::LogSummary;
 pub use read::{Found, How, Lost};
 pub use roster::{Choices, Judged, Refused, Standing};

@@ -4,7 +4,7 @@
 //! the intact ones the highest sequence counts. Nothing is kept but the page looked at last, whatever the
 //! geometry claims.
 
-use crate::bytes::{Uuid, checksum, index, is_blank, u32_at, u64_at};
+use crate::bytes::{Uuid, array_tag, checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
 use crate::superblock::Area;
 use std::cell::RefCell;
@@ -43,10 +43,7 @@ impl Pages {
     }
 
     fn new(magic: [u8; 4], array: &Uuid, area: Area) -> Pages {
-        let half = |at: usize| {
-            array[at..at + 8].iter().fold(0_u64, |half, byte| (half << 8) | u64::from(*byte))
-        };
-        let array_tag = half(0) ^ half(8).rotate_left(32);
+        let array_tag = array_tag(array);
         Pages { magic, array_tag, area, latest: RefCell::new(None) }
     }
 

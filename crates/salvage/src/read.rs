@@ -19,6 +19,8 @@ pub enum How {
     Unwritten,
     /// Read where it lies.
     Direct,
+    /// Read from the stripe intent log: it was on its way when the array was not stopped.
+    FromLog,
     /// Computed from the rest of its row.
     Reconstructed,
     /// Computed in a stripe that was being written when the array was not stopped: may be wrong.
@@ -38,6 +40,13 @@ pub struct Found {
     pub bytes: [u8; BLOCK],
     /// How.
     pub how: How,
+}
+
+/// A block of a strip, and whether it is the log that has it.
+#[derive(Clone)]
+pub(crate) struct Cell {
+    pub(crate) bytes: [u8; BLOCK],
+    pub(crate) from_log: bool,
 }
 
 /// Which sources may be asked.
@@ -60,16 +69,19 @@ impl<I: ReadAt> Salvage<I> {
         if !self.is_written(place.stripe) {
             return Ok(Found { bytes: [0; BLOCK], how: How::Unwritten });
         }
-        if let Some(bytes) = self.cell(place.stripe, place.strip, place.block, Ask::Proven) {
-            return Ok(Found { bytes, how: How::Direct });
+        if let Some(cell) = self.cell(place.stripe, place.strip, place.block, Ask::Proven) {
+            let how = if cell.from_log { How::FromLog } else { How::Direct };
+            return Ok(Found { bytes: cell.bytes, how });
         }
-        let proven = self.reconstructed(place, Ask::Proven);
-        if let Some(bytes) = proven {
-            let doubt = self.is_in_flight(place.stripe) && self.geometry().k() > 1;
-            let how = if doubt { How::InDoubt } else { How::Reconstructed };
+        if let Some(bytes) = self.reconstructed(place, Ask::Proven) {
+            let doubt = self.is_in_flight(place.stripe)
+                || self.overlay.is_in_doubt(place.stripe, place.block);
+            let how =
+                if doubt && self.geometry().k() > 1 { How::InDoubt } else { How::Reconstructed };
             return Ok(Found { bytes, how });
         }
         let direct = self.cell(place.stripe, place.strip, place.block, Ask::Everybody);
+        let direct = direct.map(|cell| cell.bytes);
         let bytes = direct.or_else(|| self.reconstructed(place, Ask::Everybody)).ok_or(Lost)?;
         Ok(Found { bytes, how: How::ByHand })
     }
@@ -91,6 +103,7 @@ impl<I: ReadAt> Salvage<I> {
         let source = self.sources[geometry.slot(stripe, strip)].first();
         if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
             && self.is_written(stripe)
+            && !self.overlay.touches(stripe)
             && self.images[source.image].read_at(self.offset(stripe, 0), buffer).is_ok()
         {
             return vec![Ok(How::Direct); blocks];
@@ -114,23 +127,20 @@ impl<I: ReadAt> Salvage<I> {
         newest.data.offset + newest.geometry.row(stripe) * strip_bytes + block * BLOCK_BYTES
     }
 
-    /// One block of one strip of a stripe, data or parity, as its member has it.
-    pub(crate) fn cell(
-        &self,
-        stripe: u64,
-        strip: usize,
-        block: u64,
-        ask: Ask,
-    ) -> Option<[u8; BLOCK]> {
+    /// One block of one strip of a stripe, data or parity, as its member has it or is to have it.
+    pub(crate) fn cell(&self, stripe: u64, strip: usize, block: u64, ask: Ask) -> Option<Cell> {
         let slot = self.geometry().slot(stripe, strip);
         let may = |source: &&Source| {
-            stripe < source.until_stripe && (ask == Ask::Everybody || !source.by_hand)
+            let proven = !source.by_hand && !self.overlay.is_unproven(source.image, stripe, block);
+            stripe < source.until_stripe && (ask == Ask::Everybody || proven)
         };
-        let mut bytes = [0; BLOCK];
-        let offset = self.offset(stripe, block);
-        let mut sources = self.sources[slot].iter().filter(may);
-        let found = sources.any(|it| self.images[it.image].read_at(offset, &mut bytes).is_ok());
-        found.then_some(bytes)
+        self.sources[slot].iter().filter(may).find_map(|source| {
+            let logged = self.overlay.cell(source.image, stripe, block);
+            let offset = logged.unwrap_or_else(|| self.offset(stripe, block));
+            let mut bytes = [0; BLOCK];
+            self.images[source.image].read_at(offset, &mut bytes).ok()?;
+            Some(Cell { bytes, from_log: logged.is_some() })
+        })
     }
 
     fn reconstructed(&self, place: Place, ask: Ask) -> Option<[u8; BLOCK]> {
@@ -142,7 +152,7 @@ impl<I: ReadAt> Salvage<I> {
 /// One row of blocks of a stripe: data strips, then parity strips; `None` where a block is missing.
 pub(crate) struct Row {
     pub(crate) k: usize,
-    pub(crate) cells: Vec<Option<[u8; BLOCK]>>,
+    pub(crate) cells: Vec<Option<Cell>>,
 }
 
 impl Row {
@@ -156,18 +166,22 @@ impl Row {
         (0..self.k).filter(|strip| self.cells[*strip].is_none()).collect()
     }
 
-    /// Parity strips whose block is here.
+    /// Parity strips whose block is here; those that the log has come first, because they were made later.
     pub(crate) fn parities(&self) -> Vec<usize> {
-        (0..self.cells.len() - self.k).filter(|j| self.cells[self.k + j].is_some()).collect()
+        let logged = |j: &usize| self.cells[self.k + j].as_ref().is_some_and(|cell| cell.from_log);
+        let here = (0..self.cells.len() - self.k).filter(|j| self.cells[self.k + j].is_some());
+        let mut here: Vec<usize> = here.collect();
+        here.sort_by_key(|j| !logged(j));
+        here
     }
 
     /// What parity `j` adds up to after all data that is here was taken out of it.
     pub(crate) fn remainder(&self, j: usize) -> Vec<u8> {
         let parity = self.cells[self.k + j].as_ref();
-        let mut sum = parity.map_or_else(|| vec![0; BLOCK], |cell| cell.to_vec());
+        let mut sum = parity.map_or_else(|| vec![0; BLOCK], |cell| cell.bytes.to_vec());
         for (i, cell) in self.cells[..self.k].iter().enumerate() {
             if let Some(cell) = cell {
-                add_scaled(&mut sum, coefficient(j, i), cell);
+                add_scaled(&mut sum, coefficient(j, i), &cell.bytes);
             }
         }
         sum

@@ -90,6 +90,8 @@ pub struct Judged {
     pub standing: Standing,
     /// Whether the operator put it into its slot.
     pub by_hand: bool,
+    /// Its name in the stripe intent log.
+    pub log_tag: Option<u64>,
 }
 
 /// The newest superblock, and all images judged by it.
@@ -194,15 +196,19 @@ fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
 }
 
 fn judged(reading: &Reading, newest: &Superblock) -> Judged {
+    let nobody = |standing| Judged { slot: None, standing, by_hand: false, log_tag: None };
     let Some(superblock) = reading.superblock() else {
-        return Judged { slot: None, standing: Standing::Unknown(reading.lacks()), by_hand: false };
+        return nobody(Standing::Unknown(reading.lacks()));
     };
     let entry = newest.entry(&superblock.member_uuid);
     let is_slot = |entry: &&Entry| entry.slot < newest.geometry.slots();
-    let Some(entry) = entry.filter(is_slot) else {
-        return Judged { slot: None, standing: Standing::NotListed, by_hand: false };
-    };
-    Judged { slot: Some(entry.slot), standing: standing(superblock, entry, newest), by_hand: false }
+    let Some(entry) = entry.filter(is_slot) else { return nobody(Standing::NotListed) };
+    Judged {
+        slot: Some(entry.slot),
+        standing: standing(superblock, entry, newest),
+        by_hand: false,
+        log_tag: Some(entry.log_tag),
+    }
 }
 
 fn standing(superblock: &Superblock, entry: &Entry, newest: &Superblock) -> Standing {

@@ -67,6 +67,8 @@ pub struct Entry {
     pub serial: String,
     /// Incarnation that recorded it as out, and the one before that.
     pub out_incarnations: [Uuid; 2],
+    /// Its device's name in the stripe intent log; 0: none.
+    pub log_tag: u64,
 }
 
 /// Background work that was under way.
@@ -97,6 +99,8 @@ pub struct Superblock {
     pub member_bytes: u64,
     /// Whether the array was started and not stopped.
     pub unclean: bool,
+    /// Whether parity of dirty regions is in doubt whatever the log says.
+    pub resync_dirty: bool,
     /// Name of the array.
     pub array_name: String,
     /// Where blocks lie.
@@ -109,6 +113,8 @@ pub struct Superblock {
     pub write_intent: Area,
     /// The written map's pages.
     pub written_map: Area,
+    /// The stripe intent log.
+    pub intent_log: Area,
     /// The strips.
     pub data: Area,
     /// Background work.
@@ -188,12 +194,14 @@ impl Superblock {
             member_uuid: array_at(bytes, 104),
             member_bytes: u64_at(bytes, 120),
             unclean: u32_at(bytes, 132) & 1 == 1,
+            resync_dirty: u32_at(bytes, 132) & 2 == 2,
             array_name: text(&bytes[136..200]),
             geometry: Geometry::decode(bytes)?,
             consistency_policy: bytes[244],
             region_bytes: u64_at(bytes, 248),
             write_intent: area(3),
             written_map: area(4),
+            intent_log: area(5),
             data: area(7),
             jobs: (0..8).map(|number| Job::decode(&bytes[544 + 64 * number..])).collect(),
             entries: entries.collect::<Result<_, _>>()?,
@@ -306,6 +314,7 @@ impl Entry {
             out_since: u64_at(bytes, 24),
             serial: text(&bytes[40..80]),
             out_incarnations: [array_at(bytes, 80), array_at(bytes, 96)],
+            log_tag: u64_at(bytes, 112),
         })
     }
 }
