@@ -20,6 +20,8 @@ pub struct Pages {
     magic: [u8; 4],
     array_tag: u64,
     area: Area,
+    /// Blocks that a page can lie in, written in turns.
+    places: u64,
     latest: RefCell<Option<(u64, Option<Vec<u8>>)>>,
 }
 
@@ -32,25 +34,27 @@ pub struct Keeper<'a, I> {
 }
 
 impl Pages {
-    /// The map of written stripes in `area`.
-    pub fn written_map(array: &Uuid, area: Area) -> Pages {
-        Pages::new(*b"AWRM", array, area)
+    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too small for that.
+    pub fn written_map(array: &Uuid, area: Area, stripes: u64) -> Pages {
+        let pages = stripes.div_ceil(PAGE_BITS);
+        let places = if area.bytes / 4096 >= pages.saturating_mul(2) { 2 } else { 1 };
+        Pages::new(*b"AWRM", array, area, places)
     }
 
     /// The write-intent bitmap in `area`.
     pub fn write_intent(array: &Uuid, area: Area) -> Pages {
-        Pages::new(*b"AWIB", array, area)
+        Pages::new(*b"AWIB", array, area, 1)
     }
 
-    fn new(magic: [u8; 4], array: &Uuid, area: Area) -> Pages {
+    fn new(magic: [u8; 4], array: &Uuid, area: Area, places: u64) -> Pages {
         let array_tag = array_tag(array);
-        Pages { magic, array_tag, area, latest: RefCell::new(None) }
+        Pages { magic, array_tag, area, places, latest: RefCell::new(None) }
     }
 
     /// Pages that lie in the first `bytes` of a member.
     pub fn within(&self, bytes: u64) -> u64 {
         let reach = bytes.saturating_sub(self.area.offset).min(self.area.bytes);
-        reach / 4096
+        reach / 4096 / self.places
     }
 
     /// Whether bit `number` is set, by the newest page that a keeper has.
@@ -88,8 +92,9 @@ impl Pages {
 
     fn newest<I: ReadAt>(&self, number: u64, keepers: &[Keeper<'_, I>]) -> Option<Vec<u8>> {
         let mut newest: Option<(u64, Vec<u8>)> = None;
-        for keeper in keepers {
-            let Some((sequence, page)) = self.read(number, keeper) else { continue };
+        for (keeper, place) in keepers.iter().flat_map(|it| (0..self.places).map(move |p| (it, p)))
+        {
+            let Some((sequence, page)) = self.read(number, place, keeper) else { continue };
             if newest.as_ref().is_none_or(|(best, _)| *best < sequence) {
                 newest = Some((sequence, page));
             }
@@ -97,9 +102,15 @@ impl Pages {
         newest.map(|(_, page)| page)
     }
 
-    /// The page of one keeper with its sequence, if it is intact. A blank one has sequence 0.
-    fn read<I: ReadAt>(&self, number: u64, keeper: &Keeper<'_, I>) -> Option<(u64, Vec<u8>)> {
-        let at = number.checked_mul(4096).filter(|at| *at < self.area.bytes)?;
+    /// One place of the page on one keeper with its sequence, if it is intact. A blank one has sequence 0.
+    fn read<I: ReadAt>(
+        &self,
+        number: u64,
+        place: u64,
+        keeper: &Keeper<'_, I>,
+    ) -> Option<(u64, Vec<u8>)> {
+        let block = number.checked_mul(self.places)?.checked_add(place)?;
+        let at = block.checked_mul(4096).filter(|at| *at < self.area.bytes)?;
         let offset = self.area.offset.checked_add(at)?;
         let mut page = vec![0; PAGE_BYTES];
         keeper.image.read_at(offset, &mut page).ok()?;

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 /// Where things lie on a forged member.
 pub const INTENT: usize = 256 << 10;
 pub const MAP: usize = INTENT + 4096;
+pub const LOG: usize = MAP + 8192;
+pub const LOG_BYTES: usize = 64 << 10;
 pub const DATA: usize = 1 << 20;
 pub const STRIP: usize = 8192;
 pub const ROWS: usize = 6;
@@ -39,6 +41,8 @@ pub struct Array {
     pub incarnation: u8,
     pub previous: u8,
     pub unclean: bool,
+    /// 1 bitmap, 3 log.
+    pub policy: u8,
     pub entries: Vec<Entry>,
     /// Kind, member and checkpoint of one job.
     pub job: Option<(u8, u8, u64)>,
@@ -63,6 +67,7 @@ impl Array {
             incarnation: 0x90,
             previous: 0x80,
             unclean: false,
+            policy: 1,
             entries: (0..(k + m) * groups).map(entry).collect(),
             job: None,
         }
@@ -93,14 +98,16 @@ impl Array {
         put(&mut bytes, 228, &1_u32.to_le_bytes());
         put(&mut bytes, 232, &number(ROWS).to_le_bytes());
         put(&mut bytes, 240, &4096_u32.to_le_bytes());
-        bytes[244] = 1;
+        bytes[244] = self.policy;
+        put(&mut bytes, 40, &u64::from(self.policy == 3).to_le_bytes());
         put(&mut bytes, 248, &(1_u64 << 20).to_le_bytes());
         let areas = [
             (0, 0, 128 << 10),
             (1, SIZE - (128 << 10), 128 << 10),
             (2, 128 << 10, 8192),
             (3, INTENT, 4096),
-            (4, MAP, 4096),
+            (4, MAP, 8192),
+            (5, LOG, LOG_BYTES),
             (7, DATA, ROWS * STRIP),
         ];
         for (area, offset, length) in areas {
@@ -121,6 +128,8 @@ impl Array {
             if entry.out_since > 0 {
                 put(&mut bytes, at + 80, &[self.incarnation; 16]);
                 put(&mut bytes, at + 96, &[self.previous; 16]);
+            } else if self.policy == 3 {
+                put(&mut bytes, at + 112, &log_tag(entry.member).to_le_bytes());
             }
         }
         seal(&mut bytes, 8);
@@ -150,6 +159,70 @@ impl Array {
         }
         seal(&mut page, 4);
         page
+    }
+}
+
+/// A record as one device has it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub sequence: u64,
+    pub stripe: u64,
+    /// First row and rows.
+    pub rows: (u16, u16),
+    pub kind: u8,
+    /// Members with their strips.
+    pub holders: Vec<(u8, u8)>,
+    /// Strip, row and byte of each block.
+    pub blocks: Vec<(u8, u16, u8)>,
+}
+
+/// A device's name in the log.
+pub fn log_tag(member: u8) -> u64 {
+    0x7700 + u64::from(member)
+}
+
+impl Array {
+    /// A batch of lane 1 for a member.
+    pub fn batch(&self, member: u8, settled_below: u64, records: &[Record]) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        bytes[..8].copy_from_slice(b"ASHLARLG");
+        put(&mut bytes, 16, &4096_u32.to_le_bytes());
+        put(&mut bytes, 20, &1_u16.to_le_bytes());
+        put(&mut bytes, 22, &u16::try_from(records.len()).expect("few").to_le_bytes());
+        let half = u64::from_be_bytes([self.uuid; 8]);
+        put(&mut bytes, 24, &(half ^ half.rotate_left(32)).to_le_bytes());
+        put(&mut bytes, 32, &log_tag(member).to_le_bytes());
+        put(&mut bytes, 40, &[self.incarnation; 16]);
+        put(&mut bytes, 56, &1_u64.to_le_bytes());
+        put(&mut bytes, 64, &settled_below.to_le_bytes());
+        let mut at = 72;
+        for record in records {
+            put(&mut bytes, at, &record.sequence.to_le_bytes());
+            put(&mut bytes, at + 8, &record.stripe.to_le_bytes());
+            put(&mut bytes, at + 16, &record.rows.0.to_le_bytes());
+            put(&mut bytes, at + 18, &record.rows.1.to_le_bytes());
+            let count = |length: usize| u8::try_from(length).expect("few");
+            let counts = [record.kind, count(record.holders.len()), count(record.blocks.len()), 0];
+            put(&mut bytes, at + 20, &counts);
+            at += 24;
+            for (holder, strip) in &record.holders {
+                put(&mut bytes, at, &log_tag(*holder).to_le_bytes());
+                bytes[at + 8] = *strip;
+                at += 10;
+            }
+            for (strip, row, byte) in &record.blocks {
+                bytes[at] = *strip;
+                put(&mut bytes, at + 2, &row.to_le_bytes());
+                put(&mut bytes, at + 4, &1_u16.to_le_bytes());
+                bytes.extend_from_slice(&block(*byte));
+                at += 6;
+            }
+            at = at.next_multiple_of(8);
+        }
+        let length = u32::try_from(bytes.len()).expect("small");
+        put(&mut bytes, 12, &length.to_le_bytes());
+        seal(&mut bytes, 8);
+        bytes
     }
 }
 

@@ -1,5 +1,6 @@
 //! The golden images of the format, read as files: they are never edited, and this crate must agree with them.
 
+use ashlar_salvage::log::{Kind, Writer, read};
 use ashlar_salvage::pages::{Keeper, Pages};
 use ashlar_salvage::superblock::{Area, Copy, Role, Superblock};
 use ashlar_salvage::uuid_text;
@@ -84,13 +85,62 @@ fn pages_of_bits_are_read() {
         let before = usize::try_from(number).expect("small") * 4096;
         let image = [vec![0; before], page.clone()].concat();
         let area = Area { offset: 0, bytes: u64::try_from(image.len()).expect("small") };
-        let make = if is_map { Pages::written_map } else { Pages::write_intent };
         let keepers = [Keeper { image: &image, blank_counts: true }];
-        let found = make(&uuid, area);
+        // One place for each page: the area is as small as in the first arrays.
+        let stripes = area.bytes / 4096 * 32_512;
+        let found = match is_map {
+            true => Pages::written_map(&uuid, area, stripes),
+            false => Pages::write_intent(&uuid, area),
+        };
         let bits =
             (0..32_512_u64).filter(|bit| found.is_set(u64::from(number) * 32_512 + bit, &keepers));
         let ones: u32 = page[32..].iter().map(|byte| byte.count_ones()).sum();
         assert_eq!(bits.count(), usize::try_from(ones).expect("small"));
         assert!(ones > 0 && !found.is_lost(u64::from(number), &keepers));
     }
+}
+
+#[test]
+fn a_log_area_is_read_batch_by_batch() {
+    let image = image(include_str!("../../../ondisk/tests/images/v1-log-area.txt"));
+    // The first batch names its device and its start; the array's tag is at 24.
+    let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
+    let mut array_uuid = [0; 16];
+    array_uuid[..8].copy_from_slice(&number(24).to_be_bytes());
+    let incarnation = image[40..56].try_into().expect("sixteen bytes");
+    let writer = Writer { array_uuid, log_tag: number(32), incarnation };
+    let area = Area { offset: 0, bytes: u64::try_from(image.len()).expect("small") };
+    let batches = read(&image, area, &writer).expect("readable");
+    // Read off the image by eye: batches at 0, 6000 and 8000.
+    let heads: Vec<(u16, u64, u64, usize)> = batches
+        .iter()
+        .map(|it| (it.lane, it.sequence, it.settled_below, it.records.len()))
+        .collect();
+    assert_eq!(heads, [(1, 7, 39, 2), (1, 8, 40, 2), (2, 1, 1, 0)]);
+    let first = &batches[0].records[0];
+    assert_eq!((first.sequence, first.stripe, first.kind), (40, 0, Kind::Full));
+    let holders: Vec<(u64, u8, u8)> =
+        first.holders.iter().map(|it| (it.log_tag & 0xFF, it.strip, it.flags)).collect();
+    assert_eq!(holders, [(4, 4, 0), (2, 2, 0), (6, 2, 1), (5, 5, 0)]);
+    let blocks = first.payload.iter().map(|it| (it.strip, it.row, it.offset));
+    assert_eq!(blocks.collect::<Vec<_>>(), [(2, 3, 0x1000), (4, 3, 0x2000)]);
+    let second: Vec<u64> = batches[0].records[1].payload.iter().map(|it| it.offset).collect();
+    assert_eq!(second, [0x3000, 0x4000]);
+    let kinds: Vec<Kind> = batches[1].records.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [Kind::InDoubt, Kind::FirstWrite]);
+    // Nobody else's batches, and none that has a changed byte, payload included.
+    let other = Writer { log_tag: writer.log_tag ^ 1, ..writer };
+    assert_eq!(read(&image, area, &other).map(|it| it.len()), Some(0));
+    let mut torn = image.clone();
+    torn[0x2800] ^= 1;
+    assert_eq!(read(&torn, area, &writer).map(|it| it.len()), Some(2));
+}
+
+#[test]
+fn a_logged_array_names_the_devices_of_its_log() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-logged.txt"));
+    // The flags at 0x84 are 3.
+    assert_eq!((found.consistency_policy, found.resync_dirty), (3, true));
+    assert_eq!(found.intent_log, Area { offset: 0x4_2000, bytes: 0x10_0000 });
+    assert_eq!(found.entries[0].log_tag, 0x1122_3344_5566_7700);
 }

@@ -2,7 +2,7 @@
 //! checksum that is made right again. The reader may refuse or lose blocks; it does not panic, and the number
 //! of reads it does is bounded.
 
-use crate::forge::{Array, DATA, MAP, SIZE, seal};
+use crate::forge::{Array, DATA, LOG, MAP, Record, SIZE, seal};
 use ashlar_salvage::{Choices, ReadAt, Salvage, Unreadable};
 use std::cell::Cell;
 
@@ -10,22 +10,60 @@ const CASES: u64 = 10_500;
 /// Far more than any of the arrays below needs, far less than a loop that runs away.
 const READS_MAX: u64 = 200_000;
 
+/// A sound image with changes upon it; copying whole images would take most of the time.
+#[derive(Clone)]
+struct Changed<'a> {
+    sound: &'a [u8],
+    length: usize,
+    changes: Vec<(usize, Vec<u8>)>,
+}
+
+impl Changed<'_> {
+    /// Write as much of `bytes` as there is room for.
+    fn overwrite(&mut self, at: usize, bytes: &[u8]) {
+        self.changes.push((at, bytes.to_vec()));
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        let mut byte = [0];
+        self.copy_to(at, &mut byte);
+        byte[0]
+    }
+
+    fn copy_to(&self, from: usize, buffer: &mut [u8]) {
+        let to = from + buffer.len();
+        buffer.copy_from_slice(&self.sound[from..to]);
+        for (at, bytes) in &self.changes {
+            let (start, end) = (from.max(*at), to.min(at + bytes.len()));
+            if start < end {
+                buffer[start - from..end - from].copy_from_slice(&bytes[start - at..end - at]);
+            }
+        }
+    }
+}
+
 /// An image that counts what is read of it.
 struct Counted<'a> {
-    image: &'a [u8],
+    image: &'a Changed<'a>,
     reads: &'a Cell<u64>,
 }
 
 impl ReadAt for Counted<'_> {
     fn size_bytes(&self) -> u64 {
-        self.image.size_bytes()
+        u64::try_from(self.image.length).expect("small")
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
         self.reads.set(self.reads.get() + 1);
         assert!(self.reads.get() < READS_MAX, "reads without end");
         assert!(buffer.len() <= 1 << 20, "a buffer of {} bytes", buffer.len());
-        self.image.read_at(offset, buffer)
+        let from = usize::try_from(offset).map_err(|_| Unreadable)?;
+        let to = from.checked_add(buffer.len()).ok_or(Unreadable)?;
+        if to > self.image.length {
+            return Err(Unreadable);
+        }
+        self.image.copy_to(from, buffer);
+        Ok(())
     }
 }
 
@@ -80,12 +118,6 @@ const FIELDS: [(usize, usize); 26] = [
     (4112, 8),
 ];
 
-/// Write as much of `bytes` as an image that may be cut short has room for.
-fn overwrite(image: &mut [u8], at: usize, bytes: &[u8]) {
-    let room = image.get_mut(at..).unwrap_or_default();
-    room.iter_mut().zip(bytes).for_each(|(into, byte)| *into = *byte);
-}
-
 fn mutate_superblock(superblock: &mut [u8], dice: &mut Dice) {
     let changes = 1 + dice.below(3);
     for _ in 0..changes {
@@ -102,9 +134,9 @@ fn mutate_superblock(superblock: &mut [u8], dice: &mut Dice) {
     seal(superblock, 8);
 }
 
-fn mutate(array: &Array, images: &mut [Vec<u8>], dice: &mut Dice) {
+fn mutate(array: &Array, images: &mut [Changed<'_>], dice: &mut Dice) {
     let chosen = dice.below(images.len());
-    match dice.below(6) {
+    match dice.below(8) {
         // The same lie on every member, as a hostile author would write it.
         0 | 1 => {
             let seed = dice.roll();
@@ -112,38 +144,65 @@ fn mutate(array: &Array, images: &mut [Vec<u8>], dice: &mut Dice) {
                 let mut superblock = array.superblock(member);
                 mutate_superblock(&mut superblock, &mut Dice(seed));
                 for at in [0, 64 << 10, SIZE - (128 << 10), SIZE - (64 << 10)] {
-                    overwrite(image, at, &superblock);
+                    image.overwrite(at, &superblock);
                 }
             }
         }
         2 => {
             let mut superblock = array.superblock(u8::try_from(chosen).expect("few"));
             mutate_superblock(&mut superblock, dice);
-            overwrite(&mut images[chosen], 0, &superblock);
-            overwrite(&mut images[chosen], 64 << 10, &superblock);
+            images[chosen].overwrite(0, &superblock);
+            images[chosen].overwrite(64 << 10, &superblock);
         }
         3 => {
             let sequence = dice.roll();
             let mut page = array.page(*b"AWRM", sequence, &[dice.below(32_512)]);
             page[dice.below(32)] ^= 1 << dice.below(8);
             seal(&mut page, 4);
-            overwrite(&mut images[chosen], MAP, &page);
+            images[chosen].overwrite(MAP, &page);
         }
-        4 => {
-            let length = dice.below(SIZE);
-            images[chosen].truncate(length);
+        4 | 5 => {
+            let mut batch = array.batch(u8::try_from(chosen).expect("few"), 1, &[record(dice)]);
+            for _ in 0..dice.below(4) {
+                let at = 12 + dice.below(140);
+                batch[at] = u8::try_from(dice.below(256)).expect("a byte");
+            }
+            let length = u32::from_le_bytes(batch[12..16].try_into().expect("four bytes"));
+            let length = usize::try_from(length).expect("small").clamp(4096, batch.len());
+            seal(&mut batch[..length], 8);
+            images[chosen].overwrite(LOG + 4096 * dice.below(4), &batch);
+        }
+        6 => {
+            images[chosen].length = dice.below(images[chosen].length);
         }
         _ => {
             for _ in 0..=dice.below(64) {
-                let at = dice.below(images[chosen].len());
-                images[chosen][at] ^= u8::try_from(1 + dice.below(255)).expect("a byte");
+                let at = dice.below(images[chosen].length);
+                let byte =
+                    images[chosen].byte(at) ^ u8::try_from(1 + dice.below(255)).expect("a byte");
+                images[chosen].overwrite(at, &[byte]);
             }
         }
     }
 }
 
+/// A record that may well be taken: of any stripe, row and kind, held by the first members.
+fn record(dice: &mut Dice) -> Record {
+    let kind = u8::try_from(1 + dice.below(3)).expect("a byte");
+    let row = u16::try_from(dice.below(3)).expect("small");
+    let strips = [0, 1, 2].map(|strip: u8| (strip, row, 0x99));
+    Record {
+        sequence: 1 + dice.roll() % 4,
+        stripe: dice.roll() % 4,
+        rows: (row, 1),
+        kind,
+        holders: (0..u8::try_from(dice.below(4)).expect("few")).map(|it| (it, it)).collect(),
+        blocks: strips.into_iter().take(if kind == 1 { 1 + dice.below(3) } else { 0 }).collect(),
+    }
+}
+
 /// Do with the images all that the command does, on a sample of blocks.
-fn exercise(images: &[Vec<u8>], dice: &mut Dice) -> bool {
+fn exercise(images: &[Changed<'_>], dice: &mut Dice) -> bool {
     let reads = Cell::new(0);
     let counted = images.iter().map(|image| Counted { image, reads: &reads }).collect();
     let choices = match dice.below(4) {
@@ -188,16 +247,21 @@ fn images_of(array: &Array) -> Vec<Vec<u8>> {
 
 #[test]
 fn hostile_images_are_survived() {
-    let arrays = [Array::new(5, 2, 1, 1), Array::new(60, 1, 2, 2), Array::new(10, 1, 1, 2)];
+    let logged = Array { policy: 3, unclean: true, ..Array::new(5, 2, 1, 1) };
+    let arrays = [logged, Array::new(60, 1, 2, 2), Array::new(10, 1, 1, 2)];
     let sound: Vec<Vec<Vec<u8>>> = arrays.iter().map(images_of).collect();
     let mut opened = 0;
     for seed in 0..CASES {
         let mut dice = Dice(seed);
         let chosen = dice.below(arrays.len());
-        let (array, mut images) = (&arrays[chosen], sound[chosen].clone());
+        let array = &arrays[chosen];
+        let sound = sound[chosen].iter();
+        let mut images: Vec<Changed<'_>> = sound
+            .map(|sound| Changed { sound, length: sound.len(), changes: Vec::new() })
+            .collect();
         for _ in 0..=dice.below(3) {
             mutate(array, &mut images, &mut dice);
-            images.retain(|image| image.len() > 4096);
+            images.retain(|image| image.length > 4096);
             if images.is_empty() {
                 break;
             }

@@ -3,6 +3,7 @@
 //! - `forge`    images of small arrays, built by offset
 //! - `golden`   the images that the format is held to
 //! - `reading`  data where the page says it lies; damage; members gone
+//! - `logged`   what the stripe intent log adds
 //! - `judging`  which member is believed
 //! - `hostile`  mutations: no panic, no endless work
 
@@ -10,4 +11,5 @@ mod forge;
 mod golden;
 mod hostile;
 mod judging;
+mod logged;
 mod reading;

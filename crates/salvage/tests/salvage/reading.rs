@@ -162,6 +162,10 @@ fn reconstructing_where_writes_were_in_flight_is_in_doubt() {
 #[test]
 fn a_map_page_that_nobody_has_intact_counts_as_written() {
     let (_, mut members) = raid5();
+    for member in &mut members {
+        // Both places were in use.
+        put(member, MAP + 4096, &[0xEE; 4096]);
+    }
     for member in &mut members[..2] {
         member[MAP + 50] ^= 1;
     }
@@ -181,7 +185,13 @@ fn the_newest_map_page_counts_and_a_wiped_one_does_not() {
         open(members.clone()).read_block(number).map(|found| found.how)
     };
     assert_eq!(how(&members, 4), Ok(How::Unwritten));
+    // Of the two places of a page the newer one counts, and a torn one leaves the other.
+    let newest = array.page(*b"AWRM", 7, &[0, 2]);
+    put(&mut members[0], MAP + 4096, &newest);
+    assert_eq!(how(&members, 8), Ok(How::Direct));
+    members[0][MAP + 4096 + 100] ^= 1;
+    assert_eq!(how(&members, 8), Ok(How::Unwritten));
     // A head of zeros on every member is no map that says "nothing was written".
-    members.iter_mut().for_each(|member| member[..MAP + 4096].fill(0));
+    members.iter_mut().for_each(|member| member[..MAP + 8192].fill(0));
     assert_eq!(how(&members, 4), Ok(How::Direct));
 }

@@ -7,7 +7,7 @@ use super::copy::{Disagreement, Extents, Outcome, Verified};
 use crate::fault::Fault;
 use crate::render::rate::grouped;
 use crate::render::table;
-use ashlar_salvage::{FileImage, How, Judged, RunState, Salvage, Standing, uuid_text};
+use ashlar_salvage::{FileImage, How, Judged, LogSummary, RunState, Salvage, Standing, uuid_text};
 use ashlar_units::ByteSize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ pub struct Report {
     generation: u64,
     unclean: bool,
     lost_map_pages: u64,
+    log: LogSummary,
     members: Vec<Member>,
     missing_slots: Vec<usize>,
     /// What came of copying or verifying, if that was asked for.
@@ -67,6 +68,7 @@ impl Report {
             generation: superblock.generation,
             unclean: superblock.unclean,
             lost_map_pages: salvage.lost_map_pages(),
+            log: salvage.log().clone(),
             members: members.collect(),
             missing_slots: salvage.missing_slots(),
             outcome: None,
@@ -91,6 +93,7 @@ impl Report {
                 grouped(self.lost_map_pages)
             ));
         }
+        text.push_str(&self.log_text());
         text.push_str(&format!("written  {}", ByteSize(self.written_bytes)));
         let lost = self.written_bytes - self.readable_bytes;
         text.push_str(&match lost {
@@ -101,6 +104,24 @@ impl Report {
             text.push_str(&outcome_text(outcome));
         }
         text
+    }
+
+    fn log_text(&self) -> String {
+        if self.log == LogSummary::default() {
+            return String::new();
+        }
+        let unreadable = &self.log.unreadable_images;
+        let unreadable: Vec<&str> =
+            unreadable.iter().map(|image| self.members[*image].path.as_str()).collect();
+        let of = match unreadable.is_empty() {
+            true => String::new(),
+            false => format!("; that of {} cannot be read", unreadable.join(", ")),
+        };
+        format!(
+            "log      {} updates are applied, {} were never begun{of}\n",
+            grouped(u64::try_from(self.log.complete).unwrap_or(u64::MAX)),
+            grouped(u64::try_from(self.log.dropped).unwrap_or(u64::MAX)),
+        )
     }
 
     fn rows(&self) -> Vec<Vec<String>> {
@@ -146,6 +167,8 @@ impl Report {
             "generation": self.generation,
             "unclean": self.unclean,
             "written_map_pages_lost": self.lost_map_pages,
+            "log_updates_applied": self.log.complete,
+            "log_updates_dropped": self.log.dropped,
             "members": members.collect::<Vec<_>>(),
             "missing_slots": self.missing_slots,
             "outcome": self.outcome.as_ref().map(outcome_json),
@@ -250,9 +273,10 @@ fn level(geometry: &ashlar_salvage::superblock::Geometry) -> String {
     }
 }
 
-const HOWS: [(How, &str, &str); 5] = [
+const HOWS: [(How, &str, &str); 6] = [
     (How::Unwritten, "unwritten", "never written, zeros"),
     (How::Direct, "direct", "read where it lies"),
+    (How::FromLog, "from_log", "read from the stripe intent log"),
     (How::Reconstructed, "reconstructed", "reconstructed"),
     (How::InDoubt, "in_doubt", "reconstructed where writes were in flight: may be wrong"),
     (How::ByHand, "by_hand", "from members put in by hand: may be old"),

@@ -1,0 +1,180 @@
+//! What the stripe intent log adds after a crash: complete records count, others do not, and nothing is written.
+
+use crate::forge::{Array, DATA, Entry, LOG, OUT, Record, STRIP, block, put};
+use ashlar_salvage::{Choices, How, Salvage};
+
+/// RAID 5 of 2+1 that crashed. Row 0 lies as D0 D1 P on members 0, 1 and 2.
+fn crashed() -> (Array, Vec<Vec<u8>>) {
+    let array = Array { policy: 3, unclean: true, ..Array::new(5, 2, 1, 1) };
+    let mut members: Vec<Vec<u8>> = (0..3).map(|slot| array.member(slot, &[0, 1])).collect();
+    for (member, byte) in members.iter_mut().zip([0x11, 0x21, 0x30]) {
+        put(member, DATA, &[byte; STRIP]);
+    }
+    (array, members)
+}
+
+/// An update of block 0 of D0 to 0x12, and of P to 0x33.
+fn update() -> Record {
+    Record {
+        sequence: 5,
+        stripe: 0,
+        rows: (0, 1),
+        kind: 1,
+        holders: vec![(0, 0), (2, 2)],
+        blocks: Vec::new(),
+    }
+}
+
+fn with_blocks(record: &Record, blocks: &[(u8, u16, u8)]) -> Record {
+    Record { blocks: blocks.to_vec(), ..record.clone() }
+}
+
+fn log(array: &Array, members: &mut [Vec<u8>], member: u8, at: usize, records: &[Record]) {
+    put(&mut members[usize::from(member)], LOG + at, &array.batch(member, 1, records));
+}
+
+fn logged(array: &Array, members: &mut [Vec<u8>], holders: &[u8]) {
+    for member in holders {
+        let blocks: &[_] = if *member == 0 { &[(0, 0, 0x12)] } else { &[(2, 0, 0x33)] };
+        log(array, members, *member, 0, &[with_blocks(&update(), blocks)]);
+    }
+}
+
+fn open(members: Vec<Vec<u8>>) -> Salvage<Vec<u8>> {
+    Salvage::open(members, &Choices::default()).expect("an array")
+}
+
+fn read(salvage: &Salvage<Vec<u8>>, number: u64) -> (u8, How) {
+    let found = salvage.read_block(number).expect("readable");
+    assert!(found.bytes == block(found.bytes[0]), "block {number} is mixed");
+    (found.bytes[0], found.how)
+}
+
+#[test]
+fn a_record_that_all_holders_have_is_read_from_the_log() {
+    let (array, mut members) = crashed();
+    logged(&array, &mut members, &[0, 2]);
+    // What lies in place was torn by the crash.
+    put(&mut members[0], DATA, &[0xEE; 2048]);
+    let salvage = open(members.clone());
+    assert_eq!((salvage.log().batches, salvage.log().complete), (2, 1));
+    assert_eq!(read(&salvage, 0), (0x12, How::FromLog));
+    assert_eq!(read(&salvage, 1), (0x11, How::Direct));
+    assert_eq!(read(&salvage, 2), (0x21, How::Direct));
+    assert!(salvage.check_stripe(0).agrees());
+    // D1 is lost: the new D0 and the new P say what it was.
+    members.remove(1);
+    assert_eq!(read(&open(members), 2), (0x21, How::Reconstructed));
+}
+
+#[test]
+fn a_record_that_a_holder_lacks_is_dropped() {
+    for holder in [0, 2] {
+        let (array, mut members) = crashed();
+        logged(&array, &mut members, &[holder]);
+        let salvage = open(members);
+        assert_eq!((salvage.log().complete, salvage.log().dropped), (0, 1));
+        assert_eq!(read(&salvage, 0), (0x11, How::Direct));
+    }
+}
+
+#[test]
+fn a_holder_that_is_gone_need_not_have_the_record() {
+    let (array, mut members) = crashed();
+    logged(&array, &mut members, &[2]);
+    // Member 0 is not here: its new block follows from the others.
+    members.remove(0);
+    assert_eq!(read(&open(members), 0), (0x12, How::Reconstructed));
+    // Member 2 was out before the crash.
+    let (mut array, _) = crashed();
+    array.entries[2] = Entry { role: OUT, out_since: 9, ..array.entries[2] };
+    let (_, mut members) = crashed();
+    for member in 0..3 {
+        let superblock = array.superblock(member);
+        put(&mut members[usize::from(member)], 0, &superblock);
+        put(&mut members[usize::from(member)], 64 << 10, &superblock);
+        let end = members[0].len();
+        put(&mut members[usize::from(member)], end - (128 << 10), &superblock);
+        put(&mut members[usize::from(member)], end - (64 << 10), &superblock);
+    }
+    logged(&array, &mut members, &[0]);
+    assert_eq!(read(&open(members), 0), (0x12, How::FromLog));
+}
+
+#[test]
+fn a_holder_whose_log_was_overwritten_is_not_believed_about_the_rows_of_a_complete_record() {
+    let (array, mut members) = crashed();
+    logged(&array, &mut members, &[2]);
+    // Everything before the data of member 0 was wiped; its superblock is at its end.
+    members[0][..LOG + 4096].fill(0);
+    let salvage = open(members);
+    assert_eq!(salvage.log().unreadable_images, [0]);
+    assert_eq!(read(&salvage, 0), (0x12, How::Reconstructed));
+    assert_eq!(read(&salvage, 1), (0x11, How::Direct));
+}
+
+#[test]
+fn settled_updates_and_other_starts_are_skipped() {
+    let (array, members) = crashed();
+    let settled = |below: u64, array: &Array| {
+        let mut members = members.clone();
+        logged(array, &mut members, &[0, 2]);
+        put(&mut members[1], LOG + 8192, &array.batch(1, below, &[]));
+        read(&open(members), 0)
+    };
+    assert_eq!(settled(5, &array), (0x12, How::FromLog));
+    assert_eq!(settled(6, &array), (0x11, How::Direct));
+    let before = Array { incarnation: 0x80, ..array.clone() };
+    assert_eq!(settled(1, &before), (0x11, How::Direct));
+    // A clean stop leaves nothing to do.
+    let clean = Array { unclean: false, ..array };
+    let mut members: Vec<Vec<u8>> = (0..3).map(|slot| clean.member(slot, &[0])).collect();
+    logged(&clean, &mut members, &[0, 2]);
+    assert_eq!(read(&open(members), 0), (0, How::Direct));
+}
+
+#[test]
+fn the_later_of_two_updates_counts() {
+    let (array, mut members) = crashed();
+    let later = Record { sequence: 6, ..update() };
+    log(&array, &mut members, 0, 0, &[with_blocks(&later, &[(0, 0, 0x14)])]);
+    log(&array, &mut members, 2, 0, &[with_blocks(&later, &[(2, 0, 0x35)])]);
+    for (member, block) in [(0, (0, 0, 0x12)), (2, (2, 0, 0x33))] {
+        log(&array, &mut members, member, 16 << 10, &[with_blocks(&update(), &[block])]);
+    }
+    let salvage = open(members);
+    assert_eq!((salvage.log().complete, read(&salvage, 0)), (2, (0x14, How::FromLog)));
+    assert!(salvage.check_stripe(0).agrees());
+}
+
+#[test]
+fn rows_in_doubt_outdate_older_records_and_lend_no_certainty() {
+    let (array, mut members) = crashed();
+    logged(&array, &mut members, &[0, 2]);
+    let holders = vec![(0, 0), (1, 1), (2, 2)];
+    let doubt = Record { sequence: 6, kind: 2, rows: (0, 1), holders, ..update() };
+    for member in 0..3 {
+        log(&array, &mut members, member, 16 << 10, std::slice::from_ref(&doubt));
+    }
+    let salvage = open(members.clone());
+    assert_eq!(read(&salvage, 0), (0x11, How::Direct));
+    let check = salvage.check_stripe(0);
+    assert_eq!((check.rows_in_doubt, check.rows_compared), (1, 1));
+    members.remove(0);
+    let salvage = open(members);
+    assert_eq!(read(&salvage, 0), (0x11, How::InDoubt));
+    assert_eq!(read(&salvage, 1), (0x11, How::Reconstructed));
+}
+
+#[test]
+fn a_torn_batch_and_an_unwritten_stripe_change_nothing() {
+    let (array, mut members) = crashed();
+    logged(&array, &mut members, &[0, 2]);
+    members[2][LOG + 5000] ^= 1;
+    assert_eq!(read(&open(members), 0), (0x11, How::Direct));
+    let (array, mut members) = crashed();
+    let elsewhere = Record { stripe: 4, ..update() };
+    log(&array, &mut members, 0, 0, &[with_blocks(&elsewhere, &[(0, 0, 0x12)])]);
+    log(&array, &mut members, 2, 0, &[with_blocks(&elsewhere, &[(2, 0, 0x33)])]);
+    assert_eq!(read(&open(members), 16), (0, How::Unwritten));
+}
