@@ -166,13 +166,9 @@ impl Row {
         (0..self.k).filter(|strip| self.cells[*strip].is_none()).collect()
     }
 
-    /// Parity strips whose block is here; those that the log has come first, because they were made later.
+    /// Parity strips whose block is here.
     pub(crate) fn parities(&self) -> Vec<usize> {
-        let logged = |j: &usize| self.cells[self.k + j].as_ref().is_some_and(|cell| cell.from_log);
-        let here = (0..self.cells.len() - self.k).filter(|j| self.cells[self.k + j].is_some());
-        let mut here: Vec<usize> = here.collect();
-        here.sort_by_key(|j| !logged(j));
-        here
+        (0..self.cells.len() - self.k).filter(|j| self.cells[self.k + j].is_some()).collect()
     }
 
     /// What parity `j` adds up to after all data that is here was taken out of it.

@@ -41,6 +41,7 @@ pub struct Array {
     pub incarnation: u8,
     pub previous: u8,
     pub unclean: bool,
+    pub resync_dirty: bool,
     /// 1 bitmap, 3 log.
     pub policy: u8,
     pub entries: Vec<Entry>,
@@ -67,6 +68,7 @@ impl Array {
             incarnation: 0x90,
             previous: 0x80,
             unclean: false,
+            resync_dirty: false,
             policy: 1,
             entries: (0..(k + m) * groups).map(entry).collect(),
             job: None,
@@ -89,7 +91,8 @@ impl Array {
         put(&mut bytes, 128, &slot.to_le_bytes());
         let entries = u16::try_from(self.entries.len()).expect("few");
         put(&mut bytes, 130, &entries.to_le_bytes());
-        put(&mut bytes, 132, &u32::from(self.unclean).to_le_bytes());
+        let flags = u32::from(self.unclean) + 2 * u32::from(self.resync_dirty);
+        put(&mut bytes, 132, &flags.to_le_bytes());
         put(&mut bytes, 136, b"forged");
         for (at, field) in [(216, self.level), (218, self.k), (220, self.m), (222, self.groups)] {
             put(&mut bytes, at, &field.to_le_bytes());

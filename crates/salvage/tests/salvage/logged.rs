@@ -1,6 +1,6 @@
 //! What the stripe intent log adds after a crash: complete records count, others do not, and nothing is written.
 
-use crate::forge::{Array, DATA, Entry, LOG, OUT, Record, STRIP, block, put};
+use crate::forge::{Array, DATA, Entry, INTENT, LOG, OUT, Record, STRIP, block, put};
 use ashlar_salvage::{Choices, How, Salvage};
 
 /// RAID 5 of 2+1 that crashed. Row 0 lies as D0 D1 P on members 0, 1 and 2.
@@ -61,6 +61,9 @@ fn a_record_that_all_holders_have_is_read_from_the_log() {
     assert_eq!(read(&salvage, 0), (0x12, How::FromLog));
     assert_eq!(read(&salvage, 1), (0x11, How::Direct));
     assert_eq!(read(&salvage, 2), (0x21, How::Direct));
+    let mut strip = vec![0; STRIP];
+    assert_eq!(salvage.read_strip(0, 0, &mut strip), [Ok(How::FromLog), Ok(How::Direct)]);
+    assert!(strip == [block(0x12), block(0x11)].concat());
     assert!(salvage.check_stripe(0).agrees());
     // D1 is lost: the new D0 and the new P say what it was.
     members.remove(1);
@@ -176,5 +179,18 @@ fn a_torn_batch_and_an_unwritten_stripe_change_nothing() {
     let elsewhere = Record { stripe: 4, ..update() };
     log(&array, &mut members, 0, 0, &[with_blocks(&elsewhere, &[(0, 0, 0x12)])]);
     log(&array, &mut members, 2, 0, &[with_blocks(&elsewhere, &[(2, 0, 0x33)])]);
-    assert_eq!(read(&open(members), 16), (0, How::Unwritten));
+    let salvage = open(members);
+    assert_eq!((salvage.log().complete, read(&salvage, 16)), (0, (0, How::Unwritten)));
+}
+
+#[test]
+fn the_write_intent_bitmap_raises_doubt_only_if_the_superblock_says_so() {
+    for (resync_dirty, how) in [(false, How::Reconstructed), (true, How::InDoubt)] {
+        let array = Array { resync_dirty, ..crashed().0 };
+        let mut members: Vec<Vec<u8>> = (1..3).map(|slot| array.member(slot, &[0])).collect();
+        for member in &mut members {
+            put(member, INTENT, &array.page(*b"AWIB", 1, &[0]));
+        }
+        assert_eq!(read(&open(members), 0), (0, how));
+    }
 }
