@@ -5,8 +5,10 @@
 //! atomics; the members' superblocks are changed by the home worker alone (`membership.rs`); stripes
 //! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
 
+use crate::caches::Caches;
 use crate::event::EventLog;
 use crate::intent::IntentMap;
+use crate::log::LogShape;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters};
 use crate::spare::SparePools;
@@ -16,8 +18,9 @@ use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Number of a running array in this process; an index, never stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,6 +219,11 @@ pub struct Array {
     pub(crate) slots: Box<[Slot]>,
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
+    /// The lanes of the stripe intent log, if the policy is to keep one.
+    pub(crate) log: Option<LogShape>,
+    /// What only caches hold.
+    pub(crate) caches: Caches,
+    incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
     /// The pool it takes spares from.
@@ -250,6 +258,7 @@ pub(crate) struct ArrayParts {
     pub(crate) slot_states: Vec<SlotState>,
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
+    pub(crate) log: Option<LogShape>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
     pub(crate) worker_count: usize,
@@ -268,6 +277,9 @@ impl Array {
             data_offset: parts.data_offset,
             written: parts.written,
             intent: parts.intent,
+            log: parts.log,
+            caches: Caches::default(),
+            incarnation: OnceLock::new(),
             events: parts.events,
             spares: parts.spares,
             spare_pool: Mutex::new(ashlar_ondisk::DEFAULT_POOL.to_owned()),
@@ -374,12 +386,34 @@ impl Array {
         self.slot(member).access(stripe).0
     }
 
+    /// Workers that own stripes: all of them, or as many as have a lane in the log.
+    fn owners(&self) -> usize {
+        self.log.map_or(self.counters.len(), |log| log.lanes)
+    }
+
+    /// The start that runs, as the superblocks say it; set once, before the first request.
+    pub(crate) fn set_incarnation(&self, incarnation: Uuid) {
+        assert!(self.incarnation.set(incarnation).is_ok(), "an array is started once");
+    }
+
+    /// What it was set to.
+    pub(crate) fn incarnation(&self) -> Uuid {
+        *self.incarnation.get().expect("nothing is logged before the start is recorded")
+    }
+
+    /// Whether no member of the stripe's group is missing.
+    pub(crate) fn lacks_nothing(&self, stripe: StripeNo) -> bool {
+        let is_there =
+            |strip| self.slot(self.member_of(stripe, strip)).state() == SlotState::InSync;
+        self.missing_slots() == 0 || self.geometry.all_strips().iter().all(is_there)
+    }
+
     /// The worker that owns a stripe.
     pub(crate) fn owner_of(&self, stripe: StripeNo) -> usize {
         let region = self.intent.region_of(stripe).0;
         // Multiplying by the golden ratio spreads neighbouring regions evenly over the workers.
         let spread = (region + to_u64(self.identity.id.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        to_usize((spread >> 32) % to_u64(self.counters.len()))
+        to_usize((spread >> 32) % to_u64(self.owners()))
     }
 
     /// Members of a slot's group that are not in sync, the slot itself not counted.

@@ -12,10 +12,11 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
+use crate::log::LogShape;
 use crate::map_pages;
 use crate::member::SlotState;
 use crate::ownership;
-use crate::shard::{Shard, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::spare::Spare;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
@@ -24,7 +25,7 @@ use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, ReadLabel, Start, Verdict};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{ForcedActions, MemberEvent, Superblock, SuperblockCopies};
+use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock, SuperblockCopies};
 use ashlar_parity::{Code, Kernel};
 use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
@@ -72,6 +73,9 @@ struct SlotPlan {
     state: Option<SlotState>,
     current: Option<Arc<dyn Opened>>,
     replacement: Option<Arc<dyn Opened>>,
+    /// Their names in the stripe intent log.
+    current_tag: u64,
+    replacement_tag: u64,
     rebuilt_below: StripeNo,
 }
 
@@ -167,13 +171,16 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
                 state: Some(SlotState::InSync),
                 current: opened(slot.reading),
                 replacement: newcomer,
+                current_tag: slot.holder.map_or(0, |holder| holder.log_tag),
+                replacement_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
                 ..SlotPlan::default()
             },
             (false, Some(device)) => SlotPlan {
                 state: Some(SlotState::Rebuilding),
                 current: Some(device),
-                replacement: None,
+                current_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
                 rebuilt_below: checkpoint(slot.slot),
+                ..SlotPlan::default()
             },
             (false, None) => SlotPlan { state: Some(SlotState::Out), ..SlotPlan::default() },
         };
@@ -260,6 +267,7 @@ async fn make_array(
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
         written: WrittenMap::new(geometry.stripe_count(), BITS_PER_PAGE),
         intent: IntentMap::new(geometry.stripe_count(), stripes_per_region, BITS_PER_PAGE),
+        log: log_shape(superblock, geometry, shared.loads.len())?,
         events: Arc::clone(&shared.events),
         spares: Arc::clone(&shared.spares),
         worker_count: shared.loads.len(),
@@ -274,17 +282,37 @@ async fn make_array(
     Ok(array)
 }
 
+/// Lanes for the workers, if the array keeps a log.
+fn log_shape(
+    superblock: &Superblock,
+    geometry: &Geometry,
+    workers: usize,
+) -> Result<Option<LogShape>, Refusal> {
+    if superblock.policy != ConsistencyPolicy::Log {
+        return Ok(None);
+    }
+    let shape = LogShape::plan(superblock.areas.intent_log, geometry, workers);
+    shape.map(Some).ok_or_else(|| {
+        Refusal::new(
+            "array.not_started",
+            "the members have too little room for the stripe intent log",
+            "look at them with `ashlar examine`; nothing was written",
+        )
+    })
+}
+
 /// Put a share of the array on every worker.
 async fn install(shared: &Arc<Shared>, array: &Arc<Array>, plan: &Plan) -> Result<(), Refusal> {
     let slots: Vec<SlotPlan> = plan.slots.clone();
     let share = Arc::clone(array);
     let made = shared.on_every_worker(move |worker| {
-        let attach = |opened: &Option<Arc<dyn Opened>>| {
-            opened.as_ref().map(|opened| opened.attach(&worker.handle))
+        let attach = |opened: &Option<Arc<dyn Opened>>, log_tag: u64| {
+            let device = opened.as_ref()?.attach(&worker.handle);
+            Some(SlotDevice { device, log_tag })
         };
         let devices = slots.iter().map(|slot| SlotDevices {
-            current: attach(&slot.current),
-            replacement: attach(&slot.replacement),
+            current: attach(&slot.current, slot.current_tag),
+            replacement: attach(&slot.replacement, slot.replacement_tag),
         });
         let shard = Shard::new(worker, &share, devices.collect())?;
         worker.set_shard(share.identity.id, Some(shard));
@@ -322,6 +350,7 @@ async fn home_shard(
             return Ok(());
         }
         next.begin_start(incarnation);
+        shard.array.set_incarnation(incarnation);
         next.updated_at_s = now;
         record::write(&shard, next).await?;
         if shard.array.written.has_dirty_pages() {

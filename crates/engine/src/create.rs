@@ -8,6 +8,7 @@ use crate::control_io::{self, refused};
 use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
+use crate::log::least_lane_bytes;
 use crate::newcomer::{self, Newcomer};
 use crate::worker::Worker;
 use ashlar_layout::{Geometry, Shape};
@@ -81,6 +82,7 @@ pub(crate) async fn create(
     check_devices(&spec)?;
     let candidates = open_all(worker, shared, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
+    check_policy(&spec, &plan)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
     let superblock = first_superblock(worker, shared, (name, &spec, &plan), &candidates);
     if !spec.is_dry_run {
@@ -117,6 +119,33 @@ fn check_devices(spec: &CreateSpec) -> Result<(), Refusal> {
                 "each member needs a device of its own; nothing was written",
             ));
         }
+    }
+    Ok(())
+}
+
+/// A log needs redundancy to log for, and room.
+fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
+    if spec.policy != ConsistencyPolicy::Log {
+        return Ok(());
+    }
+    let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
+    if geometry.parity_strips() == 0 {
+        return Err(Refusal::new(
+            "array.no_redundancy",
+            format!("{} keeps no redundancy, so there is nothing to log", geometry.level()),
+            "use the policy 'none'; nothing was written",
+        ));
+    }
+    if plan.areas.intent_log.bytes < least_lane_bytes(&geometry) {
+        return Err(Refusal::new(
+            "array.log_too_small",
+            format!(
+                "the members have {} bytes for the stripe intent log, and {} are needed",
+                plan.areas.intent_log.bytes,
+                least_lane_bytes(&geometry)
+            ),
+            "use larger devices or another policy; nothing was written",
+        ));
     }
     Ok(())
 }
@@ -160,13 +189,14 @@ fn first_superblock(
     let entry = |(slot, candidate): (usize, &Newcomer)| {
         let facts = candidate.opened.facts();
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
-        MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
-            .on_device(member_bytes(facts.size_bytes), serial)
+        let entry = MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
+            .on_device(member_bytes(facts.size_bytes), serial);
+        MemberEntry { log_tag: draw_log_tag(worker), ..entry }
     };
     let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
     let incarnation = draw_uuid(worker);
     Superblock {
-        features: Features::NONE,
+        features: features_of(spec.policy),
         generation: 1,
         array_uuid: draw_uuid(worker),
         incarnation,
@@ -190,6 +220,19 @@ fn first_superblock(
         jobs: Vec::new(),
         last_scrub: None,
     }
+}
+
+/// What a program must know to touch the array.
+fn features_of(policy: ConsistencyPolicy) -> Features {
+    match policy {
+        ConsistencyPolicy::Log => Features { incompatible: Features::INTENT_LOG, ..Features::NONE },
+        ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => Features::NONE,
+    }
+}
+
+/// A device's name in the stripe intent log, from the world's randomness: never zero.
+pub(crate) fn draw_log_tag(worker: &Worker) -> u64 {
+    worker.handle.random_u64().max(1)
 }
 
 /// Overwriting somebody's signature is an action that the array remembers.

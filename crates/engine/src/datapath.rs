@@ -9,6 +9,7 @@
 //! - `merge`        pieces of a sequential stream become full stripes
 //! - `gather`       read what a plan asks for
 //! - `parity`       compute what a plan stores besides the data
+//! - `log`          the stripe intent log has it before anything changes in place
 //! - `store`        write it, in parallel
 //! - `settle`       what failed, who must know before the client does
 //! - `trim`         discard and write zeroes
@@ -22,6 +23,7 @@
 mod edges;
 pub(crate) mod flush;
 pub(crate) mod gather;
+mod log;
 pub(crate) mod merge;
 mod parity;
 pub(crate) mod read;

@@ -157,6 +157,22 @@ pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
     recorded.await.ok_or(ArrayLost)
 }
 
+/// A write ended halfway, or its records did, and no member could be put out for it: the next start is to resync
+/// what is dirty, whatever the log says. The members say so when this returns. If they cannot, the
+/// array takes no more writes: nothing could vouch for them.
+pub(crate) async fn record_doubt(shard: &Rc<Shard>) {
+    let recorded = on_home(shard, async |shard: Rc<Shard>| {
+        let _gate = shard.home().gate.acquire().await;
+        if shard.home().superblock.borrow().resync_dirty_regions {
+            return Ok(());
+        }
+        record::update(&shard, |superblock| superblock.resync_dirty_regions = true).await
+    });
+    if !matches!(recorded.await, Some(Ok(()))) {
+        shard.array.set_read_only(true);
+    }
+}
+
 /// The device that was being filled to replace a member failed: the member goes on without it. If that
 /// device has been made current meanwhile, the member is out. The members say so when this returns.
 pub(crate) async fn replacement_failed(
@@ -233,7 +249,8 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     slot.set_tenure(tenure);
     // On every worker before the slot may be written again: a write must not go to the device that went.
     everywhere(shard, move |shard| {
-        let devices = SlotDevices { current: shard.replacement(member), replacement: None };
+        let current = shard.slot_devices(member).replacement;
+        let devices = SlotDevices { current, replacement: None };
         shard.set_devices(member, devices);
         shard.set_tenures(member, (tenure, tenure));
     })
@@ -261,7 +278,7 @@ async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
 
 fn detach_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     on_every_shard(shard, move |shard| {
-        let devices = SlotDevices { current: shard.device(member), replacement: None };
+        let devices = SlotDevices { replacement: None, ..shard.slot_devices(member) };
         shard.set_devices(member, devices);
     });
 }

@@ -16,6 +16,7 @@
 //! - `scratch`     stripe buffers
 //! - `lists`       short lists that are used again
 //! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
+//! - `log`         the stripe intent log; `caches`   what no log and no media hold yet
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
@@ -26,6 +27,7 @@
 mod array;
 mod assemble;
 mod background;
+mod caches;
 mod control_io;
 mod create;
 mod datapath;
@@ -35,6 +37,7 @@ mod event;
 mod home;
 mod intent;
 mod lists;
+mod log;
 mod map_pages;
 mod member;
 mod metrics;

@@ -93,6 +93,16 @@ counters! {
         intent_page_writes,
         /// Written-map pages written.
         written_page_writes,
+        /// Updates recorded in the stripe intent log.
+        log_records,
+        /// Batches written to the log, on all devices.
+        log_batches,
+        /// Bytes of those batches.
+        log_bytes,
+        /// Times that older updates were made durable in place to free space of the log.
+        log_settles,
+        /// Updates that had to wait for space of the log.
+        log_space_waits,
         /// Pieces of requests handed to another worker.
         handed_over,
     }

@@ -11,6 +11,7 @@ use crate::datapath::rows::StripRows;
 use crate::datapath::store::StoreWrite;
 use crate::home::Home;
 use crate::lists::Lists;
+use crate::log::{Log, Piece};
 use crate::metrics::ArrayCounters;
 use crate::scratch::Scratch;
 use crate::stripe::lock::RowLocks;
@@ -35,11 +36,13 @@ pub(crate) struct Shard {
     pub(crate) read_lists: Lists<GatherRead>,
     pub(crate) write_lists: Lists<StoreWrite>,
     pub(crate) part_lists: Lists<ReadPart>,
+    pub(crate) piece_lists: Lists<Piece>,
     pub(crate) facts: VolumeFacts,
     pub(crate) merging: crate::datapath::merge::Merging,
     /// Requests and jobs under way here; the array stops when all workers' are zero.
     pub(crate) under_way: Cell<usize>,
     devices: RefCell<Vec<SlotDevices>>,
+    log: Option<Log>,
     /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
     tenures: RefCell<Vec<(Tenure, Tenure)>>,
     mirror_turn: Cell<u64>,
@@ -62,9 +65,16 @@ const DECODE_PLANS_MAX: usize = 128;
 #[derive(Clone, Default)]
 pub(crate) struct SlotDevices {
     /// What fills the slot.
-    pub(crate) current: Option<Rc<dyn Device>>,
+    pub(crate) current: Option<SlotDevice>,
     /// What is being filled to take its place.
-    pub(crate) replacement: Option<Rc<dyn Device>>,
+    pub(crate) replacement: Option<SlotDevice>,
+}
+
+/// A device in a slot, and its name in the stripe intent log.
+#[derive(Clone)]
+pub(crate) struct SlotDevice {
+    pub(crate) device: Rc<dyn Device>,
+    pub(crate) log_tag: u64,
 }
 
 /// Stripe buffers that one array may take on one worker beyond the minimum, bytes.
@@ -78,6 +88,12 @@ impl Shard {
     ) -> io::Result<Rc<Shard>> {
         let geometry = &array.geometry;
         let strip_bytes = ashlar_units::to_usize(geometry.strip_bytes());
+        let log = Log::new(worker, array)?;
+        if let Some(log) = &log {
+            for (at, devices) in devices.iter().enumerate() {
+                log.set_devices(MemberIdx::from_at(at), devices);
+            }
+        }
         Ok(Rc::new(Shard {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
@@ -89,11 +105,13 @@ impl Shard {
             read_lists: Lists::default(),
             write_lists: Lists::default(),
             part_lists: Lists::default(),
+            piece_lists: Lists::default(),
             under_way: Cell::new(0),
             tenures: RefCell::new(
                 devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),
             ),
             devices: RefCell::new(devices),
+            log,
             mirror_turn: Cell::new(0),
             decode_plans: RefCell::default(),
             home: OnceCell::new(),
@@ -114,6 +132,11 @@ impl Shard {
     /// On any other worker: callers come here by `on_home`.
     pub(crate) fn home(&self) -> &Home {
         self.home.get().expect("only asked on the home worker")
+    }
+
+    /// The stripe intent log, if the array has one and this worker owns stripes.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
     }
 
     /// The plan that computes `wanted` from `survivors`; computed once and kept.
@@ -140,15 +163,27 @@ impl Shard {
 
     /// The device in a slot, if there is one.
     pub(crate) fn device(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
-        self.devices.borrow()[member.at()].current.clone()
+        self.devices.borrow()[member.at()]
+            .current
+            .as_ref()
+            .map(|current| Rc::clone(&current.device))
     }
 
     /// The device that is being filled to take the slot's place.
     pub(crate) fn replacement(&self, member: MemberIdx) -> Option<Rc<dyn Device>> {
-        self.devices.borrow()[member.at()].replacement.clone()
+        let devices = self.devices.borrow();
+        devices[member.at()].replacement.as_ref().map(|replacement| Rc::clone(&replacement.device))
+    }
+
+    /// Both.
+    pub(crate) fn slot_devices(&self, member: MemberIdx) -> SlotDevices {
+        self.devices.borrow()[member.at()].clone()
     }
 
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: SlotDevices) {
+        if let Some(log) = &self.log {
+            log.set_devices(member, &devices);
+        }
         self.devices.borrow_mut()[member.at()] = devices;
     }
 
@@ -170,8 +205,8 @@ impl Shard {
         command: Command,
     ) -> Option<Pending<Outcome>> {
         let devices = self.devices.borrow();
-        let device = devices[member.at()].current.as_ref()?;
-        Some(self.start_on(device.as_ref(), offset, command))
+        let current = devices[member.at()].current.as_ref()?;
+        Some(self.start_on(current.device.as_ref(), offset, command))
     }
 
     /// Start a command on this device.

@@ -153,6 +153,10 @@ impl Engine {
             for shard in &shards {
                 let name = format!("worker{}.stripes.{}", worker.index, shard.array.name());
                 pools.push(PoolStatus { name, usage: shard.scratch.usage() });
+                if let Some(log) = shard.log() {
+                    let name = format!("worker{}.log.{}", worker.index, shard.array.name());
+                    pools.push(PoolStatus { name, usage: log.usage() });
+                }
             }
             let status = WorkerStatus {
                 worker: worker.index,

@@ -58,6 +58,7 @@ async fn record_stop(shard: &Rc<Shard>, shared: &Shared) -> bool {
     let now = (shared.config.wall_clock_s)();
     record::locked_update(shard, |superblock| {
         superblock.unclean = is_unclean;
+        superblock.resync_dirty_regions &= is_unclean;
         superblock.updated_at_s = now;
     })
     .await

@@ -23,6 +23,8 @@ pub(crate) struct WrittenMap {
 #[derive(Default)]
 struct Page {
     words: OnceLock<Box<[AtomicU64]>>,
+    /// Bits that may be set on the members.
+    stored: OnceLock<Box<[AtomicU64]>>,
     is_dirty: AtomicBool,
     /// Which of its places on the members is written next: 0 or 1.
     next_place: AtomicU8,
@@ -114,6 +116,30 @@ impl WrittenMap {
         }
     }
 
+    /// The bits of a page as they are to be on the members; from now on those that are set may be there.
+    pub(crate) fn words_to_store(&self, page: usize) -> Vec<u64> {
+        let words = self.page_words(page);
+        let stored = self.stored_words(page);
+        for (stored, word) in stored.iter().zip(&words) {
+            stored.fetch_or(*word, Ordering::AcqRel);
+        }
+        words
+    }
+
+    /// The members have these bits, and no others: what was set there before and is not now is gone.
+    pub(crate) fn stored(&self, page: usize, words: &[u64]) {
+        for (stored, word) in self.stored_words(page).iter().zip(words) {
+            stored.store(*word, Ordering::Release);
+        }
+    }
+
+    /// Whether the stripe's bit may be set on some member.
+    pub(crate) fn may_be_durable(&self, stripe: StripeNo) -> bool {
+        let (page, word, bit) = self.locate(stripe);
+        let Some(words) = self.pages[page].stored.get() else { return false };
+        words[word].load(Ordering::Acquire) & bit != 0
+    }
+
     /// The bits of a page, lowest stripe first.
     pub(crate) fn page_words(&self, page: usize) -> Vec<u64> {
         match self.pages[page].words.get() {
@@ -134,6 +160,7 @@ impl WrittenMap {
             let mask = if valid == 64 { u64::MAX } else { (1 << valid) - 1 };
             word.fetch_or(bits & mask, Ordering::AcqRel);
         }
+        self.words_to_store(page);
     }
 
     /// The first written stripe at or after `from`.
@@ -190,6 +217,11 @@ impl WrittenMap {
     fn words(&self, page: usize) -> &[AtomicU64] {
         let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
         self.pages[page].words.get_or_init(make)
+    }
+
+    fn stored_words(&self, page: usize) -> &[AtomicU64] {
+        let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
+        self.pages[page].stored.get_or_init(make)
     }
 
     fn words_per_page(&self) -> usize {
@@ -253,6 +285,25 @@ mod tests {
         assert_eq!((map.next_place(2), map.take_dirty_pages()), (1, vec![2]));
         map.turn_place(2);
         assert_eq!(map.next_place(2), 0);
+    }
+
+    #[test]
+    fn a_bit_may_be_durable_from_when_it_is_to_be_stored_until_it_is_stored_clear() {
+        let map = WrittenMap::new(1000, 128);
+        let stripe = StripeNo(70);
+        map.set(stripe, true);
+        assert!(!map.may_be_durable(stripe));
+        let words = map.words_to_store(0);
+        assert!(map.may_be_durable(stripe) && !map.may_be_durable(StripeNo(71)));
+        map.set(stripe, false);
+        map.stored(0, &words);
+        assert!(map.may_be_durable(stripe), "it was stored set");
+        let words = map.words_to_store(0);
+        assert!(map.may_be_durable(stripe), "the store may have been cut off");
+        map.stored(0, &words);
+        assert!(!map.may_be_durable(stripe));
+        map.load_page(1, &[1, 0]);
+        assert!(map.may_be_durable(StripeNo(128)));
     }
 
     #[test]

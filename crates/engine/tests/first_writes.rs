@@ -94,7 +94,7 @@ fn cut_and_look(seed: u64) {
     let opener = world.opener();
     world
         .run(async move |handle| {
-            let engine = crate::engine(opener, &handle, 1);
+            let engine = world::engine(opener, &handle, 1);
             engine.assemble(assemble_spec(2)).await.expect("assembled after the cut");
             let looked = engine.with_volume(0, "tank", async move |volume| {
                 for block in (0..STRIPES).flat_map(|at| [stripe_of(at), stripe_of(at) + 5]) {

@@ -12,9 +12,9 @@ use super::step::StepReport;
 use crate::datapath::gather::gather_each;
 use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::rows::RowSet;
-use crate::datapath::settle::settle;
-use crate::datapath::store::Writes;
+use crate::datapath::store::repair;
 use crate::event::names;
+use crate::log::Piece;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
@@ -272,7 +272,7 @@ async fn rewrite(
     report: &mut StepReport,
 ) {
     let sources = tile.present.or(tile.decoded).minus(strips);
-    let mut writes = Writes::new(shard);
+    let mut pieces = shard.piece_lists.list();
     for strip in strips.iter() {
         let Some(content) = regenerate(shard, tile, (sources, strip, rows)) else {
             report.lost_blocks += u64::from(rows.blocks());
@@ -280,11 +280,10 @@ async fn rewrite(
         };
         report.bytes += rows.bytes();
         report.repaired += u64::from(rows.blocks());
-        writes.start(shard, (tile.stripe, strip, rows.start), content.freeze());
+        pieces.push(Piece::new(strip, rows, content.freeze()));
     }
-    let failed = writes.finish(shard).await;
     // A member that cannot take it goes out; what it should hold is carried by the others.
-    let _recorded = settle(shard, failed).await;
+    let _stored = repair(shard, tile.stripe, &pieces).await;
 }
 
 fn one_row(rows: RowRange, row: usize) -> RowRange {

@@ -117,7 +117,7 @@ async fn complete(shard: &Rc<Shard>, job: &Job) -> bool {
         (Work::Resync, _) => {
             // As long as regions are not trusted the table says so, for the next start.
             if shard.array.intent.unsynced_count() == 0 {
-                forget(shard, job).await;
+                forget_resync(shard, job).await;
             }
             true
         }
@@ -132,6 +132,19 @@ async fn forget(shard: &Rc<Shard>, job: &Job) {
     let record = job.record();
     // An array that cannot record it any more has said so by itself.
     let _lost = record::locked_update(shard, |superblock| remove(superblock, record)).await;
+}
+
+/// All regions are trusted again.
+async fn forget_resync(shard: &Rc<Shard>, job: &Job) {
+    let record = job.record();
+    let unsynced = Rc::clone(shard);
+    let forget = move |superblock: &mut Superblock| {
+        remove(superblock, record);
+        // Looked at under the gate: doubt that came up meanwhile waits for it to be recorded.
+        superblock.resync_dirty_regions &= unsynced.array.intent.unsynced_count() != 0;
+    };
+    // As above.
+    let _lost = record::locked_update(shard, forget).await;
 }
 
 async fn finish_scrub(shard: &Rc<Shard>, job: &Job) {
@@ -194,9 +207,9 @@ async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx,
     let before = shard.array.slot(slot).tenure();
     let swap = move |tenures: (Tenure, Tenure)| {
         move |shard: &Rc<Shard>| {
-            let devices =
-                SlotDevices { current: shard.replacement(slot), replacement: shard.device(slot) };
-            shard.set_devices(slot, devices);
+            let SlotDevices { current, replacement } = shard.slot_devices(slot);
+            let swapped = SlotDevices { current: replacement, replacement: current };
+            shard.set_devices(slot, swapped);
             shard.set_tenures(slot, tenures);
         }
     };
@@ -205,7 +218,7 @@ async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx,
     let record = job.record();
     let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
     home::everywhere(shard, move |shard| {
-        let devices = SlotDevices { current: shard.device(slot), replacement: None };
+        let devices = SlotDevices { replacement: None, ..shard.slot_devices(slot) };
         shard.set_devices(slot, devices);
     })
     .await;

@@ -5,6 +5,10 @@
 //! caches again: a stripe is never called written before its strips are durable. Flushes that wait for
 //! a running one are served together by the next. A member that fails a flush is out; the failure is
 //! never retried into success.
+//!
+//! On an array with a stripe intent log a write that was logged is durable when it is answered, and needs no flush.
+//! What is not logged (first writes, trims, whole stripes on a healthy array) is counted in `caches.rs`; if a round of
+//! flushing has covered all that was counted, there is nothing to do.
 
 use crate::home::{self, keeper};
 use crate::shard::Shard;
@@ -16,6 +20,9 @@ use std::rc::Rc;
 /// # Errors
 /// `Io` if so many members failed that the promise cannot be kept; `Stopped` while the array stops.
 pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    if shard.array.log.is_some() && !shard.array.caches.hold_unlogged() {
+        return Ok(());
+    }
     let flushed = home::on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
 }

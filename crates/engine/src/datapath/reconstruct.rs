@@ -9,9 +9,10 @@
 
 use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;
-use super::settle::{block_lost, settle};
-use super::store::Writes;
+use super::settle::block_lost;
+use super::store::repair;
 use crate::event::names;
+use crate::log::Piece;
 use crate::scratch::{Leave, StripeBuffers};
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
@@ -264,19 +265,17 @@ pub(crate) async fn write_back(
     content: &[u8],
 ) {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.
-    let mut writes = Writes::new(shard);
-    writes.start(shard, (stripe, strip, rows.start), Buf::copied(content));
-    let failed = writes.finish(shard).await;
+    let piece = Piece::new(strip, rows, Buf::copied(content));
+    let is_stored = repair(shard, stripe, &[piece]).await;
     let member = shard.array.member_of(stripe, strip);
     let fields = vec![("slot", member.to_string()), ("stripe", stripe.to_string())];
-    if failed.is_empty() {
+    if is_stored {
         let blocks = u64::from(rows.blocks());
         shard.counts().repaired_blocks.add(blocks);
         shard.array.slot(member).counters.repaired_blocks.add(blocks);
         shard.array.record(names::MEMBER_BLOCK_REPAIRED, fields);
     } else {
-        shard.array.record(names::MEMBER_BLOCK_UNREPAIRED, fields);
         // The read itself succeeded; that the member is out is recorded all the same.
-        let _recorded = settle(shard, failed).await;
+        shard.array.record(names::MEMBER_BLOCK_UNREPAIRED, fields);
     }
 }

@@ -3,6 +3,7 @@
 //! What must stay true: an entry's bytes are exactly its rows; entries of one set never overlap.
 
 use crate::lists::List;
+use crate::log::Piece;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;
 use ashlar_units::{StripIdx, StripSet, to_usize};
@@ -24,6 +25,15 @@ impl RowSet {
     /// An empty set.
     pub(crate) fn new(shard: &crate::shard::Shard) -> RowSet {
         RowSet { entries: shard.row_lists.list() }
+    }
+
+    /// The rows as they are to be stored, strips rising.
+    pub(crate) fn freeze(mut self, shard: &crate::shard::Shard) -> List<Piece> {
+        let mut pieces = shard.piece_lists.list();
+        let frozen = |entry: StripRows| Piece::new(entry.strip, entry.rows, entry.bytes.freeze());
+        pieces.extend(self.entries.drain(..).map(frozen));
+        pieces.sort_unstable_by_key(|piece| (piece.part.strip, piece.part.rows.start));
+        pieces
     }
 
     pub(crate) fn push(&mut self, strip: StripIdx, rows: RowRange, bytes: BufMut) {

@@ -4,16 +4,19 @@
 //! What must stay true: when this returns, every write has ended, well or badly; the caller learns which
 //! members failed.
 
-use super::rows::RowSet;
+use super::log;
+use super::settle::settle;
 use super::write::Payload;
 use crate::array::Tenure;
 use crate::lists::List;
+use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
 use ashlar_device::{Command, Fault, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, WritePlan};
+use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, Nanos, StripIdx, StripeNo, to_u64, to_usize};
+use ashlar_units::{MemberIdx, Nanos, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -43,15 +46,15 @@ pub(super) async fn store(
     stripe: StripeNo,
     plan: &WritePlan,
     payload: &Payload,
-    mut parity: RowSet,
+    parity: &[Piece],
 ) -> FailedMembers {
     let data_strips = shard.array.geometry.data_strips();
     let mut writes = Writes::new(shard);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
     }
-    for entry in parity.entries.drain(..) {
-        writes.start(shard, (stripe, entry.strip, entry.rows.start), entry.bytes.freeze());
+    for piece in parity {
+        writes.start(shard, (stripe, piece.part.strip, piece.part.rows.start), piece.bytes.clone());
     }
     writes.finish(shard).await
 }
@@ -95,10 +98,71 @@ fn start_data(
     run.map(&mut flush);
 }
 
+/// Store rows anew that could not be read or were wrong, strips rising; the caller holds their lock. It is an
+/// update like any other, for a write that is cut off would leave a readable block of which half is old. True if
+/// all of it is stored; members that cannot take it are recorded as out, if the array can do without them.
+pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> bool {
+    let (Some(log), Some(rows)) = (shard.log(), rows_of(pieces)) else {
+        return store_pieces(shard, stripe, pieces).await;
+    };
+    let step = log.repair_rows_max(pieces.len());
+    let mut is_stored = true;
+    let mut start = rows.start;
+    while start < rows.end {
+        let rows = RowRange::new(start, rows.end.min(start.saturating_add(step)));
+        start = rows.end;
+        let mut own = shard.piece_lists.list();
+        own.extend(pieces.iter().filter_map(|piece| piece.within(rows)));
+        let mut pieces = shard.piece_lists.list();
+        pieces.extend_from_slice(&own);
+        let stored = own.iter().fold(StripSet::EMPTY, |all, piece| all.with(piece.part.strip));
+        let Some(rows) = rows_of(&own) else { continue };
+        let new = NewUpdate { stripe, kind: RecordKind::Full, rows, stored, pieces };
+        is_stored &= match log::record(shard, new).await {
+            Ok(_update) => store_pieces(shard, stripe, &own).await,
+            Err(_) => false,
+        };
+    }
+    is_stored
+}
+
+fn rows_of(pieces: &[Piece]) -> Option<RowRange> {
+    pieces.iter().map(|piece| piece.part.rows).reduce(RowRange::union)
+}
+
+async fn store_pieces(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> bool {
+    let mut writes = Writes::new(shard);
+    for Piece { part, bytes } in pieces {
+        writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
+    }
+    let failed = writes.finish(shard).await;
+    let is_stored = failed.is_empty();
+    // A member that cannot take it goes out; what it should hold is carried by the others.
+    let _recorded = settle(shard, failed).await;
+    is_stored
+}
+
+impl Target {
+    /// The device that fills the slot.
+    pub(crate) fn current(member: MemberIdx, tenure: Tenure) -> Target {
+        Target { member, tenure, is_replacement: false }
+    }
+
+    /// The device that is being filled to replace it.
+    pub(crate) fn replacement(member: MemberIdx, tenure: Tenure) -> Target {
+        Target { member, tenure, is_replacement: true }
+    }
+}
+
 impl Writes {
     /// None yet.
     pub(crate) fn new(shard: &Shard) -> Writes {
         Writes { started: shard.write_lists.list(), began: Nanos::default() }
+    }
+
+    /// Those that have been started elsewhere.
+    pub(super) fn of(shard: &Shard, started: List<StoreWrite>) -> Writes {
+        Writes { started, began: shard.worker.handle.turn_now() }
     }
 
     /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
@@ -115,7 +179,7 @@ impl Writes {
         let (current, replacement) = shard.tenures(member);
         if let Some(device) = shard.replacement(member) {
             let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
-            let target = Target { member, tenure: replacement, is_replacement: true };
+            let target = Target::replacement(member, replacement);
             self.started.push((target, pending));
         }
         let counters = &array.slot(member).counters;
@@ -125,7 +189,7 @@ impl Writes {
         // A slot whose device has just been taken away is out: its content is carried by parity, and
         // the slots that were left out are settled before the client is answered.
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
-            let target = Target { member, tenure: current, is_replacement: false };
+            let target = Target::current(member, current);
             self.started.push((target, pending));
         }
     }
@@ -134,10 +198,7 @@ impl Writes {
     pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
         for (target, pending) in self.started.drain(..) {
-            let result = match pending.await {
-                Some(Outcome { result, .. }) => result,
-                None => Err(Fault { kind: ashlar_device::FaultKind::Gone, errno: 0 }),
-            };
+            let result = ended(pending).await;
             let slot = shard.array.slot(target.member);
             if !target.is_replacement {
                 slot.counters.completed.add(1);
@@ -145,19 +206,37 @@ impl Writes {
             }
             match result {
                 Ok(()) => slot.set_unflushed(),
-                Err(fault) if target.is_replacement => {
-                    // Before the write is answered: were it made current first, it would lack the write.
-                    let holder = (target.member, target.tenure);
-                    crate::home::replacement_failed(shard, holder, fault.to_string()).await;
-                }
-                Err(fault) => {
-                    slot.counters.write_errors.add(1);
-                    if failed.iter().all(|(member, ..)| *member != target.member) {
-                        failed.push((target.member, target.tenure, fault));
-                    }
-                }
+                Err(fault) => blame(shard, target, fault, &mut failed).await,
             }
         }
         failed
+    }
+
+    /// Wait for all of them; they are batches of the log.
+    pub(super) async fn finish_records(mut self, shard: &Rc<Shard>) -> FailedMembers {
+        let mut failed = FailedMembers::new();
+        for (target, pending) in self.started.drain(..) {
+            if let Err(fault) = ended(pending).await {
+                blame(shard, target, fault, &mut failed).await;
+            }
+        }
+        failed
+    }
+}
+
+async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
+    pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
+}
+
+/// A device failed a write: it goes at once if it was only being filled, else it is among the failed.
+async fn blame(shard: &Rc<Shard>, target: Target, fault: Fault, failed: &mut FailedMembers) {
+    if target.is_replacement {
+        // Before the write is answered: were it made current first, it would lack the write.
+        let holder = (target.member, target.tenure);
+        return crate::home::replacement_failed(shard, holder, fault.to_string()).await;
+    }
+    shard.array.slot(target.member).counters.write_errors.add(1);
+    if failed.iter().all(|(member, ..)| *member != target.member) {
+        failed.push((target.member, target.tenure, fault));
     }
 }

@@ -55,5 +55,6 @@ async fn unwrite(shard: &Rc<Shard>, stripe: StripeNo) -> Result<(), VolumeErrorK
     // A member that is out must learn of the change when it comes back: the region is marked.
     let _intent = enter_region(shard, stripe).await?;
     shard.array.written.set(stripe, false);
+    shard.array.caches.note_unlogged();
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! The story of one stripe write.
 //!
 //! What must stay true: the order of the steps below. Nothing on a member changes before the region's
-//! intent is durable; parity is computed from what was read under the row lock; the client is answered
+//! intent is durable, and before the stripe intent log has it if there is one; parity is computed from what was
+//! read under the row lock; the client is answered
 //! only when every member that lacks the write is recorded as out on the others.
 
 use super::edges;
 use super::gather::gather;
+use super::log;
 use super::parity;
 use super::settle::{block_lost, settle};
 use super::store::store;
-use crate::home::keeper;
+use crate::home::{self, keeper};
 use crate::intent::RegionNo;
 use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
@@ -18,6 +20,7 @@ use ashlar_layout::{
     RowRange, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
     rows_touched,
 };
+use ashlar_ondisk::log::RecordKind;
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
@@ -37,8 +40,9 @@ pub(crate) struct StripeWrite {
 /// 4. plan    only now: members can fail while we wait for 1 and 2
 /// 5. gather  read what the plan asks for (nothing, for a full stripe)
 /// 6. parity  computed in memory
-/// 7. store   data and parity strips, in parallel
-/// 8. settle  if a member failed, the others record that before we acknowledge
+/// 7. log     the record is durable on every holder, if the array keeps a log
+/// 8. store   data and parity strips, in parallel
+/// 9. settle  if a member failed, the others record that before we acknowledge
 ///
 /// # Errors
 /// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could not be
@@ -56,23 +60,68 @@ pub(crate) async fn write_stripe(
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every write.
         Box::pin(edges::widen(shard, write)).await?
     };
+    let kind = log::record_kind(shard, stripe, payload.extent);
+    let step = kind.and_then(|kind| log::piece_blocks(shard, kind, payload.extent));
+    match step {
+        None => write_extent(shard, (stripe, kind), &payload, payload.extent).await,
+        // Its record would be too long: piece by piece, each an update of its own.
+        Some(blocks) => Box::pin(write_pieces(shard, (stripe, kind), &payload, blocks)).await,
+    }
+}
+
+async fn write_pieces(
+    shard: &Rc<Shard>,
+    of: (StripeNo, Option<RecordKind>),
+    payload: &Payload,
+    blocks: u64,
+) -> Result<(), VolumeErrorKind> {
+    let whole = payload.extent;
+    let mut at = whole.offset;
+    while at < whole.end() {
+        let extent = Extent::new(at, (blocks * BLOCK_BYTES).min(whole.end() - at));
+        write_extent(shard, of, payload, extent).await?;
+        at = extent.end();
+    }
+    Ok(())
+}
+
+/// Plan and carry out the part `extent` of the payload: steps 4 to 9.
+async fn write_extent(
+    shard: &Rc<Shard>,
+    (stripe, kind): (StripeNo, Option<RecordKind>),
+    payload: &Payload,
+    extent: Extent,
+) -> Result<(), VolumeErrorKind> {
+    log::before_plan(shard).await?;
+    if kind == Some(RecordKind::FirstWrite) {
+        log::before_first_write(shard, stripe).await?;
+    }
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
     loop {
         let plan =
-            plan(shard, stripe, &payload, unreadable).map_err(|_| block_lost(shard, stripe))?;
+            plan(shard, stripe, extent, unreadable).map_err(|_| block_lost(shard, stripe))?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips(shard));
         let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
         match gather(shard, stripe, plan.reads(), &mut buffers).await {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(old) => {
-                let parity = parity::compute(shard, &plan, &payload, old, &mut buffers);
-                let failed = store(shard, stripe, &plan, &payload, parity).await;
+                let parity = parity::compute(shard, &plan, payload, old, &mut buffers);
+                let parity = parity.freeze(shard);
+                let _update = match kind {
+                    None => None,
+                    Some(kind) => {
+                        let logged = log::log(shard, (stripe, kind), &plan, (payload, &parity));
+                        Some(done_or_distrust(shard, stripe, logged.await).await?)
+                    }
+                };
+                let failed = store(shard, stripe, &plan, payload, &parity).await;
                 if !failed.is_empty() || shard.array.has_failing_slots() {
                     let settled = Box::pin(settle(shard, failed)).await;
-                    settled.inspect_err(|_| distrust_parity(shard, stripe))?;
+                    done_or_distrust(shard, stripe, settled).await?;
                 }
                 mark_written(shard, stripe);
+                note_cached(shard, kind);
                 count_kinds(shard, &plan);
                 return Ok(());
             }
@@ -154,15 +203,15 @@ pub(crate) async fn enter_region(
 fn plan(
     shard: &Shard,
     stripe: StripeNo,
-    payload: &Payload,
+    extent: Extent,
     unreadable: StripSet,
 ) -> Result<WritePlan, Unreachable> {
     let array = &shard.array;
     let view: StripeView = array.view(stripe).rebuilding(unreadable);
     if array.written.is_written(stripe) {
-        plan_write(&array.geometry, payload.extent, &view)
+        plan_write(&array.geometry, extent, &view)
     } else {
-        plan_first_write(&array.geometry, payload.extent, &view)
+        plan_first_write(&array.geometry, extent, &view)
     }
 }
 
@@ -170,13 +219,33 @@ fn data_strips(shard: &Shard) -> usize {
     shard.array.geometry.data_strips()
 }
 
-/// Some strips of the write are stored and others are not, and no member could be put out for it: the
-/// stripe's parity may disagree with its data. Nothing is decoded from it until a resync was there, and
-/// an array that stops like this is not called clean.
-fn distrust_parity(shard: &Shard, stripe: StripeNo) {
+/// Pass a failure on, having said what it means for the stripe: some strips of the write, or its records, are
+/// stored and others are not, and no member could be put out for it. Parity may disagree with the data. Nothing is
+/// decoded from it until a resync was there, and an array that stops like this is not called clean.
+///
+/// With a log the members say so before the rows are given up: a restart would roll this update forward, and
+/// a later one whose parity was computed without it.
+async fn done_or_distrust<T>(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    result: Result<T, VolumeErrorKind>,
+) -> Result<T, VolumeErrorKind> {
     let array = &shard.array;
-    if array.geometry.parity_strips() > 0 {
+    if result.is_err() && array.geometry.parity_strips() > 0 {
         array.intent.set_unsynced(array.intent.region_of(stripe), true);
+        if array.log.is_some() {
+            Box::pin(home::record_doubt(shard)).await;
+        }
+    }
+    result
+}
+
+/// What FLUSH must still see to, and what parity must not rest on once a member is out.
+fn note_cached(shard: &Shard, kind: Option<RecordKind>) {
+    match kind {
+        Some(RecordKind::Full) => {}
+        Some(RecordKind::InDoubt) => shard.array.caches.note_relaxed(),
+        Some(RecordKind::FirstWrite) | None => shard.array.caches.note_unlogged(),
     }
 }
 

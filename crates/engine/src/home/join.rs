@@ -16,11 +16,11 @@
 use super::{everywhere, keeper, record};
 use crate::background::{self, table};
 use crate::control_io;
-use crate::create::draw_uuid;
+use crate::create::{draw_log_tag, draw_uuid};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{
@@ -67,8 +67,10 @@ pub(crate) async fn with_uuid(
     prepare(shard, &opened).await?;
     let newcomer = MemberEntry::new(uuid, member, Role::Rebuilding)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
+    let log_tag = draw_log_tag(&shard.worker);
+    let newcomer = MemberEntry { log_tag, ..newcomer };
     let enlist = move |superblock: &mut Superblock| enlist(superblock, newcomer);
-    fill(shard, member, (opened, newcomer.uuid), enlist).await
+    fill(shard, member, (opened, newcomer.uuid, log_tag), enlist).await
 }
 
 /// A member that was put out of its slot comes back with what it held; only stripes of dirty regions
@@ -85,11 +87,14 @@ pub(crate) async fn returned(
     expect_state(shard, member, SlotState::Out)?;
     let uuid = recognise(shard, member, &opened).await?;
     prepare(shard, &opened).await?;
+    let log_tag = draw_log_tag(&shard.worker);
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
+        let entry = superblock.members.iter_mut().find(|entry| entry.uuid == uuid);
+        entry.expect("it is listed").log_tag = log_tag;
         enter_job(superblock, (JobKind::Rebuild, member, uuid));
     };
-    fill(shard, member, (opened, uuid), enlist).await
+    fill(shard, member, (opened, uuid, log_tag), enlist).await
 }
 
 /// A new device is filled while the slot's own still serves, then takes its place.
@@ -105,8 +110,10 @@ pub(crate) async fn as_replacement(
     check(shard, &facts)?;
     expect_state(shard, member, SlotState::InSync)?;
     prepare(shard, &opened).await?;
+    let log_tag = draw_log_tag(&shard.worker);
     let newcomer = MemberEntry::new(draw_uuid(&shard.worker), member, Role::Replacement)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
+    let newcomer = MemberEntry { log_tag, ..newcomer };
     let gate = shard.home().gate().await;
     expect_state(shard, member, SlotState::InSync)?;
     let slot = shard.array.slot(member);
@@ -115,8 +122,9 @@ pub(crate) async fn as_replacement(
     slot.set_lost(&BTreeSet::new());
     slot.set_replacement_tenure(tenure);
     everywhere(shard, move |shard| {
-        let replacement = Some(opened.attach(&shard.worker.handle));
-        shard.set_devices(member, SlotDevices { current: shard.device(member), replacement });
+        let device = opened.attach(&shard.worker.handle);
+        let replacement = Some(SlotDevice { device, log_tag });
+        shard.set_devices(member, SlotDevices { replacement, ..shard.slot_devices(member) });
         shard.set_tenures(member, (shard.tenures(member).0, tenure));
     })
     .await;
@@ -203,7 +211,7 @@ async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refu
 async fn fill(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    (opened, uuid): (Arc<dyn Opened>, Uuid),
+    (opened, uuid, log_tag): (Arc<dyn Opened>, Uuid, u64),
     enlist: impl FnOnce(&mut Superblock),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
@@ -215,7 +223,8 @@ async fn fill(
     slot.set_lost(&BTreeSet::new());
     slot.set_tenure(tenure);
     everywhere(shard, move |shard| {
-        let current = Some(opened.attach(&shard.worker.handle));
+        let device = opened.attach(&shard.worker.handle);
+        let current = Some(SlotDevice { device, log_tag });
         shard.set_devices(member, SlotDevices { current, replacement: None });
         shard.set_tenures(member, (tenure, tenure));
     })

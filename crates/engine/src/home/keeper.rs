@@ -163,6 +163,7 @@ pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 async fn flush_round(shard: Rc<Shard>) -> bool {
     // Before the flush: a stripe that is first written while it runs is not durable when it ends, and
     // must not be called written by this round.
+    let mark = shard.array.caches.mark();
     let (numbers, pages) = take_written_pages(&shard);
     let mut is_kept = flush_members(&shard).await;
     if is_kept && !pages.is_empty() {
@@ -170,16 +171,23 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
         is_kept = write_everywhere(&shard, &pages, true).await;
     }
     let written = &shard.array.written;
-    if is_kept {
-        numbers.into_iter().for_each(|page| written.turn_place(page));
-    } else {
-        numbers.into_iter().for_each(|page| written.put_back(page));
+    if !is_kept {
+        numbers.into_iter().for_each(|(page, _)| written.put_back(page));
+        return false;
     }
-    is_kept
+    for (page, words) in numbers {
+        written.turn_place(page);
+        written.stored(page, &words);
+    }
+    shard.array.caches.flushed(mark);
+    true
 }
 
+/// A page of the written map, and the bits it had when it was taken.
+type TakenPage = (usize, Vec<u64>);
+
 /// Pages of the written map that changed, with the bits they have now, and where they go.
-fn take_written_pages(shard: &Shard) -> (Vec<usize>, Vec<(u64, Buf)>) {
+fn take_written_pages(shard: &Shard) -> (Vec<TakenPage>, Vec<(u64, Buf)>) {
     if !shard.array.written.has_dirty_pages() {
         return (Vec::new(), Vec::new());
     }
@@ -188,11 +196,11 @@ fn take_written_pages(shard: &Shard) -> (Vec<usize>, Vec<(u64, Buf)>) {
         (superblock.areas.written_map.offset, superblock.written_map_places())
     };
     let written = &shard.array.written;
-    let numbers = written.take_dirty_pages();
-    let encode = |page: &usize| {
+    let take = |page: usize| (page, written.words_to_store(page));
+    let numbers: Vec<TakenPage> = written.take_dirty_pages().into_iter().map(take).collect();
+    let encode = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
-        let words = written.page_words(*page);
-        (area + place * BLOCK_BYTES, encode(shard, BitmapKind::WrittenMap, *page, &words))
+        (area + place * BLOCK_BYTES, encode(shard, BitmapKind::WrittenMap, *page, words))
     };
     let pages = numbers.iter().map(encode).collect();
     (numbers, pages)

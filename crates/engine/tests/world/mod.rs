@@ -60,13 +60,23 @@ pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usi
     Engine::on_executor(config, handle).expect("memory for pools")
 }
 
+/// The consistency policy that the tests run under. Every test file but those about one policy is built twice: as
+/// itself, and as the module of a file whose name begins with `logged`.
+pub fn policy() -> ConsistencyPolicy {
+    if module_path!().starts_with("logged") {
+        ConsistencyPolicy::Log
+    } else {
+        ConsistencyPolicy::Bitmap
+    }
+}
+
 /// What to create on the disks of that shape.
 pub fn create_spec(shape: Shape) -> CreateSpec {
     CreateSpec {
         name: "tank".to_owned(),
         devices: names(shape.members),
         shape,
-        policy: ConsistencyPolicy::Bitmap,
+        policy: policy(),
         logical_block_bytes: 512,
         region_bytes: None,
         destroy: Vec::new(),

@@ -1,0 +1,98 @@
+//! What only the members' caches hold: writes that were answered, but neither a log nor the media have them yet.
+//!
+//! What must stay true: a write is noted before it is answered, and before its rows are given up; a flush round that
+//! ends well takes out what was noted before it began, and nothing else.
+//!
+//! - *unlogged*: everything that FLUSH must still make durable
+//! - *relaxed*: whole stripes whose record has no data; on a degraded array parity must not rest on them
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What only caches hold, of one array.
+#[derive(Default)]
+pub(crate) struct Caches {
+    unlogged: Tide,
+    relaxed: Tide,
+}
+
+/// Counts of writes of one kind.
+#[derive(Default)]
+struct Tide {
+    noted: AtomicU64,
+    flushed: AtomicU64,
+}
+
+/// What was noted when a flush began.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    unlogged: u64,
+    relaxed: u64,
+}
+
+impl Caches {
+    /// A write that is not in the log is on the members.
+    pub(crate) fn note_unlogged(&self) {
+        self.unlogged.note();
+    }
+
+    /// A whole stripe is on the members whose record has no data.
+    pub(crate) fn note_relaxed(&self) {
+        self.relaxed.note();
+        self.unlogged.note();
+    }
+
+    /// Whether FLUSH has anything to do on an array with a log.
+    pub(crate) fn hold_unlogged(&self) -> bool {
+        self.unlogged.is_held()
+    }
+
+    /// Whether relaxed writes are held.
+    pub(crate) fn hold_relaxed(&self) -> bool {
+        self.relaxed.is_held()
+    }
+
+    /// To be taken before a flush round begins.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { unlogged: self.unlogged.now(), relaxed: self.relaxed.now() }
+    }
+
+    /// The round went well, members and maps.
+    pub(crate) fn flushed(&self, mark: Mark) {
+        self.unlogged.flushed.fetch_max(mark.unlogged, Ordering::AcqRel);
+        self.relaxed.flushed.fetch_max(mark.relaxed, Ordering::AcqRel);
+    }
+}
+
+impl Tide {
+    fn note(&self) {
+        self.noted.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn now(&self) -> u64 {
+        self.noted.load(Ordering::Acquire)
+    }
+
+    fn is_held(&self) -> bool {
+        self.flushed.load(Ordering::Acquire) < self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Caches;
+
+    #[test]
+    fn a_flush_takes_out_what_was_noted_before_it_began() {
+        let caches = Caches::default();
+        assert!(!caches.hold_unlogged());
+        caches.note_relaxed();
+        let mark = caches.mark();
+        caches.note_unlogged();
+        caches.flushed(mark);
+        assert!(caches.hold_unlogged() && !caches.hold_relaxed());
+        caches.flushed(caches.mark());
+        assert!(!caches.hold_unlogged());
+        caches.flushed(mark);
+        assert!(!caches.hold_unlogged(), "rounds may end in any order");
+    }
+}

@@ -1,0 +1,124 @@
+//! The step of a write between parity and store: its record becomes durable on every holder.
+//!
+//! What must stay true: nothing of the update is in place yet; when this returns well every device that will be
+//! believed after a crash has the record, and members that lack it, or were failing when the update was
+//! planned, are recorded as out on the others.
+
+use super::settle::settle;
+use super::store::Writes;
+use super::write::Payload;
+use crate::home::{keeper, on_home};
+use crate::lists::List;
+use crate::log::{NewUpdate, Piece, Update};
+use crate::shard::Shard;
+use ashlar_layout::{RowRange, WritePlan};
+use ashlar_ondisk::log::RecordKind;
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo};
+use ashlar_volume::VolumeErrorKind;
+use std::rc::Rc;
+
+/// What kind of record the write needs; `None` if the array keeps no log.
+pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Option<RecordKind> {
+    shard.log()?;
+    let array = &shard.array;
+    if !array.written.is_written(stripe) {
+        return Some(RecordKind::FirstWrite);
+    }
+    // A copy of a mirror that tears has nobody who could tell: all copies tear at once.
+    let is_mirror = array.geometry.data_strips() == 1;
+    let is_whole = extent.bytes == array.geometry.stripe_bytes();
+    if is_whole && !is_mirror && array.lacks_nothing(stripe) {
+        return Some(RecordKind::InDoubt);
+    }
+    Some(RecordKind::Full)
+}
+
+/// Blocks of the pieces in which a write must go whose record would be too long.
+pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> Option<u64> {
+    let most = shard.log()?.piece_blocks_max();
+    (kind.has_payload() && extent.bytes / BLOCK_BYTES > most).then_some(most)
+}
+
+/// What must be durable before the write is planned: on an array that lacks members parity must not come to rest
+/// on whole stripes that only caches hold.
+pub(super) async fn before_plan(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    let array = &shard.array;
+    if array.log.is_some() && array.missing_slots() != 0 && array.caches.hold_relaxed() {
+        Box::pin(flush(shard)).await?;
+    }
+    Ok(())
+}
+
+/// What must be durable before the first write of a stripe: that it is unwritten. Its durable bit may still say
+/// otherwise since before a trim, and a restart would believe what it finds.
+pub(super) async fn before_first_write(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+) -> Result<(), VolumeErrorKind> {
+    if shard.array.written.may_be_durable(stripe) {
+        Box::pin(flush(shard)).await?;
+    }
+    Ok(())
+}
+
+async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    let flushed = on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
+    flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
+}
+
+/// The record of a planned write becomes durable on every holder.
+///
+/// # Errors
+/// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space and never will.
+pub(super) async fn log(
+    shard: &Rc<Shard>,
+    (stripe, kind): (StripeNo, RecordKind),
+    plan: &WritePlan,
+    (payload, parity): (&Payload, &[Piece]),
+) -> Result<Update, VolumeErrorKind> {
+    let mut pieces = shard.piece_lists.list();
+    if kind.has_payload() {
+        data_pieces(plan, payload, &mut pieces);
+        pieces.extend_from_slice(parity);
+    }
+    let stored =
+        plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.stored(plan.writable())));
+    record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await
+}
+
+/// Any update's record becomes durable on every holder, and who lacks it is out.
+///
+/// # Errors
+/// As [`log`].
+pub(super) async fn record(shard: &Rc<Shard>, new: NewUpdate) -> Result<Update, VolumeErrorKind> {
+    let log = shard.log().expect("asked only where there is one");
+    let (update, batches) = log.begin(shard, new).await.map_err(|_| VolumeErrorKind::Io)?;
+    let failed = Writes::of(shard, batches).finish_records(shard).await;
+    if !failed.is_empty() || shard.array.has_failing_slots() {
+        Box::pin(settle(shard, failed)).await?;
+    }
+    Ok(update)
+}
+
+/// The new data, strip by strip, rows of neighbouring bands together.
+fn data_pieces(plan: &WritePlan, payload: &Payload, pieces: &mut List<Piece>) {
+    let written = plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.written));
+    for strip in written.iter() {
+        let mut run: Option<RowRange> = None;
+        let mut push = |rows: RowRange| pieces.push(data_piece(payload, strip, rows));
+        for band in plan.bands().iter().filter(|band| band.written.contains(strip)) {
+            run = match run {
+                Some(rows) if rows.end == band.rows.start => Some(rows.union(band.rows)),
+                before => {
+                    before.map(&mut push);
+                    Some(band.rows)
+                }
+            };
+        }
+        run.map(&mut push);
+    }
+}
+
+fn data_piece(payload: &Payload, strip: StripIdx, rows: RowRange) -> Piece {
+    Piece::new(strip, rows, payload.shared(strip, rows))
+}

@@ -1,0 +1,386 @@
+//! The stripe intent log, as it is written: `docs/adr/0008-stripe-intent-log.md` decides, this says how.
+//!
+//! - here       updates: their numbers, their holders, their way into the lanes; settling
+//! - `update`   what one update changes, as its records say it
+//! - `lane`     one lane on one device: records become batches
+//! - `ring`     the space of a lane
+//! - `window`   numbers of updates, and which are under way
+//! - `shape`    how the log area is dealt out
+//!
+//! What must stay true: an update is numbered, and space for its records promised on all its holders, in one
+//! step without waiting; so once it has a number nothing but devices stands between it and its end. Numbers
+//! rise in the order in which updates enter the lanes. Everything is settled by flushing, never by guessing.
+//!
+//! # Why waiting for space ends
+//! An update that finds no space waits in line. It holds its row lock, its scratch buffers and its region, but no
+//! number, no promise and no batch. Those before it in the lanes have all they need: their batches wait for devices
+//! and for batch buffers, which come back from devices; their members are taken out, if need be, by the home
+//! worker, under its gate, whose holders wait for devices alone; their writes in place wait for devices. So
+//! they end. Then settling can go beyond them: it needs the home worker's flush, that is devices and the gate again, and
+//! a batch on each device that is short of space, for which the ring keeps room that is promised to nobody. It
+//! needs no row lock, no scratch buffer and no place in the line. So space comes back, and the first in
+//! line has it. If settling fails (the array is lost) those who wait are told.
+//!
+//! # Holders, as members come and go
+//! A device is a holder from the moment at which this worker has its lane, until the slot lets it go; its writes
+//! in place start and end at the same two moments, but for an update that is between its two rounds:
+//! - *A member fails a batch, or fails otherwise meanwhile*: it is recorded as out before the second round
+//!   (`datapath/log.rs`). Its tag is then of a device out of service, and nobody asks it.
+//! - *A device joins between the rounds* (new, re-added, or to replace): it gets the second round without having
+//!   the record. Nothing there is believed before the job that fills it was at the stripe, under the row lock of this
+//!   update, thus after it; and the region is dirty, so that the job comes here whatever the device held (`home/join.rs`).
+//!   After a crash before that the device is still to be filled there.
+//! - *A device joins before the superblocks name it*: records name a tag that nobody knows after a crash; it
+//!   is not in service then and is not asked.
+//! - *A replacement takes over* because it is complete, or because the slot's own device failed: it keeps lane and tag.
+//!   Whether records call it "being filled" says only what the device was when they were written.
+//! - *A member comes back*: under a new tag, with an empty lane at the same place. What is left of its old ring has the
+//!   old tag and is nobody's.
+//! - *The slot's device goes between the rounds*: there is no second round on it. It is recorded as out by then.
+//!
+//! # Repairs
+//! Rows stored anew because they could not be read, or were wrong, are updates of their own with the device as only
+//! holder (`datapath/store.rs`, `repair`): a repair that is cut off would leave a readable block of which half
+//! is old. What a job writes to the device it fills is not logged: nobody believes it before the job's checkpoint says
+//! so, which follows a flush. Under the policies `bitmap` and `none` repairs are not protected: a power cut
+//! in the middle of one can leave a readable block that is neither old nor new, and no mark.
+
+pub(crate) mod lane;
+mod ring;
+mod shape;
+mod update;
+mod window;
+
+pub(crate) use shape::{LogShape, least_lane_bytes};
+pub(crate) use update::Piece;
+
+use crate::array::Array;
+use crate::datapath::store::{StoreWrite, Target};
+use crate::home::{keeper, on_home};
+use crate::lists::List;
+use crate::member::SlotState;
+use crate::shard::{Shard, SlotDevice, SlotDevices};
+use crate::worker::Worker;
+use ashlar_device::Outcome;
+use ashlar_iobuf::PoolUsage;
+use ashlar_layout::RowRange;
+use ashlar_ondisk::log::{Holder, RecordKind};
+use ashlar_ring::Pending;
+use ashlar_ring::local::Semaphore;
+use ashlar_units::{MemberIdx, StripSet, StripeNo};
+use lane::{Common, Item, Lane};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use update::Body;
+use window::Window;
+
+/// Bodies kept for the next updates: as many as a worker has under way at most.
+const BODIES_KEPT: usize = 256;
+
+/// The log of one array on one worker that owns stripes.
+pub(crate) struct Log {
+    common: Rc<Common>,
+    handle: ashlar_ring::Handle,
+    /// Slot by slot: of its device, and of the one that replaces it.
+    lanes: RefCell<Vec<SlotLanes>>,
+    window: RefCell<Window>,
+    /// Whose turn it is to get space: who does not find any keeps the others waiting.
+    line: Semaphore,
+    waiting: Cell<usize>,
+    is_settling: Cell<bool>,
+    /// Attempts to settle that failed.
+    failures: Cell<u64>,
+    bodies: RefCell<Vec<Rc<Body>>>,
+}
+
+#[derive(Clone, Default)]
+struct SlotLanes {
+    current: Option<Rc<Lane>>,
+    replacement: Option<Rc<Lane>>,
+}
+
+/// An update to be recorded.
+pub(crate) struct NewUpdate {
+    pub(crate) stripe: StripeNo,
+    pub(crate) kind: RecordKind,
+    /// From the first row it touches to the last.
+    pub(crate) rows: RowRange,
+    /// The strips it writes in place.
+    pub(crate) stored: StripSet,
+    /// New content, strips rising, data strips not stored included; empty if the kind has none.
+    pub(crate) pieces: List<Piece>,
+}
+
+/// An update under way. It ends when this drops: its writes in place have ended then, or it has none.
+pub(crate) struct Update {
+    shard: Rc<Shard>,
+    body: Option<Rc<Body>>,
+}
+
+/// There is no space and none can be had: the array is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoLogSpace;
+
+/// A holder of an update: its lane, whom to blame, and what the record calls it.
+type Held = (Rc<Lane>, Target, Holder);
+
+impl Log {
+    /// The log on `worker`; `None` if the array has none, or the worker owns no stripes.
+    ///
+    /// # Errors
+    /// If there is no memory for the batch buffers.
+    pub(crate) fn new(worker: &Worker, array: &Arc<Array>) -> io::Result<Option<Log>> {
+        let Some(shape) = array.log.filter(|shape| worker.index < shape.lanes) else {
+            return Ok(None);
+        };
+        let common = Common::new(array, worker.index, shape, worker.outcomes.clone())?;
+        Ok(Some(Log {
+            common: Rc::new(common),
+            handle: worker.handle.clone(),
+            lanes: RefCell::new(vec![SlotLanes::default(); array.slots.len()]),
+            window: RefCell::new(Window::new()),
+            line: Semaphore::new(1),
+            waiting: Cell::new(0),
+            is_settling: Cell::new(false),
+            failures: Cell::new(0),
+            bodies: RefCell::default(),
+        }))
+    }
+
+    /// The slot has these devices from now on. A device that was there already keeps its lane.
+    pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
+        let mut lanes = self.lanes.borrow_mut();
+        let before = std::mem::take(&mut lanes[member.at()]);
+        let had = [before.current, before.replacement];
+        let lane_of = |device: &Option<SlotDevice>| {
+            let SlotDevice { device, log_tag } = device.clone()?;
+            let known = had.iter().flatten().find(|lane| lane.log_tag == log_tag);
+            Some(match known {
+                Some(lane) => Rc::clone(lane),
+                None => Lane::open(&self.common, &self.handle, (device, log_tag)),
+            })
+        };
+        let now = SlotLanes {
+            current: lane_of(&devices.current),
+            replacement: lane_of(&devices.replacement),
+        };
+        let stays = |tag: u64| {
+            [&now.current, &now.replacement].into_iter().flatten().any(|lane| lane.log_tag == tag)
+        };
+        had.iter().flatten().filter(|lane| !stays(lane.log_tag)).for_each(|lane| lane.close());
+        lanes[member.at()] = now;
+        // Who waits for space may not need that of a device that went.
+        self.common.changed.notify_all();
+    }
+
+    /// Blocks of one contiguous update at most.
+    pub(crate) fn piece_blocks_max(&self) -> u64 {
+        self.common.shape.piece_blocks_max(self.common.array.geometry.strip_blocks())
+    }
+
+    /// Rows of a repair at most, if it is about so many strips.
+    pub(crate) fn repair_rows_max(&self, strips: usize) -> u32 {
+        let blocks = self.common.shape.record_bytes_max() / ashlar_units::BLOCK_BYTES - 1;
+        let rows = blocks / ashlar_units::to_u64(strips.max(1));
+        u32::try_from(rows.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// What batch buffers are out and ever were.
+    pub(crate) fn usage(&self) -> PoolUsage {
+        self.common.usage()
+    }
+
+    /// Number an update and hand its record to the lanes of its holders; waits for space. What comes back besides
+    /// are the batches, one for each holder, to be waited for.
+    ///
+    /// # Errors
+    /// [`NoLogSpace`]: then it has no number and no record.
+    pub(crate) async fn begin(
+        &self,
+        shard: &Rc<Shard>,
+        mut new: NewUpdate,
+    ) -> Result<(Update, List<StoreWrite>), NoLogSpace> {
+        let mut body = self.blank_body();
+        {
+            let body = Rc::get_mut(&mut body).expect("kept bodies are nobody else's");
+            (body.stripe, body.kind, body.rows) = (new.stripe, new.kind, new.rows);
+            body.pieces.append(&mut new.pieces);
+        }
+        let held = self.space_for(shard, &new, &body).await?;
+        {
+            let body = Rc::get_mut(&mut body).expect("not handed out yet");
+            body.sequence = self.window.borrow_mut().begin();
+            body.holders.extend(held.iter().map(|(_, _, holder)| *holder));
+        }
+        shard.counts().log_records.add(1);
+        let mut batches = shard.write_lists.list();
+        for (lane, target, holder) in held {
+            let (done, pending): (_, Pending<Outcome>) = shard.worker.outcomes.pair();
+            let (strip, blocks) = (holder.strip, body.blocks_of(holder.strip));
+            lane.push(Item { body: Rc::clone(&body), strip, blocks, done });
+            batches.push((target, pending));
+        }
+        Ok((Update { shard: Rc::clone(shard), body: Some(body) }, batches))
+    }
+
+    /// Space for the records of an update on all its holders, all at once.
+    async fn space_for(
+        &self,
+        shard: &Rc<Shard>,
+        new: &NewUpdate,
+        body: &Body,
+    ) -> Result<SmallVec<[Held; 8]>, NoLogSpace> {
+        let _turn = match self.line.try_acquire() {
+            Some(turn) => turn,
+            None => Box::pin(self.line.acquire()).await,
+        };
+        let mut has_waited = false;
+        loop {
+            // Anew each time: devices come and go while we wait.
+            let held = self.holders(shard, new);
+            let bytes = |holder: &Holder| Item::bytes_alone(body.blocks_of(holder.strip));
+            let can_have = |(lane, _, holder): &Held| lane.ring.borrow().can_promise(bytes(holder));
+            if held.iter().all(can_have) {
+                let mut is_short = false;
+                for (lane, _, holder) in &held {
+                    let mut ring = lane.ring.borrow_mut();
+                    ring.promise(bytes(holder));
+                    is_short |= ring.is_short();
+                }
+                if is_short {
+                    settle_if_useful(shard, self);
+                }
+                return Ok(held);
+            }
+            if !std::mem::replace(&mut has_waited, true) {
+                shard.counts().log_space_waits.add(1);
+            }
+            self.wait_for_space(shard).await?;
+        }
+    }
+
+    async fn wait_for_space(&self, shard: &Rc<Shard>) -> Result<(), NoLogSpace> {
+        let failures = self.failures.get();
+        self.waiting.set(self.waiting.get() + 1);
+        let change = self.common.changed.changed();
+        settle_if_useful(shard, self);
+        change.await;
+        self.waiting.set(self.waiting.get() - 1);
+        if self.failures.get() == failures { Ok(()) } else { Err(NoLogSpace) }
+    }
+
+    /// Everybody who writes the update in place, as of now.
+    fn holders(&self, shard: &Shard, new: &NewUpdate) -> SmallVec<[Held; 8]> {
+        let array = &self.common.array;
+        let lanes = self.lanes.borrow();
+        let mut held = SmallVec::new();
+        for strip in new.stored.iter() {
+            let member = array.member_of(new.stripe, strip);
+            let SlotLanes { current, replacement } = &lanes[member.at()];
+            let (tenure, replacement_tenure) = shard.tenures(member);
+            if let Some(lane) = replacement {
+                let holder = Holder { log_tag: lane.log_tag, strip, is_filled: true };
+                held.push((
+                    Rc::clone(lane),
+                    Target::replacement(member, replacement_tenure),
+                    holder,
+                ));
+            }
+            if let Some(lane) = current {
+                let is_filled = array.slot(member).state() == SlotState::Rebuilding;
+                let holder = Holder { log_tag: lane.log_tag, strip, is_filled };
+                held.push((Rc::clone(lane), Target::current(member, tenure), holder));
+            }
+        }
+        held
+    }
+
+    fn blank_body(&self) -> Rc<Body> {
+        let kept = self.bodies.borrow_mut().pop();
+        kept.unwrap_or_else(|| Rc::new(Body::empty(self.common.array.geometry.data_strips())))
+    }
+
+    /// The update has ended; its body is used again.
+    fn end(&self, shard: &Rc<Shard>, mut body: Rc<Body>) {
+        self.window.borrow_mut().end(body.sequence);
+        if self.waiting.get() != 0 {
+            settle_if_useful(shard, self);
+        }
+        // A lane that has not dropped it yet is one of a device that went.
+        let Some(own) = Rc::get_mut(&mut body) else { return };
+        own.holders.clear();
+        own.pieces.clear();
+        let mut bodies = self.bodies.borrow_mut();
+        if bodies.len() < BODIES_KEPT {
+            bodies.push(body);
+        }
+    }
+
+    /// Whether settling now would help a lane that is short of space.
+    fn would_help(&self) -> bool {
+        let (settled, oldest) = (self.common.settled_below.get(), self.window.borrow().oldest());
+        let helps = |lane: &Rc<Lane>| {
+            let ring = lane.ring.borrow();
+            ring.is_short() && ring.oldest().is_some_and(|first| first >= settled && first < oldest)
+        };
+        self.lanes
+            .borrow()
+            .iter()
+            .flat_map(|slot| [&slot.current, &slot.replacement])
+            .flatten()
+            .any(helps)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        for slot in self.lanes.borrow().iter() {
+            [&slot.current, &slot.replacement].into_iter().flatten().for_each(|lane| lane.close());
+        }
+    }
+}
+
+impl Drop for Update {
+    fn drop(&mut self) {
+        if let (Some(log), Some(body)) = (self.shard.log(), self.body.take()) {
+            log.end(&self.shard, body);
+        }
+    }
+}
+
+/// Settle in the background, if that frees space that is needed and nobody is at it.
+fn settle_if_useful(shard: &Rc<Shard>, log: &Log) {
+    if log.is_settling.get() || !log.would_help() {
+        return;
+    }
+    log.is_settling.set(true);
+    let shard = Rc::clone(shard);
+    let handle = shard.worker.handle.clone();
+    handle.spawn(async move {
+        let _under_way = shard.begin();
+        settle(&shard).await;
+    });
+}
+
+/// Everything older than the oldest update under way becomes durable in place, and the lanes say so.
+async fn settle(shard: &Rc<Shard>) {
+    let Some(log) = shard.log() else { return };
+    let oldest = log.window.borrow().oldest();
+    let flushed = on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
+    log.is_settling.set(false);
+    if !matches!(flushed, Some(Ok(()))) {
+        log.failures.set(log.failures.get() + 1);
+        log.common.changed.notify_all();
+        return;
+    }
+    shard.counts().log_settles.add(1);
+    log.common.settled_below.set(oldest);
+    for slot in log.lanes.borrow().iter() {
+        [&slot.current, &slot.replacement].into_iter().flatten().for_each(|lane| lane.settled());
+    }
+    // Updates that ended meanwhile may help further.
+    settle_if_useful(shard, log);
+}

@@ -1,0 +1,306 @@
+//! One lane on one device: records wait here for the batch that takes them to the device.
+//!
+//! What must stay true: a record is done when its batch is whole on the device, forced to media if the device
+//! has a volatile cache; at most [`BATCHES_IN_FLIGHT`] batches are under way; records that come meanwhile
+//! go together with the next one, in their order. Buffers come from a pool of fixed size. A batch takes the
+//! records that are there when a writer gets to run, so those that came in the same turn of the executor go together.
+
+use super::ring::Ring;
+use super::shape::LogShape;
+use super::update::Body;
+use crate::array::Array;
+use ashlar_device::{Command, Device, Fault, Outcome};
+use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};
+use ashlar_ondisk::log::{BatchEncoder, LogIdentity, NewRecord, Part};
+use ashlar_ring::local::Signal;
+use ashlar_ring::{Completion, Completions};
+use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, to_u64, to_usize};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// Batches of one lane that one device has in flight at most. Two: while one is on its way the next one gathers,
+/// and the device is never idle in between.
+const BATCHES_IN_FLIGHT: usize = 2;
+/// The usual batch buffer: a header and a few dozen blocks.
+const BATCH_BYTES: usize = 132 << 10;
+/// Batch buffers of that size for each device.
+const BUFFERS_EACH: usize = 3;
+/// The header of a batch: room for fifty records or so.
+const HEADER_BYTES: usize = BLOCK_BYTES_USIZE;
+
+/// What all lanes of an array on one worker share.
+pub(super) struct Common {
+    pub(super) array: Arc<Array>,
+    pub(super) worker: usize,
+    pub(super) shape: LogShape,
+    /// Every update of the worker with a lower sequence is durable in place.
+    pub(super) settled_below: Cell<u64>,
+    /// Space came back, or an attempt to get some is over.
+    pub(super) changed: Signal,
+    outcomes: Completions<Outcome>,
+    pool: Pool,
+}
+
+impl Common {
+    pub(super) fn new(
+        array: &Arc<Array>,
+        worker: usize,
+        shape: LogShape,
+        outcomes: Completions<Outcome>,
+    ) -> io::Result<Common> {
+        let devices = array.slots.len();
+        let large = to_usize(shape.record_bytes_max()).max(2 * BATCH_BYTES);
+        // The holders of one record lie in one group; each may need a large buffer, and one more while that is
+        // under way. Memory is taken with the first use, which is when large records are written.
+        let strips = array.geometry.strips();
+        let pool = Pool::new(&[
+            PoolClass { buffer_bytes: BATCH_BYTES, count: BUFFERS_EACH * devices },
+            PoolClass { buffer_bytes: large, count: 2 * strips },
+        ])?;
+        Ok(Common {
+            array: Arc::clone(array),
+            worker,
+            shape,
+            settled_below: Cell::new(1),
+            changed: Signal::new(),
+            outcomes,
+            pool,
+        })
+    }
+
+    pub(super) fn usage(&self) -> PoolUsage {
+        self.pool.usage()
+    }
+
+    fn counts(&self) -> &crate::metrics::ArrayCounters {
+        &self.array.counters[self.worker].counts
+    }
+}
+
+/// A record that waits for its batch.
+pub(super) struct Item {
+    pub(super) body: Rc<Body>,
+    /// The strip that this device stores.
+    pub(super) strip: StripIdx,
+    /// Blocks of payload.
+    pub(super) blocks: usize,
+    pub(super) done: Completion<Outcome>,
+}
+
+impl Item {
+    /// Bytes of its batch if it went alone.
+    pub(super) fn bytes_alone(blocks: usize) -> u64 {
+        to_u64(HEADER_BYTES + blocks * BLOCK_BYTES_USIZE)
+    }
+}
+
+/// One worker's lane on one device.
+pub(super) struct Lane {
+    common: Rc<Common>,
+    pub(super) log_tag: u64,
+    device: Rc<dyn Device>,
+    pub(super) ring: RefCell<Ring>,
+    queue: RefCell<VecDeque<Item>>,
+    idle_writers: RefCell<Vec<Waker>>,
+    is_one_woken: Cell<bool>,
+    is_closed: Cell<bool>,
+}
+
+/// A batch under way.
+struct Batch {
+    number: u64,
+    items: Vec<Item>,
+}
+
+impl Lane {
+    /// An empty lane on `device`, with its writers running.
+    pub(super) fn open(
+        common: &Rc<Common>,
+        handle: &ashlar_ring::Handle,
+        (device, log_tag): (Rc<dyn Device>, u64),
+    ) -> Rc<Lane> {
+        assert!(log_tag != 0, "a device of an array with a log has a log tag");
+        let shape = common.shape;
+        let lane = Rc::new(Lane {
+            common: Rc::clone(common),
+            log_tag,
+            device,
+            ring: RefCell::new(Ring::new(shape.lane_bytes, shape.record_bytes_max())),
+            queue: RefCell::default(),
+            idle_writers: RefCell::default(),
+            is_one_woken: Cell::new(false),
+            is_closed: Cell::new(false),
+        });
+        for _ in 0..BATCHES_IN_FLIGHT {
+            handle.spawn(Rc::clone(&lane).write_batches());
+        }
+        lane
+    }
+
+    /// The device has left its slot: what waits still goes out, then the writers end.
+    pub(super) fn close(&self) {
+        self.is_closed.set(true);
+        self.is_one_woken.set(false);
+        self.idle_writers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Have a record written; space was promised to it.
+    pub(super) fn push(&self, item: Item) {
+        self.queue.borrow_mut().push_back(item);
+        self.wake_a_writer();
+    }
+
+    /// More is settled than before: say so if that frees space that is needed.
+    pub(super) fn settled(&self) {
+        if self.has_work() {
+            self.wake_a_writer();
+        }
+    }
+
+    fn wake_a_writer(&self) {
+        if !self.is_one_woken.get()
+            && let Some(writer) = self.idle_writers.borrow_mut().pop()
+        {
+            self.is_one_woken.set(true);
+            writer.wake();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let wants_notice = || self.ring.borrow().wants_notice(self.common.settled_below.get());
+        !self.queue.borrow().is_empty() || wants_notice()
+    }
+
+    async fn write_batches(self: Rc<Self>) {
+        let mut items = Vec::new();
+        while self.work().await {
+            let wanted = self.buffer_bytes();
+            let mut buffer = self.common.pool.get(wanted).await;
+            // Another writer may have taken all there was while this one waited for the buffer.
+            if let Some((offset, batch)) = self.fill(&mut buffer, items) {
+                items = self.store(offset, buffer, batch).await;
+            } else {
+                items = Vec::new();
+            }
+        }
+    }
+
+    /// Wait for something to write. False: there is nothing and never will be.
+    async fn work(&self) -> bool {
+        poll_fn(|context| {
+            self.is_one_woken.set(false);
+            if self.has_work() {
+                return Poll::Ready(true);
+            }
+            if self.is_closed.get() {
+                return Poll::Ready(false);
+            }
+            self.idle_writers.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The buffer that the first record needs.
+    fn buffer_bytes(&self) -> usize {
+        let queue = self.queue.borrow();
+        let first =
+            queue.front().map_or(HEADER_BYTES, |item| to_usize(Item::bytes_alone(item.blocks)));
+        first.max(BATCH_BYTES)
+    }
+
+    /// Encode as many records as fit into one batch; nothing if there is nothing to write.
+    fn fill(&self, buffer: &mut BufMut, mut items: Vec<Item>) -> Option<(u64, Batch)> {
+        let settled_below = self.common.settled_below.get();
+        let mut queue = self.queue.borrow_mut();
+        let mut ring = self.ring.borrow_mut();
+        let first = queue.front().map(|item| Item::bytes_alone(item.blocks));
+        if first.is_none() && !ring.wants_notice(settled_below) {
+            return None;
+        }
+        let first = first.unwrap_or(to_u64(HEADER_BYTES));
+        if to_u64(buffer.len()) < first {
+            // The front changed while the buffer was waited for; it is looked at again.
+            return None;
+        }
+        let room = to_usize(ring.room_for(first)).min(buffer.len());
+        let number = ring.next_number();
+        let mut encoder = BatchEncoder::new(&mut buffer[..room], HEADER_BYTES, self.identity());
+        let mut newest_update = 0;
+        let mut promised = 0;
+        while let Some(item) = queue.front() {
+            let (holders, parts) =
+                (item.body.holders.len(), item.body.parts_of(item.strip).count());
+            if !encoder.fits(holders, parts, item.blocks) {
+                break;
+            }
+            encode(&mut encoder, item);
+            newest_update = newest_update.max(item.body.sequence);
+            promised += Item::bytes_alone(item.blocks);
+            items.extend(queue.pop_front());
+        }
+        let lane = u16::try_from(self.common.worker).expect("workers are few");
+        let bytes = encoder.finish(lane, number, settled_below);
+        let place = ring.place(to_u64(bytes), promised, (newest_update, settled_below));
+        buffer.truncate(bytes);
+        let counts = self.common.counts();
+        counts.log_batches.add(1);
+        counts.log_bytes.add(to_u64(bytes));
+        let offset = self.common.shape.lane_offset(self.common.worker) + place.offset;
+        Some((offset, Batch { number: place.number, items }))
+    }
+
+    fn identity(&self) -> LogIdentity {
+        let array = &self.common.array;
+        LogIdentity {
+            array_tag: ashlar_ondisk::bitmap::array_tag(uuid::Uuid::from_bytes(
+                array.identity.uuid,
+            )),
+            log_tag: self.log_tag,
+            incarnation: array.incarnation(),
+        }
+    }
+
+    /// Write the batch and tell its records; the list comes back empty.
+    async fn store(&self, offset: u64, buffer: BufMut, batch: Batch) -> Vec<Item> {
+        let Batch { number, mut items } = batch;
+        let bytes = buffer.freeze();
+        let command = if self.device.facts().has_volatile_cache {
+            Command::WriteDurable(bytes)
+        } else {
+            Command::Write(bytes)
+        };
+        let (completion, pending) = self.common.outcomes.pair();
+        self.device.submit(offset, command, completion);
+        let result = pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result);
+        if result.is_ok() && self.ring.borrow_mut().set_whole(number) {
+            self.common.changed.notify_all();
+        }
+        for Item { body, done, .. } in items.drain(..) {
+            // Before whoever waits hears of it: the body is used again.
+            drop(body);
+            done.complete(Outcome { result, buffer: None });
+        }
+        items
+    }
+}
+
+fn encode(encoder: &mut BatchEncoder<'_>, item: &Item) {
+    let body = &item.body;
+    let parts: SmallVec<[Part; 16]> = body.parts_of(item.strip).map(|piece| piece.part).collect();
+    let record = NewRecord {
+        sequence: body.sequence,
+        stripe: body.stripe,
+        kind: body.kind,
+        rows: body.rows,
+        holders: &body.holders,
+        parts: &parts,
+    };
+    encoder.push(&record, body.parts_of(item.strip).map(|piece| &piece.bytes[..]));
+}

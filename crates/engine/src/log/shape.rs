@@ -1,0 +1,107 @@
+//! How the log area of a member is dealt out to lanes, and how long a record may be.
+//!
+//! What must stay true: a lane has room for four of the longest records, one of them wasted at the end of the
+//! ring and some blocks for batches without records; an update of one block always fits. A start with another number
+//! of workers may cut the area otherwise: what an earlier start wrote has been dealt with by then.
+//!
+//! Pure.
+
+use ashlar_layout::Geometry;
+use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
+
+/// A lane is not made smaller than this because there are many workers.
+const LANE_BYTES_MIN: u64 = 256 << 10;
+/// Longest record with its payload that is ever written at once: a request and the parity of a large strip.
+const RECORD_BYTES_MAX: u64 = 2 << 20;
+
+/// Lanes of one array, all of the same length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogShape {
+    /// Where the first lane begins on every member, bytes.
+    pub(crate) offset: u64,
+    /// Length of a lane, a multiple of 4 KiB.
+    pub(crate) lane_bytes: u64,
+    /// How many there are: so many workers own stripes.
+    pub(crate) lanes: usize,
+}
+
+impl LogShape {
+    /// Lanes for `workers` workers in `area`; `None` if not even one fits.
+    pub(crate) fn plan(area: Extent, geometry: &Geometry, workers: usize) -> Option<LogShape> {
+        let least = least_lane_bytes(geometry);
+        if area.bytes < least {
+            return None;
+        }
+        let room = to_usize(area.bytes / least.max(LANE_BYTES_MIN)).max(1);
+        let lanes = workers.clamp(1, room);
+        let lane_bytes = area.bytes / to_u64(lanes);
+        Some(LogShape {
+            offset: area.offset,
+            lane_bytes: lane_bytes - lane_bytes % BLOCK_BYTES,
+            lanes,
+        })
+    }
+
+    /// Where a lane begins, bytes from the member's start.
+    pub(crate) fn lane_offset(&self, lane: usize) -> u64 {
+        self.offset + to_u64(lane) * self.lane_bytes
+    }
+
+    /// The longest batch of one record: a quarter of a lane.
+    pub(crate) fn record_bytes_max(&self) -> u64 {
+        let quarter = self.lane_bytes / 4;
+        (quarter - quarter % BLOCK_BYTES).min(RECORD_BYTES_MAX)
+    }
+
+    /// Blocks of one contiguous update so that no record of it is too long: its data, and as much parity as it
+    /// has rows, behind one block of header.
+    pub(crate) fn piece_blocks_max(&self, strip_blocks: u32) -> u64 {
+        let blocks = self.record_bytes_max() / BLOCK_BYTES - 1;
+        (blocks / 2).max(blocks.saturating_sub(u64::from(strip_blocks)))
+    }
+}
+
+/// Bytes that a lane needs: four records of a whole row and one parity block; 64 KiB for the slack of the ring.
+pub(crate) fn least_lane_bytes(geometry: &Geometry) -> u64 {
+    (4 * (to_u64(geometry.data_strips()) + 2) * BLOCK_BYTES).max(16 * BLOCK_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LogShape;
+    use ashlar_layout::{Geometry, Level, Shape};
+    use ashlar_units::{BLOCK_BYTES, Extent, to_u64};
+
+    #[test]
+    fn lanes_lie_in_the_area_and_every_piece_fits_a_record() {
+        for members in [3, 6, 24, 64] {
+            let shape = Shape {
+                level: if members == 3 { Level::Raid5 } else { Level::Raid6 },
+                members,
+                parity: None,
+                group_members: None,
+                strip_bytes: 64 << 10,
+            };
+            let Ok(geometry) = Geometry::new(&shape, 100) else { continue };
+            for workers in [1, 2, 5, 64] {
+                for area_bytes in [4096, 512 << 10, 1 << 20, (1 << 20) + 8192, 128 << 20] {
+                    let area = Extent::new(1 << 20, area_bytes);
+                    let Some(log) = LogShape::plan(area, &geometry, workers) else {
+                        assert!(area_bytes < super::least_lane_bytes(&geometry));
+                        continue;
+                    };
+                    assert!((1..=workers).contains(&log.lanes));
+                    let end = log.lane_offset(log.lanes - 1) + log.lane_bytes;
+                    assert!(log.lane_bytes.is_multiple_of(BLOCK_BYTES) && end <= area.end());
+                    let record = log.record_bytes_max();
+                    assert!(4 * record <= log.lane_bytes);
+                    let piece = log.piece_blocks_max(geometry.strip_blocks());
+                    let rows = piece.min(u64::from(geometry.strip_blocks()));
+                    assert!(piece >= 1 && (1 + piece + rows) * BLOCK_BYTES <= record);
+                    let row = to_u64(geometry.data_strips()) + 2;
+                    assert!(row * BLOCK_BYTES <= record, "a row fits");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What one update changes, as its records say it.
+//!
+//! What must stay true: pieces are in the order in which a record wants them; a home's record carries what that
+//! device stores, a parity member's all the new data and its own parity.
+
+use ashlar_iobuf::Buf;
+use ashlar_layout::RowRange;
+use ashlar_ondisk::log::{Holder, Part, RecordKind};
+use ashlar_units::{StripIdx, StripeNo, to_usize};
+
+/// New content of some rows of one strip.
+#[derive(Clone)]
+pub(crate) struct Piece {
+    pub(crate) part: Part,
+    pub(crate) bytes: Buf,
+}
+
+impl Piece {
+    pub(crate) fn new(strip: StripIdx, rows: RowRange, bytes: Buf) -> Piece {
+        assert_eq!(bytes.len(), to_usize(rows.bytes()), "a piece is exactly its rows");
+        Piece { part: Part { strip, rows }, bytes }
+    }
+
+    /// Those of its rows that lie in `rows`, if there are any.
+    pub(crate) fn within(&self, rows: RowRange) -> Option<Piece> {
+        let own = self.part.rows;
+        let (start, end) = (own.start.max(rows.start), own.end.min(rows.end));
+        if start >= end {
+            return None;
+        }
+        let cut = RowRange::new(start, end);
+        let from = to_usize(cut.offset_bytes() - own.offset_bytes());
+        let bytes = self.bytes.slice(from..from + to_usize(cut.bytes()));
+        Some(Piece::new(self.part.strip, cut, bytes))
+    }
+}
+
+/// An update as all its records say it.
+pub(super) struct Body {
+    pub(super) sequence: u64,
+    pub(super) stripe: StripeNo,
+    pub(super) kind: RecordKind,
+    pub(super) rows: RowRange,
+    pub(super) holders: Vec<Holder>,
+    /// New content, strips rising; data strips before parity strips. Empty if the kind has no payload.
+    pub(super) pieces: Vec<Piece>,
+    /// Number of data strips of a stripe.
+    pub(super) data_strips: usize,
+}
+
+impl Body {
+    pub(super) fn empty(data_strips: usize) -> Body {
+        Body {
+            sequence: 0,
+            stripe: StripeNo(0),
+            kind: RecordKind::Full,
+            rows: RowRange::default(),
+            holders: Vec::new(),
+            pieces: Vec::new(),
+            data_strips,
+        }
+    }
+
+    /// What the device that stores `strip` keeps of it.
+    pub(super) fn parts_of(&self, strip: StripIdx) -> impl Iterator<Item = &Piece> {
+        let is_parity = strip.at() >= self.data_strips;
+        self.pieces.iter().filter(move |piece| {
+            let own = piece.part.strip;
+            own == strip || (is_parity && own.at() < self.data_strips)
+        })
+    }
+
+    /// Blocks of payload of the record of the device that stores `strip`.
+    pub(super) fn blocks_of(&self, strip: StripIdx) -> usize {
+        let blocks: u32 = self.parts_of(strip).map(|piece| piece.part.rows.blocks()).sum();
+        usize::try_from(blocks).expect("a stripe has few blocks")
+    }
+}
