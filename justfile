@@ -12,6 +12,14 @@ quick:
 test crate:
     cargo test -p ashlar-{{crate}}
 
+# one universe of the simulator, with its story: just sim 7 --story
+sim seed *options:
+    cargo run --release -p ashlar-universe -- {{seed}} {{options}}
+
+# many universes: just sim-many 20000
+sim-many count *options:
+    cargo run --release -p ashlar-universe -- --many {{count}} {{options}}
+
 # two members destroyed under load, nothing lost
 demo:
     ./ashlar-demo

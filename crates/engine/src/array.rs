@@ -226,6 +226,8 @@ pub struct Array {
     incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
+    /// The wall clock, seconds since 1970: only ever displayed.
+    pub(crate) wall_clock_s: fn() -> u64,
     /// The pool it takes spares from.
     spare_pool: Mutex<String>,
     /// How its background jobs are doing, for whoever looks.
@@ -261,6 +263,7 @@ pub(crate) struct ArrayParts {
     pub(crate) log: Option<LogShape>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
+    pub(crate) wall_clock_s: fn() -> u64,
     pub(crate) worker_count: usize,
 }
 
@@ -282,6 +285,7 @@ impl Array {
             incarnation: OnceLock::new(),
             events: parts.events,
             spares: parts.spares,
+            wall_clock_s: parts.wall_clock_s,
             spare_pool: Mutex::new(ashlar_ondisk::DEFAULT_POOL.to_owned()),
             jobs: crate::background::JobBoard::default(),
             home,
@@ -304,6 +308,11 @@ impl Array {
     /// Its geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The state of every slot, in order.
+    pub fn slot_states(&self) -> Vec<SlotState> {
+        self.slots.iter().map(Slot::state).collect()
     }
 
     /// The slots that are out.
@@ -443,7 +452,8 @@ impl Array {
         self.is_stopping.store(true, Ordering::Release);
     }
 
-    pub(crate) fn counts(&self) -> ArrayCounts {
+    /// What it did so far, on all workers.
+    pub fn counts(&self) -> ArrayCounts {
         let mut sum = ArrayCounts::default();
         for shard in &self.counters {
             shard.counts.add_to(&mut sum);

@@ -51,6 +51,9 @@ struct Found {
 
 /// Everything the start needs once the judgement is made.
 struct Plan {
+    /// The newest superblock, as it was found.
+    found: Superblock,
+    /// The same with what the start itself changes.
     superblock: Superblock,
     geometry: Geometry,
     slots: Vec<SlotPlan>,
@@ -190,6 +193,7 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
     Ok(Plan {
         is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
         is_unclean: superblock.unclean && !is_forced,
+        found: superblock.clone(),
         superblock: started(superblock, verdict),
         geometry,
         slots,
@@ -270,6 +274,7 @@ async fn make_array(
         log: log_shape(superblock, geometry, shared.loads.len())?,
         events: Arc::clone(&shared.events),
         spares: Arc::clone(&shared.spares),
+        wall_clock_s: shared.config.wall_clock_s,
         worker_count: shared.loads.len(),
         geometry: plan.geometry,
     });
@@ -338,7 +343,7 @@ async fn home_shard(
     worker: &Rc<Worker>,
 ) -> Result<(), Refusal> {
     let id = array.identity.id;
-    let mut next = plan.superblock.clone();
+    let (found, mut next) = (plan.found.clone(), plan.superblock.clone());
     let incarnation = crate::create::draw_uuid(worker);
     let now = (shared.config.wall_clock_s)();
     let is_read_only = plan.is_read_only;
@@ -349,6 +354,7 @@ async fn home_shard(
         if is_read_only {
             return Ok(());
         }
+        catch_up(&shard, found, &mut next).await?;
         next.begin_start(incarnation);
         shard.array.set_incarnation(incarnation);
         next.updated_at_s = now;
@@ -373,6 +379,24 @@ async fn home_shard(
         )
     })?;
     shared.arrays()[id.0] = Some(Arc::clone(array));
+    Ok(())
+}
+
+/// Have every member know what the newest one knows. The last crash may have come in the middle of an update, and the
+/// next may come in the middle of the one that follows: members two generations apart would not be believed.
+async fn catch_up(
+    shard: &Rc<Shard>,
+    found: Superblock,
+    next: &mut Superblock,
+) -> Result<(), ArrayLost> {
+    record::write(shard, found).await?;
+    // A member that could not take it is out by a generation of its own.
+    next.generation = shard.home().superblock().generation;
+    for (at, slot) in shard.array.slots.iter().enumerate() {
+        if slot.state() == SlotState::Failing {
+            record::mark_out(next, MemberIdx::from_at(at));
+        }
+    }
     Ok(())
 }
 

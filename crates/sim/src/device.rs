@@ -134,6 +134,7 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
     if let Some(data) = data
         && is_inside
     {
+        disk.changes += 1;
         let bytes = data.as_ref().map_or(bytes, |data: &Arc<[u8]>| to_u64(data.len()));
         let is_durable = kind == CommandKind::WriteDurable;
         disk.in_flight.insert(number, Change { offset, bytes, data, is_durable });

@@ -127,6 +127,16 @@ impl SimDisk {
         self.with(|disk| disk.faults.is_absent = true);
     }
 
+    /// The disk loses its own power: of what it has not made durable a subset of chance survives.
+    pub fn lose_cache(&self) {
+        self.with(|disk| disk.lose_cache());
+    }
+
+    /// How many commands that change it were submitted so far.
+    pub fn changes(&self) -> u64 {
+        self.with(|disk| disk.changes)
+    }
+
     /// Undoes [`vanish`](Self::vanish): the disk is there again with what it held.
     pub fn come_back(&self) {
         self.with(|disk| disk.faults.is_absent = false);
@@ -148,6 +158,16 @@ impl SimDisk {
         let first = extent.offset / SECTOR_BYTES;
         let end = extent.end().div_ceil(SECTOR_BYTES);
         self.with(|disk| disk.faults.unreadable.extend(first..end));
+    }
+
+    /// Whether a sector that `extent` touches is unreadable.
+    pub fn is_broken(&self, extent: Extent) -> bool {
+        self.with(|disk| !disk.is_readable(extent.offset, extent.bytes))
+    }
+
+    /// Size in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.with(|disk| disk.options.size_bytes)
     }
 
     /// How many sectors are unreadable.

@@ -27,4 +27,4 @@ pub use disk::{DiskImage, DiskOptions, Latency, SimDisk};
 pub use opener::SimOpener;
 pub use random::Random;
 pub use trace::Operation;
-pub use world::{Ended, SimWorld, Stop};
+pub use world::{Ended, SimSwitch, SimWorld, Stop};

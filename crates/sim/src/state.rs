@@ -61,6 +61,8 @@ pub(crate) struct DiskState {
     pub(crate) in_flight: BTreeMap<u64, Change>,
     /// Who has it exclusively: the number of the opening.
     pub(crate) holder: Option<u64>,
+    /// Commands that change it, submitted so far.
+    pub(crate) changes: u64,
 }
 
 /// What is wrong with the disk at the moment.
@@ -162,6 +164,7 @@ impl DiskState {
             random,
             in_flight: BTreeMap::new(),
             holder: None,
+            changes: 0,
         }
     }
 
@@ -265,8 +268,14 @@ impl DiskState {
         self.holder = None;
     }
 
-    /// Power is gone: of what is not durable a subset of chance survives, torn and in any order.
+    /// Power is gone everywhere, and with it whoever used the disk.
     pub(crate) fn lose_power(&mut self) {
+        self.lose_cache();
+        self.holder = None;
+    }
+
+    /// Power is gone: of what is not durable a subset of chance survives, torn and in any order.
+    pub(crate) fn lose_cache(&mut self) {
         let mut volatile: Vec<Change> =
             std::mem::take(&mut self.content.unflushed).into_iter().map(|(_, c)| c).collect();
         volatile.extend(std::mem::take(&mut self.in_flight).into_values());
@@ -277,7 +286,6 @@ impl DiskState {
                 self.content.store(&survivor);
             }
         }
-        self.holder = None;
     }
 }
 

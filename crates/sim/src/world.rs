@@ -28,6 +28,24 @@ pub struct SimWorld {
     now: Nanos,
 }
 
+/// Stops the program of a world from inside it. Clones are the same switch.
+#[derive(Clone)]
+pub struct SimSwitch(Arc<World>);
+
+impl SimSwitch {
+    /// As [`SimWorld::stop_at`], but `operations` from now.
+    pub fn stop_after(&self, operations: u64, stop: Stop) {
+        let mut state = self.0.lock();
+        let number = state.operations + operations.max(1);
+        state.stop_at = Some((number, stop));
+    }
+
+    /// How many operations were submitted so far.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+}
+
 /// The machine that the program runs on: gone after each stop.
 struct Host {
     executor: Executor,
@@ -121,6 +139,11 @@ impl SimWorld {
         Some(SimDisk { world: Arc::clone(&self.world), at })
     }
 
+    /// What stops the program from inside: for programs that plan their own end.
+    pub fn switch(&self) -> SimSwitch {
+        SimSwitch(Arc::clone(&self.world))
+    }
+
     /// What opens the disks by name.
     pub fn opener(&self) -> SimOpener {
         SimOpener(Arc::clone(&self.world))
@@ -167,6 +190,11 @@ impl SimWorld {
     /// [`operations`](Self::operations). That operation counts as under way.
     pub fn stop_at(&mut self, number: u64, stop: Stop) {
         self.world.lock().stop_at = Some((number, stop));
+    }
+
+    /// Undoes [`stop_at`](Self::stop_at). False if there was nothing to undo.
+    pub fn call_off(&mut self) -> bool {
+        self.world.lock().stop_at.take().is_some()
     }
 
     /// How many operations were submitted so far.

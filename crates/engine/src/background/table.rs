@@ -149,8 +149,8 @@ async fn forget_resync(shard: &Rc<Shard>, job: &Job) {
 
 async fn finish_scrub(shard: &Rc<Shard>, job: &Job) {
     let record = job.record();
-    let since_1970 = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    let scrub = ScrubRecord { at_s: since_1970.max(1), mismatches: record.mismatches };
+    let now_s = (shard.array.wall_clock_s)();
+    let scrub = ScrubRecord { at_s: now_s.max(1), mismatches: record.mismatches };
     let finish = |superblock: &mut Superblock| {
         remove(superblock, record);
         superblock.last_scrub = Some(scrub);

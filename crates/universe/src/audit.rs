@@ -1,0 +1,193 @@
+//! What is looked at when everything is at rest: all units through the engine, and the devices with the test's own eyes.
+//!
+//! What must stay true: the white box knows the geometry and the code, nothing of the engine.
+
+use crate::bay::{Bays, Rest};
+use crate::client;
+use crate::director::TANK;
+use crate::life::window_stripes;
+use crate::stage::Stage;
+use ashlar_engine::Engine;
+use ashlar_layout::Geometry;
+use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
+use ashlar_ondisk::format::BITS_PER_PAGE;
+use ashlar_ondisk::{BitmapKind, PageIdentity, Role};
+use ashlar_parity::{Code, Kernel, Locality};
+use ashlar_sim::Random;
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_u64, to_usize};
+
+/// Bytes of one read of the audit.
+const READ_BYTES: u64 = 64 << 10;
+
+/// Read every unit and hold it against the ledger.
+pub(crate) async fn read_all(engine: &Engine, stage: &Stage) {
+    let own = stage.clone();
+    let look = async move |volume: ashlar_engine::ArrayVolume| {
+        let window = own.ledger().bytes();
+        let mut offset = 0;
+        while offset < window {
+            let extent = Extent::new(offset, READ_BYTES.min(window - offset));
+            if let Err(kind) = client::read(&volume, &own, extent).await
+                && !own.errors_are_allowed()
+            {
+                own.fail(format!("the audit's read at {extent} was answered {kind:?}"));
+            }
+            offset = extent.end();
+        }
+    };
+    if let Err(refusal) = engine.with_volume(0, TANK, look).await {
+        stage.fail(format!("no volume to audit: {refusal}"));
+    }
+}
+
+/// Lose as many members of each group as may be lost, and read everything.
+pub(crate) async fn read_with_losses(
+    engine: &Engine,
+    stage: &Stage,
+    bays: &mut Bays,
+    random: &mut Random,
+) {
+    let geometry = stage.config().one_row();
+    for group in 0..geometry.groups() {
+        let mut slots: Vec<usize> = (0..geometry.strips()).collect();
+        random.shuffle(&mut slots);
+        for slot in &slots[..geometry.parity_strips()] {
+            if let Some(at) = bays.in_slot(group * geometry.strips() + slot) {
+                bays.all[at].disk.vanish();
+            }
+        }
+    }
+    stage.say(|| "as many members vanish as may be lost".to_owned());
+    read_all(engine, stage).await;
+}
+
+/// The generation the devices are at: it never falls.
+pub(crate) fn generation(stage: &Stage, bays: &Bays, before: u64) -> u64 {
+    let Some(rest) = bays.at_rest() else { return before };
+    if rest.newest.generation < before {
+        stage.fail(format!("generation fell from {before} to {}", rest.newest.generation));
+    }
+    rest.newest.generation
+}
+
+/// Nobody uses the devices and the array was stopped cleanly: everything on them agrees.
+pub(crate) fn at_rest(stage: &Stage, bays: &Bays, generation: u64) {
+    let Some(rest) = bays.at_rest() else { stage.fail("no superblock at rest") };
+    if rest.newest.generation != generation || rest.newest.unclean {
+        stage.fail("the superblocks at rest are not those of a clean stop");
+    }
+    let Some(geometry) = rest.newest.geometry.to_layout() else {
+        stage.fail("an impossible geometry at rest")
+    };
+    let members = members(stage, bays, &rest, &geometry);
+    let written = written(stage, bays, &rest, &members);
+    let mut checked = 0;
+    for stripe in window_stripes(stage) {
+        if written(stripe) {
+            check_stripe(stage, (bays, &members), &geometry, StripeNo(stripe));
+            checked += 1;
+        }
+    }
+    stage.marks().add("audit.stripes_checked", checked);
+}
+
+/// The bay in each slot; all know the newest generation.
+fn members(stage: &Stage, bays: &Bays, rest: &Rest, geometry: &Geometry) -> Vec<usize> {
+    let mut members = Vec::new();
+    for slot in 0..geometry.members() {
+        let holds = |at: &usize| rest.places[*at] == Some((slot, Role::Active));
+        let Some(at) = (0..bays.all.len()).find(holds) else {
+            stage.fail(format!("no device is active in slot {slot} at rest"))
+        };
+        if rest.generations[at] != Some(rest.newest.generation) {
+            stage.fail(format!("{} missed a generation", bays.all[at].name));
+        }
+        members.push(at);
+    }
+    members
+}
+
+/// Which stripes the members call written: all say the same.
+fn written(
+    stage: &Stage,
+    bays: &Bays,
+    rest: &Rest,
+    members: &[usize],
+) -> impl Fn(u64) -> bool + use<> {
+    let (area, places) = (rest.newest.areas.written_map, rest.newest.written_map_places());
+    let identity = |page: u64| PageIdentity {
+        kind: BitmapKind::WrittenMap,
+        array_tag: array_tag(rest.newest.array_uuid),
+        page: u32::try_from(page).expect("few pages"),
+    };
+    let last = window_stripes(stage).end;
+    let mut pages = Vec::new();
+    for page in 0..last.div_ceil(BITS_PER_PAGE) {
+        let read = |at: &usize| {
+            let place = |place: u64| {
+                let offset = area.offset + (page * places + place) * BLOCK_BYTES;
+                let bytes = bays.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
+                identity(page).decode(&bytes).ok()
+            };
+            let newest = (0..places).filter_map(place).max_by_key(|page| page.sequence);
+            // A page that was never written says nothing, which is what zeros say.
+            newest.map_or([0; WORDS_PER_PAGE], |page| page.bits)
+        };
+        let copies: Vec<_> = members.iter().map(read).collect();
+        let first = copies[0];
+        if copies.iter().any(|copy| *copy != first) {
+            stage.fail(format!("the members disagree about page {page} of the written map"));
+        }
+        pages.push(first);
+    }
+    move |stripe: u64| {
+        let (page, bit) = (to_usize(stripe / BITS_PER_PAGE), stripe % BITS_PER_PAGE);
+        pages[page][to_usize(bit / 64)] & (1 << (bit % 64)) != 0
+    }
+}
+
+fn check_stripe(
+    stage: &Stage,
+    (bays, members): (&Bays, &[usize]),
+    geometry: &Geometry,
+    stripe: StripeNo,
+) {
+    let strip = |at: usize| {
+        let index = StripIdx::from_at(at);
+        let member = geometry.place(stripe, index).member.at();
+        bays.all[members[member]].disk.peek(bays.strip_extent(geometry, stripe, index))
+    };
+    let (k, m) = (geometry.data_strips(), geometry.parity_strips());
+    let data: Vec<Vec<u8>> = (0..k).map(strip).collect();
+    let mut wanted = vec![vec![0; data[0].len()]; m];
+    if m > 0 {
+        let code = Code::new(k, m, Kernel::best()).expect("geometries are valid codes");
+        let sources: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let mut targets: Vec<Option<&mut [u8]>> =
+            wanted.iter_mut().map(|strip| Some(strip.as_mut_slice())).collect();
+        code.generate(&sources, &mut targets, Locality::Cached).expect("equal lengths");
+    }
+    for (at, wanted) in wanted.iter().enumerate() {
+        let found = strip(k + at);
+        if let Some(byte) = found.iter().zip(wanted).position(|(one, other)| one != other) {
+            stage.fail(format!(
+                "parity {at} of stripe {stripe} is not that of its data from byte {byte}"
+            ));
+        }
+    }
+    check_data(stage, geometry, stripe, &data);
+}
+
+/// What lies on the devices is what a read would say.
+fn check_data(stage: &Stage, geometry: &Geometry, stripe: StripeNo, data: &[Vec<u8>]) {
+    let window = stage.config().window.0 * geometry.stripe_bytes();
+    let start = stripe.0 * geometry.stripe_bytes() - window;
+    for (at, strip) in data.iter().enumerate() {
+        let extent = Extent::new(start + to_u64(at) * geometry.strip_bytes(), to_u64(strip.len()));
+        let begun = stage.ledger().begin_read();
+        let observed = stage.ledger().observe(begun, extent, strip);
+        if let Err(wrong) = observed {
+            stage.fail(format!("on the device, stripe {stripe}, strip {at}: {wrong}"));
+        }
+    }
+}

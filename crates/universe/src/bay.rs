@@ -1,0 +1,257 @@
+//! The devices of a universe, what is wrong with each, and what a group may still lose.
+//!
+//! What must stay true: within the budget no stripe lacks more strips than its parity replaces, whatever the engine
+//! knows of it; where the bookkeeping cannot be sure it counts too much as lost, never too little.
+
+use crate::config::Config;
+use ashlar_engine::{Array, SlotState};
+use ashlar_layout::Geometry;
+use ashlar_ondisk::format::copy_slots;
+use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
+use ashlar_sim::{SimDisk, SimWorld};
+use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx, StripeNo};
+use std::time::Duration;
+
+/// Time after a fault in which its device may still go out for it.
+const SUSPECT: Duration = Duration::from_secs(20);
+/// A superblock of an array of these sizes is no longer.
+const SUPERBLOCK_BYTES_MAX: u64 = 16 << 10;
+
+/// What is wrong with a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Trouble {
+    Absent,
+    /// Its cache is lost, too: it may come back only when the engine has seen that it was gone.
+    AbsentCold,
+    FailsWrites,
+    FailsFlushes,
+    FailsReads,
+    Slow,
+}
+
+/// One device.
+pub(crate) struct Bay {
+    pub(crate) disk: SimDisk,
+    pub(crate) name: String,
+    pub(crate) trouble: Option<Trouble>,
+    /// Until then it counts as lost although nothing is wrong with it any more.
+    suspect_until: Nanos,
+    /// The slot it is in, or was in when it went out.
+    pub(crate) slot: Option<usize>,
+    pub(crate) is_spare: bool,
+    /// It is being filled to replace the device of this slot.
+    pub(crate) target_of: Option<usize>,
+}
+
+/// All of them.
+pub(crate) struct Bays {
+    pub(crate) all: Vec<Bay>,
+    losses: usize,
+    /// Members of a group.
+    strips: usize,
+    /// Where the data area begins on every member, bytes.
+    pub(crate) data_offset: u64,
+}
+
+/// What the superblocks on the devices say, read by the test's own hand.
+pub(crate) struct Rest {
+    /// The newest superblock there is.
+    pub(crate) newest: Superblock,
+    /// Of each bay: its slot and role according to that.
+    pub(crate) places: Vec<Option<(usize, Role)>>,
+    /// Of each bay: the generation it knows.
+    pub(crate) generations: Vec<Option<u64>>,
+}
+
+impl Bays {
+    pub(crate) fn new(world: &mut SimWorld, config: &Config) -> Bays {
+        let mut all = Vec::new();
+        for (at, options) in config.disks.iter().enumerate() {
+            let name = format!("disk{at}");
+            let disk = world.add_disk(&name, options.clone());
+            all.push(Bay {
+                disk,
+                name,
+                trouble: None,
+                suspect_until: Nanos(0),
+                slot: (at < config.shape.members).then_some(at),
+                is_spare: false,
+                target_of: None,
+            });
+        }
+        let geometry = config.one_row();
+        Bays { all, losses: config.losses(), strips: geometry.strips(), data_offset: 0 }
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all.iter().map(|bay| bay.name.clone()).collect()
+    }
+
+    /// The bay in a slot, as far as is known.
+    pub(crate) fn in_slot(&self, slot: usize) -> Option<usize> {
+        self.all.iter().position(|bay| bay.slot == Some(slot))
+    }
+
+    /// Bays nobody uses and nothing is wrong with.
+    pub(crate) fn free(&self) -> Vec<usize> {
+        let is_free = |at: &usize| {
+            let bay = &self.all[*at];
+            let is_held = bay.slot.is_some() || bay.is_spare || bay.target_of.is_some();
+            !is_held && bay.trouble.is_none()
+        };
+        (0..self.all.len()).filter(is_free).collect()
+    }
+
+    pub(crate) fn set_trouble(&mut self, at: usize, trouble: Option<Trouble>, now: Nanos) {
+        let bay = &mut self.all[at];
+        bay.trouble = trouble;
+        bay.suspect_until = now.after(SUSPECT);
+    }
+
+    fn is_doubtful(&self, slot: usize, now: Nanos) -> bool {
+        // A device that is to take the slot brings its trouble along.
+        let is_here = |bay: &&Bay| bay.slot == Some(slot) || bay.target_of == Some(slot);
+        let mut here = self.all.iter().filter(is_here);
+        here.any(|bay| bay.trouble.is_some() || bay.suspect_until > now)
+    }
+
+    fn is_broken(&self, slot: usize) -> bool {
+        let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
+        in_slot.any(|bay| bay.disk.unreadable_sectors() > 0)
+    }
+
+    fn group(&self, slot: usize) -> std::ops::Range<usize> {
+        let first = slot / self.strips * self.strips;
+        first..first + self.strips
+    }
+
+    /// Whether the slot may be lost now, with these slots not in sync.
+    pub(crate) fn may_lose(&self, slot: usize, out: &[bool], now: Nanos) -> bool {
+        let is_spent = |other: &usize| {
+            *other == slot || out[*other] || self.is_doubtful(*other, now) || self.is_broken(*other)
+        };
+        self.group(slot).filter(is_spent).count() <= self.losses
+    }
+
+    /// Whether the engine itself must see that the slot is needed: too many others are out.
+    pub(crate) fn is_needed(&self, slot: usize, out: &[bool]) -> bool {
+        let others = self.group(slot).filter(|other| *other != slot && out[*other]);
+        others.count() >= self.losses
+    }
+
+    /// Whether the strip of this stripe on `slot` may become unreadable.
+    pub(crate) fn may_break(
+        &self,
+        (geometry, stripe, slot): (&Geometry, StripeNo, usize),
+        out: &[bool],
+        now: Nanos,
+    ) -> bool {
+        let is_spent = |other: &usize| {
+            let is_here = || self.strip_is_broken(geometry, stripe, *other);
+            *other == slot || out[*other] || self.is_doubtful(*other, now) || is_here()
+        };
+        self.group(slot).filter(is_spent).count() <= self.losses
+    }
+
+    fn strip_is_broken(&self, geometry: &Geometry, stripe: StripeNo, slot: usize) -> bool {
+        let Some(strip) = geometry.strip_on(stripe, MemberIdx::from_at(slot)) else { return false };
+        let extent = self.strip_extent(geometry, stripe, strip);
+        let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
+        in_slot.any(|bay| bay.disk.is_broken(extent))
+    }
+
+    /// Where a strip lies on its device.
+    pub(crate) fn strip_extent(
+        &self,
+        geometry: &Geometry,
+        stripe: StripeNo,
+        strip: StripIdx,
+    ) -> Extent {
+        let place = geometry.place(stripe, strip);
+        Extent::new(self.data_offset + place.offset, geometry.strip_bytes())
+    }
+
+    /// Whether nothing is wrong with any device, and nothing was a moment ago.
+    pub(crate) fn are_well(&self, now: Nanos) -> bool {
+        let is_well = |bay: &Bay| {
+            bay.trouble.is_none() && bay.suspect_until <= now && bay.disk.unreadable_sectors() == 0
+        };
+        self.all.iter().all(is_well)
+    }
+
+    /// Everything that is wrong with a device ends.
+    pub(crate) fn heal(&mut self, at: usize, config: &Config, now: Nanos) {
+        let bay = &self.all[at];
+        bay.disk.come_back();
+        bay.disk.stop_failing();
+        bay.disk.set_latency(config.disks[at].latency.clone());
+        if bay.trouble.is_some() {
+            self.set_trouble(at, None, now);
+        }
+    }
+
+    /// After a stop: nothing is under way any more that a device could go out for.
+    pub(crate) fn forget_suspicions(&mut self) {
+        self.all.iter_mut().for_each(|bay| bay.suspect_until = Nanos(0));
+    }
+
+    /// What the devices say while nobody uses them. `None` if there is no array on them.
+    pub(crate) fn at_rest(&self) -> Option<Rest> {
+        let own: Vec<Option<Superblock>> = self.all.iter().map(superblock_of).collect();
+        let present = own.iter().flatten();
+        let newest = present.max_by_key(|superblock| superblock.generation)?.clone();
+        let place = |own: &Option<Superblock>| {
+            let entry = newest.member(own.as_ref()?.member_uuid)?;
+            Some((entry.slot.at(), entry.role))
+        };
+        let places = own.iter().map(place).collect();
+        let generations = own.iter().map(|own| own.as_ref().map(|own| own.generation)).collect();
+        Some(Rest { newest, places, generations })
+    }
+
+    /// Take over from the devices who is where.
+    pub(crate) fn adopt(&mut self, rest: &Rest) {
+        for (bay, place) in self.all.iter_mut().zip(&rest.places) {
+            bay.slot = match place {
+                Some((slot, Role::Active | Role::Rebuilding | Role::Out)) => Some(*slot),
+                _ => None,
+            };
+            bay.target_of = match place {
+                Some((slot, Role::Replacement)) => Some(*slot),
+                _ => None,
+            };
+        }
+    }
+
+    /// Slots that no present device holds in sync, as recorded.
+    pub(crate) fn out_at_rest(&self, rest: &Rest, slots: usize) -> Vec<bool> {
+        let holds = |slot: usize| {
+            self.all.iter().zip(&rest.places).any(|(bay, place)| {
+                let is_sound = !matches!(
+                    bay.trouble,
+                    Some(Trouble::Absent | Trouble::AbsentCold | Trouble::FailsReads)
+                );
+                *place == Some((slot, Role::Active)) && is_sound
+            })
+        };
+        (0..slots).map(|slot| !holds(slot)).collect()
+    }
+}
+
+/// Slots that are not in sync.
+pub(crate) fn out_of_sync(array: &Array) -> Vec<bool> {
+    array.slot_states().into_iter().map(|state| state != SlotState::InSync).collect()
+}
+
+fn superblock_of(bay: &Bay) -> Option<Superblock> {
+    let size = bay.disk.size_bytes();
+    let read = |slot: Extent| bay.disk.peek(Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
+    let copies: Vec<Vec<u8>> = copy_slots(size)?.into_iter().map(read).collect();
+    let choice = SuperblockCopies::choose(&[
+        Some(&copies[0]),
+        Some(&copies[1]),
+        Some(&copies[2]),
+        Some(&copies[3]),
+    ]);
+    choice.superblock().cloned()
+}

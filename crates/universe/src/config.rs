@@ -1,0 +1,336 @@
+//! What a universe is made of: everything that is fixed before its first moment, drawn from the seed.
+//!
+//! What must stay true: equal seeds give equal configurations; what the oracle may demand under a policy is
+//! written here, in [`Contract`], and nowhere else.
+
+use ashlar_layout::{Geometry, Level, Shape};
+use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_sim::{DiskOptions, Latency, Random};
+use ashlar_units::{to_u64, to_usize};
+use std::fmt;
+use std::time::Duration;
+
+use crate::menu::Menu;
+
+/// Devices that wait to replace others.
+pub const SPARE_DEVICES: usize = 3;
+
+/// What blocks are filled with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// 16-byte tags that name the block and the write.
+    Tags,
+    /// Random bytes that belong to the block and the write.
+    Random,
+}
+
+/// How one client behaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profile {
+    /// A bit of everything, anywhere.
+    Mixed,
+    /// Writes small pieces one after the other.
+    Stream,
+    /// Writes and reads a few blocks that others write, too.
+    Hot,
+    /// Reads, mostly.
+    Reader,
+    /// Writes whole stripes, trims and zeroes.
+    Large,
+}
+
+/// What may happen to a universe besides its clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Crashes and faults in any order. Needs a policy that closes the write hole.
+    Everything,
+    /// Crashes only while no member is lost and none is failing.
+    Crashes,
+    /// Losses, but every life ends with a clean stop.
+    Losses,
+    /// Losses, then one crash; after it the array may come up read-only, and must not lie.
+    LossesThenCrash,
+}
+
+/// What a policy promises, and so what the oracle demands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contract {
+    /// A crash may come together with losses: all data stays, the array starts for writing.
+    pub survives_losses_with_crash: bool,
+    /// A logical block is old or new as a whole. Otherwise each unit that a device writes whole is.
+    pub mends_torn_blocks: bool,
+}
+
+impl Contract {
+    /// What `policy` promises.
+    ///
+    /// `bitmap`: after a crash of a whole array every unit that devices write whole is old or new; a crash
+    /// with losses leaves an array that reads what it can prove and takes no writes. `log`: section 3.1 of the
+    /// promises in full. `none`: as `bitmap`.
+    pub fn of(policy: ConsistencyPolicy) -> Contract {
+        let is_log = policy == ConsistencyPolicy::Log;
+        Contract { survives_losses_with_crash: is_log, mends_torn_blocks: is_log }
+    }
+}
+
+/// Everything that is fixed in a universe.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it all comes from.
+    pub seed: u64,
+    /// Level, members, strip.
+    pub shape: Shape,
+    /// How the array stays consistent.
+    pub policy: ConsistencyPolicy,
+    /// What that promises.
+    pub contract: Contract,
+    /// What may happen.
+    pub class: Class,
+    /// Which faults and commands are drawn from.
+    pub menu: Menu,
+    /// Logical block of the volume, bytes.
+    pub logical_block_bytes: u32,
+    /// Workers of the engine.
+    pub workers: usize,
+    /// Devices: members first, then those that wait.
+    pub disks: Vec<DiskOptions>,
+    /// Stripes that share a write-intent bit.
+    pub stripes_per_region: u64,
+    /// First stripe that clients touch, and how many.
+    pub window: (u64, u64),
+    /// What the oracle keeps one entry for, bytes.
+    pub unit_bytes: u64,
+    /// What blocks are filled with.
+    pub payload: Payload,
+    /// The clients.
+    pub clients: Vec<Profile>,
+    /// Requests of all clients together, over all lives.
+    pub requests: usize,
+    /// How often the array is started in the safety phase.
+    pub lives: usize,
+}
+
+/// Size of each disk, bytes.
+const DISK_BYTES: u64 = 8 << 20;
+
+impl Config {
+    /// The configuration of `seed`; a wish overrides what it would draw.
+    pub fn draw(seed: u64, wish: Wish) -> Config {
+        let mut random = Random::stream(seed, 0xC0);
+        let shape = draw_shape(&mut random);
+        let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
+        let policy = draw_policy(&mut random, &geometry, wish.policy);
+        let contract = Contract::of(policy);
+        let drawn = draw_class(&mut random, policy, &geometry);
+        let class = wish.class.unwrap_or(drawn);
+        let logical_block_bytes = if random.percent(50) { 512 } else { 4096 };
+        let disks = draw_disks(&mut random, shape.members + SPARE_DEVICES);
+        let atomic = disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
+        let logical = u64::from(logical_block_bytes);
+        let unit_bytes = if contract.mends_torn_blocks { logical } else { logical.min(atomic) };
+        let stripe_count = 4 + random.below(20);
+        let first = if random.percent(50) { 0 } else { random.below(64) };
+        let client_count = to_usize(1 + random.below(5));
+        Config {
+            seed,
+            policy,
+            contract,
+            class,
+            menu: Menu::draw(&mut random, class, geometry.parity_strips()),
+            logical_block_bytes,
+            workers: to_usize(1 + random.below(3)),
+            disks,
+            stripes_per_region: 1 << random.below(5),
+            window: (first, stripe_count),
+            unit_bytes,
+            payload: if random.percent(80) { Payload::Tags } else { Payload::Random },
+            clients: (0..client_count).map(|_| draw_profile(&mut random)).collect(),
+            requests: to_usize(100 + random.below(500)),
+            lives: to_usize(1 + random.below(5)),
+            shape,
+        }
+    }
+
+    /// Members of a group that may be lost.
+    pub fn losses(&self) -> usize {
+        self.one_row().parity_strips()
+    }
+
+    /// The geometry with a single row: for counts, not for places.
+    pub fn one_row(&self) -> Geometry {
+        Geometry::new(&self.shape, 1).expect("drawn shapes are possible")
+    }
+
+    /// Data bytes of a stripe.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.one_row().stripe_bytes()
+    }
+}
+
+/// What is wished instead of drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wish {
+    /// The policy. Without redundancy there is nothing to log, so raid0 has `bitmap` all the same.
+    pub policy: Option<ConsistencyPolicy>,
+    /// What may happen.
+    pub class: Option<Class>,
+}
+
+fn draw_policy(
+    random: &mut Random,
+    geometry: &Geometry,
+    wish: Option<ConsistencyPolicy>,
+) -> ConsistencyPolicy {
+    // Drawn in any case, so that a wish changes no other draw.
+    let is_log = random.percent(50);
+    let drawn = if is_log { ConsistencyPolicy::Log } else { ConsistencyPolicy::Bitmap };
+    match wish.unwrap_or(drawn) {
+        ConsistencyPolicy::Log if geometry.parity_strips() == 0 => ConsistencyPolicy::Bitmap,
+        policy => policy,
+    }
+}
+
+/// Whether a start carries out what the stripe intent log holds. As long as it does not, arrays with a log live
+/// without crashes.
+const LOG_IS_REPLAYED: bool = false;
+
+fn draw_class(random: &mut Random, policy: ConsistencyPolicy, geometry: &Geometry) -> Class {
+    let draw = random.below(100);
+    if geometry.parity_strips() == 0 {
+        return Class::Crashes;
+    }
+    match (policy, draw) {
+        (ConsistencyPolicy::Log, _) if LOG_IS_REPLAYED => Class::Everything,
+        (ConsistencyPolicy::Log, _) => Class::Losses,
+        (_, 0..50) => Class::Crashes,
+        (_, 50..85) => Class::Losses,
+        _ => Class::LossesThenCrash,
+    }
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Class; 4] =
+        [Class::Everything, Class::Crashes, Class::Losses, Class::LossesThenCrash];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Everything => "everything",
+            Class::Crashes => "crashes",
+            Class::Losses => "losses",
+            Class::LossesThenCrash => "losses-then-crash",
+        }
+    }
+}
+
+fn draw_shape(random: &mut Random) -> Shape {
+    let wide =
+        |random: &mut Random, from: u64, to: u64| to_usize(from + random.below(to - from + 1));
+    let (level, members, group_members, parity) = match random.below(100) {
+        0..3 => (Level::Raid0, wide(random, 2, 4), None, None),
+        3..13 => (Level::Raid1, wide(random, 2, 4), None, None),
+        13..38 => (Level::Raid5, wide(random, 3, 5), None, None),
+        38..63 => (Level::Raid6, wide(random, 4, 6), None, None),
+        63..73 => (Level::Raid7, wide(random, 5, 7), None, None),
+        73..81 => {
+            let parity = wide(random, 1, 4);
+            (Level::NPlusM, parity + wide(random, 2, 4), None, Some(parity))
+        }
+        81..88 => (Level::Raid10, 2 * wide(random, 2, 3), None, None),
+        88..94 => (Level::Raid50, 6, Some(3), None),
+        94..98 => (Level::Raid60, 8, Some(4), None),
+        _ => (Level::Raid70, 10, Some(5), None),
+    };
+    let strip_bytes = match random.below(10) {
+        0..7 => 4096,
+        7..9 => 8192,
+        _ => 16384,
+    };
+    Shape { level, members, parity, group_members, strip_bytes }
+}
+
+fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {
+    let atomic = if random.percent(50) { 512 } else { 4096 };
+    let caches = random.below(3);
+    let latency = draw_latency(random);
+    let disk = |random: &mut Random| DiskOptions {
+        atomic_write_bytes: atomic,
+        has_volatile_cache: match caches {
+            0 => true,
+            1 => false,
+            _ => random.percent(50),
+        },
+        discard_reads_zeros: random.percent(70),
+        latency: latency.clone(),
+        ..DiskOptions::sized(DISK_BYTES)
+    };
+    (0..count).map(|_| disk(random)).collect()
+}
+
+fn draw_latency(random: &mut Random) -> Latency {
+    let us = Duration::from_micros;
+    match random.below(4) {
+        0 => Latency::constant(us(100)),
+        1 => {
+            Latency { read: us(10)..=us(5000), write: us(10)..=us(5000), flush: us(10)..=us(9000) }
+        }
+        _ => Latency::default(),
+    }
+}
+
+fn draw_profile(random: &mut Random) -> Profile {
+    match random.below(10) {
+        0..5 => Profile::Mixed,
+        5..6 => Profile::Stream,
+        6..8 => Profile::Hot,
+        8..9 => Profile::Reader,
+        _ => Profile::Large,
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let geometry = self.one_row();
+        let (k, m) = (geometry.data_strips(), geometry.parity_strips());
+        let disk = &self.disks[0];
+        writeln!(
+            f,
+            "  array    {} {k}+{m} on {} members, strip {}, policy {}, blocks of {}",
+            self.shape.level.name(),
+            self.shape.members,
+            self.shape.strip_bytes,
+            self.policy.name(),
+            self.logical_block_bytes
+        )?;
+        let cached = self.disks.iter().filter(|disk| disk.has_volatile_cache).count();
+        writeln!(
+            f,
+            "  devices  {}, {cached} with a volatile cache, {} bytes written whole, latency {:?}",
+            self.disks.len(),
+            disk.atomic_write_bytes,
+            disk.latency.write
+        )?;
+        writeln!(
+            f,
+            "  clients  {:?}, {} requests in stripes {} to {}, {} bytes a unit, payload {:?}",
+            self.clients,
+            self.requests,
+            self.window.0,
+            self.window.0 + self.window.1 - 1,
+            self.unit_bytes,
+            self.payload
+        )?;
+        writeln!(
+            f,
+            "  engine   {} workers, {} stripes a region, {} lives, class {:?}",
+            self.workers, self.stripes_per_region, self.lives, self.class
+        )?;
+        write!(f, "  menu     {}", self.menu)
+    }
+}
+
+/// Count as a number for arithmetic with bytes.
+pub(crate) fn number(count: usize) -> u64 {
+    to_u64(count)
+}

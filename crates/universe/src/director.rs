@@ -1,0 +1,365 @@
+//! The director of one life: takes acts from the menu, one after the other, while clients work.
+//!
+//! What must stay true: it takes no more redundancy than the budget allows, decided and done in one go, so that the
+//! engine cannot change anything in between; what an operator's command answers is held against what it may answer.
+
+use crate::bay::{Bays, Trouble, out_of_sync};
+use crate::menu::Act;
+use crate::stage::{Stage, seconds};
+use ashlar_device::{CommandKind, FaultKind};
+use ashlar_engine::{Array, Engine, Refusal, SlotState};
+use ashlar_ondisk::JobKind;
+use ashlar_ring::Handle;
+use ashlar_sim::{Latency, Random};
+use ashlar_units::{Extent, MemberIdx, SECTOR_BYTES, StripIdx, StripeNo, to_u64, to_usize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name of the array in every universe.
+pub(crate) const TANK: &str = "tank";
+
+/// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
+const IN_USE: &str = "device.not_opened";
+
+pub(crate) struct Director<'l> {
+    pub(crate) stage: Stage,
+    pub(crate) engine: Engine,
+    pub(crate) handle: Handle,
+    pub(crate) random: Random,
+    pub(crate) bays: &'l mut Bays,
+    pub(crate) array: Arc<Array>,
+}
+
+impl Director<'_> {
+    /// So many acts, with little time between them.
+    pub(crate) async fn direct(&mut self, acts: u64) {
+        for _ in 0..acts {
+            if !self.stage.take_act() {
+                return;
+            }
+            let wait = Duration::from_micros(self.random.below(6000));
+            self.handle.sleep(wait).await;
+            self.refresh().await;
+            let act = self.stage.config().menu.choose(&mut self.random);
+            self.act(act).await;
+        }
+    }
+
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Idle => self.pass(2_000_000, 4_000_000).await,
+            Act::Pause => self.pass(0, 30_000).await,
+            Act::Vanish | Act::VanishCold | Act::VanishTogether => self.vanish(act),
+            Act::FailWrites | Act::FailFlush | Act::FailReads | Act::Slow => self.trouble(act),
+            Act::BreakSectors => self.break_sectors(),
+            Act::Heal => self.heal_one(),
+            Act::ReAdd => self.re_add_one().await,
+            Act::Fail => self.put_out().await,
+            Act::Replace => self.replace().await,
+            Act::AddSpare => self.add_spare().await,
+            Act::RemoveSpare => self.remove_spare().await,
+            Act::Scrub | Act::Repair => {
+                let answer = self.engine.scrub(TANK, act == Act::Repair).await;
+                self.answered("scrub", answer, &["scrub.running", "job.table_full"]);
+            }
+            Act::CancelScrub => {
+                let answer = self.engine.cancel_scrub(TANK).await;
+                self.answered("cancel the scrub", answer, &["job.unknown"]);
+            }
+            Act::PauseJobs => self.pause_jobs().await,
+            Act::AwaitRebuild => self.await_rebuild().await,
+        }
+    }
+
+    async fn pass(&mut self, least_us: u64, more_us: u64) {
+        let time = Duration::from_micros(least_us + self.random.below(more_us));
+        self.handle.sleep(time).await;
+    }
+
+    fn say(&self, line: &str) {
+        self.stage.say(|| format!("{} {line}", seconds(&self.handle)));
+    }
+
+    /// Who is where now.
+    pub(crate) async fn refresh(&mut self) {
+        let Ok(status) = self.engine.status().await else { return };
+        let Some(array) = status.arrays.first() else { return };
+        let spares = self.engine.spares();
+        for bay in &mut self.bays.all {
+            bay.is_spare = spares.iter().any(|spare| spare.path == bay.name);
+            bay.target_of = array
+                .members
+                .iter()
+                .position(|member| member.replacement.as_deref() == Some(&bay.name));
+            let now_in = array.members.iter().position(|member| member.path == bay.name);
+            // Out of its slot it is still remembered as the slot's, until another takes it.
+            let keeps = |slot: &usize| array.members[*slot].path.is_empty();
+            bay.slot = now_in.or(bay.slot.filter(keeps));
+        }
+    }
+
+    fn out(&self) -> Vec<bool> {
+        out_of_sync(&self.array)
+    }
+
+    /// Slots that may be lost, or are lost already, with a device that has no trouble.
+    fn victims(&self) -> Vec<usize> {
+        let (out, now) = (self.out(), self.handle.now());
+        let is_victim = |at: &usize| {
+            let bay = &self.bays.all[*at];
+            let may_go = |slot: usize| out[slot] || self.bays.may_lose(slot, &out, now);
+            let place = bay.slot.or(bay.target_of);
+            bay.trouble.is_none() && (place.is_some() || bay.is_spare) && place.is_none_or(may_go)
+        };
+        (0..self.bays.all.len()).filter(is_victim).collect()
+    }
+
+    fn choose<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        let count = to_u64(items.len());
+        (count > 0).then(|| items[to_usize(self.random.below(count))])
+    }
+
+    fn vanish(&mut self, act: Act) {
+        let most = if act == Act::VanishTogether { 3 } else { 1 };
+        for _ in 0..most {
+            let victims = self.victims();
+            let Some(at) = self.choose(&victims) else { return };
+            self.bays.all[at].disk.vanish();
+            let mut trouble = Trouble::Absent;
+            if act == Act::VanishCold {
+                self.bays.all[at].disk.lose_cache();
+                trouble = Trouble::AbsentCold;
+            }
+            self.bays.set_trouble(at, Some(trouble), self.handle.now());
+            self.say(&format!("{act:?} {}", self.bays.all[at].name));
+            self.stage.mark(match act {
+                Act::Vanish => "fault.vanished",
+                Act::VanishCold => "fault.vanished_with_its_cache",
+                _ => "fault.vanished_together",
+            });
+        }
+    }
+
+    fn trouble(&mut self, act: Act) {
+        let victims = self.victims();
+        let Some(at) = self.choose(&victims) else { return };
+        let times = [None, Some(1), Some(3)];
+        let times = self.choose(&times).expect("three");
+        let kinds = [FaultKind::Media, FaultKind::TimedOut, FaultKind::Gone];
+        let kind = self.choose(&kinds).expect("three");
+        let disk = self.bays.all[at].disk.clone();
+        let (trouble, mark) = match act {
+            Act::FailWrites => {
+                disk.fail(CommandKind::Write, kind, times);
+                (Trouble::FailsWrites, "fault.writes_fail")
+            }
+            Act::FailFlush => {
+                disk.fail(CommandKind::Flush, kind, times);
+                (Trouble::FailsFlushes, "fault.flush_fails")
+            }
+            Act::FailReads => {
+                disk.fail(CommandKind::Read, kind, times);
+                (Trouble::FailsReads, "fault.reads_fail")
+            }
+            _ => {
+                let ms = Duration::from_millis(1 + self.random.below(1500));
+                disk.set_latency(Latency::constant(ms));
+                (Trouble::Slow, "fault.slow")
+            }
+        };
+        self.bays.set_trouble(at, Some(trouble), self.handle.now());
+        self.say(&format!("{act:?} {kind:?} x {times:?} on {}", self.bays.all[at].name));
+        self.stage.mark(mark);
+    }
+
+    /// Sectors of some strip, or of several in a row.
+    fn break_sectors(&mut self) {
+        let geometry = *self.array.geometry();
+        let (first, count) = self.stage.config().window;
+        let (out, now) = (self.out(), self.handle.now());
+        for _ in 0..1 + self.random.below(3) {
+            let stripe = StripeNo(first + self.random.below(count));
+            let strip = StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.strips()))));
+            let slot = geometry.place(stripe, strip).member.at();
+            let Some(at) = self.bays.in_slot(slot) else { continue };
+            if !self.bays.may_break((&geometry, stripe, slot), &out, now) {
+                continue;
+            }
+            let strip = self.bays.strip_extent(&geometry, stripe, strip);
+            let sectors = strip.bytes / SECTOR_BYTES;
+            let from = self.random.below(sectors);
+            let many = 1 + self.random.below(sectors - from);
+            let extent = Extent::new(strip.offset + from * SECTOR_BYTES, many * SECTOR_BYTES);
+            self.bays.all[at].disk.break_media(extent);
+            self.say(&format!("break {extent} of {} (stripe {stripe})", self.bays.all[at].name));
+            self.stage.mark("fault.sectors_broken");
+        }
+    }
+
+    fn heal_one(&mut self) {
+        let states = self.array.slot_states();
+        // No engine without checksums can tell that a device forgot what it had in its cache, unless it
+        // saw it gone.
+        let was_noticed = |slot: usize| states[slot] == SlotState::Out;
+        let is_ill = |at: &usize| {
+            let bay = &self.bays.all[*at];
+            match bay.trouble {
+                None => false,
+                Some(Trouble::AbsentCold) => {
+                    bay.target_of.is_none() && bay.slot.is_none_or(was_noticed)
+                }
+                Some(_) => true,
+            }
+        };
+        let ill: Vec<usize> = (0..self.bays.all.len()).filter(is_ill).collect();
+        if let Some(at) = self.choose(&ill) {
+            let config = self.stage.config().clone();
+            self.bays.heal(at, &config, self.handle.now());
+            self.say(&format!("heal {}", self.bays.all[at].name));
+        }
+    }
+
+    /// Bays whose slot is out and that work.
+    fn returnable(&self) -> Vec<usize> {
+        let states = self.array.slot_states();
+        let is_back = |at: &usize| {
+            let bay = &self.bays.all[*at];
+            let is_out = bay.slot.is_some_and(|slot| states[slot] == SlotState::Out);
+            is_out && bay.trouble.is_none()
+        };
+        (0..self.bays.all.len()).filter(is_back).collect()
+    }
+
+    async fn re_add_one(&mut self) {
+        let back = self.returnable();
+        if let Some(at) = self.choose(&back) {
+            self.re_add(at).await;
+        }
+    }
+
+    /// Take a member back. False if it was refused.
+    pub(crate) async fn re_add(&mut self, at: usize) -> bool {
+        let name = self.bays.all[at].name.clone();
+        self.say(&format!("re-add {name}"));
+        let answer = self.engine.re_add(TANK, &name).await;
+        let is_taken = answer.is_ok();
+        let may_be = [
+            "slot.taken",
+            "member.none_out",
+            "member.not_joined",
+            "member.not_returned",
+            "device.failed",
+            IN_USE,
+        ];
+        self.answered("re-add", answer, &may_be);
+        if is_taken {
+            self.stage.mark("operator.re_added");
+        }
+        is_taken
+    }
+
+    async fn put_out(&mut self) {
+        let slots = to_u64(self.array.geometry().members());
+        let slot = to_usize(self.random.below(slots));
+        let (out, now) = (self.out(), self.handle.now());
+        if out[slot] {
+            return;
+        }
+        if self.bays.is_needed(slot, &out) {
+            let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
+            // Meanwhile another may have come back, or this one gone.
+            self.answered("put out a needed member", answer, &["member.needed"]);
+            return;
+        }
+        if self.bays.may_lose(slot, &out, now) {
+            if let Some(at) = self.bays.in_slot(slot) {
+                // Whatever comes of it, the slot counts as lost for a while.
+                let trouble = self.bays.all[at].trouble;
+                self.bays.set_trouble(at, trouble, now);
+            }
+            self.say(&format!("put out slot {slot}"));
+            let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
+            self.answered("put out", answer, &["member.needed"]);
+            self.stage.mark("operator.put_out");
+        }
+    }
+
+    async fn replace(&mut self) {
+        let free = self.bays.free();
+        let Some(at) = self.choose(&free) else { return };
+        let slot = to_usize(self.random.below(to_u64(self.array.geometry().members())));
+        self.replace_with(slot, at).await;
+    }
+
+    /// Put a device into a slot. False if it was refused.
+    pub(crate) async fn replace_with(&mut self, slot: usize, at: usize) -> bool {
+        let name = self.bays.all[at].name.clone();
+        let was_out = self.array.slot_states()[slot] == SlotState::Out;
+        self.say(&format!("replace slot {slot} (out: {was_out}) by {name}"));
+        let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
+        let is_taken = answer.is_ok();
+        let may_be = ["slot.taken", "member.not_joined", "device.failed", IN_USE];
+        self.answered("replace", answer, &may_be);
+        if is_taken {
+            self.stage.mark(if was_out { "operator.rebuild" } else { "operator.copy" });
+        }
+        self.refresh().await;
+        is_taken
+    }
+
+    async fn add_spare(&mut self) {
+        let free = self.bays.free();
+        let Some(at) = self.choose(&free) else { return };
+        let name = self.bays.all[at].name.clone();
+        self.say(&format!("add spare {name}"));
+        let answer = self.engine.add_spare(ashlar_ondisk::DEFAULT_POOL, &name, true).await;
+        self.answered("add a spare", answer, &["device.failed", IN_USE]);
+        self.stage.mark("operator.spare_added");
+    }
+
+    async fn remove_spare(&mut self) {
+        let is_spare = |at: &usize| self.bays.all[*at].is_spare;
+        let spares: Vec<usize> = (0..self.bays.all.len()).filter(is_spare).collect();
+        let Some(at) = self.choose(&spares) else { return };
+        let name = self.bays.all[at].name.clone();
+        self.say(&format!("remove spare {name}"));
+        let answer = self.engine.remove_spare(&name).await;
+        self.answered("remove a spare", answer, &["spare.unknown", "device.failed"]);
+        self.stage.mark("operator.spare_removed");
+    }
+
+    async fn pause_jobs(&mut self) {
+        let kinds = [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub, JobKind::Replace];
+        let kind = self.choose(&kinds).expect("four");
+        let is_pause = self.random.percent(60);
+        let answer = match is_pause {
+            true => self.engine.pause(TANK, kind).await,
+            false => self.engine.unpause(TANK, kind).await,
+        };
+        if answer.is_ok() {
+            self.say(&format!("pause {is_pause} {kind:?}"));
+            self.stage.mark(if is_pause { "operator.paused" } else { "operator.unpaused" });
+        }
+        self.answered("pause", answer, &["job.unknown"]);
+    }
+
+    async fn await_rebuild(&mut self) {
+        for _ in 0..200 {
+            if !self.out().contains(&true) {
+                self.stage.mark("rebuild.awaited");
+                return;
+            }
+            self.handle.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A command was answered: with success, or with one of these refusals.
+    pub(crate) fn answered(&self, what: &str, answer: Result<(), Refusal>, may_be: &[&str]) {
+        let Err(refusal) = answer else { return };
+        if !may_be.contains(&refusal.code) {
+            self.stage.fail(format!("{what}: refused with {}: {refusal}", refusal.code));
+        }
+        self.say(&format!("{what}: refused, {}", refusal.code));
+        self.stage.mark("operator.refused");
+    }
+}

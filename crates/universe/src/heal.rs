@@ -1,0 +1,85 @@
+//! How a director brings an array back: calm before a crash that the contract covers only in calm, and a whole array
+//! at the end, within a deadline of virtual time.
+//!
+//! What must stay true: only what an operator could do is done; no fault is undone here.
+
+use crate::bay::out_of_sync;
+use crate::director::{Director, TANK};
+use crate::life::DEADLINE;
+use ashlar_engine::SlotState;
+use ashlar_ondisk::JobKind;
+use std::time::Duration;
+
+impl Director<'_> {
+    /// Wait until nothing is wrong and everything is in sync, so that a crash is within any contract.
+    pub(crate) async fn await_calm(&mut self) {
+        for _ in 0..400 {
+            let is_calm = self.bays.are_well(self.handle.now());
+            if is_calm && !out_of_sync(&self.array).contains(&true) {
+                return;
+            }
+            self.handle.sleep(Duration::from_millis(100)).await;
+        }
+        self.stage.fail("an array without faults does not come to rest");
+    }
+
+    /// Bring every slot back into sync.
+    pub(crate) async fn make_whole(&mut self) {
+        let began = self.handle.now();
+        loop {
+            if self.handle.now().since(began) > DEADLINE {
+                self.stage.fail("the array does not become whole within an hour of virtual time");
+            }
+            for kind in [JobKind::Rebuild, JobKind::Resync, JobKind::Scrub] {
+                // Most of the time there is none.
+                let _none = self.engine.unpause(TANK, kind).await;
+            }
+            self.refresh().await;
+            let jobs = match self.engine.status().await {
+                Ok(status) => status.arrays.first().map_or(0, |array| array.jobs.len()),
+                Err(_) => 0,
+            };
+            let out = out_of_sync(&self.array);
+            if jobs == 0 && !out.contains(&true) {
+                return;
+            }
+            for slot in 0..out.len() {
+                self.bring_back(slot).await;
+            }
+            self.handle.sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn bring_back(&mut self, slot: usize) {
+        if self.array.slot_states()[slot] != SlotState::Out {
+            return;
+        }
+        if let Some(at) = self.bays.in_slot(slot)
+            && self.re_add(at).await
+        {
+            return;
+        }
+        let free = self.bays.free();
+        if let Some(at) = free.first() {
+            self.replace_with(slot, *at).await;
+        }
+    }
+
+    /// A scrub of everything finds nothing.
+    pub(crate) async fn scrub_clean(&mut self) {
+        let answer = self.engine.scrub(TANK, false).await;
+        self.answered("the last scrub", answer, &[]);
+        let began = self.handle.now();
+        loop {
+            self.handle.sleep(Duration::from_millis(20)).await;
+            let status = self.engine.status().await;
+            let is_done = status.is_ok_and(|status| status.arrays[0].jobs.is_empty());
+            if is_done {
+                return;
+            }
+            if self.handle.now().since(began) > DEADLINE {
+                self.stage.fail("the last scrub does not end within an hour of virtual time");
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The oracle: for every unit of the window, which writes may be found in it.
+//!
+//! What must stay true:
+//! - *order*: a write that was answered before another began is under it; writes under way at the same time may end
+//!   up in either order, but once a read has shown the order it stays.
+//! - *flush*: a write answered before a flush began is durable once that flush is answered; so is one with FUA once it
+//!   is answered itself. A durable write and what is above it survive any crash.
+//! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards settles which.
+//! - *trim*: reads as before or as zeros; a read settles which.
+//!
+//! Time is a counter of its own: it rises with every event here. Not here: what is promised when (`config`), who asks.
+
+use crate::config::Payload;
+use crate::content::{self, WriteId};
+use ashlar_units::{Extent, to_u64, to_usize};
+use std::fmt;
+
+const NEVER: u64 = u64::MAX;
+
+/// A state that a unit may be in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct State {
+    id: WriteId,
+    is_zero: bool,
+    /// It was submitted then, or is known to be above everything that ended before.
+    begin: u64,
+    /// It was answered then, well or badly, or given up at a crash.
+    end: u64,
+    /// Since then whoever reads sees it, or what is above it.
+    sure: u64,
+    is_durable: bool,
+    /// It was answered with an error: it may come and go.
+    is_failed: bool,
+    /// The array was started since.
+    is_past: bool,
+}
+
+impl State {
+    fn is_under(&self, other: &State) -> bool {
+        other.id != self.id && other.begin > self.end
+    }
+}
+
+/// What a change is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Payload.
+    Write,
+    /// Zeros.
+    Zeroes,
+    /// Zeros, or nothing at all.
+    Discard,
+}
+
+/// How a change ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Answered with success.
+    Done,
+    /// Answered with success, and durable.
+    Durable,
+    /// Answered with an error: it may have happened in part.
+    Failed,
+}
+
+/// A change under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// Its number.
+    pub id: WriteId,
+    extent: Extent,
+    change: Change,
+}
+
+/// All units of a window.
+pub struct Ledger {
+    units: Vec<Vec<State>>,
+    unit_bytes: u64,
+    payload: Payload,
+    now: u64,
+    writes: u64,
+    /// When the reads under way began: what was above then is all that hides anything from them.
+    readers: Vec<u64>,
+    /// States that were durable and hid others, or were settled by a read: what a run has really tested.
+    pub(crate) settled_by_read: u64,
+}
+
+/// A unit held what it may not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// Unit of the window.
+    pub unit: u64,
+    /// What it held.
+    pub found: String,
+    /// What it may hold.
+    pub allowed: Vec<String>,
+    /// Everything known of it.
+    pub history: Vec<String>,
+}
+
+impl Ledger {
+    /// A window of `units` units that read as zeros.
+    pub fn new(units: u64, unit_bytes: u64, payload: Payload) -> Ledger {
+        let zeros = State {
+            id: WriteId(0),
+            is_zero: true,
+            begin: 0,
+            end: 0,
+            sure: 0,
+            is_durable: true,
+            is_failed: false,
+            is_past: false,
+        };
+        Ledger {
+            units: vec![vec![zeros]; to_usize(units)],
+            unit_bytes,
+            payload,
+            now: 0,
+            writes: 0,
+            readers: Vec::new(),
+            settled_by_read: 0,
+        }
+    }
+
+    /// A moment of its own.
+    pub fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// A read is submitted; to be ended by [`observe`](Self::observe) or [`end_read`](Self::end_read).
+    pub fn begin_read(&mut self) -> u64 {
+        let begun = self.tick();
+        self.readers.push(begun);
+        begun
+    }
+
+    /// The read that began then has ended, or will not.
+    pub fn end_read(&mut self, begun: u64) {
+        self.readers.retain(|reader| *reader != begun);
+    }
+
+    fn oldest_reader(&self) -> u64 {
+        self.readers.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Bytes of the window.
+    pub fn bytes(&self) -> u64 {
+        to_u64(self.units.len()) * self.unit_bytes
+    }
+
+    /// A client submits a change of `extent` (bytes of the window, whole units).
+    pub fn begin(&mut self, change: Change, extent: Extent, client: usize) -> Begun {
+        self.writes += 1;
+        let id = WriteId(self.writes * 16 + to_u64(client));
+        let begin = self.tick();
+        let state = State {
+            id,
+            is_zero: change != Change::Write,
+            begin,
+            end: NEVER,
+            sure: NEVER,
+            is_durable: false,
+            is_failed: false,
+            is_past: false,
+        };
+        for unit in self.range(extent) {
+            self.units[unit].push(state);
+        }
+        Begun { id, extent, change }
+    }
+
+    /// The payload of a write that has begun.
+    pub fn fill(&self, begun: Begun, target: &mut [u8]) {
+        let first = begun.extent.offset / self.unit_bytes;
+        for (unit, part) in (first..).zip(target.chunks_mut(to_usize(self.unit_bytes))) {
+            content::fill(self.payload, unit, begun.id, part);
+        }
+    }
+
+    /// The change was answered.
+    pub fn end(&mut self, begun: Begun, ending: Ending) {
+        let (now, oldest) = (self.tick(), self.oldest_reader());
+        for unit in self.range(begun.extent) {
+            let states = &mut self.units[unit];
+            let Some(state) = states.iter_mut().find(|state| state.id == begun.id) else {
+                continue;
+            };
+            state.end = now;
+            state.is_failed = ending == Ending::Failed;
+            if begun.change == Change::Discard || ending == Ending::Failed {
+                continue;
+            }
+            state.sure = now;
+            state.is_durable |= ending == Ending::Durable;
+            prune(states, oldest);
+        }
+    }
+
+    /// A flush that was submitted at `begun` was answered with success.
+    pub fn flushed(&mut self, begun: u64) {
+        self.tick();
+        let oldest = self.oldest_reader();
+        for states in &mut self.units {
+            let mut is_news = false;
+            for state in states.iter_mut() {
+                is_news |= !state.is_durable && state.sure < begun;
+                state.is_durable |= state.sure < begun;
+            }
+            if is_news {
+                prune(states, oldest);
+            }
+        }
+    }
+
+    /// The array was stopped cleanly: everything answered is durable.
+    pub fn stopped(&mut self) {
+        let now = self.tick();
+        self.flushed(now);
+        self.crashed();
+    }
+
+    /// The power went or the program died: what was under way is given up, what is not durable may be gone.
+    pub fn crashed(&mut self) {
+        let now = self.tick();
+        self.readers.clear();
+        for states in &mut self.units {
+            prune(states, NEVER);
+            for state in states.iter_mut() {
+                state.end = state.end.min(now);
+                state.is_failed = false;
+                state.is_past = true;
+                if !state.is_durable {
+                    state.sure = NEVER;
+                }
+            }
+        }
+    }
+
+    /// Whether unit content may be `bytes` for a read submitted at `begun` that is answered now; what it says is
+    /// settled.
+    ///
+    /// # Errors
+    /// The first unit that is wrong.
+    pub fn observe(&mut self, begun: u64, extent: Extent, bytes: &[u8]) -> Result<(), Box<Wrong>> {
+        let now = self.tick();
+        self.end_read(begun);
+        let size = to_usize(self.unit_bytes);
+        for (unit, part) in self.range(extent).zip(bytes.chunks(size)) {
+            let (states, payload) = (&self.units[unit], self.payload);
+            let is_hidden = |state: &State| {
+                states.iter().any(|other| other.sure < begun && state.is_under(other))
+            };
+            let is_it = |state: &State| match state.is_zero {
+                true => content::is_zero(part),
+                false => content::is_of(payload, to_u64(unit), state.id, part),
+            };
+            // Newest first: of several states with zeros any will do.
+            let found = states.iter().rposition(|state| is_it(state) && !is_hidden(state));
+            match found {
+                Some(at) => self.settle(unit, at, (begun, now)),
+                None => return Err(Box::new(self.wrong(unit, begun, part))),
+            }
+        }
+        Ok(())
+    }
+
+    /// A read showed a state that had ended when the read began: which of the others may still be shown?
+    fn settle(&mut self, unit: usize, at: usize, (begun, now): (u64, u64)) {
+        let states = &mut self.units[unit];
+        let seen = states[at];
+        let has_failed = states.iter().any(|state| state.is_failed);
+        if seen.end >= begun || has_failed || states.len() == 1 {
+            return;
+        }
+        states.retain(|state| {
+            // What a crash left open is settled by this; a discard after the state that shows did nothing.
+            let is_refuted = seen.is_past && state.is_past;
+            let did_nothing = state.is_idle_discard(begun) && seen.is_under(state);
+            state.id == seen.id || !(is_refuted || did_nothing)
+        });
+        let is_it = |state: &&mut State| state.id == seen.id;
+        let state = states.iter_mut().find(is_it).expect("it was kept");
+        state.begin = state.begin.max(begun);
+        state.sure = state.sure.min(now);
+        state.is_durable |= seen.is_past;
+        self.settled_by_read += 1;
+        prune(states, self.readers.iter().copied().min().unwrap_or(NEVER));
+    }
+
+    fn range(&self, extent: Extent) -> std::ops::Range<usize> {
+        assert!(extent.is_aligned_to(self.unit_bytes), "{extent} in units");
+        to_usize(extent.offset / self.unit_bytes)..to_usize(extent.end() / self.unit_bytes)
+    }
+
+    fn wrong(&self, unit: usize, begun: u64, part: &[u8]) -> Wrong {
+        let states = &self.units[unit];
+        let is_hidden =
+            |state: &State| states.iter().any(|other| other.sure < begun && state.is_under(other));
+        let allowed = states.iter().filter(|state| !is_hidden(state)).map(State::name).collect();
+        Wrong {
+            unit: to_u64(unit),
+            found: content::describe(self.payload, part),
+            allowed,
+            history: states.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl State {
+    /// Whether it is a discard that ended before `begun` and has not shown.
+    fn is_idle_discard(&self, begun: u64) -> bool {
+        self.is_zero && self.sure == NEVER && self.end < begun && !self.is_past
+    }
+
+    fn name(&self) -> String {
+        if self.id == WriteId(0) {
+            return "the zeros it began with".to_owned();
+        }
+        let what = if self.is_zero { "zeros" } else { "data" };
+        format!("{what} of write {} (client {})", self.id.0, self.id.client())
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.end == NEVER { "under way".to_owned() } else { self.end.to_string() };
+        write!(f, "{}: {} to {end}", self.name(), self.begin)?;
+        for (is_so, word) in [
+            (self.is_durable, "durable"),
+            (self.is_failed, "failed"),
+            (self.is_past, "before the last start"),
+        ] {
+            if is_so {
+                write!(f, ", {word}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Forget what is under a durable state that every read under way must see.
+fn prune(states: &mut Vec<State>, oldest_reader: u64) {
+    let counts = |state: &&State| state.is_durable && state.sure < oldest_reader;
+    let newest = states.iter().filter(counts).map(|state| state.begin).max();
+    let Some(newest) = newest else { return };
+    states.retain(|state| state.end >= newest || (state.is_durable && state.begin == newest));
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "unit {} holds {}", self.unit, self.found)?;
+        writeln!(f, "  it may hold  {}", self.allowed.join(" or "))?;
+        write!(f, "  known of it  {}", self.history.join("\n               "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! The five rules of the ledger, one by one.
+
+use super::{Change, Ending, Ledger};
+use crate::config::Payload;
+use crate::content::{self, WriteId};
+use ashlar_units::Extent;
+
+const UNIT: Extent = Extent { offset: 0, bytes: 512 };
+
+fn ledger() -> Ledger {
+    Ledger::new(2, 512, Payload::Tags)
+}
+
+fn bytes(id: WriteId) -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    if id != WriteId(0) {
+        content::fill(Payload::Tags, 0, id, &mut bytes);
+    }
+    bytes
+}
+
+fn write(ledger: &mut Ledger, ending: Ending) -> WriteId {
+    let begun = ledger.begin(Change::Write, UNIT, 1);
+    ledger.end(begun, ending);
+    begun.id
+}
+
+fn may_be(ledger: &Ledger, id: WriteId) -> bool {
+    let mut copy = Ledger { units: ledger.units.clone(), readers: Vec::new(), ..*ledger };
+    let begun = copy.begin_read();
+    copy.observe(begun, UNIT, &bytes(id)).is_ok()
+}
+
+#[test]
+fn an_answered_write_hides_what_was_there() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Done);
+    assert!(may_be(&ledger, one));
+    assert!(!may_be(&ledger, WriteId(0)));
+}
+
+#[test]
+fn a_crash_brings_unflushed_writes_into_question_and_flushed_ones_not() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Done);
+    let begun = ledger.tick();
+    let two = write(&mut ledger, Ending::Done);
+    ledger.flushed(begun);
+    ledger.crashed();
+    assert!(!may_be(&ledger, WriteId(0)), "one was flushed");
+    assert!(may_be(&ledger, one) && may_be(&ledger, two));
+    let begun = ledger.tick();
+    ledger.observe(begun, UNIT, &bytes(one)).unwrap();
+    ledger.crashed();
+    assert!(may_be(&ledger, one));
+    assert!(!may_be(&ledger, two), "what was read once stays");
+}
+
+#[test]
+fn fua_is_durable_at_once_and_a_failed_write_is_never() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Durable);
+    let two = write(&mut ledger, Ending::Failed);
+    ledger.crashed();
+    assert!(may_be(&ledger, one) && may_be(&ledger, two));
+    assert!(!may_be(&ledger, WriteId(0)));
+}
+
+#[test]
+fn of_two_writes_at_once_either_may_be_on_top_until_a_read_shows_which() {
+    let mut ledger = ledger();
+    let one = ledger.begin(Change::Write, UNIT, 1);
+    let two = ledger.begin(Change::Write, UNIT, 2);
+    ledger.end(two, Ending::Done);
+    ledger.end(one, Ending::Done);
+    assert!(may_be(&ledger, one.id) && may_be(&ledger, two.id));
+    let begun = ledger.tick();
+    ledger.observe(begun, UNIT, &bytes(one.id)).unwrap();
+    assert!(!may_be(&ledger, two.id));
+    ledger.crashed();
+    assert!(may_be(&ledger, two.id), "but neither was flushed");
+}
+
+#[test]
+fn a_discard_shows_or_does_not_and_that_stays() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Durable);
+    let begun = ledger.begin(Change::Discard, UNIT, 1);
+    ledger.end(begun, Ending::Done);
+    assert!(may_be(&ledger, one) && may_be(&ledger, WriteId(0)));
+    let begun = ledger.tick();
+    ledger.observe(begun, UNIT, &bytes(WriteId(0))).unwrap();
+    assert!(!may_be(&ledger, one));
+    ledger.crashed();
+    assert!(may_be(&ledger, one), "it was not flushed");
+}
+
+#[test]
+fn what_was_settled_and_flushed_is_all_that_is_left() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Done);
+    let begun = ledger.tick();
+    ledger.observe(begun, UNIT, &bytes(one)).unwrap();
+    let begun = ledger.tick();
+    ledger.flushed(begun);
+    ledger.crashed();
+    assert!(may_be(&ledger, one));
+    assert_eq!(ledger.units[0].len(), 1);
+}
+
+#[test]
+fn a_read_that_began_before_a_write_was_answered_may_still_see_what_was_there() {
+    let mut ledger = ledger();
+    let reader = ledger.begin_read();
+    write(&mut ledger, Ending::Durable);
+    ledger.observe(reader, UNIT, &bytes(WriteId(0))).unwrap();
+    assert!(!may_be(&ledger, WriteId(0)));
+}
+
+#[test]
+fn a_mix_of_two_writes_is_wrong() {
+    let mut ledger = ledger();
+    let one = ledger.begin(Change::Write, UNIT, 1);
+    let two = ledger.begin(Change::Write, UNIT, 2);
+    let mut mixed = bytes(one.id);
+    mixed[256..].copy_from_slice(&bytes(two.id)[256..]);
+    let begun = ledger.tick();
+    let wrong = ledger.observe(begun, UNIT, &mixed).unwrap_err();
+    assert_eq!(wrong.unit, 0);
+    assert_eq!(wrong.allowed.len(), 3);
+}

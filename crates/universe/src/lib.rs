@@ -1,0 +1,38 @@
+//! One seed, one universe: the real engine on simulated devices, with clients, faults, operators, crashes, and oracles
+//! that know what may be found afterwards.
+//!
+//! What must stay true: a seed decides everything that happens, on every machine; a universe that goes wrong tells its
+//! story and the line that repeats it. docs/testing.md tells how to use it, docs/adr/0010 why it is as it is.
+//! Not here: what disks do (the `sim` crate); anything that ships.
+//!
+//! In reading order:
+//! - `universe`  a seed from its first moment to its last
+//! - `config`    what is drawn for it, and what the contract demands; `menu`  what may happen
+//! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it mends; `client`  its clients
+//! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
+//! - `bay`       the devices and the budget of losses
+//! - `audit`     what must be true at rest
+//! - `stage`     what all of them share
+//! - `marks`     which rare events were reached
+#![forbid(unsafe_code)]
+
+mod audit;
+mod bay;
+mod client;
+mod config;
+mod content;
+mod director;
+mod heal;
+mod ledger;
+mod life;
+mod marks;
+mod menu;
+mod stage;
+mod universe;
+
+pub use config::{Class, Config, Contract, Payload, Profile, Wish};
+pub use content::WriteId;
+pub use ledger::Wrong;
+pub use marks::Marks;
+pub use menu::{Act, Menu};
+pub use universe::{Failure, Limits, Report, run};

@@ -1,0 +1,430 @@
+//! One life of a host: an engine is started, the array on its devices assembled, clients and a director work, and it
+//! ends: with a clean stop, or because power or program are gone.
+//!
+//! What must stay true: within the budget the array starts, and starts for writing, unless the contract says
+//! otherwise; a read-only start writes nothing.
+
+use crate::audit;
+use crate::bay::{Bays, out_of_sync};
+use crate::client::{self, Who};
+use crate::config::{Class, number};
+use crate::director::{Director, TANK};
+use crate::stage::{Stage, seconds};
+use crate::universe::draw_stop;
+use ashlar_engine::{Array, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names};
+use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ring::Handle;
+use ashlar_sim::{Ended, Random, SimWorld, Stop};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Virtual time in which everything must come to an end once faults have stopped.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(3600);
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// What is known between two lives.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Outlook {
+    /// The last life ended without a clean stop.
+    pub(crate) was_crash: bool,
+    /// When it crashed, members were missing.
+    pub(crate) was_degraded: bool,
+    /// Generation of the superblocks when last looked at.
+    pub(crate) generation: u64,
+    /// There is nothing more to come.
+    pub(crate) is_over: bool,
+}
+
+pub(crate) struct Life<'w> {
+    world: &'w mut SimWorld,
+    stage: Stage,
+    number: u64,
+    generation: u64,
+}
+
+/// An array that runs, for whoever directs it.
+struct Running {
+    engine: Engine,
+    array: Arc<Array>,
+    is_read_only: bool,
+}
+
+impl Life<'_> {
+    pub(crate) fn new<'w>(
+        world: &'w mut SimWorld,
+        stage: &Stage,
+        number: u64,
+        outlook: &Outlook,
+    ) -> Life<'w> {
+        Life { world, stage: stage.clone(), number, generation: outlook.generation }
+    }
+
+    /// Make the array. Where its data area begins; `None` if the host was stopped.
+    pub(crate) fn create(self, again: bool) -> Option<u64> {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let ended = self.world.run(async |handle| {
+            let engine = engine(opener, &handle, &stage);
+            let config = stage.config();
+            let devices: Vec<String> =
+                (0..config.shape.members).map(|at| format!("disk{at}")).collect();
+            let spec = CreateSpec {
+                name: TANK.to_owned(),
+                destroy: if again { devices.clone() } else { Vec::new() },
+                devices,
+                shape: config.shape.clone(),
+                policy: config.policy,
+                logical_block_bytes: config.logical_block_bytes,
+                region_bytes: Some(config.stripe_bytes() * config.stripes_per_region),
+                is_dry_run: false,
+            };
+            match engine.create(spec).await {
+                Ok(report) => report.data_offset,
+                Err(refusal) => stage.fail(format!("creation was refused: {refusal}")),
+            }
+        });
+        match ended {
+            Ended::Done(offset) => Some(offset),
+            Ended::Stopped(_) => None,
+        }
+    }
+
+    /// Only start, with a stop on its way. True if it was stopped before it had started.
+    pub(crate) fn only_start(self, bays: &mut Bays, outlook: &Outlook) -> bool {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        stage.say(|| format!("life {}: a start that may be cut", self.number));
+        let ended = self.world.run(async |handle| {
+            let running = assemble((opener, &handle), &stage, bays, outlook).await;
+            // The stop may come a little later: jobs run.
+            handle.sleep(Duration::from_millis(200)).await;
+            stop(&running.engine, &stage).await
+        });
+        match ended {
+            Ended::Stopped(stop) => {
+                self.stage.say(|| format!("{stop:?} during the start"));
+                self.stage.ledger().crashed();
+                true
+            }
+            Ended::Done(_) => {
+                self.stage.ledger().stopped();
+                false
+            }
+        }
+    }
+
+    /// A life of clients and acts. Others are to follow: `later` of them.
+    pub(crate) fn live(
+        self,
+        bays: &mut Bays,
+        outlook: Outlook,
+        (later, random): (usize, &mut Random),
+    ) -> Outlook {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let end = draw_end(random, stage.config().class, later);
+        let switch = self.world.switch();
+        if let End::CutAfter { stop, operations } = end
+            && stage.config().class == Class::Everything
+        {
+            switch.stop_after(operations, stop);
+        }
+        stage.say(|| format!("life {}, to end by {end:?}", self.number));
+        let (life, mut seen) = (self.number, None);
+        let kept = &mut seen;
+        let ended = self.world.run(async |handle| {
+            let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+            *kept = Some(Arc::clone(&running.array));
+            let floor = stage.requests_left() * later / (later + 1);
+            begin_clients(&running, &stage, (life, floor)).await;
+            let mut director = Director {
+                stage: stage.clone(),
+                engine: running.engine.clone(),
+                handle: handle.clone(),
+                random: Random::stream(stage.config().seed, 0xAC00 + life),
+                bays: &mut *bays,
+                array: Arc::clone(&running.array),
+            };
+            if running.is_read_only {
+                await_clients(&stage, &handle).await;
+                return LifeEnd::ReadOnly;
+            }
+            director.direct(random.below(12)).await;
+            if let End::CutAfter { stop, operations } = end
+                && stage.config().class != Class::Everything
+            {
+                if stage.config().class == Class::Crashes {
+                    director.await_calm().await;
+                }
+                switch.stop_after(operations, stop);
+            }
+            await_clients(&stage, &handle).await;
+            if matches!(end, End::Stop) {
+                judge_events(&running.engine, &stage);
+                return LifeEnd::Stopped(stop_clean(&running.engine, &stage).await);
+            }
+            judge_events(&running.engine, &stage);
+            LifeEnd::Cut
+        });
+        self.conclude(ended, (end, seen), bays, outlook)
+    }
+
+    fn conclude(
+        self,
+        ended: Ended<LifeEnd>,
+        (end, array): (End, Option<Arc<Array>>),
+        bays: &mut Bays,
+        outlook: Outlook,
+    ) -> Outlook {
+        let stop = match (&ended, end) {
+            (Ended::Stopped(stop), _) => Some(*stop),
+            (Ended::Done(LifeEnd::Cut), End::CutAfter { stop, .. }) => {
+                self.world.call_off();
+                self.world.stop(stop);
+                Some(stop)
+            }
+            _ => None,
+        };
+        self.world.call_off();
+        self.stage.forget_clients();
+        let was_degraded = array.as_ref().is_some_and(|array| out_of_sync(array).contains(&true))
+            || array.is_none();
+        if let Some(stop) = stop {
+            self.stage.say(|| format!("{stop:?}"));
+            self.stage.mark(if stop == Stop::PowerCut { "crash.power" } else { "crash.kill" });
+            if was_degraded {
+                self.stage.mark("crash.degraded");
+            }
+            self.stage.ledger().crashed();
+        } else if matches!(ended, Ended::Done(LifeEnd::Stopped(true))) {
+            self.stage.ledger().stopped();
+        } else {
+            self.stage.ledger().crashed();
+        }
+        let generation = audit::generation(&self.stage, bays, self.generation);
+        Outlook {
+            was_crash: !matches!(ended, Ended::Done(LifeEnd::Stopped(true))),
+            was_degraded: was_degraded || (outlook.was_crash && array.is_none()),
+            generation,
+            // What was lost together with a crash does not come back: there is nothing to heal.
+            is_over: self.stage.errors_are_allowed(),
+        }
+    }
+
+    /// Nothing is wrong any more: everything must come back to a whole and clean array.
+    pub(crate) fn heal(self, bays: &mut Bays, outlook: Outlook) -> Outlook {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        if let Some(rest) = bays.at_rest() {
+            bays.adopt(&rest);
+        }
+        let ended = self.world.run(async |handle| {
+            let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+            if running.is_read_only {
+                return false;
+            }
+            let mut director = Director {
+                stage: stage.clone(),
+                engine: running.engine.clone(),
+                handle: handle.clone(),
+                random: Random::stream(stage.config().seed, 0xAC99),
+                bays: &mut *bays,
+                array: Arc::clone(&running.array),
+            };
+            director.make_whole().await;
+            audit::read_all(&running.engine, &stage).await;
+            director.scrub_clean().await;
+            judge_events(&running.engine, &stage);
+            if !stop(&running.engine, &stage).await {
+                stage.fail("a healthy array could not be stopped cleanly");
+            }
+            true
+        });
+        if !ended.done() {
+            self.stage.fail("the array is read-only although nothing is wrong any more");
+        }
+        self.stage.ledger().stopped();
+        let generation = audit::generation(&self.stage, bays, self.generation);
+        Outlook { was_crash: false, was_degraded: false, generation, is_over: false }
+    }
+
+    /// Start once more, read everything, lose what may be lost, read everything.
+    pub(crate) fn look_again(self, bays: &mut Bays) {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let outlook = Outlook { generation: self.generation, ..Outlook::default() };
+        let mut random = Random::stream(stage.config().seed, 0xAC9A);
+        self.world
+            .run(async |handle| {
+                let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+                audit::read_all(&running.engine, &stage).await;
+                audit::read_with_losses(&running.engine, &stage, bays, &mut random).await;
+                judge_events(&running.engine, &stage);
+            })
+            .done();
+    }
+}
+
+/// How a life is to end.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Stop,
+    CutAfter { stop: Stop, operations: u64 },
+}
+
+/// How it ended.
+enum LifeEnd {
+    /// Told to stop; whether that was recorded on the members.
+    Stopped(bool),
+    /// It is to be cut off now.
+    Cut,
+    /// Nothing can be written to it any more.
+    ReadOnly,
+}
+
+fn draw_end(random: &mut Random, class: Class, later: usize) -> End {
+    let stop = draw_stop(random);
+    let magnitude = 3 + random.below(10);
+    let operations = 1 + random.below(1 << magnitude);
+    let is_cut = random.percent(70);
+    match class {
+        Class::Everything | Class::Crashes if is_cut => End::CutAfter { stop, operations },
+        Class::LossesThenCrash if later == 1 => End::CutAfter { stop, operations },
+        _ => End::Stop,
+    }
+}
+
+fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Stage) -> Engine {
+    let config = EngineConfig {
+        worker_count: stage.config().workers,
+        payload_bytes: 4 << 20,
+        wall_clock_s: || 1_700_000_000,
+        ..EngineConfig::new(Arc::new(opener))
+    };
+    match Engine::on_executor(config, handle) {
+        Ok(engine) => engine,
+        Err(error) => stage.fail(format!("no memory for an engine: {error}")),
+    }
+}
+
+async fn assemble(
+    (opener, handle): (ashlar_sim::SimOpener, &Handle),
+    stage: &Stage,
+    bays: &mut Bays,
+    outlook: &Outlook,
+) -> Running {
+    let engine = engine(opener, handle, stage);
+    let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
+    let before = changes(bays);
+    let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
+    let spec = AssembleSpec { devices: bays.names(), ..AssembleSpec::default() };
+    if let Err(refusal) = engine.assemble(spec).await {
+        stage.fail(format!("the array does not start within the budget: {refusal}"));
+    }
+    let Ok(array) = engine.array(TANK) else { stage.fail("the array that started is not there") };
+    let status = match engine.status().await {
+        Ok(mut status) => status.arrays.remove(0),
+        Err(refusal) => stage.fail(format!("no status: {refusal}")),
+    };
+    let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
+    stage.say(|| {
+        let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
+        format!("{} started, {:?}: {}", seconds(handle), status.state, states.join(", "))
+    });
+    if status.state == ashlar_engine::ArrayState::Failed {
+        stage.fail("the array started as failed within the budget");
+    }
+    if is_read_only {
+        let may_be = stage.config().policy == ConsistencyPolicy::Bitmap
+            && outlook.was_crash
+            && (outlook.was_degraded || missing);
+        if !may_be {
+            stage.fail("the array started read-only against its contract");
+        }
+        if changes(bays) != before {
+            stage.fail("a read-only start changed a device");
+        }
+        stage.mark("start.read_only");
+    }
+    // Where a crash came together with unreadable sectors, some blocks have no parity that can be trusted.
+    let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
+    let contract = stage.config().contract;
+    let may_fail = is_broken && outlook.was_crash && !contract.survives_losses_with_crash;
+    stage.allow_errors(is_read_only || may_fail);
+    stage.mark("start.done");
+    if outlook.was_crash {
+        stage.mark("start.after_a_crash");
+    }
+    if out_of_sync(&array).contains(&true) {
+        stage.mark("start.degraded");
+        if outlook.was_crash && !is_read_only {
+            stage.mark("start.degraded_after_a_crash");
+        }
+    }
+    Running { engine, array, is_read_only }
+}
+
+async fn begin_clients(running: &Running, stage: &Stage, (life, floor): (u64, usize)) {
+    let workers = stage.config().workers;
+    for (at, profile) in stage.config().clients.iter().copied().enumerate() {
+        let own = stage.clone();
+        let who = Who { number: at, profile, floor, life };
+        let spawn = async move |volume: ashlar_engine::ArrayVolume| {
+            volume.handle().clone().spawn(client::run(volume, own, who));
+        };
+        if let Err(refusal) = running.engine.with_volume(at % workers, TANK, spawn).await {
+            stage.fail(format!("no volume: {refusal}"));
+        }
+    }
+}
+
+/// Wait until the clients have no more to do.
+async fn await_clients(stage: &Stage, handle: &Handle) {
+    let began = handle.now();
+    handle.sleep(LOOK_EVERY).await;
+    while stage.clients() > 0 {
+        if handle.now().since(began) > DEADLINE {
+            stage.fail("client requests do not end within an hour of virtual time");
+        }
+        handle.sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn stop_clean(engine: &Engine, stage: &Stage) -> bool {
+    let is_clean = stop(engine, stage).await;
+    stage.mark(if is_clean { "stop.clean" } else { "stop.unclean" });
+    is_clean
+}
+
+async fn stop(engine: &Engine, stage: &Stage) -> bool {
+    match engine.stop(TANK).await {
+        Ok(()) => true,
+        Err(refusal) if refusal.code == "array.stopped_unclean" => false,
+        Err(refusal) => stage.fail(format!("the array does not stop: {refusal}")),
+    }
+}
+
+/// What must not have happened within the budget; what has happened is counted.
+fn judge_events(engine: &Engine, stage: &Stage) {
+    for event in engine.events().since(0) {
+        stage.mark(event.name);
+        let is_wrong =
+            [names::BLOCK_LOST, names::SCRUB_MISMATCH, names::ARRAY_FAILED].contains(&event.name);
+        // A command that is refused is said as if the array had failed.
+        let is_refusal =
+            event.fields.iter().any(|(_, value)| value.as_str() == "put out by the operator");
+        if is_wrong && !is_refusal && !stage.errors_are_allowed() {
+            stage.fail(format!("{} within the budget: {:?}", event.name, event.fields));
+        }
+    }
+    if let Ok(array) = engine.array(TANK) {
+        let counts = array.counts();
+        for (name, value) in counts.fields() {
+            if value > 0 {
+                stage.marks().add(name, value);
+            }
+        }
+    }
+}
+
+/// Stripes in the window.
+pub(crate) fn window_stripes(stage: &Stage) -> std::ops::Range<u64> {
+    let (first, count) = stage.config().window;
+    first..first + count.max(number(1))
+}

@@ -1,0 +1,141 @@
+//! What a director may choose from: faults of devices, commands of operators. Each universe has its own subset.
+//!
+//! What must stay true: nothing is on a menu that the class of the universe does not allow. What no engine without
+//! checksums can notice (silent corruption, lost and misdirected writes, a flush that lies) is on no menu.
+
+use crate::config::Class;
+use ashlar_sim::Random;
+use std::fmt;
+
+/// Something a director can do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Act {
+    /// Let time pass, seconds of it: idle regions are cleaned.
+    Idle,
+    /// Let a little time pass.
+    Pause,
+    /// A device is pulled and keeps its cache.
+    Vanish,
+    /// A device is pulled and loses its cache.
+    VanishCold,
+    /// Several devices vanish at the same moment.
+    VanishTogether,
+    /// Writes of a device fail, some or all.
+    FailWrites,
+    /// A flush of a device fails.
+    FailFlush,
+    /// Reads of a device fail, some or all.
+    FailReads,
+    /// Sectors of a device become unreadable.
+    BreakSectors,
+    /// A device becomes slow.
+    Slow,
+    /// What is wrong with a device ends.
+    Heal,
+    /// A member that is out and works again is taken back.
+    ReAdd,
+    /// The operator puts a member out.
+    Fail,
+    /// A new device takes a slot, or is filled to take it.
+    Replace,
+    /// A device becomes a spare.
+    AddSpare,
+    /// A spare is let go.
+    RemoveSpare,
+    /// A scrub begins.
+    Scrub,
+    /// A scrub that repairs begins.
+    Repair,
+    /// The scrub is ended.
+    CancelScrub,
+    /// Jobs are paused, later they go on.
+    PauseJobs,
+    /// Wait until all members are in sync.
+    AwaitRebuild,
+}
+
+/// Everything, in the order of the lists.
+const ALL: [Act; 21] = [
+    Act::Idle,
+    Act::Pause,
+    Act::Vanish,
+    Act::VanishCold,
+    Act::VanishTogether,
+    Act::FailWrites,
+    Act::FailFlush,
+    Act::FailReads,
+    Act::BreakSectors,
+    Act::Slow,
+    Act::Heal,
+    Act::ReAdd,
+    Act::Fail,
+    Act::Replace,
+    Act::AddSpare,
+    Act::RemoveSpare,
+    Act::Scrub,
+    Act::Repair,
+    Act::CancelScrub,
+    Act::PauseJobs,
+    Act::AwaitRebuild,
+];
+
+impl Act {
+    /// Whether it takes redundancy away.
+    pub fn is_loss(self) -> bool {
+        matches!(
+            self,
+            Act::Vanish
+                | Act::VanishCold
+                | Act::VanishTogether
+                | Act::FailWrites
+                | Act::FailFlush
+                | Act::FailReads
+                | Act::BreakSectors
+                | Act::Slow
+                | Act::Fail
+        )
+    }
+}
+
+/// The acts one universe draws from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Menu(Vec<Act>);
+
+impl Menu {
+    /// A random subset, within what `class` allows with `parity` strips of parity.
+    pub fn draw(random: &mut Random, class: Class, parity: usize) -> Menu {
+        let share = [30, 60, 90][usize::try_from(random.below(3)).expect("three")];
+        let mut acts = vec![Act::Pause];
+        for act in ALL {
+            let is_drawn = random.percent(share);
+            let is_allowed = match class {
+                Class::Crashes => !act.is_loss() && act != Act::ReAdd,
+                _ => parity > 0,
+            };
+            if is_drawn && is_allowed {
+                acts.push(act);
+            }
+        }
+        if acts.iter().any(|act| act.is_loss()) {
+            acts.extend([Act::Heal, Act::ReAdd]);
+        }
+        acts.sort_unstable();
+        acts.dedup();
+        Menu(acts)
+    }
+
+    /// One of them.
+    pub fn choose(&self, random: &mut Random) -> Act {
+        let count = u64::try_from(self.0.len()).expect("a short list");
+        self.0[usize::try_from(random.below(count)).expect("below the length")]
+    }
+}
+
+impl fmt::Display for Menu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, act) in self.0.iter().enumerate() {
+            write!(f, "{}{act:?}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! What everybody in a universe shares: the ledger, the story so far, how much is left to do, and the verdict.
+//!
+//! What must stay true: the first thing that goes wrong ends the universe; nothing here depends on real time.
+
+use crate::config::Config;
+use crate::ledger::Ledger;
+use crate::marks::Marks;
+use ashlar_ring::Handle;
+use ashlar_units::Extent;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Client requests that a story shows.
+const REQUESTS_KEPT: usize = 400;
+
+/// Shared by the director, the clients and the driver of one universe.
+#[derive(Clone)]
+pub(crate) struct Stage(Arc<Parts>);
+
+struct Parts {
+    config: Config,
+    ledger: Mutex<Ledger>,
+    story: Mutex<Story>,
+    marks: Mutex<Marks>,
+    requests_left: AtomicUsize,
+    acts_left: AtomicUsize,
+    clients: AtomicUsize,
+    /// Errors are answers that clients must live with: the array may be read-only, or has lost too much.
+    errors_are_allowed: AtomicBool,
+    /// Whoever tells the time while a host runs.
+    operations: Mutex<Option<ashlar_sim::SimSwitch>>,
+}
+
+#[derive(Default)]
+struct Story {
+    lines: Vec<String>,
+    requests: VecDeque<String>,
+    is_told: bool,
+}
+
+/// Why a universe ended badly: thrown as a panic without a message, caught by its driver.
+pub(crate) struct Stopper(pub(crate) String);
+
+impl Stage {
+    pub(crate) fn new(config: Config, limits: (usize, usize), is_told: bool) -> Stage {
+        let units = config.window.1 * config.stripe_bytes() / config.unit_bytes;
+        let ledger = Ledger::new(units, config.unit_bytes, config.payload);
+        Stage(Arc::new(Parts {
+            ledger: Mutex::new(ledger),
+            story: Mutex::new(Story { is_told, ..Story::default() }),
+            marks: Mutex::default(),
+            requests_left: AtomicUsize::new(config.requests.min(limits.0)),
+            acts_left: AtomicUsize::new(limits.1),
+            clients: AtomicUsize::new(0),
+            errors_are_allowed: AtomicBool::new(false),
+            operations: Mutex::default(),
+            config,
+        }))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.0.ledger)
+    }
+
+    /// Count that `name` was reached.
+    pub(crate) fn mark(&self, name: &'static str) {
+        lock(&self.0.marks).add(name, 1);
+    }
+
+    pub(crate) fn marks(&self) -> MutexGuard<'_, Marks> {
+        lock(&self.0.marks)
+    }
+
+    /// Something happened that a person wants to know of.
+    pub(crate) fn say(&self, line: impl FnOnce() -> String) {
+        let mut story = lock(&self.0.story);
+        let line = format!("{:>9} {}", self.operations(), line());
+        story.lines.push(line);
+    }
+
+    pub(crate) fn set_switch(&self, switch: ashlar_sim::SimSwitch) {
+        *lock(&self.0.operations) = Some(switch);
+    }
+
+    fn operations(&self) -> u64 {
+        lock(&self.0.operations).as_ref().map_or(0, ashlar_sim::SimSwitch::operations)
+    }
+
+    /// A client did something; kept only if the story is wanted.
+    pub(crate) fn note(&self, line: impl FnOnce() -> String) {
+        let mut story = lock(&self.0.story);
+        if story.is_told {
+            if story.requests.len() == REQUESTS_KEPT {
+                story.requests.pop_front();
+            }
+            let line = format!("{:>9} {}", self.operations(), line());
+            story.requests.push_back(line);
+        }
+    }
+
+    /// The universe is wrong.
+    pub(crate) fn fail(&self, why: impl Into<String>) -> ! {
+        resume_unwind(Box::new(Stopper(why.into())))
+    }
+
+    /// The story so far.
+    pub(crate) fn story(&self) -> String {
+        let story = lock(&self.0.story);
+        let mut text = String::new();
+        for line in &story.lines {
+            let _infallible = writeln!(text, "  {line}");
+        }
+        if !story.requests.is_empty() {
+            let _infallible = writeln!(text, "the last {} client requests:", story.requests.len());
+            for line in &story.requests {
+                let _infallible = writeln!(text, "  {line}");
+            }
+        }
+        text
+    }
+
+    /// Take leave to make one more request.
+    pub(crate) fn take_request(&self, floor: usize) -> bool {
+        let take = |left: usize| (left > floor).then(|| left - 1);
+        self.0.requests_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    pub(crate) fn requests_left(&self) -> usize {
+        self.0.requests_left.load(Ordering::Relaxed)
+    }
+
+    /// Take leave to make one more act.
+    pub(crate) fn take_act(&self) -> bool {
+        let take = |left: usize| left.checked_sub(1);
+        self.0.acts_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    pub(crate) fn errors_are_allowed(&self) -> bool {
+        self.0.errors_are_allowed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn allow_errors(&self, are_allowed: bool) {
+        self.0.errors_are_allowed.store(are_allowed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clients(&self) -> usize {
+        self.0.clients.load(Ordering::Relaxed)
+    }
+
+    /// The host stopped: its clients are gone.
+    pub(crate) fn forget_clients(&self) {
+        self.0.clients.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enter(&self) -> ClientGuard {
+        self.0.clients.fetch_add(1, Ordering::Relaxed);
+        ClientGuard(self.clone())
+    }
+
+    /// Where a piece of the window lies in the volume.
+    pub(crate) fn place(&self, extent: Extent) -> Extent {
+        let start = self.config().window.0 * self.config().stripe_bytes();
+        Extent::new(start + extent.offset, extent.bytes)
+    }
+}
+
+/// A client that runs.
+pub(crate) struct ClientGuard(Stage);
+
+impl Drop for ClientGuard {
+    fn drop(&mut self) {
+        let less = |count: usize| Some(count.saturating_sub(1));
+        let _always = self.0.0.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // After a panic the universe is over; its story is still wanted.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Seconds of virtual time, for a story.
+pub(crate) fn seconds(handle: &Handle) -> String {
+    let ns = handle.now().0;
+    format!("{}.{:06} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1000)
+}

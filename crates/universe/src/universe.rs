@@ -1,0 +1,302 @@
+//! One universe from its first moment to its last: creation, lives that end well or badly, healing, audit.
+//!
+//! What must stay true: the seed decides everything; a universe that goes wrong comes back as a [`Failure`] with its
+//! story, whatever went wrong: an oracle, a panic of the engine, a deadlock.
+
+use crate::audit;
+use crate::bay::Bays;
+use crate::config::{Class, Config, Wish};
+use crate::life::{Life, Outlook};
+use crate::marks::Marks;
+use crate::stage::{Stage, Stopper};
+use ashlar_sim::{Operation, Random, SimWorld, Stop};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What of a universe is to be left out: to find the least that still fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Client requests at most.
+    pub requests: usize,
+    /// Acts of the director at most.
+    pub acts: usize,
+    /// Lives at most.
+    pub lives: usize,
+    /// Keep the last requests of clients for the story.
+    pub is_told: bool,
+    /// What is wished instead of drawn.
+    pub wish: Wish,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let most = usize::MAX;
+        Limits { requests: most, acts: most, lives: most, is_told: false, wish: Wish::default() }
+    }
+}
+
+/// A universe that went well.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Identifies all that happened.
+    pub hash: u64,
+    /// Device operations.
+    pub operations: u64,
+    /// What was reached.
+    pub marks: Marks,
+    /// The story so far.
+    pub story: String,
+}
+
+/// A universe that went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its configuration.
+    pub config: Config,
+    /// What it was limited to.
+    pub limits: Limits,
+    /// What is wrong, first.
+    pub what: String,
+    /// What was done, in order.
+    pub story: String,
+    /// The last device operations.
+    pub operations: Vec<Operation>,
+}
+
+/// Run the universe of `seed`.
+///
+/// # Errors
+/// What went wrong in it.
+pub fn run(seed: u64, limits: Limits) -> Result<Report, Box<Failure>> {
+    use_small_pages();
+    let config = Config::draw(seed, limits.wish);
+    let stage = Stage::new(config.clone(), (limits.requests, limits.acts), limits.is_told);
+    let mut world = SimWorld::new(seed);
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let mut universe = Universe::new(&mut world, stage.clone(), limits);
+        universe.run();
+    }));
+    match ended {
+        Ok(()) => Ok(Report {
+            hash: world.trace_hash(),
+            operations: world.operations(),
+            marks: stage.marks().clone(),
+            story: stage.story(),
+        }),
+        Err(panic) => {
+            let what = match panic.downcast::<Stopper>() {
+                Ok(stopper) => stopper.0,
+                Err(panic) => format!("panic: {}", text_of(panic.as_ref())),
+            };
+            let operations = world.last_operations();
+            Err(Box::new(Failure { config, limits, what, story: stage.story(), operations }))
+        }
+    }
+}
+
+/// Each start of an engine makes pools of which a universe touches a corner: on huge pages, clearing them took more
+/// than half of the time of a run. A kernel that does not know the wish costs time, nothing else.
+fn use_small_pages() {
+    let _slower = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(text), _) => text.clone(),
+        (None, Some(text)) => (*text).to_owned(),
+        (None, None) => "of an unknown kind".to_owned(),
+    }
+}
+
+struct Universe<'w> {
+    world: &'w mut SimWorld,
+    stage: Stage,
+    bays: Bays,
+    random: Random,
+    lives_max: usize,
+}
+
+impl Universe<'_> {
+    fn new(world: &mut SimWorld, stage: Stage, limits: Limits) -> Universe<'_> {
+        let bays = Bays::new(world, stage.config());
+        stage.set_switch(world.switch());
+        let random = Random::stream(stage.config().seed, 0xD1);
+        Universe { world, stage, bays, random, lives_max: limits.lives }
+    }
+
+    fn run(&mut self) {
+        self.create();
+        let mut outlook = Outlook::default();
+        let lives = self.stage.config().lives.min(self.lives_max);
+        for number in 1..=lives {
+            self.between(number, &outlook);
+            outlook = self.life(u64::try_from(number).expect("few lives"), lives - number, outlook);
+            if outlook.is_over {
+                return;
+            }
+        }
+        self.world.call_off();
+        (0..self.bays.all.len()).for_each(|at| {
+            self.bays.heal(at, self.stage.config(), self.world.now());
+        });
+        self.stage.say(|| "everything heals".to_owned());
+        let healed =
+            Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.bays, outlook);
+        audit::at_rest(&self.stage, &self.bays, healed.generation);
+        Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.bays);
+        self.stage.mark("universe.whole_at_the_end");
+    }
+
+    /// Make the array; sometimes the power goes meanwhile, and it is made again.
+    fn create(&mut self) {
+        for attempt in 0..3 {
+            let is_cut = attempt < 2 && self.random.percent(8);
+            if is_cut {
+                let stop = draw_stop(&mut self.random);
+                let operations = self.random.below(60);
+                self.world.switch().stop_after(operations, stop);
+            }
+            let data_offset =
+                Life::new(self.world, &self.stage, 0x90 + attempt, &Outlook::default())
+                    .create(attempt > 0);
+            let Some(data_offset) = data_offset else {
+                self.stage.say(|| "the host stopped while the array was created".to_owned());
+                self.stage.mark("crash.in_create");
+                continue;
+            };
+            self.world.call_off();
+            self.bays.data_offset = data_offset;
+            return;
+        }
+        self.stage.fail("the third creation was stopped, too: a fault of the simulator");
+    }
+
+    /// What happens while nobody uses the devices.
+    fn between(&mut self, number: usize, outlook: &Outlook) {
+        let Some(rest) = self.bays.at_rest() else { return };
+        if number > 1 {
+            self.bays.adopt(&rest);
+            self.bays.forget_suspicions();
+        }
+        let now = self.world.now();
+        for at in 0..self.bays.all.len() {
+            let heals = self.bays.all[at].trouble.is_some() && self.random.percent(30);
+            if heals {
+                let config = self.stage.config().clone();
+                self.bays.heal(at, &config, now);
+                self.bays.forget_suspicions();
+                self.stage.say(|| format!("{} heals while nobody uses it", self.bays.all[at].name));
+            }
+        }
+        let class = self.stage.config().class;
+        let may_lose = match class {
+            Class::Everything => true,
+            Class::Losses | Class::LossesThenCrash => !outlook.was_crash,
+            Class::Crashes => false,
+        };
+        if may_lose && self.random.percent(25) {
+            self.lose_at_rest(&rest);
+        }
+    }
+
+    fn lose_at_rest(&mut self, rest: &crate::bay::Rest) {
+        let slots = self.stage.config().shape.members;
+        for _ in 0..1 + self.random.below(3) {
+            let out = self.bays.out_at_rest(rest, slots);
+            let slot = usize::try_from(self.random.below(u64::try_from(slots).expect("few")));
+            let slot = slot.expect("few");
+            let Some(at) = self.bays.in_slot(slot) else { continue };
+            let now = self.world.now();
+            if self.bays.all[at].trouble.is_none()
+                && !out[slot]
+                && self.bays.may_lose(slot, &out, now)
+            {
+                self.bays.all[at].disk.vanish();
+                self.bays.set_trouble(at, Some(crate::bay::Trouble::Absent), now);
+                self.stage
+                    .say(|| format!("{} is lost while nobody uses it", self.bays.all[at].name));
+                self.stage.mark("fault.vanished_at_rest");
+            }
+        }
+        self.bays.forget_suspicions();
+    }
+
+    fn life(&mut self, number: u64, later: usize, outlook: Outlook) -> Outlook {
+        let mut outlook = outlook;
+        // Cut during the start, and again, and again.
+        for depth in 0..3 {
+            let is_cut = outlook.was_crash && self.random.percent(25);
+            let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
+            if !(is_cut && may_crash) {
+                break;
+            }
+            let stop = draw_stop(&mut self.random);
+            let operations = self.random.below(80);
+            self.world.switch().stop_after(operations, stop);
+            let number = number * 16 + depth;
+            if !Life::new(self.world, &self.stage, number, &outlook)
+                .only_start(&mut self.bays, &outlook)
+            {
+                self.world.call_off();
+                break;
+            }
+            outlook.was_crash = true;
+            self.stage.mark(match depth {
+                0 => "crash.in_start",
+                1 => "crash.in_start_twice",
+                _ => "crash.in_start_thrice",
+            });
+            if let Some(rest) = self.bays.at_rest() {
+                self.bays.adopt(&rest);
+            }
+        }
+        let mut random = self.random.clone();
+        self.random.next_u64();
+        Life::new(self.world, &self.stage, number, &outlook).live(
+            &mut self.bays,
+            outlook,
+            (later, &mut random),
+        )
+    }
+}
+
+/// How the host ends.
+pub(crate) fn draw_stop(random: &mut Random) -> Stop {
+    if random.percent(75) { Stop::PowerCut } else { Stop::Kill }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "universe {} went wrong: {}", self.config.seed, self.what)?;
+        writeln!(f, "configuration:\n{}", self.config)?;
+        writeln!(f, "what was done (device operation, then what):\n{}", self.story)?;
+        if !self.limits.is_told {
+            return write!(f, "again, with requests and operations: {} --story", self.command());
+        }
+        writeln!(f, "the last device operations:")?;
+        for operation in self.operations.iter().rev().take(60).rev() {
+            writeln!(f, "  {operation}")?;
+        }
+        write!(f, "again: {}", self.command())
+    }
+}
+
+impl Failure {
+    /// The line that repeats it.
+    pub fn command(&self) -> String {
+        let mut line = format!("just sim {}", self.config.seed);
+        let Limits { requests, acts, lives, .. } = self.limits;
+        for (name, limit) in [("requests", requests), ("acts", acts), ("lives", lives)] {
+            if limit != usize::MAX {
+                line.push_str(&format!(" --{name} {limit}"));
+            }
+        }
+        if let Some(policy) = self.limits.wish.policy {
+            line.push_str(&format!(" --policy {}", policy.name()));
+        }
+        if let Some(class) = self.limits.wish.class {
+            line.push_str(&format!(" --class {}", class.name()));
+        }
+        line
+    }
+}
