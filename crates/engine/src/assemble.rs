@@ -122,33 +122,52 @@ async fn read_devices(
     shared: &Arc<Shared>,
     spec: &AssembleSpec,
 ) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
-    let (mut found, mut readings, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
     for path in &spec.devices {
         match shared.config.opener.open(path, access) {
             Err(refusal) => problems.push(refusal.to_string()),
-            Ok(opened) => {
-                let device = opened.attach(&worker.handle);
-                readings.push(read_device(worker, path, device.as_ref()).await);
-                found.push(Found { opened });
-            }
+            // A hundred disks seek at once, or one after the other for seconds.
+            Ok(opened) => started.push(Looking::start(worker, path, opened)),
         }
+    }
+    let (mut found, mut readings) = (Vec::new(), Vec::new());
+    for looking in started {
+        let (opened, reading) = looking.finish().await;
+        found.push(Found { opened });
+        readings.push(reading);
     }
     (found, readings, problems)
 }
 
-async fn read_device(worker: &Worker, path: &str, device: &dyn Device) -> MemberReading {
-    let facts = device.facts();
-    let mut ranges = [None, None];
-    if let Some(extents) = examine_ranges(facts.size_bytes) {
-        for (range, extent) in ranges.iter_mut().zip(extents) {
-            // A range that cannot be read counts as lost copies: the judgement weighs that.
-            *range = control_io::read(worker, device, extent).await.ok();
-        }
+/// A device whose superblock copies are being read.
+struct Looking<'p> {
+    path: &'p str,
+    opened: Arc<dyn Opened>,
+    /// Both ends of the device, if it is large enough for a member.
+    ends: Option<[control_io::Reading; 2]>,
+}
+
+impl Looking<'_> {
+    fn start<'p>(worker: &Worker, path: &'p str, opened: Arc<dyn Opened>) -> Looking<'p> {
+        let device = opened.attach(&worker.handle);
+        let ends = examine_ranges(opened.facts().size_bytes)
+            .map(|ends| ends.map(|extent| control_io::start_read(worker, device.as_ref(), extent)));
+        Looking { path, opened, ends }
     }
-    let choice =
-        SuperblockCopies::choose(&split_copies(ranges[0].as_deref(), ranges[1].as_deref()));
-    MemberReading::new(path, facts.size_bytes, facts.serial.as_deref().unwrap_or(""), choice)
+
+    async fn finish(self) -> (Arc<dyn Opened>, MemberReading) {
+        let facts = self.opened.facts();
+        let (mut head, mut tail) = (None, None);
+        if let Some([head_read, tail_read]) = self.ends {
+            // A range that cannot be read counts as lost copies: the judgement weighs that.
+            (head, tail) = (head_read.finish().await.ok(), tail_read.finish().await.ok());
+        }
+        let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
+        let serial = facts.serial.as_deref().unwrap_or("");
+        let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice);
+        (self.opened, reading)
+    }
 }
 
 fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan, Refusal> {

@@ -9,6 +9,7 @@ use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::UPDATE_ORDER;
 use ashlar_ondisk::format::copy_slots;
+use ashlar_ring::Pending;
 use ashlar_units::{Extent, to_u64, to_usize};
 
 /// Bytes of one control read or zeroing write.
@@ -20,10 +21,48 @@ pub(crate) async fn run(
     at: u64,
     command: Command,
 ) -> Outcome {
+    ended(start(worker, device, at, command)).await
+}
+
+fn start(worker: &Worker, device: &dyn Device, at: u64, command: Command) -> Pending<Outcome> {
     let (completion, pending) = worker.outcomes.pair();
     device.submit(at, command, completion);
+    pending
+}
+
+async fn ended(pending: Pending<Outcome>) -> Outcome {
     let gone = Fault { kind: FaultKind::Gone, errno: 0 };
     pending.await.unwrap_or(Outcome { result: Err(gone), buffer: None })
+}
+
+/// A read under way: whoever asks many devices starts all before it waits for the first.
+pub(crate) struct Reading(Pending<Outcome>);
+
+/// Start reading `extent` of a device.
+pub(crate) fn start_read(worker: &Worker, device: &dyn Device, extent: Extent) -> Reading {
+    start_read_into(worker, device, extent.offset, BufMut::zeroed(to_usize(extent.bytes)))
+}
+
+/// The same, into a buffer that there is already.
+pub(crate) fn start_read_into(
+    worker: &Worker,
+    device: &dyn Device,
+    offset: u64,
+    buffer: BufMut,
+) -> Reading {
+    Reading(start(worker, device, offset, Command::Read(buffer)))
+}
+
+impl Reading {
+    /// The bytes.
+    ///
+    /// # Errors
+    /// The device's fault.
+    pub(crate) async fn finish(self) -> Result<BufMut, Fault> {
+        let outcome = ended(self.0).await;
+        outcome.result?;
+        outcome.buffer.ok_or(Fault { kind: FaultKind::Media, errno: 0 })
+    }
 }
 
 /// The bytes of `extent` of a device.
@@ -35,10 +74,7 @@ pub(crate) async fn read(
     device: &dyn Device,
     extent: Extent,
 ) -> Result<BufMut, Fault> {
-    let buffer = BufMut::zeroed(to_usize(extent.bytes));
-    let outcome = run(worker, device, extent.offset, Command::Read(buffer)).await;
-    outcome.result?;
-    outcome.buffer.ok_or(Fault { kind: FaultKind::Media, errno: 0 })
+    start_read(worker, device, extent).finish().await
 }
 
 /// Make `extent` of a device read as zeros: by the device's own means, else by writing them.

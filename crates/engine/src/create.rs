@@ -260,9 +260,7 @@ async fn write(
 ) -> Result<(), Refusal> {
     for candidate in candidates {
         let device = candidate.device.as_ref();
-        let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
-        let areas = Extent::new(FIRST_AREA_OFFSET, plan.areas.data.offset - FIRST_AREA_OFFSET);
-        for extent in [heartbeats, areas] {
+        for extent in cleared_areas(plan) {
             let zeroed = control_io::zero(worker, device, extent).await;
             zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
         }
@@ -276,6 +274,19 @@ async fn write(
     }
     Ok(())
 }
+
+/// What must read as zeros on a new member, and what earlier owners may have left near the front. The intent
+/// log and the checksum table are hours of writing on a large disk, and nothing in them counts: batches of the
+/// log name the start that wrote them, and a table counts from when it is turned on.
+fn cleared_areas(plan: &AreaPlan) -> [Extent; 2] {
+    let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
+    let areas = &plan.areas;
+    let end = areas.written_map.end().max(FRONT_BYTES).min(areas.data.offset);
+    [heartbeats, Extent::new(FIRST_AREA_OFFSET, end - FIRST_AREA_OFFSET)]
+}
+
+/// Cleared in any case: labels and superblocks of others are found here.
+const FRONT_BYTES: u64 = 2 << 20;
 
 fn unused(candidates: &[Newcomer], plan: &AreaPlan) -> Vec<(String, u64)> {
     let least = candidates.iter().map(|c| c.opened.facts().size_bytes).min().unwrap_or(0);

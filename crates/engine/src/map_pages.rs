@@ -14,12 +14,16 @@ use ashlar_device::Device;
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag, page_count};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity, Superblock};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_u64, to_usize};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Pages read at once.
+/// Pages read with one read.
 const PAGES_AT_ONCE: u64 = 256;
+/// Reads at the same time: each run of pages comes from other members, and one run alone waits for their seeks one
+/// after the other. A read of pages with two places is 2 MiB.
+const READS_AT_ONCE: u64 = 24;
 
 /// Fill the maps of `array` from the members in `sources`; `is_unclean` says that it was not stopped.
 pub(crate) async fn load(
@@ -37,7 +41,7 @@ pub(crate) async fn load(
     };
     members
         .load(&written, |page, found| {
-            array.written.load_page(page, found.bits.as_slice());
+            found.bits.iter().for_each(|bits| array.written.load_page(page, bits.as_slice()));
             array.written.found_in(page, found.place, found.is_everywhere);
         })
         .await;
@@ -54,7 +58,11 @@ pub(crate) async fn load(
         count: page_count(array.intent.region_count()),
         places: 1,
     };
-    members.load(&intent, |page, found| array.intent.load_page(page, found.bits.as_slice())).await;
+    members
+        .load(&intent, |page, found| {
+            found.bits.iter().for_each(|bits| array.intent.load_page(page, bits.as_slice()));
+        })
+        .await;
     if is_unclean {
         let dirty = array.intent.durable_regions();
         dirty.into_iter().for_each(|region| array.intent.set_unsynced(region, true));
@@ -73,12 +81,24 @@ struct Pages {
 
 /// What the members say about one page.
 struct Found {
-    bits: Box<[u64; WORDS_PER_PAGE]>,
+    /// None if no bit is set.
+    bits: Option<Box<[u64; WORDS_PER_PAGE]>>,
     sequence: u64,
     /// Which of its places it was found in.
     place: u64,
     /// All members that were asked have it.
     is_everywhere: bool,
+}
+
+/// Most pages of a large array were never written; this is all that happens to them.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(64).all(|part| part == &[0; 64][..part.len()])
+}
+
+/// First page and number of pages of a run.
+fn run_of(pages: &Pages, run: u64) -> (u64, u64) {
+    let first = run * PAGES_AT_ONCE;
+    (first, PAGES_AT_ONCE.min(pages.count - first))
 }
 
 /// Where pages are read from, and for which array.
@@ -91,45 +111,71 @@ struct Members<'m> {
 
 impl Members<'_> {
     async fn load(&self, pages: &Pages, mut take: impl FnMut(usize, Found)) {
-        let mut first = 0;
-        while first < pages.count {
-            let count = PAGES_AT_ONCE.min(pages.count - first);
-            let copies = self.copies(pages, first, count).await;
+        let run_count = pages.count.div_ceil(PAGES_AT_ONCE);
+        let runs_at_once = (READS_AT_ONCE / to_u64(self.copies_wanted().max(1))).max(1);
+        // Fresh memory for each read would cost more than the read of a map without bits.
+        let mut spare: Vec<BufMut> = Vec::new();
+        let mut under_way = VecDeque::new();
+        let (mut started, mut taken) = (0, 0);
+        while taken < run_count {
+            while started < run_count && started - taken < runs_at_once {
+                under_way.push_back(self.start(pages, run_of(pages, started), &mut spare));
+                started += 1;
+            }
+            let mut copies = Vec::new();
+            for reading in under_way.pop_front().expect("one more was started than taken") {
+                copies.extend(reading.finish().await.ok());
+            }
+            let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
                 take(number, self.newest(&copies, pages, (at, number)));
             }
-            first += count;
+            spare.append(&mut copies);
+            taken += 1;
         }
     }
 
-    /// The same run of pages from several members; different ones for different runs, so that the work
-    /// and the risk are spread.
-    async fn copies(&self, pages: &Pages, first: u64, count: u64) -> Vec<BufMut> {
-        let (start, bytes) =
-            (first * pages.places * BLOCK_BYTES, count * pages.places * BLOCK_BYTES);
-        let extent = Extent::new(pages.at + start, bytes);
-        let enough = (self.array.geometry.parity_strips() + 1).min(self.sources.len());
-        let wanted = if self.is_unclean { self.sources.len() } else { enough };
-        let mut copies = Vec::new();
-        for copy in 0..wanted {
+    /// From how many members each page is read.
+    fn copies_wanted(&self) -> usize {
+        let enough = self.array.geometry.parity_strips() + 1;
+        if self.is_unclean { self.sources.len() } else { enough.min(self.sources.len()) }
+    }
+
+    /// Start to read the same run of pages from several members; different ones for different runs, so that
+    /// the work and the risk are spread.
+    fn start(
+        &self,
+        pages: &Pages,
+        (first, count): (u64, u64),
+        spare: &mut Vec<BufMut>,
+    ) -> Vec<control_io::Reading> {
+        let offset = pages.at + first * pages.places * BLOCK_BYTES;
+        let bytes = to_usize(count * pages.places * BLOCK_BYTES);
+        spare.retain(|buffer| buffer.len() == bytes);
+        let mut read = |copy: usize| {
             let at = (to_usize(first / PAGES_AT_ONCE) + copy) % self.sources.len();
-            let read = control_io::read(self.worker, self.sources[at].as_ref(), extent).await;
-            copies.extend(read.ok());
-        }
-        copies
+            let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));
+            let device = self.sources[at].as_ref();
+            control_io::start_read_into(self.worker, device, offset, buffer)
+        };
+        (0..self.copies_wanted()).map(&mut read).collect()
     }
 
     /// The newest whole copy of page `number`, which is page `at` of what was read.
     fn newest(&self, copies: &[BufMut], pages: &Pages, (at, number): (usize, usize)) -> Found {
         let identity = self.identity(pages.kind, number);
         let first = to_u64(at) * pages.places;
+        let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
+        if !copies.is_empty() && copies.iter().all(|copy| is_zero(&copy[range.clone()])) {
+            return Found { bits: None, sequence: 0, place: pages.places - 1, is_everywhere: true };
+        }
         let on_member = |copy: &BufMut| {
             let places = 0..pages.places;
             let found = places.filter_map(|place| {
                 let start = to_usize((first + place) * BLOCK_BYTES);
                 let page = identity.decode(&copy[start..start + BLOCK_BYTES_USIZE]).ok()?;
-                let (bits, sequence) = (Box::new(page.bits), page.sequence);
+                let (bits, sequence) = (Some(Box::new(page.bits)), page.sequence);
                 Some(Found { bits, sequence, place, is_everywhere: true })
             });
             found.max_by_key(|found| found.sequence)
@@ -142,7 +188,7 @@ impl Members<'_> {
         match newest {
             Some(newest) => Found { is_everywhere, ..newest },
             None => {
-                let bits = Box::new([u64::MAX; WORDS_PER_PAGE]);
+                let bits = Some(Box::new([u64::MAX; WORDS_PER_PAGE]));
                 Found { bits, sequence: 0, place: 0, is_everywhere: false }
             }
         }

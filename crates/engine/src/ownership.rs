@@ -82,8 +82,10 @@ pub(crate) async fn watch(
 async fn newest(worker: &Worker, array: Uuid, devices: &[Rc<dyn Device>]) -> Option<Heartbeat> {
     let extent = Extent::new(HEARTBEAT_OFFSET, HEARTBEAT_BYTES * to_u64(HEARTBEAT_SLOTS));
     let mut newest: Option<Heartbeat> = None;
-    for device in devices {
-        let Ok(blocks) = control_io::read(worker, device.as_ref(), extent).await else { continue };
+    let start = |device: &Rc<dyn Device>| control_io::start_read(worker, device.as_ref(), extent);
+    let started: Vec<control_io::Reading> = devices.iter().map(start).collect();
+    for reading in started {
+        let Ok(blocks) = reading.finish().await else { continue };
         let (first, second) = blocks.split_at(to_usize(HEARTBEAT_BYTES));
         let found = Heartbeat::newest([Some(first), Some(second)], array);
         newest = [newest, found].into_iter().flatten().max_by_key(|beat| beat.sequence);
