@@ -2,6 +2,7 @@
 //!
 //! - `world`      a daemon of its own with members in a temporary folder
 //! - `tools`      foreign programs, and what to do where one is missing
+//! - `raw_nbd`    a client that speaks NBD byte by byte
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
@@ -15,6 +16,7 @@
 mod clients;
 mod crash;
 mod cycle;
+mod raw_nbd;
 mod refusals;
 mod salvage;
 mod short;

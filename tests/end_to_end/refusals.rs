@@ -1,20 +1,63 @@
 //! Everything that must be refused: one clear line, exit code 1, nothing written.
 
+use crate::raw_nbd::{INVALID, NO_SPACE, RawNbd};
 use crate::world::{MEMBER_BYTES, World, flip};
 use std::os::unix::fs::FileExt;
 
-/// Arguments of `ashlar`, and what the line must say.
-const CREATE: [(&[&str], &str); 10] = [
-    (&["create", "t", "-l", "6", "m0", "m1", "m2"], "at least 4 members"),
-    (&["create", "t", "-l", "1", "m0", "m1", "m2", "m3", "m4"], "at most 4 members"),
-    (&["create", "t", "-l", "n+m", "--parity", "40", "m0", "m1", "m2", "m3"], "40"),
-    (&["create", "t", "-l", "60", "m0", "m1", "m2", "m3"], "group"),
-    (&["create", "t", "-l", "5", "m0", "m1", "m1"], "m1 is given twice"),
-    (&["create", "t", "-l", "5", "m0", "m1", "gone"], "gone"),
-    (&["create", "t", "-l", "5", "m0", "m1", "small"], "small"),
-    (&["create", "t", "-l", "5", "m0", "m1", "foreign"], "foreign carries ext"),
-    (&["create", "", "-l", "5", "m0", "m1", "m2"], "name"),
-    (&["create", "t/../x", "-l", "5", "m0", "m1", "m2"], "name"),
+/// Arguments of `ashlar create`, and the line.
+const CREATE: [(&[&str], &str); 13] = [
+    (
+        &["-l", "6", "m0", "m1", "m2"],
+        "ashlar: raid6 needs at least 4 members and got 3; nothing was written",
+    ),
+    (
+        &["-l", "1", "m0", "m1", "m2", "m3", "m4"],
+        "ashlar: raid1 takes at most 4 members and got 5; use raid10; nothing was written",
+    ),
+    (
+        &["-l", "n+m", "--parity", "40", "m0", "m1", "m2", "m3"],
+        "ashlar: n+m takes 1 to 32 parity strips and got 40; nothing was written",
+    ),
+    (
+        &["-l", "n+m", "m0", "m1", "m2", "m3"],
+        "ashlar: level n+m needs the number of parity strips; add --parity with a number from 4 to 32",
+    ),
+    (
+        &["-l", "60", "m0", "m1", "m2", "m3"],
+        "ashlar: raid60 needs the number of members per group, from 4 to 64; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "m1"],
+        "ashlar: m1 is given twice; each member needs a device of its own; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "./m1"],
+        "ashlar: m1 is given twice; each member needs a device of its own; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "gone"],
+        "ashlar: gone: there is no such device or file; check the name; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "small"],
+        "ashlar: small: 1048576 bytes are too small for a member: 4194304 are needed for one strip; use larger devices or smaller strips; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "foreign"],
+        "ashlar: foreign carries ext2 at byte 1080; nothing was written; if its content may go, say so by name: --destroy foreign",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "folder"],
+        "ashlar: folder: neither a block device nor a regular file; name one of these; nothing was written",
+    ),
+    (
+        &["-l", "5", "-n", "4", "m0", "m1", "m2"],
+        "ashlar: 3 devices given and --raid-devices says 4; nothing was written; name every member once, spares with --spare",
+    ),
+    (
+        &["-l", "5", "--strip-size", "64", "m0", "m1", "m2"],
+        "ashlar: a strip of 64 B is not possible; for 64 KiB write --strip-size 64K",
+    ),
 ];
 
 #[test]
@@ -23,18 +66,31 @@ fn bad_arrays_are_refused_before_anything_is_written() {
     let members = world.members(5);
     world.sparse("small", 1 << 20);
     world.sparse("foreign", MEMBER_BYTES);
+    std::fs::create_dir(world.path("folder")).expect("made");
     // The magic of ext4: what libblkid looks for is enough to be refused.
     let foreign = std::fs::File::options().write(true).open(world.path("foreign")).expect("open");
     foreign.write_all_at(&[0x53, 0xEF], 1024 + 56).expect("write");
     foreign.write_all_at(&[1, 0, 0, 0], 1024 + 76).expect("write");
-    for (arguments, says) in CREATE {
-        let line = world.refused(arguments);
-        assert!(line.contains(says), "{arguments:?}: {line}");
+    for (arguments, line) in CREATE {
+        same_line(&world, &[&["create", "t"], arguments].concat(), line);
+    }
+    for name in ["", "t/../x"] {
+        let line = world.refused(&["create", name, "-l", "5", "m0", "m1", "m2"]);
+        assert!(line.contains("name"), "{line}");
     }
     for member in members {
         let bytes = std::fs::read(world.path(&member)).expect("read");
         assert!(bytes.iter().all(|byte| *byte == 0), "{member} was written to");
     }
+}
+
+/// The command is refused with exactly this line, in which the world's folder is left out and UUIDs are `UUID`.
+fn same_line(world: &World, arguments: &[&str], wanted: &str) {
+    let output = world.run(arguments);
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {output:?}");
+    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+    assert_eq!(world.anonymous(line.trim_end()), wanted, "{arguments:?}");
 }
 
 #[test]
@@ -106,6 +162,230 @@ fn a_byte_changed_in_any_copy_of_a_superblock_does_no_harm() {
     }
 }
 
+/// What the four superblock copies begin with, in bytes from the start of the member.
+const COPIES: [u64; 4] = [0, 64 << 10, MEMBER_BYTES - (128 << 10), MEMBER_BYTES - (64 << 10)];
+
+#[test]
+fn a_member_with_the_same_byte_changed_in_all_copies_of_its_superblock_is_out_and_not_written() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["stop", "tank0"]);
+    let all = ["assemble", "m0", "m1", "m2", "m3"];
+    // Header and member table: identity, numbers, checksum, reserved bytes, entries of members.
+    let bytes = (0..4096).step_by(97).chain([4096, 4096 + 60, 4096 + 3 * 128]);
+    for byte in bytes {
+        COPIES.iter().for_each(|copy| flip(&world.path("m1"), copy + byte));
+        let before = world.snapshot(&["m1"]);
+        let line = world.anonymous(&world.refused(&["assemble", "m1"]));
+        assert!(
+            line.contains(
+                "no member of an array was found on the one device looked at; nothing was written"
+            ) || line.contains("m1 cannot be understood"),
+            "byte {byte}: {line}"
+        );
+        let would = world.ok(&[&all[..1], &["--dry-run"], &all[1..]].concat());
+        assert!(would.contains("would start degraded, without slot 1"), "byte {byte}: {would}");
+        assert_eq!(before, world.snapshot(&["m1"]), "byte {byte}");
+        COPIES.iter().for_each(|copy| flip(&world.path("m1"), copy + byte));
+    }
+    COPIES.iter().for_each(|copy| flip(&world.path("m1"), copy + 40));
+    let before = world.snapshot(&["m1"]);
+    let started = world.ok(&all);
+    assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 1 out");
+    world.ok(&["stop", "tank0"]);
+    assert_eq!(before, world.snapshot(&["m1"]), "a member that is not understood is not written");
+}
+
+#[test]
+fn a_vanished_member_is_named_and_too_many_do_not_start() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["stop", "tank0"]);
+    std::fs::remove_file(world.path("m3")).expect("removed");
+    let started = world.ok(&["assemble", "m0", "m1", "m2", "m3"]);
+    assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 3 out");
+    world.ok(&["stop", "tank0"]);
+    std::fs::remove_file(world.path("m1")).expect("removed");
+    std::fs::remove_file(world.path("m2")).expect("removed");
+    let before = world.snapshot(&["m0"]);
+    same_line(
+        &world,
+        &["assemble", "m0", "m1", "m2", "m3"],
+        "ashlar: array tank0: lacks 3 of 4 members and can do without 2: slot 1 (not usable or not found), slot 2 (not usable or not found), slot 3 (not usable or not found); nothing was written; attach the missing devices and assemble again; could not look at: m1: there is no such device or file; check the name, m2: there is no such device or file; check the name, m3: there is no such device or file; check the name",
+    );
+    assert_eq!(before, world.snapshot(&["m0"]));
+}
+
+#[test]
+fn members_of_an_older_generation_or_of_another_array_or_twice_are_not_used() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.ok(&["fail", "tank0", "0"]);
+    world.ok(&["fail", "tank0", "1"]);
+    world.ok(&["stop", "tank0"]);
+    for name in ["x0", "x1", "x2"] {
+        world.sparse(name, MEMBER_BYTES);
+    }
+    world.ok(&["create", "other", "--level", "5", "x0", "x1", "x2"]);
+    world.ok(&["stop", "other"]);
+    std::fs::copy(world.path("m3"), world.path("m3.copy")).expect("copied");
+    let members = ["m0", "m1", "m2", "m3", "m3.copy", "x0"];
+    let before = world.snapshot(&members);
+    for (arguments, line) in [
+        (
+            &["m0", "m1", "m2"] as &[&str],
+            "ashlar: array tank0: lacks 3 of 4 members and can do without 2: slot 0 (out since generation 3), slot 1 (out since generation 4), slot 3 (not usable or not found); nothing was written; attach the missing devices and assemble again",
+        ),
+        (
+            &["m2", "m3", "m3.copy"],
+            "ashlar: array tank0: m3 and m3.copy are the same member (slot 3; perhaps one is a clone of the other); nothing was written; assemble again with only the right one of them",
+        ),
+        (
+            &["m2", "m3", "x0"],
+            "ashlar: the devices belong to several arrays: tank0 (UUID, 2 members), other (UUID, 1 members); nothing was written; name one of them by its UUID; `ashlar assemble --uuid UUID` chooses",
+        ),
+        (
+            &["--name", "tank0", "x0", "x1"],
+            "ashlar: no member of array tank0 was found on the 2 devices looked at; nothing was written; check the list of devices, and run examine on each to see what it holds",
+        ),
+    ] {
+        same_line(&world, &[&["assemble"], arguments].concat(), line);
+    }
+    assert_eq!(before, world.snapshot(&members));
+    let started = world.ok(&["assemble", "--name", "tank0", "m0", "m1", "m2", "m3", "x0"]);
+    assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 0, slot 1 out");
+}
+
+#[test]
+fn halves_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    let write = |byte: u8| {
+        let mut client = RawNbd::open(&world, "tank0");
+        client.write(0, &[byte; 4096]).expect("written");
+        client.flush();
+    };
+    write(1);
+    world.ok(&["stop", "tank0"]);
+    for (half, byte) in [(["m0", "m1"], 2), (["m2", "m3"], 3)] {
+        world.ok(&[&["assemble"], half.as_slice()].concat());
+        write(byte);
+        world.ok(&["stop", "tank0"]);
+    }
+    let all = ["m0", "m1", "m2", "m3"];
+    let before = world.snapshot(&all);
+    same_line(
+        &world,
+        &[&["assemble"], all.as_slice()].concat(),
+        "ashlar: array tank0: its members were started separately and parted: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
+    );
+    same_line(
+        &world,
+        &[&["assemble", "--dry-run"], all.as_slice()].concat(),
+        "ashlar: array tank0: its members were started separately and parted: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
+    );
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    same_line(
+        &world,
+        &[&["assemble", "--trust", nobody], all.as_slice()].concat(),
+        "ashlar: array tank0: no member carries the incarnation to trust, UUID; nothing was written; take the incarnation from the refusal or from examine; `ashlar assemble --incarnation UUID` chooses",
+    );
+    assert_eq!(before, world.snapshot(&all), "nothing is written");
+
+    let line = world.refused(&[&["assemble"], all.as_slice()].concat());
+    let told = line.split("m2 ").nth(1).and_then(|rest| rest.split("incarnation ").nth(1));
+    let right = told.expect("it names the half of m2").get(..36).expect("a UUID").to_owned();
+    let started = world.ok(&[&["assemble", "--incarnation", &right], all.as_slice()].concat());
+    assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 0, slot 1 out");
+    let reads = || RawNbd::open(&world, "tank0").read(0, 4096).expect("read");
+    assert_eq!(reads(), [3; 4096], "what the chosen half wrote");
+    assert_eq!(before[..2], world.snapshot(&all)[..2], "the other half is as it was");
+    for slot in ["0", "1"] {
+        let member = format!("m{slot}");
+        let replace = ["replace", "tank0", slot, &member, "--wait", "--destroy", &member];
+        world.ok(&replace);
+    }
+    world.ok(&["fail", "tank0", "2"]);
+    world.ok(&["fail", "tank0", "3"]);
+    assert_eq!(reads(), [3; 4096], "the other half was filled from the chosen one");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_request_changes_nothing_and_is_told_of() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    RawNbd::open(&world, "tank0").write(0, &[7; 8192]).expect("written");
+    RawNbd::open(&world, "tank0").break_off_write(0, 8192, &[9; 5000]);
+    let dropped = || {
+        let events = world.ok(&["events", "--json"]);
+        events.lines().find(|line| line.contains("client.dropped")).map(str::to_owned)
+    };
+    while dropped().is_none() {
+        std::thread::yield_now();
+    }
+    let told = dropped().expect("just there");
+    assert!(told.contains("the connection failed") && told.contains("tank0"), "{told}");
+    let read = RawNbd::open(&world, "tank0").read(0, 8192).expect("read");
+    assert_eq!(read, [7; 8192], "half a request is no request");
+}
+
+#[test]
+fn requests_beyond_the_end_are_refused_and_the_session_goes_on() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    let mut client = RawNbd::open(&world, "tank0");
+    let end = client.volume_bytes;
+    assert_eq!(client.read(end, 4096), Err(INVALID));
+    assert_eq!(client.read(end - 4096, 8192), Err(INVALID));
+    assert_eq!(client.read(u64::MAX - 4095, 4096), Err(INVALID));
+    assert_eq!(client.write(end, &[1; 4096]), Err(NO_SPACE));
+    assert_eq!(client.write(end - 4096, &[1; 8192]), Err(NO_SPACE));
+    assert_eq!(client.read(end - 4096, 4096), Ok(vec![0; 4096]), "nothing was written");
+    assert_eq!(client.write(end - 4096, &[1; 4096]), Ok(()));
+}
+
+#[test]
+fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
+    let world = World::without_daemon();
+    for (arguments, line) in [
+        (
+            &["create", "t", "--levl", "6"] as &[&str],
+            "ashlar: unexpected argument '--levl' found; nothing was done; see 'ashlar create --help'",
+        ),
+        (
+            &["create", "t", "m0"],
+            "ashlar: the following required arguments were not provided: --level <LEVEL>; nothing was done; see 'ashlar create --help'",
+        ),
+        (
+            &["create", "t", "-l", "8", "m0"],
+            "ashlar: invalid value '8' for '--level <LEVEL>': '8' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; see 'ashlar create --help'",
+        ),
+        (
+            &["create", "t", "-l", "6", "--strip-size", "64Q", "m0"],
+            "ashlar: invalid value '64Q' for '--strip-size <SIZE>': '64Q' is not a size; write for example 64K, 1.5TiB or 500GB; nothing was done; see 'ashlar create --help'",
+        ),
+        (
+            &["scrub", "tank0", "--pause", "--cancel"],
+            "ashlar: the argument '--pause' cannot be used with '--cancel'; nothing was done; see 'ashlar scrub --help'",
+        ),
+        (
+            &["destroy", "tank0"],
+            "ashlar: unrecognized subcommand 'destroy'; nothing was done; see 'ashlar --help'",
+        ),
+        (
+            &["serve", "--workers", "0"],
+            "ashlar: invalid value '0' for '--workers <COUNT>': 0 is not in 1..=65535; nothing was done; see 'ashlar serve --help'",
+        ),
+        (
+            &[],
+            "ashlar: 'ashlar' requires a subcommand but one was not provided [subcommands: serve, create, assemble, stop, status, volumes, examine, salvage, fail, replace, re-add, spare, scrub, rebuild, attach, detach, events, metrics, bench, completions, man, help]; nothing was done; see 'ashlar --help'",
+        ),
+    ] {
+        assert_eq!(world.run(arguments).status.code(), Some(2), "{arguments:?}");
+        same_line(&world, arguments, line);
+    }
+}
+
 #[test]
 fn a_second_daemon_on_the_same_socket_is_refused() {
     let world = World::new();
@@ -120,5 +400,20 @@ fn a_configuration_with_an_unknown_key_starts_nothing() {
     std::fs::write(world.path("a.toml"), "[serve]\nworker = 3\n").expect("write");
     let line = world.refused(&["serve", "--config", "a.toml"]);
     assert!(line.contains("a.toml line 2: unknown field `worker`"), "{line}");
+    for text in [
+        "[serv]\n",
+        "[[array]]\nname = \"tank0\"\n",
+        "[[array]]\ndevices = []\n",
+        "[[array]]\ndevices = [\"m0\"]\nspare = \"x\"\n",
+        "[serve]\nworkers = 0\n",
+        "[[nbd]]\nlisten = 10809\n",
+        "[[nbd]]\nlisten = \"unix:/a\"\ntls = true\n",
+        "[fuse]\n",
+        "[serve\n",
+    ] {
+        std::fs::write(world.path("a.toml"), text).expect("write");
+        let line = world.refused(&["serve", "--config", "a.toml"]);
+        assert!(line.contains("a.toml") && line.contains("nothing was started"), "{text}: {line}");
+    }
     assert!(!world.path("control.sock").exists());
 }

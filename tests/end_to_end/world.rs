@@ -137,6 +137,34 @@ impl World {
         devices.iter().map(ToString::to_string).collect()
     }
 
+    /// A line with the world's folder left out and every UUID as `UUID`, so that it can be compared.
+    pub fn anonymous(&self, line: &str) -> String {
+        let folder = format!("{}/", self.folder.path().display());
+        let line = line.replace(&folder, "");
+        let is_uuid = |word: &str| {
+            word.len() == 36 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+        };
+        let mut anonymous = String::new();
+        for word in line.split_inclusive([' ', '(', ',', ';', ')']) {
+            let (text, end) = word.split_at_checked(36).unwrap_or((word, ""));
+            anonymous.push_str(if is_uuid(text) { "UUID" } else { text });
+            anonymous.push_str(end);
+        }
+        anonymous
+    }
+
+    /// The content of files, to see whether it changed.
+    pub fn snapshot(&self, names: &[&str]) -> Vec<u64> {
+        let sum = |bytes: &[u8]| {
+            let words = bytes.chunks_exact(8);
+            words.fold(0_u64, |sum, word| {
+                let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                (sum.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
+            })
+        };
+        names.iter().map(|name| sum(&std::fs::read(self.path(name)).expect("read"))).collect()
+    }
+
     /// The status of the only array, as JSON.
     pub fn array(&self) -> serde_json::Value {
         let status: serde_json::Value =

@@ -1,7 +1,9 @@
 //! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
 
+use crate::args::Args;
 use ashlar_api::{ApiError, ClientError, codes};
 use ashlar_daemon::config::ConfigError;
+use clap::CommandFactory;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -69,6 +71,34 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Print what the parser of the command line has to say: help as it is, a complaint on one line like every
+/// other refusal.
+pub fn not_understood(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    usage_fault(&error.render().to_string(), typed).report(json)
+}
+
+/// The complaint is the first paragraph; the hint names the command whose help has more.
+fn usage_fault(rendered: &str, typed: impl Iterator<Item = String>) -> Fault {
+    let told = rendered.lines().take_while(|line| !line.trim().is_empty());
+    let words: Vec<&str> = told.flat_map(str::split_whitespace).collect();
+    let message = words.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let all = Args::command();
+    let (mut command, mut named) = (&all, String::from("ashlar"));
+    for word in typed {
+        if let Some(inner) = command.find_subcommand(&word) {
+            command = inner;
+            named.push_str(&format!(" {word}"));
+        }
+    }
+    Fault::usage(format!("{message}; nothing was done"), format!("see '{named} --help'"))
+}
+
 impl From<ClientError> for Fault {
     fn from(error: ClientError) -> Fault {
         match error {
@@ -108,8 +138,33 @@ impl From<serde_json::Error> for Fault {
 
 #[cfg(test)]
 mod tests {
-    use super::Fault;
+    use super::{Args, Fault, usage_fault};
     use ashlar_api::codes;
+    use clap::Parser;
+
+    #[test]
+    fn what_the_parser_does_not_understand_is_told_in_one_line_that_names_the_help() {
+        for (typed, says) in [
+            (
+                &["create", "t", "--levl", "6"] as &[&str],
+                "unexpected argument '--levl' found; nothing was done; see 'ashlar create --help'",
+            ),
+            (
+                &["create", "t"],
+                "the following required arguments were not provided: --level <LEVEL> <DEVICE>...; \
+                 nothing was done; see 'ashlar create --help'",
+            ),
+            (
+                &["spare", "lend"],
+                "unrecognized subcommand 'lend'; nothing was done; see 'ashlar spare --help'",
+            ),
+            (&["melt"], "unrecognized subcommand 'melt'; nothing was done; see 'ashlar --help'"),
+        ] {
+            let error = Args::try_parse_from([&["ashlar"], typed].concat()).expect_err("refused");
+            let words = typed.iter().map(ToString::to_string);
+            assert_eq!(usage_fault(&error.render().to_string(), words).to_string(), says);
+        }
+    }
 
     #[test]
     fn a_fault_is_one_line_whatever_is_in_it() {

@@ -26,7 +26,10 @@ use reach::Reach;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return fault::not_understood(&error),
+    };
     let json = args.json;
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
-use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine, SpareStatus};
+use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, ConsistencyPolicy, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
@@ -115,7 +115,7 @@ impl Serves<Assemble> for Arrays {
             tuning: None,
         };
         let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("array '{name}' is running")))
+        Ok(Done::changed(self.how_it_runs(&name).await))
     }
 }
 
@@ -161,6 +161,24 @@ impl Arrays {
         // Sessions get errors from now on; they must also let go of the devices.
         self.exports.drop_clients_of(name).await;
         stopped
+    }
+
+    /// One line about an array that has just been started: what is wrong with it must not wait for `status`.
+    async fn how_it_runs(&self, name: &str) -> String {
+        let status = self.engine.status().await.ok();
+        let arrays = status.iter().flat_map(|status| &status.arrays);
+        let found = arrays.into_iter().find(|array| array.name == name);
+        let members = found.map_or(&[] as &[_], |array| array.members.as_slice());
+        let out = members.iter().filter(|member| member.state == SlotState::Out);
+        let out: Vec<String> = out.map(|member| format!("slot {}", member.slot)).collect();
+        let mut line = format!("array '{name}' is running");
+        if !out.is_empty() {
+            line.push_str(&format!(", degraded: {} out", out.join(", ")));
+        }
+        if found.is_some_and(|array| array.state == ashlar_engine::ArrayState::ReadOnly) {
+            line.push_str(", read-only");
+        }
+        line
     }
 
     /// The slot that `member` means: a number, a path or a serial.

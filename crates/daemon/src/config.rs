@@ -160,6 +160,11 @@ pub(crate) fn foreign_signatures() -> Signatures {
         if path.starts_with("mem:") || path.starts_with("null:") {
             return Vec::new();
         }
+        // What is not there, or is no device, is refused when it is opened, and there the reason is clear.
+        let is_device = std::fs::metadata(path).is_ok_and(|about| !about.is_dir());
+        if !is_device {
+            return Vec::new();
+        }
         match signatures(Path::new(path)) {
             Ok(probe) => probe.signatures.iter().map(ToString::to_string).collect(),
             Err(error) => vec![format!("content that cannot be looked at ({error})")],

@@ -4,34 +4,111 @@
 
 use crate::config;
 use ashlar_api::ApiError;
+use ashlar_device::{Access, FileDevice, OpenRefusal, Opened};
 use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::assembly::{
-    AssemblyRequest, MemberReading, ReadLabel, Start, Verdict, assemble,
+    AssemblyRequest, ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict,
+    Start, Verdict, assemble,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
-/// What would happen if these devices were assembled.
+/// What would happen if these devices were assembled: the start in one line, then a line for each slot with
+/// the device and serial that would fill it, then the devices that would be left alone.
 ///
 /// # Errors
 /// The refusal that the start would end in.
 pub fn would_assemble(devices: &[String], request: &AssemblyRequest) -> Result<String, ApiError> {
-    let readings: Vec<MemberReading> = devices.iter().filter_map(|path| reading(path)).collect();
-    let verdict = assemble(&readings, request);
+    let (mut readings, mut problems) = (Vec::new(), Vec::new());
+    for path in devices {
+        match reading(path) {
+            Ok(reading) => readings.push(reading),
+            Err(refusal) => problems.push(refusal.to_string()),
+        }
+    }
+    would_start(&readings, request, &problems)
+}
+
+/// [`would_assemble`] for devices that were read; `problems` are those that could not be.
+fn would_start(
+    readings: &[MemberReading],
+    request: &AssemblyRequest,
+    problems: &[String],
+) -> Result<String, ApiError> {
+    let verdict = assemble(readings, request);
     let start = match &verdict.start {
-        Start::Whole => "all members there".to_owned(),
-        Start::Degraded => format!("degraded, {} missing", missing(&verdict)),
-        Start::ReadOnly(reason) => format!("read-only ({reason:?})"),
+        Start::Whole => "with all its members".to_owned(),
+        Start::Degraded => format!("degraded, without {}", missing(&verdict)),
+        Start::ReadOnly(reason) => format!("read-only, {}", why_read_only(*reason)),
         Start::Refused(refusal) => {
-            let hint = "nothing was written; look closer with 'ashlar examine'";
+            let hint = ashlar_engine::next_after(refusal.kind, problems);
             return Err(ApiError::new("array.not_started", refusal.line.clone(), hint));
         }
     };
     let name = verdict.newest.as_ref().map_or(String::new(), |it| it.array_name.to_string());
-    Ok(format!("array '{name}' would start: {start}; nothing was written"))
+    let mut lines = vec![format!("array '{name}' would start {start}; nothing was written")];
+    lines.extend(verdict.slots.iter().map(|slot| slot_line(slot, readings)));
+    lines.extend(verdict.extras.iter().map(|extra| {
+        format!("left alone: {} ({})", readings[extra.reading].path, left_alone(extra.reason))
+    }));
+    lines.extend(problems.iter().map(|problem| format!("could not look at: {problem}")));
+    Ok(lines.join("\n"))
+}
+
+fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
+    let known = slot.holder.map(|holder| holder.serial.to_string()).unwrap_or_default();
+    let serial = |serial: &str| match serial {
+        "" => "no serial".to_owned(),
+        serial => format!("serial {serial}"),
+    };
+    let device = |reading: usize| {
+        let reading = &readings[reading];
+        format!("{}  {}", reading.path, serial(&reading.serial.to_string()))
+    };
+    let holds = match (slot.reading, slot.state) {
+        (Some(reading), SlotState::Current) => device(reading),
+        (Some(reading), _) => format!("{}  out, to be added back", device(reading)),
+        (None, _) => format!("missing  {}", serial(&known)),
+    };
+    let newcomer = slot.newcomer.as_ref().and_then(|newcomer| newcomer.reading);
+    let newcomer = newcomer.map(|at| format!("  being filled: {}", device(at)));
+    format!("slot {}  {holds}{}", slot.slot, newcomer.unwrap_or_default())
+}
+
+fn why_read_only(reason: ReadOnlyReason) -> String {
+    match reason {
+        ReadOnlyReason::DirtyDegraded => {
+            "because it stopped uncleanly and lacks members: what was being written then may be wrong \
+             (--accept-dirty-degraded starts it read-write)"
+                .to_owned()
+        }
+        ReadOnlyReason::UnknownFeatures { unknown } => {
+            format!("because a newer program uses features {unknown:#x} on it")
+        }
+    }
+}
+
+fn left_alone(reason: ExtraReason) -> &'static str {
+    match reason {
+        ExtraReason::OtherArray { .. } => "a member of another array",
+        ExtraReason::Spare => "a spare",
+        ExtraReason::Damaged => "no copy of its superblock is intact",
+        ExtraReason::Unsupported { .. } => "written by a newer program",
+        ExtraReason::Foreign => "somebody else's",
+        ExtraReason::Blank => "nothing is on it",
+        ExtraReason::Removed => "it was removed from this array",
+        ExtraReason::NotListed => "the array does not list it",
+        ExtraReason::TooSmall { .. } => "smaller than its superblock says",
+        ExtraReason::SerialDiffers => {
+            "another serial than recorded, perhaps a clone; --accept-serials takes it"
+        }
+        ExtraReason::Incoherent { .. } => "it missed updates that nobody recorded",
+        ExtraReason::LivedOn => "it is of the half that is not trusted",
+    }
 }
 
 /// That this device may be written: it is there, and nobody's, unless the operator said it may be destroyed.
@@ -54,7 +131,7 @@ pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
         return refuse("device.has_signature", message, consent);
     }
     match reading(path).map(|reading| reading.label) {
-        Some(
+        Ok(
             ReadLabel::Member(_)
             | ReadLabel::Spare(_)
             | ReadLabel::Damaged
@@ -72,18 +149,100 @@ fn missing(verdict: &Verdict) -> String {
     slots.join(", ")
 }
 
-/// `None` for what cannot be read at all: the real start would leave it out too.
-fn reading(path: &str) -> Option<MemberReading> {
-    let mut file = File::open(path).ok()?;
-    let device_bytes = file.seek(SeekFrom::End(0)).ok()?;
+/// The device as it is now. It is only looked at, so it may be in use.
+fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
+    let refuse = |error: std::io::Error| OpenRefusal::new(path, error.to_string());
+    let mut file = File::open(path).map_err(refuse)?;
+    let device_bytes = file.seek(SeekFrom::End(0)).map_err(refuse)?;
     let ranges = examine_ranges(device_bytes).map(|ranges| ranges.map(|range| read(&file, range)));
     let [head, tail] = ranges.unwrap_or([None, None]);
     let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
-    Some(MemberReading::new(path, device_bytes, "", choice))
+    let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
+    // What cannot be opened for I/O has no facts; what it holds was read all the same.
+    let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
+    Ok(MemberReading::new(path, device_bytes, &serial, choice))
 }
 
 fn read(file: &File, range: Extent) -> Option<Vec<u8>> {
     let mut bytes = vec![0; to_usize(range.bytes)];
     file.read_exact_at(&mut bytes, range.offset).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{reading, would_start};
+    use ashlar_device::PathOpener;
+    use ashlar_engine::{CreateSpec, Engine, EngineConfig};
+    use ashlar_layout::{Level, Shape};
+    use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, ReadLabel};
+    use ashlar_ondisk::{ConsistencyPolicy, Text};
+    use std::sync::Arc;
+
+    /// A stopped RAID 5 on three files.
+    fn members() -> (tempfile::TempDir, Vec<MemberReading>) {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let devices: Vec<String> = ["a", "b", "c"]
+            .map(|name| {
+                let path = folder.path().join(name);
+                let file = std::fs::File::create(&path).expect("made");
+                file.set_len(64 << 20).expect("sized");
+                path.to_str().expect("text").to_owned()
+            })
+            .to_vec();
+        let mut config = EngineConfig::new(Arc::new(PathOpener::new()));
+        config.worker_count = 1;
+        let engine = Engine::start(config).expect("started");
+        let spec = CreateSpec {
+            name: "tank".to_owned(),
+            devices: devices.clone(),
+            shape: Shape {
+                level: Level::Raid5,
+                members: 3,
+                parity: None,
+                group_members: None,
+                strip_bytes: 65_536,
+            },
+            policy: ConsistencyPolicy::default(),
+            logical_block_bytes: 4096,
+            region_bytes: None,
+            destroy: Vec::new(),
+            is_dry_run: false,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a loop");
+        runtime.block_on(engine.create(spec)).expect("created");
+        engine.shut_down();
+        let read = devices.iter().map(|path| reading(path).expect("readable")).collect();
+        (folder, read)
+    }
+
+    #[test]
+    fn a_dry_run_shows_each_slot_with_its_serial_and_a_clone_as_left_alone() {
+        let (_folder, mut readings) = members();
+        for (at, reading) in readings.iter_mut().enumerate() {
+            reading.path = format!("dev{at}");
+            reading.serial = Text::cut(&format!("S{at}"));
+            let ReadLabel::Member(superblock) = &mut reading.label else { panic!("no member") };
+            for (slot, member) in superblock.members.iter_mut().enumerate() {
+                member.serial = Text::cut(&format!("S{slot}"));
+            }
+        }
+        let would = |readings: &[MemberReading]| {
+            would_start(readings, &AssemblyRequest::default(), &[]).expect("it would start")
+        };
+        let told = would(&readings);
+        let lines: Vec<&str> = told.lines().collect();
+        let wanted = [
+            "array 'tank' would start with all its members; nothing was written",
+            "slot 0  dev0  serial S0",
+            "slot 1  dev1  serial S1",
+            "slot 2  dev2  serial S2",
+        ];
+        assert_eq!(lines, wanted);
+        readings[1].serial = Text::cut("X");
+        let told = would(&readings);
+        assert!(told.contains("would start degraded, without slot 1"), "{told}");
+        assert!(told.contains("\nslot 1  missing  serial S1\n"), "{told}");
+        assert!(told.contains("left alone: dev1 (another serial than recorded"), "{told}");
+    }
 }

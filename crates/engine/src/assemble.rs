@@ -22,7 +22,9 @@ use crate::worker::Worker;
 use crate::written::WrittenMap;
 use ashlar_device::{Access, Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading, ReadLabel, Start, Verdict};
+use ashlar_ondisk::assembly::{
+    self, AssemblyRequest, MemberReading, ReadLabel, RefusalKind, Start, Verdict,
+};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock, SuperblockCopies};
@@ -90,11 +92,7 @@ pub(crate) async fn assemble(
     let (found, readings, problems) = read_devices(worker, shared, &spec).await;
     let verdict = assembly::assemble(&readings, &spec.request);
     if let Start::Refused(refusal) = &verdict.start {
-        let next = if problems.is_empty() {
-            "nothing was written".to_owned()
-        } else {
-            format!("nothing was written; could not look at: {}", problems.join("; "))
-        };
+        let next = next_after(refusal.kind, &problems);
         return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
     }
     let plan = plan(&spec, &verdict, &found)?;
@@ -115,6 +113,23 @@ pub(crate) async fn assemble(
     keep_spares(shared, &readings, &found);
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
+}
+
+/// How to go on after a refusal to start; `problems` are the devices that could not be looked at, and why.
+pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
+    let mut next = match kind {
+        RefusalKind::TwoHalves | RefusalKind::NoSuchHalf => {
+            "`ashlar assemble --incarnation UUID` chooses".to_owned()
+        }
+        RefusalKind::SeveralArrays => "`ashlar assemble --uuid UUID` chooses".to_owned(),
+        // The line itself says how to go on.
+        _ => String::new(),
+    };
+    if !problems.is_empty() {
+        let gap = if next.is_empty() { "" } else { "; " };
+        next.push_str(&format!("{gap}could not look at: {}", problems.join(", ")));
+    }
+    next
 }
 
 async fn read_devices(

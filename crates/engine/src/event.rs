@@ -52,6 +52,11 @@ pub mod names {
     pub const SPARE_REMOVED: &str = "spare.removed";
     /// A member failed and no spare fits.
     pub const SPARE_MISSING: &str = "spare.missing";
+    /// A client's connection was given up: it broke the protocol, or was lost in the middle of a message. At most one
+    /// a second; field `untold` counts those in between.
+    pub const CLIENT_DROPPED: &str = "client.dropped";
+    /// An export's listener cannot be used any more.
+    pub const LISTENER_FAILED: &str = "listener.failed";
 }
 
 /// One event.

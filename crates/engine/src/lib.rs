@@ -55,7 +55,7 @@ mod worker;
 mod written;
 
 pub use array::{Array, ArrayTuning};
-pub use assemble::AssembleSpec;
+pub use assemble::{AssembleSpec, next_after};
 pub use background::JobStatus;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};

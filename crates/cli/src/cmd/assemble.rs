@@ -37,7 +37,7 @@ pub struct Args {
     accept_serials: bool,
 
     /// If two halves of the array lived on separately: the incarnation to trust, as examine prints it.
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
     /// Check everything, write nothing, tell what would be done.

@@ -7,9 +7,10 @@ use super::locked;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
-use ashlar_engine::{ArrayVolume, Engine, WorkerContext};
+use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
 use ashlar_nbd::{Acceptor, Exports, Limits, Listen, NbdCounters, NbdServer};
 use ashlar_ring::mailbox::{Sender, mailbox};
+use ashlar_units::Nanos;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
@@ -19,6 +20,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 /// Who may connect to a Unix socket: its owner and its group.
 const SOCKET_MODE: u32 = 0o660;
@@ -37,6 +39,29 @@ struct Shared {
     sessions: Mutex<BTreeMap<u64, Session>>,
     session_count: AtomicU64,
     next_worker: AtomicUsize,
+    teller: Mutex<Teller>,
+}
+
+/// Time between two events about dropped clients: a hostile one must not push everything else out of the log.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Decides which dropped clients get an event.
+#[derive(Default)]
+struct Teller {
+    told_at: Option<Nanos>,
+    untold: u64,
+}
+
+impl Teller {
+    /// Whether to tell of a client dropped now, and of how many nothing was told since the last event.
+    fn tell(&mut self, now: Nanos) -> Option<u64> {
+        if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
+            self.untold += 1;
+            return None;
+        }
+        self.told_at = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
 }
 
 /// One connection.
@@ -80,7 +105,7 @@ impl NbdExports {
             context.handle().spawn(async move {
                 let error = acceptor.run(|socket| place(&engine, &shared, socket)).await;
                 let fields = vec![("reason", error.to_string())];
-                engine.events().record("listener.failed", "", fields);
+                engine.events().record(names::LISTENER_FAILED, "", fields);
             });
         });
         listeners.push(address.to_owned());
@@ -143,10 +168,12 @@ fn parse(address: &str) -> Result<Listen, ApiError> {
 fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd) {
     let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(shared);
-    engine.run_on(turn % engine.worker_count(), move |context| serve(context, shared, socket));
+    let own = engine.clone();
+    let serve = move |context: &WorkerContext| serve(context, (own, shared), socket);
+    engine.run_on(turn % engine.worker_count(), serve);
 }
 
-fn serve(context: &WorkerContext, shared: Arc<Shared>, socket: OwnedFd) {
+fn serve(context: &WorkerContext, (engine, shared): (Engine, Arc<Shared>), socket: OwnedFd) {
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
     let (end, mut ended) = mailbox(&handle);
@@ -158,11 +185,17 @@ fn serve(context: &WorkerContext, shared: Arc<Shared>, socket: OwnedFd) {
     let limits = Limits::default();
     let server = NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters };
     handle.spawn(async move {
-        // How a session ended is between the server and its client; the counters tell how many did.
-        let _end = until(server.serve(socket), ended.receive()).await;
+        let end = until(server.serve(socket), ended.receive()).await;
+        let now = server.handle.turn_now();
         // The volume goes before the session's entry does.
         drop(server);
-        locked(&shared.sessions).remove(&number);
+        let session = locked(&shared.sessions).remove(&number);
+        let Some(Err(error)) = end else { return };
+        if let Some(untold) = locked(&shared.teller).tell(now) {
+            let volume = session.and_then(|session| session.volume).unwrap_or_default();
+            let fields = vec![("reason", error.to_string()), ("untold", untold.to_string())];
+            engine.events().record(names::CLIENT_DROPPED, &volume, fields);
+        }
     });
 }
 
@@ -207,8 +240,22 @@ impl Exports for Volumes {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{TELL_EVERY, Teller, parse};
     use ashlar_nbd::Listen;
+    use ashlar_units::Nanos;
+    use std::time::Duration;
+
+    #[test]
+    fn dropped_clients_are_told_of_once_a_second_and_the_others_counted() {
+        let mut teller = Teller::default();
+        let start = Nanos(5);
+        assert_eq!(teller.tell(start), Some(0));
+        for _ in 0..3 {
+            assert_eq!(teller.tell(start.after(TELL_EVERY - Duration::from_nanos(1))), None);
+        }
+        assert_eq!(teller.tell(start.after(TELL_EVERY)), Some(3));
+        assert_eq!(teller.tell(start.after(TELL_EVERY * 3)), Some(0));
+    }
 
     #[test]
     fn addresses_are_read_and_nonsense_is_refused_with_examples() {

@@ -21,6 +21,9 @@ pub struct Limits {
     pub option_count_max: u32,
     /// For each piece of a write's payload, once its header came. Between requests a client may idle for ever.
     pub payload_time: Duration,
+    /// For a send to end once it began. A client that does not read its replies is given up after this (and up to a
+    /// quarter more), so that it does not hold buffers for ever.
+    pub send_time: Duration,
     /// For requests in flight to end and their replies to leave, once the client has gone or misbehaved.
     pub drain_time: Duration,
     /// Runs in one answer to BLOCK_STATUS.
@@ -38,6 +41,7 @@ impl Default for Limits {
             option_bytes_max: 32 << 10,
             option_count_max: 1024,
             payload_time: Duration::from_secs(60),
+            send_time: Duration::from_secs(60),
             drain_time: Duration::from_secs(10),
             status_runs_max: 4096,
             sessions_max: 1024,

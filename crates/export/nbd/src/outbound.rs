@@ -9,13 +9,14 @@ use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::slot::Ticket;
 use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::Ring;
 use ashlar_ring::local::{Permit, Queue, Semaphore};
-use ashlar_units::to_u64;
+use ashlar_ring::{Handle, Ring};
+use ashlar_units::{Nanos, to_u64};
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Replies in one send.
 const BATCH_MAX: usize = 64;
@@ -29,6 +30,7 @@ pub struct Outgoing {
 }
 
 pub struct Outbound {
+    handle: Handle,
     ring: Ring,
     socket: Arc<OwnedFd>,
     dialect: Dialect,
@@ -37,24 +39,30 @@ pub struct Outbound {
     wire: Semaphore,
     /// `None` ends the task.
     ready: Queue<Option<Outgoing>>,
+    /// When the send under way began.
+    sending_since: Cell<Option<Nanos>>,
     is_broken: Cell<bool>,
+    is_too_slow: Cell<bool>,
 }
 
 impl Outbound {
     pub fn new(
-        ring: Ring,
+        (handle, ring): (Handle, Ring),
         socket: Arc<OwnedFd>,
         dialect: Dialect,
         counters: Arc<NbdCounters>,
     ) -> Rc<Outbound> {
         Rc::new(Outbound {
+            handle,
             ring,
             socket,
             dialect,
             counters,
             wire: Semaphore::new(1),
             ready: Queue::new(),
+            sending_since: Cell::new(None),
             is_broken: Cell::new(false),
+            is_too_slow: Cell::new(false),
         })
     }
 
@@ -83,6 +91,27 @@ impl Outbound {
         self.is_broken.get()
     }
 
+    /// Whether the connection was given up because the client did not read.
+    pub fn is_too_slow(&self) -> bool {
+        self.is_too_slow.get()
+    }
+
+    /// Give the connection up when one send takes longer than `send_time`. Looks four times in that time, so that a
+    /// send costs no timer; holds nothing, so that it never keeps a session.
+    pub async fn watch(out: Weak<Outbound>, handle: Handle, send_time: Duration) {
+        loop {
+            handle.sleep(send_time / 4).await;
+            let Some(out) = out.upgrade() else { return };
+            let since = out.sending_since.get();
+            if since.is_some_and(|since| handle.turn_now().since(since) >= send_time) {
+                out.is_too_slow.set(true);
+                // The send ends with an error, and everything it held goes back.
+                out.break_off();
+                return;
+            }
+        }
+    }
+
     /// Count data that a client asked for.
     pub fn count_read(&self, bytes: u64) {
         add(&self.counters.read_bytes, bytes);
@@ -98,7 +127,9 @@ impl Outbound {
         if self.is_broken.get() {
             return parts;
         }
+        self.sending_since.set(Some(self.handle.turn_now()));
         let (result, parts) = self.ring.send_all(&self.socket, parts).await;
+        self.sending_since.set(None);
         if result.is_err() {
             self.break_off();
         }

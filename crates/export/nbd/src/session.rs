@@ -63,6 +63,9 @@ pub enum SessionError {
     /// A write with a payload beyond the announced maximum.
     #[error("a payload of {0} bytes")]
     PayloadTooLong(u64),
+    /// The client did not read its replies.
+    #[error("replies were not read in time")]
+    SendTimeout,
     /// A payload stopped arriving.
     #[error("a payload did not arrive in time")]
     PayloadTimeout,
@@ -214,7 +217,9 @@ impl<V: Volume> Session<V> {
     ) -> Session<V> {
         let (handle, limits) = (server.handle.clone(), server.limits.clone());
         let counters = server.counters.clone();
-        let out = Outbound::new(server.ring.clone(), socket, agreement.dialect, counters.clone());
+        let worker = (handle.clone(), server.ring.clone());
+        let out = Outbound::new(worker, socket, agreement.dialect, counters.clone());
+        handle.spawn(Outbound::watch(Rc::downgrade(&out), handle.clone(), limits.send_time));
         let shared = Rc::new(Shared {
             volume: agreement.volume,
             facts: agreement.facts,
@@ -243,7 +248,11 @@ impl<V: Volume> Session<V> {
         let mut header = [0; REQUEST_BYTES_MAX];
         let header = &mut header[..dialect.request_bytes()];
         loop {
-            if !inbound.take(header).await? {
+            let is_there = inbound.take(header).await;
+            if self.shared.out.is_too_slow() {
+                return Err(SessionError::SendTimeout);
+            }
+            if !is_there? {
                 return Ok(SessionEnd::HungUp);
             }
             if self.shared.out.is_broken() {

@@ -100,6 +100,38 @@ fn a_silent_client_is_dropped_in_the_handshake() {
 }
 
 #[test]
+fn a_client_that_does_not_read_its_replies_is_dropped_and_holds_nothing() {
+    let limits = Limits { send_time: Duration::from_millis(50), ..Limits::default() };
+    let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 8 * MIB)]);
+    for dialect in [Dialect::Simple, Dialect::Structured] {
+        let mut client = Client::transmit(&server, dialect);
+        // More than the socket takes, so that a send is still under way when its time is over.
+        for _ in 0..8 {
+            client.request(dialect, READ, (0, MIB), 0);
+        }
+        server.until(|server| server.counters.sessions_open.load(Ordering::Relaxed) == 0);
+        drop(client);
+    }
+    ends_with(server, "replies were not read in time");
+}
+
+#[test]
+fn a_client_that_reads_slowly_but_reads_is_kept() {
+    let limits = Limits { send_time: Duration::from_secs(30), ..Limits::default() };
+    let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 8 * MIB)]);
+    let mut client = Client::transmit(&server, Dialect::Simple);
+    for _ in 0..8 {
+        client.request(Dialect::Simple, READ, (0, MIB), 0);
+    }
+    for _ in 0..8 {
+        assert_eq!(client.receive(16)[4..8], [0; 4]);
+        client.receive(1 << 20);
+    }
+    drop(client);
+    ends_with(server, "HungUp");
+}
+
+#[test]
 fn wrong_flags_and_wrong_option_magic_end_the_handshake() {
     let server = TestServer::with_disk(MIB);
     let mut client = Client::connect(&server);

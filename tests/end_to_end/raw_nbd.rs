@@ -1,0 +1,95 @@
+//! A client that speaks NBD byte by byte, so that it can do what no honest client does.
+
+use crate::world::World;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// EINVAL, as the protocol numbers it.
+pub const INVALID: u32 = 22;
+/// ENOSPC, as the protocol numbers it.
+pub const NO_SPACE: u32 = 28;
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
+
+/// One connection in the transmission phase, with simple replies.
+pub struct RawNbd {
+    stream: UnixStream,
+    /// Size of the volume, as the server told it.
+    pub volume_bytes: u64,
+}
+
+impl RawNbd {
+    /// Connect and open a volume.
+    pub fn open(world: &World, volume: &str) -> RawNbd {
+        let mut stream = UnixStream::connect(world.path("nbd.sock")).expect("connect");
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).expect("greeting");
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        // Fixed newstyle, no zeroes; then EXPORT_NAME.
+        let name_bytes = u32::try_from(volume.len()).expect("short");
+        let mut hello = vec![0, 0, 0, 3];
+        hello.extend(b"IHAVEOPT\0\0\0\x01");
+        hello.extend(name_bytes.to_be_bytes());
+        hello.extend(volume.as_bytes());
+        stream.write_all(&hello).expect("send");
+        let mut export = [0; 10];
+        stream.read_exact(&mut export).expect("the volume is there");
+        let volume_bytes = u64::from_be_bytes(export[..8].try_into().expect("eight"));
+        RawNbd { stream, volume_bytes }
+    }
+
+    fn head(&mut self, kind: u16, offset: u64, bytes: u32) {
+        let mut head = 0x2560_9513_u32.to_be_bytes().to_vec();
+        head.extend(0_u16.to_be_bytes());
+        head.extend(kind.to_be_bytes());
+        head.extend(7_u64.to_be_bytes());
+        head.extend(offset.to_be_bytes());
+        head.extend(bytes.to_be_bytes());
+        self.stream.write_all(&head).expect("send");
+    }
+
+    fn answer(&mut self) -> u32 {
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).expect("an answer");
+        assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes());
+        assert_eq!(reply[8..], 7_u64.to_be_bytes());
+        u32::from_be_bytes(reply[4..8].try_into().expect("four"))
+    }
+
+    /// Read; an error number if it is refused.
+    pub fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
+        self.head(READ, offset, bytes);
+        match self.answer() {
+            0 => {
+                let mut data = vec![0; usize::try_from(bytes).expect("small")];
+                self.stream.read_exact(&mut data).expect("data");
+                Ok(data)
+            }
+            error => Err(error),
+        }
+    }
+
+    /// Write; an error number if it is refused.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), u32> {
+        self.head(WRITE, offset, u32::try_from(data.len()).expect("small"));
+        self.stream.write_all(data).expect("send");
+        match self.answer() {
+            0 => Ok(()),
+            error => Err(error),
+        }
+    }
+
+    /// Flush.
+    pub fn flush(&mut self) {
+        self.head(FLUSH, 0, 0);
+        assert_eq!(self.answer(), 0);
+    }
+
+    /// Announce a write of `bytes`, send only `data` of it, and be gone.
+    pub fn break_off_write(mut self, offset: u64, bytes: u32, data: &[u8]) {
+        self.head(WRITE, offset, bytes);
+        self.stream.write_all(data).expect("send");
+    }
+}
