@@ -3,6 +3,7 @@
 //! - `world`      a daemon of its own with members in a temporary folder
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `raw_nbd`    a client that speaks NBD byte by byte
+//! - `serving`    what a daemon is told at its start
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
@@ -19,6 +20,7 @@ mod cycle;
 mod raw_nbd;
 mod refusals;
 mod salvage;
+mod serving;
 mod short;
 mod tools;
 mod world;

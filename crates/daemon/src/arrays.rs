@@ -5,7 +5,7 @@
 
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
-use crate::{convert, look};
+use crate::{config, convert, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
@@ -15,7 +15,9 @@ use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
-use ashlar_engine::{AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus};
+use ashlar_engine::{
+    ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus,
+};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, ConsistencyPolicy, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
@@ -35,6 +37,8 @@ pub struct Arrays {
     pub exports: Arc<Exports>,
     /// When the process began to serve.
     pub started: Instant,
+    /// Name of the parity kernel.
+    pub kernel: &'static str,
 }
 
 impl Serves<Create> for Arrays {
@@ -104,7 +108,26 @@ fn created(report: &CreateReport) -> Created {
 
 impl Serves<Assemble> for Arrays {
     async fn serve(&self, call: Assemble) -> Result<Done, ApiError> {
+        self.start(call, None).await
+    }
+}
+
+impl Arrays {
+    /// Start an array with these tunables, or with those of all arrays.
+    ///
+    /// # Errors
+    /// The refusal; then nothing was written.
+    pub async fn start(
+        &self,
+        call: Assemble,
+        tuning: Option<ArrayTuning>,
+    ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
+        for pool in &call.spare_pools {
+            config::check_pool(pool).map_err(|what| {
+                ApiError::new(codes::REQUEST_MALFORMED, what, "choose another name for the pool")
+            })?;
+        }
         if call.dry_run {
             return look::would_assemble(&call.devices, &request).map(Done::unchanged);
         }
@@ -112,7 +135,8 @@ impl Serves<Assemble> for Arrays {
             devices: call.devices,
             request,
             is_read_only: call.read_only,
-            tuning: None,
+            tuning,
+            spare_pools: call.spare_pools,
         };
         let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
         Ok(Done::changed(self.how_it_runs(&name).await))
@@ -211,7 +235,7 @@ impl Serves<Fail> for Arrays {
 
 impl Serves<NbdListen> for Arrays {
     async fn serve(&self, call: NbdListen) -> Result<Done, ApiError> {
-        self.exports.nbd.listen(&call.listen)
+        self.exports.nbd.listen(&call)
     }
 }
 
@@ -235,6 +259,7 @@ impl Serves<GetStatus> for Arrays {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
             process_id: std::process::id(),
+            kernel: self.kernel.to_owned(),
             resident_bytes: convert::resident_bytes(),
             arrays: status.arrays.into_iter().map(convert::array_status).collect(),
             spare_pools: convert::spare_pools(self.engine.spares()),

@@ -3,13 +3,15 @@
 //! What must stay true: the members hold the truth about arrays; a file only says where to look and what
 //! to serve. An unknown key is refused with its line, and nothing is started.
 
+use crate::exports::address;
 use ashlar_device::signatures;
-use ashlar_engine::Signatures;
+use ashlar_engine::{ArrayTuning, Signatures};
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything a file may say; all of it is optional.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -21,9 +23,15 @@ pub struct Config {
     /// Arrays to assemble at start.
     #[serde(default)]
     pub array: Vec<ArrayConfig>,
+    /// Tunables of all arrays.
+    #[serde(default)]
+    pub tuning: Tuning,
     /// NBD listeners.
     #[serde(default)]
     pub nbd: Vec<NbdConfig>,
+    /// What NBD clients may hold.
+    #[serde(default)]
+    pub nbd_limits: NbdLimits,
     /// Volumes as files.
     #[serde(default)]
     pub fuse: Option<FuseConfig>,
@@ -44,6 +52,54 @@ pub struct Serve {
     /// Bytes of buffers, for all workers together.
     #[serde(deserialize_with = "size")]
     pub pool: Option<ByteSize>,
+    /// Name of the parity kernel; default the best this CPU has.
+    pub kernel: Option<String>,
+}
+
+/// `[tuning]` for all arrays, `[array.tuning]` for one. What is left out stays as it is. docs/tuning.md says when to
+/// change what.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tuning {
+    /// A member read that takes longer is reconstructed from the others.
+    pub read_deadline_ms: Option<u64>,
+    /// How long a piece of a sequential stream may wait to become a full stripe; 0 never waits.
+    pub merge_wait_us: Option<u64>,
+    /// Read errors after which a member is put out.
+    pub read_errors_max: Option<u64>,
+    /// Client latency (95th percentile) that background jobs try to leave alone.
+    pub job_latency_target_ms: Option<u64>,
+    /// Bytes a second that a background job moves whatever clients do.
+    #[serde(deserialize_with = "size")]
+    pub job_floor: Option<ByteSize>,
+}
+
+impl Tuning {
+    /// `base` with what is said here.
+    pub fn over(&self, base: ArrayTuning) -> ArrayTuning {
+        let millis = |own: Option<u64>, base| own.map_or(base, Duration::from_millis);
+        ArrayTuning {
+            read_deadline: millis(self.read_deadline_ms, base.read_deadline),
+            merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
+            read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
+            job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
+            job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (name, value) in [
+            ("read_deadline_ms", self.read_deadline_ms),
+            ("read_errors_max", self.read_errors_max),
+            ("job_latency_target_ms", self.job_latency_target_ms),
+            ("job_floor", self.job_floor.map(|floor| floor.0)),
+        ] {
+            if value == Some(0) {
+                return Err(format!("{name} must be more than 0"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// `[[array]]`
@@ -61,6 +117,12 @@ pub struct ArrayConfig {
     /// Refuse all changes; default no.
     #[serde(default)]
     pub read_only: bool,
+    /// Pools it takes spares from, in this order; default the pool `spares`.
+    #[serde(default)]
+    pub spare_pools: Vec<String>,
+    /// Tunables of this array only.
+    #[serde(default)]
+    pub tuning: Tuning,
 }
 
 /// `[[nbd]]`
@@ -69,6 +131,74 @@ pub struct ArrayConfig {
 pub struct NbdConfig {
     /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
     pub listen: String,
+    /// Everybody who can reach the address is trusted: needed for TCP addresses other than loopback ones.
+    #[serde(default)]
+    pub trusted_network: bool,
+}
+
+/// `[nbd_limits]`
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NbdLimits {
+    /// Connections at the same time; default 1024.
+    pub connections: Option<u64>,
+    /// Connections from one address at the same time; default 64. Unix sockets are not counted here.
+    pub connections_per_peer: Option<u64>,
+    /// Payload that one connection may hold; default 16 MiB.
+    #[serde(deserialize_with = "size")]
+    pub in_flight: Option<ByteSize>,
+    /// Seconds for the handshake; default 10.
+    pub handshake_s: Option<u64>,
+    /// Seconds that a payload or a reply may be stuck before the connection is dropped; default 60.
+    pub stall_s: Option<u64>,
+}
+
+/// Connections from one address, unless the configuration says otherwise.
+const CONNECTIONS_PER_PEER: u64 = 64;
+
+impl NbdLimits {
+    /// The bounds of each session.
+    pub fn limits(&self) -> ashlar_nbd::Limits {
+        let base = ashlar_nbd::Limits::default();
+        let seconds = |own: Option<u64>, base| own.map_or(base, Duration::from_secs);
+        ashlar_nbd::Limits {
+            sessions_max: self.connections.unwrap_or(base.sessions_max),
+            bytes_in_flight_max: self.in_flight.map_or(base.bytes_in_flight_max, |it| it.0),
+            handshake_time: seconds(self.handshake_s, base.handshake_time),
+            payload_time: seconds(self.stall_s, base.payload_time),
+            send_time: seconds(self.stall_s, base.send_time),
+            ..base
+        }
+    }
+
+    /// Connections from one address at the same time.
+    pub fn per_peer(&self) -> u64 {
+        self.connections_per_peer.unwrap_or(CONNECTIONS_PER_PEER)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (name, value) in [
+            ("connections", self.connections),
+            ("connections_per_peer", self.connections_per_peer),
+            ("in_flight", self.in_flight.map(|it| it.0)),
+            ("handshake_s", self.handshake_s),
+            ("stall_s", self.stall_s),
+        ] {
+            if value == Some(0) {
+                return Err(format!("{name} must be more than 0"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That a pool may have this name.
+///
+/// # Errors
+/// Why not, in one line.
+pub(crate) fn check_pool(name: &str) -> Result<(), String> {
+    let valid = ashlar_ondisk::ArrayName::new(name);
+    valid.map(drop).map_err(|fault| format!("a spare pool cannot be called '{name}': {fault}"))
 }
 
 /// `[fuse]`
@@ -119,11 +249,23 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// What can be seen to be wrong before anything is started.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn check(&self) -> Result<(), String> {
         for array in &self.array {
             if array.devices.is_empty() {
                 return Err("an [[array]] without devices cannot be assembled".to_owned());
             }
+            array.spare_pools.iter().try_for_each(|pool| check_pool(pool))?;
+            array.tuning.check()?;
+        }
+        self.tuning.check()?;
+        self.nbd_limits.check()?;
+        for nbd in &self.nbd {
+            let address = address::parse(&nbd.listen, nbd.trusted_network);
+            address.map_err(|refusal| format!("{}; {}", refusal.message, refusal.hint))?;
         }
         if self.serve.workers == Some(0) {
             return Err("workers must be at least 1".to_owned());
@@ -180,7 +322,9 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D
 #[cfg(test)]
 mod tests {
     use super::{Config, expand};
+    use ashlar_engine::ArrayTuning;
     use ashlar_units::ByteSize;
+    use std::time::Duration;
 
     const WHOLE: &str = r#"
 [serve]
@@ -189,14 +333,31 @@ metrics = "127.0.0.1:9309"
 workers = 2
 pin = false
 pool = "256MiB"
+kernel = "portable"
+
+[tuning]
+read_deadline_ms = 200
+merge_wait_us = 0
+job_floor = "64MiB"
 
 [[array]]
 name = "tank0"
 devices = ["/dev/disk/by-id/nvme-*"]
 read_only = true
+spare_pools = ["fast", "spares"]
+[array.tuning]
+job_latency_target_ms = 20
 
 [[nbd]]
 listen = "127.0.0.1:10809"
+[[nbd]]
+listen = "192.0.2.1:10809"
+trusted_network = true
+
+[nbd_limits]
+connections = 100
+in_flight = "4MiB"
+stall_s = 30
 
 [fuse]
 folder = "/run/ashlar/volumes"
@@ -212,6 +373,16 @@ folder = "/run/ashlar/volumes"
         assert_eq!(config.serve.pool, Some(ByteSize(256 << 20)));
         assert_eq!(config.array[0].devices, ["/dev/disk/by-id/nvme-*"]);
         assert!(config.array[0].read_only);
+        assert_eq!(config.array[0].spare_pools, ["fast", "spares"]);
+        let tuning = config.array[0].tuning.over(config.tuning.over(ArrayTuning::default()));
+        assert_eq!(tuning.read_deadline, Duration::from_millis(200));
+        assert_eq!(tuning.job_latency_target, Duration::from_millis(20));
+        assert_eq!((tuning.merge_wait_max, tuning.job_floor_bytes), (Duration::ZERO, 64 << 20));
+        assert_eq!(tuning.read_errors_max, ArrayTuning::default().read_errors_max);
+        let limits = config.nbd_limits.limits();
+        assert_eq!((limits.sessions_max, limits.bytes_in_flight_max), (100, 4 << 20));
+        assert_eq!(limits.send_time, Duration::from_secs(30));
+        assert_eq!(limits.handshake_time, Duration::from_secs(10));
         assert_eq!(Config::parse("a.toml", ""), Ok(Config::default()));
     }
 
@@ -222,6 +393,9 @@ folder = "/run/ashlar/volumes"
             "[[array]]\nname = \"a\"\ndevices = [\"x\"]",
             "[[nbd]]\nlisten = \"x\"",
             "[fuse]\nfolder = \"x\"",
+            "[tuning]",
+            "[[array]]\ndevices = [\"x\"]\n[array.tuning]",
+            "[nbd_limits]",
         ] {
             let text = format!("# first\n{section}\nspeling = 1\n");
             let refusal = refusal(&text);
@@ -243,6 +417,11 @@ folder = "/run/ashlar/volumes"
             ("[serve]\nworkers = 0", "workers must be at least 1"),
             ("[serve]\nworkers = -1", "line 2"),
             ("[[array]]\nname = \"a\"\ndevices = []", "without devices"),
+            ("[[array]]\ndevices = [\"x\"]\nspare_pools = [\"\"]", "a spare pool cannot be called"),
+            ("[tuning]\njob_floor = \"0\"", "job_floor must be more than 0"),
+            ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
+            ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
+            ("[[nbd]]\nlisten = \"here\"", "'here' is not an address"),
             ("[[array]]\nname = \"a\"", "missing field `devices`"),
             ("[serve\n", "line 1"),
         ] {

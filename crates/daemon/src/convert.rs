@@ -92,6 +92,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
         kernel: array.kernel.to_owned(),
+        spare_pools: array.spare_pools,
         generation: array.generation,
         intent: share(array.dirty_regions),
         written_stripes: share(array.written_stripes),

@@ -29,6 +29,7 @@ pub async fn answer<B: Backend>(State(backend): State<B>) -> Response {
 /// The status as OpenMetrics text.
 pub fn openmetrics(status: &Status) -> String {
     let mut text = Text::default();
+    facts(&mut text, &status.arrays);
     arrays(&mut text, &status.arrays);
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
@@ -197,9 +198,26 @@ fn jobs(text: &mut Text, arrays: &[ArrayStatus]) {
     }
 }
 
+/// What arrays are, as labels to join other metrics with.
+fn facts(text: &mut Text, arrays: &[ArrayStatus]) {
+    text.family("ashlar_array", "info", "Level, parity kernel and crash policy of the array.");
+    for array in arrays {
+        let level = array.level.to_string();
+        let labels = [
+            ("array", array.name.as_str()),
+            ("level", &level),
+            ("kernel", &array.kernel),
+            ("policy", &array.policy),
+        ];
+        text.sample("ashlar_array_info", &labels, 1);
+    }
+}
+
 fn process(text: &mut Text, status: &Status) {
     text.family("ashlar_build", "info", "Version of the daemon.");
     text.sample("ashlar_build_info", &[("version", &status.version)], 1);
+    text.family("ashlar_kernel", "info", "Parity kernel of arrays that start now.");
+    text.sample("ashlar_kernel_info", &[("kernel", &status.kernel)], 1);
     text.family("ashlar_resident_bytes", "gauge", "Memory of the daemon.");
     text.sample("ashlar_resident_bytes", &[], status.resident_bytes);
     type Work = (&'static str, &'static str, fn(&WorkerStatus) -> u64);

@@ -4,14 +4,15 @@
 //! every array cleanly. An array that cannot be assembled is said so and does not keep the others down.
 
 use crate::arrays::Arrays;
-use crate::backend::{Backend, Serves};
+use crate::backend::Backend;
 use crate::config::{Config, expand};
 use crate::exports::Exports;
 use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
+use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::PathOpener;
-use ashlar_engine::{Engine, EngineConfig, Runner};
+use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
 use axum::Router;
 use axum::routing::get;
 use std::io;
@@ -51,11 +52,18 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
 }
 
 async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {
+    options.config.check().map_err(|what| {
+        ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
+    })?;
+    let engine_config = engine_config(&options.config);
+    let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
     let listener = listen(&options.socket)?;
-    let engine = Engine::start(engine_config(&options.config))
+    let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
-    let exports = Arc::new(Exports::new(&engine, options.folder));
-    let arrays = Arrays { engine: engine.clone(), exports, started: Instant::now() };
+    say(&format!("parity kernel {kernel}"));
+    let exports = Exports::new(&engine, options.folder, &options.config.nbd_limits);
+    let exports = Arc::new(exports);
+    let arrays = Arrays { engine: engine.clone(), exports, started: Instant::now(), kernel };
     let begun = begin(&arrays, &options.config, &say).await;
     if begun.is_ok() {
         say(&format!("serving, control socket {}", options.socket.display()));
@@ -97,6 +105,8 @@ fn engine_config(config: &Config) -> EngineConfig {
     }
     engine.runner = Some(runner());
     engine.pin_cores = config.serve.pin.unwrap_or(true);
+    engine.kernel.clone_from(&config.serve.kernel);
+    engine.tuning = config.tuning.over(engine.tuning);
     if let Some(pool) = config.serve.pool {
         engine.payload_bytes = convert::payload_bytes(pool, engine.worker_count);
     }
@@ -134,15 +144,18 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
             uuid: array.uuid.clone(),
             devices,
             read_only: array.read_only,
+            spare_pools: array.spare_pools.clone(),
             ..Assemble::default()
         };
-        match arrays.serve(call).await {
+        let tuning = array.tuning.over(config.tuning.over(ArrayTuning::default()));
+        match arrays.start(call, Some(tuning)).await {
             Ok(done) => say(&done.message),
             Err(refusal) => say(&refusal.to_string()),
         }
     }
     for nbd in &config.nbd {
-        say(&listen_nbd(arrays, &nbd.listen).await?);
+        let (listen, trusted_network) = (nbd.listen.clone(), nbd.trusted_network);
+        say(&listen_nbd(arrays, &NbdListen { listen, trusted_network }).await?);
     }
     if let Some(address) = config.serve.metrics {
         let listener = TcpListener::bind(address).await;
@@ -154,10 +167,10 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
 }
 
 /// Listen for NBD. A killed predecessor holds its sockets until its last operation has ended.
-async fn listen_nbd(arrays: &Arrays, address: &str) -> Result<String, ApiError> {
+async fn listen_nbd(arrays: &Arrays, call: &NbdListen) -> Result<String, ApiError> {
     let deadline = Instant::now() + PREDECESSOR_WAIT;
     loop {
-        match arrays.exports.nbd.listen(address) {
+        match arrays.exports.nbd.listen(call) {
             Ok(done) => return Ok(done.message),
             Err(refusal) if Instant::now() > deadline => return Err(refusal),
             Err(refusal) if refusal.code != codes::EXPORT_IMPOSSIBLE => return Err(refusal),

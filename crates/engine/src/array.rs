@@ -228,8 +228,8 @@ pub struct Array {
     pub(crate) spares: Arc<SparePools>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub(crate) wall_clock_s: fn() -> u64,
-    /// The pool it takes spares from.
-    spare_pool: Mutex<String>,
+    /// The pools it takes spares from, in this order.
+    pub(crate) spare_pools: Vec<String>,
     /// How its background jobs are doing, for whoever looks.
     pub(crate) jobs: crate::background::JobBoard,
     /// One set for each worker.
@@ -264,6 +264,7 @@ pub(crate) struct ArrayParts {
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
     pub(crate) wall_clock_s: fn() -> u64,
+    pub(crate) spare_pools: Vec<String>,
     pub(crate) worker_count: usize,
 }
 
@@ -286,7 +287,11 @@ impl Array {
             events: parts.events,
             spares: parts.spares,
             wall_clock_s: parts.wall_clock_s,
-            spare_pool: Mutex::new(ashlar_ondisk::DEFAULT_POOL.to_owned()),
+            spare_pools: if parts.spare_pools.is_empty() {
+                vec![ashlar_ondisk::DEFAULT_POOL.to_owned()]
+            } else {
+                parts.spare_pools
+            },
             jobs: crate::background::JobBoard::default(),
             home,
             failing_slots: AtomicUsize::new(0),
@@ -319,17 +324,6 @@ impl Array {
     pub fn slots_out(&self) -> Vec<MemberIdx> {
         let all = (0..self.slots.len()).map(MemberIdx::from_at);
         all.filter(|member| self.slot(*member).state() == SlotState::Out).collect()
-    }
-
-    /// The pool it takes spares from.
-    pub(crate) fn spare_pool(&self) -> String {
-        self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Take spares from the pool of this name from now on. Not recorded: whoever starts arrays says so each
-    /// time.
-    pub fn set_spare_pool(&self, pool: &str) {
-        pool.clone_into(&mut self.spare_pool.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn slot(&self, member: MemberIdx) -> &Slot {

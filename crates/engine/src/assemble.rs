@@ -28,7 +28,7 @@ use ashlar_ondisk::assembly::{
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock, SuperblockCopies};
-use ashlar_parity::{Code, Kernel};
+use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub struct AssembleSpec {
     pub is_read_only: bool,
     /// Tunables; `None` takes the engine's.
     pub tuning: Option<ArrayTuning>,
+    /// Pools that it takes spares from, in this order; none means the default pool.
+    pub spare_pools: Vec<String>,
 }
 
 /// A device that was read.
@@ -283,12 +285,7 @@ async fn make_array(
     plan: &Plan,
 ) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
-    let kernel = match &shared.config.kernel {
-        None => Kernel::best(),
-        Some(name) => Kernel::by_name(name).map_err(|error| {
-            Refusal::new("engine.no_kernel", error.to_string(), "name another parity kernel")
-        })?,
-    };
+    let kernel = shared.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
         .expect("geometries are valid codes");
     let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
@@ -309,6 +306,7 @@ async fn make_array(
         events: Arc::clone(&shared.events),
         spares: Arc::clone(&shared.spares),
         wall_clock_s: shared.config.wall_clock_s,
+        spare_pools: spec.spare_pools.clone(),
         worker_count: shared.loads.len(),
         geometry: plan.geometry,
     });

@@ -8,12 +8,13 @@ use crate::array::{Array, ArrayId, ArrayTuning};
 use crate::assemble::{AssembleSpec, assemble};
 use crate::create::{CreateReport, CreateSpec, create};
 use crate::error::Refusal;
-use crate::event::EventLog;
+use crate::event::{EventLog, names};
 use crate::ownership::Runner;
 use crate::shard::Shard;
 use crate::volume::ArrayVolume;
 use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};
 use ashlar_device::Opener;
+use ashlar_parity::Kernel;
 use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, affinity};
 use ashlar_units::MemberIdx;
@@ -70,6 +71,21 @@ impl EngineConfig {
                 since.map_or(0, |elapsed| elapsed.as_secs())
             },
         }
+    }
+}
+
+impl EngineConfig {
+    /// The parity kernel that arrays will use.
+    ///
+    /// # Errors
+    /// If this CPU has none of that name; lists those it has.
+    pub fn parity_kernel(&self) -> Result<Kernel, Refusal> {
+        let Some(name) = &self.kernel else { return Ok(Kernel::best()) };
+        Kernel::by_name(name).map_err(|_| {
+            let here: Vec<&str> = Kernel::all().map(Kernel::name).collect();
+            let what = format!("this CPU has no parity kernel '{name}'; nothing was started");
+            Refusal::new("engine.no_kernel", what, format!("choose one of {}", here.join(", ")))
+        })
     }
 }
 
@@ -150,6 +166,7 @@ impl Engine {
             threads: Mutex::default(),
             config,
         };
+        shared.record_kernel();
         Engine { shared: Arc::new(shared) }
     }
 
@@ -317,6 +334,19 @@ fn dead_worker() -> io::Error {
 }
 
 impl Shared {
+    /// Which kernel was chosen shows in the events from the first one on.
+    fn record_kernel(&self) {
+        let because = match &self.config.kernel {
+            Some(_) => "asked for by name",
+            None => "the best this CPU has",
+        };
+        if let Ok(kernel) = self.config.parity_kernel() {
+            let fields =
+                vec![("kernel", kernel.name().to_owned()), ("because", because.to_owned())];
+            self.events.record(names::KERNEL_CHOSEN, "", fields);
+        }
+    }
+
     pub(crate) fn arrays(&self) -> MutexGuard<'_, Vec<Option<Arc<Array>>>> {
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -46,6 +46,8 @@ pub mod names {
     pub const JOB_BLOCKED: &str = "job.blocked";
     /// A scrub found a stripe whose parity disagrees with its data.
     pub const SCRUB_MISMATCH: &str = "scrub.mismatch_found";
+    /// The engine started and computes parity with this kernel. Fields: `kernel`, `because`.
+    pub const KERNEL_CHOSEN: &str = "kernel.chosen";
     /// A device joined a spare pool.
     pub const SPARE_ADDED: &str = "spare.added";
     /// A device left a spare pool.

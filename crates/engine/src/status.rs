@@ -60,6 +60,8 @@ pub struct ArrayStatus {
     pub policy: ConsistencyPolicy,
     /// Name of the parity kernel.
     pub kernel: &'static str,
+    /// Pools it takes spares from, in this order.
+    pub spare_pools: Vec<String>,
     /// Generation of its superblocks.
     pub generation: u64,
     /// Write-intent regions that are dirty, of how many.
@@ -186,6 +188,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         tolerates: tolerates(array),
         policy: superblock.policy,
         kernel: array.code.kernel().name(),
+        spare_pools: array.spare_pools.clone(),
         generation: superblock.generation,
         dirty_regions: (to_u64(array.intent.durable_count()), array.intent.region_count()),
         unsynced_regions: to_u64(array.intent.unsynced_count()),

@@ -4,7 +4,7 @@
 mod world;
 
 use ashlar_device::{CommandKind, FaultKind};
-use ashlar_engine::{Engine, SlotState, event_names as names};
+use ashlar_engine::{AssembleSpec, CreateSpec, Engine, SlotState, event_names as names};
 use ashlar_layout::Level;
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
@@ -17,7 +17,7 @@ use world::jobs::{
     last, ms, others, pair, raid5, raid6, scrub, started, status, steps, until_all_in_sync,
     until_idle, world_for,
 };
-use world::{DISK_BYTES, Model, add_disks, assemble_spec, engine, read, shapes};
+use world::{DISK_BYTES, Model, add_disks, assemble_spec, create_spec, engine, read, shapes};
 
 /// A rebuild onto a slow disk that is far enough for a checkpoint; how many stripes it began with.
 async fn slow_rebuild(engine: &Engine, handle: &Handle, new: &SimDisk) -> u64 {
@@ -347,6 +347,58 @@ fn a_rebuild_target_that_fails_goes_out_again() {
             until_all_in_sync(&engine, &handle).await;
             disks[2].vanish();
             audit(&engine, model).await;
+        })
+        .done();
+}
+
+/// Two arrays that share a pool, each with one of its own: who takes from where is what was said at the start.
+#[test]
+fn arrays_take_spares_from_their_pools_in_order_and_from_no_other() {
+    let mut world = SimWorld::new(540);
+    add_disks(&mut world, 12);
+    for name in ["own0", "own1", "shared", "foreign"] {
+        world.add_disk(name, DiskOptions::sized(DISK_BYTES));
+    }
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            for (at, own) in ["own0", "own1"].into_iter().enumerate() {
+                let devices: Vec<String> =
+                    (0..6).map(|disk| format!("disk{}", at * 6 + disk)).collect();
+                let name = format!("tank{at}");
+                let spec = CreateSpec {
+                    devices: devices.clone(),
+                    name: name.clone(),
+                    ..create_spec(raid6())
+                };
+                engine.create(spec).await.expect("created");
+                let spare_pools = vec![own.to_owned(), "both".to_owned()];
+                let spec = AssembleSpec { devices, spare_pools, ..AssembleSpec::default() };
+                engine.assemble(spec).await.expect("assembled");
+                engine.add_spare(own, own, true).await.expect("added");
+            }
+            engine.add_spare("both", "shared", true).await.expect("added");
+            engine.add_spare("spares", "foreign", true).await.expect("added");
+            // Both lose one, the second then another, and last the first.
+            for (array, slot, taken) in
+                [(0, 1, Some("own0")), (1, 1, Some("own1")), (1, 2, Some("shared")), (0, 3, None)]
+            {
+                let name = format!("tank{array}");
+                engine.fail(&name, MemberIdx(slot)).await.expect("it may go");
+                handle.sleep(ms(5_000)).await;
+                let arrays = engine.status().await.expect("runs").arrays;
+                let member = &arrays[array].members[usize::from(slot)];
+                match taken {
+                    Some(spare) => {
+                        assert_eq!((member.path.as_str(), member.state), (spare, SlotState::InSync))
+                    }
+                    None => assert_eq!(member.state, SlotState::Out),
+                }
+            }
+            assert_eq!(last(&engine, names::SPARE_MISSING, "pools").as_deref(), Some("own0 both"));
+            let left = engine.spares();
+            assert_eq!((left.len(), left[0].path.as_str()), (1, "foreign"));
         })
         .done();
 }

@@ -186,6 +186,10 @@ pub struct Assemble {
     /// If two halves of the array lived on separately: the incarnation to trust, as `examine` prints it.
     #[serde(default)]
     pub trust: Option<String>,
+    /// Pools that it takes spares from, in this order; none means the default pool. Not kept on the members: the
+    /// configuration says it at each start.
+    #[serde(default)]
+    pub spare_pools: Vec<String>,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -267,6 +271,9 @@ pub struct ArrayStatus {
     pub policy: String,
     /// The parity kernel in use.
     pub kernel: String,
+    /// Pools it takes spares from, in this order.
+    #[serde(default)]
+    pub spare_pools: Vec<String>,
     /// Generation of the superblocks.
     pub generation: u64,
     /// Regions of the write-intent bitmap that may be inconsistent, and how many there are.

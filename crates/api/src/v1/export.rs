@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct NbdListen {
     /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
     pub listen: String,
+    /// Whoever can reach the address may read and destroy every volume, and may see all that goes over the wire: needed
+    /// for TCP addresses other than loopback ones.
+    #[serde(default)]
+    pub trusted_network: bool,
 }
 
 impl Call for NbdListen {

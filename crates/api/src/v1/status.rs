@@ -29,6 +29,9 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Its process.
     pub process_id: u32,
+    /// The parity kernel of arrays that start now.
+    #[serde(default)]
+    pub kernel: String,
     /// Memory it has resident, in bytes.
     pub resident_bytes: u64,
     /// The arrays.

@@ -40,6 +40,10 @@ pub struct Args {
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
+    /// A pool that it takes spares from; may be given several times, in this order. The default is the pool 'spares'.
+    #[arg(long = "spare-pool", value_name = "NAME")]
+    spare_pools: Vec<String>,
+
     /// Check everything, write nothing, tell what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -54,6 +58,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         accept_serials: args.accept_serials,
         trust: args.trust,
         read_only: args.read_only,
+        spare_pools: args.spare_pools,
         dry_run: args.dry_run,
     };
     reach.change(&request).map(drop)

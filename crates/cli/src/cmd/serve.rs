@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices};
-use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig};
+use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, Tuning};
 use ashlar_daemon::serve::{ServeOptions, serve};
 use ashlar_units::ByteSize;
 use std::net::SocketAddr;
@@ -18,6 +18,10 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
+    /// A pool that the array of DEVICE takes spares from; may be given several times, in this order.
+    #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
+    spare_pools: Vec<String>,
+
     /// A TOML file that says what to assemble and how to export it; flags add to it.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -25,6 +29,11 @@ pub struct Args {
     /// Serve all volumes over NBD here: 127.0.0.1:10809 or unix:PATH. May be given several times.
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
+
+    /// Everybody who can reach the addresses of --nbd may read and destroy every volume. Needed for TCP addresses other than
+    /// loopback ones: NBD is clear text without a login.
+    #[arg(long)]
+    nbd_trusted_network: bool,
 
     /// The folder below which attached volumes appear.
     #[arg(long, value_name = "FOLDER")]
@@ -41,6 +50,10 @@ pub struct Args {
     /// Do not bind workers to cores.
     #[arg(long)]
     no_pin: bool,
+
+    /// Compute parity with this kernel, rather than the best this CPU has; a name that does not exist lists them.
+    #[arg(long, value_name = "NAME")]
+    kernel: Option<String>,
 
     /// Memory for the payload of requests, for all workers together.
     #[arg(long, value_name = "SIZE")]
@@ -60,15 +73,20 @@ impl Args {
                 uuid: None,
                 devices: devices(&self.devices)?,
                 read_only: false,
+                spare_pools: self.spare_pools.clone(),
+                tuning: Tuning::default(),
             });
         }
-        config.nbd.extend(self.nbd.iter().map(|listen| NbdConfig { listen: listen.clone() }));
+        let trusted_network = self.nbd_trusted_network;
+        let listeners = self.nbd.iter().cloned();
+        config.nbd.extend(listeners.map(|listen| NbdConfig { listen, trusted_network }));
         if let Some(folder) = &self.fuse {
             config.fuse = Some(FuseConfig { folder: absolute(folder)? });
         }
         config.serve.metrics = self.metrics.or(config.serve.metrics);
         config.serve.workers = self.workers.or(config.serve.workers);
         config.serve.pool = self.pool.or(config.serve.pool);
+        config.serve.kernel = self.kernel.clone().or(config.serve.kernel);
         if self.no_pin {
             config.serve.pin = Some(false);
         }

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
-use ashlar_api::v1::spare::{SpareAdd, SpareRemove, default_pool};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use std::path::PathBuf;
 
 /// Add or remove spares: devices that take the slot of a member that fails, whichever array it is in.
@@ -18,6 +18,9 @@ enum Action {
     Add {
         /// The device.
         device: PathBuf,
+        /// The pool it waits in, for arrays that take from that pool.
+        #[arg(long, value_name = "NAME", default_value = "spares")]
+        pool: String,
         /// Overwrite the foreign signature on the device, named once more.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
@@ -34,10 +37,10 @@ enum Action {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     match args.action {
-        Action::Add { device: path, destroy, dry_run } => {
+        Action::Add { device: path, pool, destroy, dry_run } => {
             let device = device(&path)?;
             let destroy = super::may_destroy(destroy.as_deref(), &device)?;
-            let request = SpareAdd { pool: default_pool(), device, destroy, dry_run };
+            let request = SpareAdd { pool, device, destroy, dry_run };
             reach.change(&request).map(drop)
         }
         Action::Remove { device: path } => {

@@ -1,11 +1,13 @@
 //! Exports: how clients reach volumes, on the engine's workers.
 //!
+//! - `address` where NBD may listen
 //! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in turn
 //! - `fuse`  one mount for each attached volume, with one file in it
 //!
 //! What must stay true: when an export is gone it holds no volume any more, so that an array that was
 //! stopped has let go of its devices.
 
+pub mod address;
 pub mod fuse;
 pub mod nbd;
 
@@ -30,9 +32,13 @@ pub struct Exports {
 
 impl Exports {
     /// No export yet; attached volumes will appear below `folder`.
-    pub fn new(engine: &ashlar_engine::Engine, folder: PathBuf) -> Exports {
+    pub fn new(
+        engine: &ashlar_engine::Engine,
+        folder: PathBuf,
+        nbd_limits: &crate::config::NbdLimits,
+    ) -> Exports {
         Exports {
-            nbd: nbd::NbdExports::new(engine.clone()),
+            nbd: nbd::NbdExports::new(engine.clone(), nbd_limits),
             fuse: fuse::FuseExports::new(engine.clone(), folder),
         }
     }

@@ -3,27 +3,25 @@
 //! What must stay true: a session is known by number from its first byte to its last, with the volume it
 //! opened, so that stopping an array can end exactly the sessions that use it.
 
-use super::locked;
+use super::{address, locked};
+use crate::config::NbdLimits;
 use ashlar_api::v1::Done;
-use ashlar_api::v1::export::ExportStatus;
+use ashlar_api::v1::export::{ExportStatus, NbdListen};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
-use ashlar_nbd::{Acceptor, Exports, Limits, Listen, NbdCounters, NbdServer};
+use ashlar_nbd::{Acceptor, Exports, Limits, NbdCounters, NbdServer};
 use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_units::Nanos;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
-
-/// Who may connect to a Unix socket: its owner and its group.
-const SOCKET_MODE: u32 = 0o660;
 
 /// Everything served over NBD.
 pub struct NbdExports {
@@ -33,13 +31,56 @@ pub struct NbdExports {
 }
 
 /// What listeners and sessions on all workers share.
-#[derive(Default)]
 struct Shared {
+    limits: Limits,
+    seats_per_peer: u64,
+    peers: Arc<Peers>,
     counters: Arc<NbdCounters>,
     sessions: Mutex<BTreeMap<u64, Session>>,
     session_count: AtomicU64,
     next_worker: AtomicUsize,
     teller: Mutex<Teller>,
+}
+
+/// Connections by the address they came from.
+#[derive(Default)]
+struct Peers(Mutex<BTreeMap<IpAddr, u64>>);
+
+/// One connection of an address; given back when dropped.
+struct Seat {
+    peers: Arc<Peers>,
+    peer: IpAddr,
+}
+
+impl Seat {
+    /// One more connection of `peer`, unless it has `seats` of them.
+    fn take(peers: &Arc<Peers>, peer: IpAddr, seats: u64) -> Option<Seat> {
+        let mut taken = locked(&peers.0);
+        let own = taken.entry(peer).or_insert(0);
+        if *own >= seats {
+            return None;
+        }
+        *own += 1;
+        Some(Seat { peers: Arc::clone(peers), peer })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = locked(&self.peers.0);
+        if let Some(own) = taken.get_mut(&self.peer) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// The address that a connection came from; `None` for Unix sockets.
+fn peer_of(socket: &OwnedFd) -> Option<IpAddr> {
+    let address = rustix::net::getpeername(socket).ok()??;
+    SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
 }
 
 /// Time between two events about dropped clients: a hostile one must not push everything else out of the log.
@@ -74,20 +115,32 @@ struct Session {
 
 impl NbdExports {
     /// No listener yet.
-    pub fn new(engine: Engine) -> NbdExports {
-        NbdExports { engine, shared: Arc::default(), listeners: Mutex::default() }
+    pub fn new(engine: Engine, limits: &NbdLimits) -> NbdExports {
+        let shared = Shared {
+            limits: limits.limits(),
+            seats_per_peer: limits.per_peer(),
+            counters: Arc::default(),
+            sessions: Mutex::default(),
+            session_count: AtomicU64::default(),
+            next_worker: AtomicUsize::default(),
+            teller: Mutex::default(),
+            peers: Arc::default(),
+        };
+        NbdExports { engine, shared: Arc::new(shared), listeners: Mutex::default() }
     }
 
     /// Serve all volumes by name at an address.
     ///
     /// # Errors
     /// The address makes no sense, or is taken.
-    pub fn listen(&self, address: &str) -> Result<Done, ApiError> {
+    pub fn listen(&self, call: &NbdListen) -> Result<Done, ApiError> {
+        let address = call.listen.as_str();
+        let at = address::parse(address, call.trusted_network)?;
         let mut listeners = locked(&self.listeners);
         if listeners.iter().any(|listening| listening == address) {
             return Ok(Done::unchanged(format!("already serving NBD at {address}")));
         }
-        let listener = ashlar_nbd::listen(&parse(address)?).map_err(|error| {
+        let listener = ashlar_nbd::listen(&at).map_err(|error| {
             let message = format!("cannot listen at {address}: {error}; nothing was changed");
             ApiError::new(
                 codes::EXPORT_IMPOSSIBLE,
@@ -99,7 +152,7 @@ impl NbdExports {
         let (engine, shared) = (self.engine.clone(), Arc::clone(&self.shared));
         self.engine.run_on(worker, move |context| {
             let Some(ring) = context.ring() else { return };
-            let limits = Limits::default();
+            let limits = shared.limits.clone();
             let counters = Arc::clone(&shared.counters);
             let acceptor = Acceptor { handle: context.handle(), ring, listener, limits, counters };
             context.handle().spawn(async move {
@@ -153,27 +206,27 @@ impl NbdExports {
     }
 }
 
-fn parse(address: &str) -> Result<Listen, ApiError> {
-    if let Some(path) = address.strip_prefix("unix:") {
-        return Ok(Listen::Unix(PathBuf::from(path), SOCKET_MODE));
-    }
-    address.parse().map(Listen::Tcp).map_err(|_| {
-        let message = format!("'{address}' is not an address; nothing was changed");
-        let hint = "write 127.0.0.1:10809, [::1]:10809 or unix:/run/ashlar/nbd.sock";
-        ApiError::new(codes::REQUEST_MALFORMED, message, hint)
-    })
-}
-
-/// Give a connection to the next worker in turn.
+/// Give a connection to the next worker in turn. A peer that has too many is closed at once.
 fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd) {
+    let peer = peer_of(&socket);
+    let seat = peer.map(|peer| Seat::take(&shared.peers, peer, shared.seats_per_peer));
+    if let Some(None) = seat {
+        shared.counters.sessions_refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let seat = seat.flatten();
     let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(shared);
     let own = engine.clone();
-    let serve = move |context: &WorkerContext| serve(context, (own, shared), socket);
+    let serve = move |context: &WorkerContext| serve(context, (own, shared), (socket, seat));
     engine.run_on(turn % engine.worker_count(), serve);
 }
 
-fn serve(context: &WorkerContext, (engine, shared): (Engine, Arc<Shared>), socket: OwnedFd) {
+fn serve(
+    context: &WorkerContext,
+    (engine, shared): (Engine, Arc<Shared>),
+    (socket, seat): (OwnedFd, Option<Seat>),
+) {
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
     let (end, mut ended) = mailbox(&handle);
@@ -182,13 +235,13 @@ fn serve(context: &WorkerContext, (engine, shared): (Engine, Arc<Shared>), socke
     let volumes =
         Volumes { context: Rc::new(context.again()), shared: Arc::clone(&shared), session: number };
     let counters = Arc::clone(&shared.counters);
-    let limits = Limits::default();
+    let limits = shared.limits.clone();
     let server = NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters };
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
         let now = server.handle.turn_now();
         // The volume goes before the session's entry does.
-        drop(server);
+        drop((server, seat));
         let session = locked(&shared.sessions).remove(&number);
         let Some(Err(error)) = end else { return };
         if let Some(untold) = locked(&shared.teller).tell(now) {
@@ -240,10 +293,25 @@ impl Exports for Volumes {
 
 #[cfg(test)]
 mod tests {
-    use super::{TELL_EVERY, Teller, parse};
-    use ashlar_nbd::Listen;
+    use super::{Peers, Seat, TELL_EVERY, Teller};
     use ashlar_units::Nanos;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
     use std::time::Duration;
+
+    #[test]
+    fn one_address_has_so_many_seats_and_gets_them_back() {
+        let peers = Arc::new(Peers::default());
+        let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+        let sit = |peer| Seat::take(&peers, peer, 2);
+        let seats = [sit(one), sit(one)];
+        assert!(seats.iter().all(Option::is_some));
+        assert!(sit(one).is_none());
+        assert!(sit(other).is_some());
+        drop(seats);
+        assert!(sit(one).is_some());
+        assert!(peers.0.lock().expect("whole").is_empty(), "nobody sits, nothing is kept");
+    }
 
     #[test]
     fn dropped_clients_are_told_of_once_a_second_and_the_others_counted() {
@@ -255,15 +323,5 @@ mod tests {
         }
         assert_eq!(teller.tell(start.after(TELL_EVERY)), Some(3));
         assert_eq!(teller.tell(start.after(TELL_EVERY * 3)), Some(0));
-    }
-
-    #[test]
-    fn addresses_are_read_and_nonsense_is_refused_with_examples() {
-        assert!(matches!(parse("unix:/run/a.sock"), Ok(Listen::Unix(..))));
-        assert!(matches!(parse("[::1]:10809"), Ok(Listen::Tcp(_))));
-        for text in ["", "localhost", "10809", "unix"] {
-            let refusal = parse(text).expect_err(text).to_string();
-            assert!(refusal.contains("127.0.0.1:10809"), "{refusal}");
-        }
     }
 }

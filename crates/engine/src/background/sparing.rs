@@ -22,7 +22,7 @@ pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
             if !take_spare(&shard, member).await {
                 let fields = vec![
                     ("slot", member.to_string()),
-                    ("pool", shard.array.spare_pool()),
+                    ("pools", shard.array.spare_pools.join(" ")),
                     ("bytes_min", join::bytes_needed(&shard.home().superblock()).to_string()),
                 ];
                 shard.array.record(names::SPARE_MISSING, fields);
@@ -41,7 +41,7 @@ pub(crate) fn look_again(shard: &Rc<Shard>) {
     }
 }
 
-/// Have the smallest spare that fits take the slot; a spare that does not work is dropped and the next one
+/// Have the smallest spare that fits, of the first pool that has one, take the slot; a spare that does not work is dropped and the next one
 /// tried. False if none fits.
 async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
     let array = &shard.array;
@@ -51,7 +51,9 @@ async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
             return true;
         }
         let bytes_min = join::bytes_needed(&shard.home().superblock());
-        let Some(spare) = array.spares.take(&array.spare_pool(), bytes_min) else { return false };
+        let mut pools = array.spare_pools.iter();
+        let spare = pools.find_map(|pool| array.spares.take(pool, bytes_min));
+        let Some(spare) = spare else { return false };
         let Spare { opened, record } = spare;
         let path = opened.facts().path.clone();
         let uuid = record.member_uuid;

@@ -1,0 +1,112 @@
+//! What `ashlar serve` is told at its start: the parity kernel, spare pools, tunables, who may connect.
+
+use crate::raw_nbd::RawNbd;
+use crate::world::{MEMBER_BYTES, World};
+use std::io::Read;
+use std::net::TcpStream;
+
+#[test]
+fn the_parity_kernel_is_visible_everywhere_and_can_be_forced_by_name() {
+    let mut world = World::without_daemon();
+    let line = world.refused(&["serve", "--kernel", "abacus"]);
+    assert!(
+        line.contains("no parity kernel 'abacus'; nothing was started; choose one of"),
+        "{line}"
+    );
+    assert!(line.contains("portable, reference"), "{line}");
+    world.start(&["--kernel", "portable"]);
+    world.create("tank0", 4, &["--level", "6"]);
+    assert!(world.ok(&["status"]).contains("kernel portable"));
+    assert_eq!(world.array()["kernel"], "portable");
+    let metrics = world.ok(&["metrics"]);
+    assert!(metrics.contains("ashlar_kernel_info{kernel=\"portable\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("kernel=\"portable\",policy="), "{metrics}");
+    let events = world.ok(&["events", "--json"]);
+    let chosen = events.lines().find(|line| line.contains("kernel.chosen")).expect("an event");
+    assert!(chosen.contains("portable") && chosen.contains("asked for by name"), "{chosen}");
+    // Two members out: what the forced kernel computed is what it decodes.
+    RawNbd::open(&world, "tank0").write(4096, &[5; 8192]).expect("written");
+    world.ok(&["fail", "tank0", "0"]);
+    world.ok(&["fail", "tank0", "1"]);
+    assert_eq!(RawNbd::open(&world, "tank0").read(4096, 8192), Ok(vec![5; 8192]));
+}
+
+#[test]
+fn the_pools_of_an_array_and_its_tunables_come_from_the_configuration_at_each_start() {
+    let mut world = World::without_daemon();
+    world.start(&[]);
+    world.create("tank0", 4, &["--level", "6"]);
+    for (spare, pool) in [("s0", "spares"), ("s1", "slow"), ("s2", "fast")] {
+        world.sparse(spare, MEMBER_BYTES);
+        world.ok(&["spare", "add", spare, "--pool", pool]);
+    }
+    assert!(world.end().success());
+    let folder = world.folder.path().display();
+    let config = format!(
+        "[[array]]\nname = \"tank0\"\ndevices = [\"{folder}/m?\", \"{folder}/s?\"]\n\
+         spare_pools = [\"fast\", \"slow\"]\n[array.tuning]\njob_floor = \"64MiB\"\n"
+    );
+    std::fs::write(world.path("a.toml"), config).expect("write");
+    // Twice, since what lasts over one start only does not last.
+    for (slot, spare) in [("1", "s2"), ("2", "s1")] {
+        world.start(&["--config", "a.toml"]);
+        assert_eq!(world.array()["spare_pools"], serde_json::json!(["fast", "slow"]));
+        world.ok(&["fail", "tank0", slot]);
+        let taken = || {
+            let member = world.array()["members"][slot.parse::<usize>().expect("a number")].clone();
+            member["state"] == "in_sync"
+                && member["path"].as_str().is_some_and(|it| it.ends_with(spare))
+        };
+        while !taken() {
+            std::thread::yield_now();
+        }
+        assert!(world.end().success());
+    }
+    world.start(&["--config", "a.toml"]);
+    world.ok(&["fail", "tank0", "3"]);
+    let missing = || world.ok(&["events", "--json"]).contains("spare.missing");
+    while !missing() {
+        std::thread::yield_now();
+    }
+    let left = world.ok(&["status"]);
+    assert!(left.contains("spares spares") && left.contains("s0"), "not its pool: {left}");
+}
+
+#[test]
+fn nbd_is_not_served_to_a_network_that_nobody_said_is_trusted() {
+    let mut world = World::without_daemon();
+    let line = world.refused(&["serve", "--nbd", "0.0.0.0:0"]);
+    assert!(line.contains("clear text without a login"), "{line}");
+    assert!(line.contains("--nbd-trusted-network"), "{line}");
+    std::fs::write(world.path("a.toml"), "[[nbd]]\nlisten = \"[::]:0\"\n").expect("write");
+    let line = world.refused(&["serve", "--config", "a.toml"]);
+    assert!(line.contains("trusted_network = true"), "{line}");
+    assert!(!world.path("control.sock").exists(), "nothing was started");
+    world.start(&["--nbd", "0.0.0.0:0", "--nbd-trusted-network"]);
+    assert!(world.ok(&["status", "--json"]).contains("0.0.0.0:0"));
+}
+
+#[test]
+fn one_peer_has_so_many_connections_and_no_more() {
+    let mut world = World::without_daemon();
+    let text = "[nbd_limits]\nconnections_per_peer = 2\n";
+    std::fs::write(world.path("a.toml"), text).expect("write");
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let address = format!("127.0.0.1:{}", port.expect("a port").port());
+    world.start(&["--config", "a.toml", "--nbd", &address]);
+    let greeted = |stream: &mut TcpStream| {
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).is_ok()
+    };
+    let connect = || TcpStream::connect(&address).expect("connects");
+    let mut held = [connect(), connect()];
+    assert!(held.iter_mut().all(greeted));
+    assert!(!greeted(&mut connect()), "a third one is closed at once");
+    let [first, _second] = held;
+    drop(first);
+    // The server learns of it a moment later.
+    while !greeted(&mut connect()) {
+        std::thread::yield_now();
+    }
+}
