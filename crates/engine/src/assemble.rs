@@ -13,6 +13,7 @@ use crate::event::names;
 use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::log::LogShape;
+use crate::log::replay;
 use crate::map_pages;
 use crate::member::SlotState;
 use crate::ownership;
@@ -64,6 +65,8 @@ struct Plan {
     is_read_only: bool,
     /// Regions that were dirty must not be trusted.
     is_unclean: bool,
+    /// The logs say what was under way.
+    has_log: bool,
 }
 
 impl Plan {
@@ -226,9 +229,12 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
         slots.push(planned);
     }
     let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
+    let is_logged = superblock.policy == ConsistencyPolicy::Log;
     Ok(Plan {
         is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
-        is_unclean: superblock.unclean && !is_forced,
+        is_unclean: !is_forced
+            && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
+        has_log: superblock.unclean && is_logged,
         found: superblock.clone(),
         superblock: started(superblock, verdict),
         geometry,
@@ -367,7 +373,7 @@ async fn install(shared: &Arc<Shared>, array: &Arc<Array>, plan: &Plan) -> Resul
     Ok(())
 }
 
-/// Make the home worker's share the home: record the start, begin the sweep and the jobs.
+/// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep and the jobs.
 async fn home_shard(
     shared: &Arc<Shared>,
     array: &Arc<Array>,
@@ -376,24 +382,34 @@ async fn home_shard(
 ) -> Result<(), Refusal> {
     let id = array.identity.id;
     let (found, mut next) = (plan.found.clone(), plan.superblock.clone());
+    let has_log = plan.has_log;
     let incarnation = crate::create::draw_uuid(worker);
     let now = (shared.config.wall_clock_s)();
     let is_read_only = plan.is_read_only;
     let runner = shared.config.runner.clone();
     let start = async move |worker: Rc<Worker>| {
         let shard = worker.shard(id).expect("just installed");
-        shard.set_home(Home::new(next.clone(), next.generation << 32));
+        let page_sequence = found.generation << 32;
+        shard.set_home(Home::new(found.clone(), page_sequence));
+        let not_recorded = |lost: ArrayLost| not_recorded(&shard, lost);
+        if !is_read_only {
+            catch_up(&shard, found, &mut next).await.map_err(not_recorded)?;
+        }
+        shard.home().set_superblock(next);
+        if has_log {
+            shard.home().replayed.set(Some(replay::replay(&shard).await?));
+        }
         if is_read_only {
             return Ok(());
         }
-        catch_up(&shard, found, &mut next).await?;
+        let mut next = shard.home().superblock();
         next.begin_start(incarnation);
         shard.array.set_incarnation(incarnation);
         next.updated_at_s = now;
-        record::write(&shard, next).await?;
+        record::write(&shard, next).await.map_err(not_recorded)?;
         if shard.array.written.has_dirty_pages() {
             // Pages of the written map that not all members have: settled before anything is read.
-            keeper::flush(&shard).await.map_err(|_| ArrayLost)?;
+            keeper::flush(&shard).await.map_err(|_| not_recorded(ArrayLost))?;
         }
         worker.handle.spawn(keeper::sweep(Rc::clone(&shard)));
         if let Some(runner) = runner {
@@ -402,14 +418,8 @@ async fn home_shard(
         crate::background::resume(&shard);
         Ok(())
     };
-    let started: Result<(), ArrayLost> = shared.on_worker(array.home, start).await?;
-    started.map_err(|lost| {
-        Refusal::new(
-            "array.not_started",
-            format!("the start of array '{}' could not be recorded: {lost}", array.name()),
-            "check the members with `ashlar examine`",
-        )
-    })?;
+    let started: Result<(), Refusal> = shared.on_worker(array.home, start).await?;
+    started?;
     shared.arrays()[id.0] = Some(Arc::clone(array));
     Ok(())
 }
@@ -430,6 +440,14 @@ async fn catch_up(
         }
     }
     Ok(())
+}
+
+fn not_recorded(shard: &Shard, lost: ArrayLost) -> Refusal {
+    Refusal::new(
+        "array.not_started",
+        format!("the start of array '{}' could not be recorded: {lost}", shard.array.name()),
+        "check the members with `ashlar examine`",
+    )
 }
 
 /// Take every worker's share away again.

@@ -54,6 +54,8 @@ pub(crate) struct Jobs {
     /// Tasks that hold the array's share: jobs, and whatever starts them.
     tasks: Cell<usize>,
     changed: Signal,
+    /// The start is recorded. Before that no device joins and no job runs: the logs are being rolled forward.
+    has_begun: Cell<bool>,
 }
 
 /// The jobs of the array.

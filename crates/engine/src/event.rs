@@ -16,6 +16,9 @@ pub mod names {
     pub const ARRAY_ASSEMBLED: &str = "array.assembled";
     /// An array was stopped and its members let go.
     pub const ARRAY_STOPPED: &str = "array.stopped";
+    /// A start after an unclean stop rolled the stripe intent log forward. Fields: `rolled_forward`, `dropped`
+    /// (updates), `rows_in_doubt`, `blocks`, `duration_us`.
+    pub const LOG_REPLAYED: &str = "log.replayed";
     /// More members are missing than the parity can replace.
     pub const ARRAY_FAILED: &str = "array.failed";
     /// Another host runs the array: nothing more is written here. Fields: `host`.

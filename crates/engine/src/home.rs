@@ -38,6 +38,8 @@ pub(crate) struct Home {
     intent_pages: Semaphore,
     page_sequence: Cell<u64>,
     pub(crate) jobs: crate::background::Jobs,
+    /// What this start found in the logs; `None` if it did not look.
+    pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
 
 impl Home {
@@ -52,12 +54,18 @@ impl Home {
             intent_pages: Semaphore::new(1),
             page_sequence: Cell::new(page_sequence),
             jobs: crate::background::Jobs::default(),
+            replayed: Cell::new(None),
         }
     }
 
     /// The superblock as last recorded.
     pub(crate) fn superblock(&self) -> Superblock {
         self.superblock.borrow().clone()
+    }
+
+    /// What the next update starts from: the start, before it is recorded.
+    pub(crate) fn set_superblock(&self, superblock: Superblock) {
+        *self.superblock.borrow_mut() = superblock;
     }
 
     /// Leave to change the superblocks, one at a time.

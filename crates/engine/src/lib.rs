@@ -61,6 +61,7 @@ pub use create::{CreateReport, CreateSpec};
 pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
 pub use error::Refusal;
 pub use event::{Event, EventLog, names as event_names};
+pub use log::replay::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,

@@ -6,6 +6,7 @@
 //! - `ring`     the space of a lane
 //! - `window`   numbers of updates, and which are under way
 //! - `shape`    how the log area is dealt out
+//! - `replay`   what a start makes of the logs of its members
 //!
 //! What must stay true: an update is numbered, and space for its records promised on all its holders, in one
 //! step without waiting; so once it has a number nothing but devices stands between it and its end. Numbers
@@ -46,6 +47,7 @@
 //! in the middle of one can leave a readable block that is neither old nor new, and no mark.
 
 pub(crate) mod lane;
+pub(crate) mod replay;
 mod ring;
 mod shape;
 mod update;

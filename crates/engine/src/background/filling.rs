@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 /// The array starts: go on with what its superblock says was under way.
 pub(crate) fn resume(shard: &Rc<Shard>) {
+    shard.home().jobs.has_begun.set(true);
     let superblock = shard.home().superblock();
     // Before the others are looked at: they wait for it.
     resume_resync(shard, &superblock);
@@ -162,6 +163,10 @@ pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
 /// regions dirty, and regions stay dirty while a slot is not in sync.
 pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeNo) {
     notify(shard);
+    if !shard.home().jobs.has_begun.get() {
+        // The superblock lists the rebuild; it begins with the others.
+        return;
+    }
     spawn(shard, async move |shard: Rc<Shard>| {
         // Writes planned before the slot was rebuilding have entered their regions when this returns.
         home::everywhere(&shard, |_| {}).await;

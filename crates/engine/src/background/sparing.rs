@@ -16,8 +16,9 @@ use std::sync::Arc;
 /// A member was put out and the others know: its job ends, and a spare takes its slot if one fits.
 pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
     notify(shard);
+    let has_begun = shard.home().jobs.has_begun.get();
     let is_out = shard.array.slot(member).state() == SlotState::Out;
-    if is_out && shard.array.geometry.parity_strips() > 0 {
+    if has_begun && is_out && shard.array.geometry.parity_strips() > 0 {
         spawn(shard, async move |shard: Rc<Shard>| {
             if !take_spare(&shard, member).await {
                 let fields = vec![

@@ -18,11 +18,11 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 /// A device that takes superblocks of the array.
-struct Target {
-    uuid: Uuid,
-    slot: MemberIdx,
-    is_replacement: bool,
-    device: Rc<dyn Device>,
+pub(crate) struct Target {
+    pub(crate) uuid: Uuid,
+    pub(crate) slot: MemberIdx,
+    pub(crate) is_replacement: bool,
+    pub(crate) device: Rc<dyn Device>,
 }
 
 /// Record `change` under a new generation on every member in service. The caller holds the home gate.
@@ -141,7 +141,8 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
     failed
 }
 
-fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
+/// The devices in service, as `superblock` lists them.
+pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
     let is_usable = |slot: MemberIdx| {
         matches!(shard.array.slot(slot).state(), SlotState::InSync | SlotState::Rebuilding)
     };

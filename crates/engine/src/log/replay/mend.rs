@@ -1,0 +1,260 @@
+//! Writing in place what the logs hold, and parity of rows in doubt.
+//!
+//! What must stay true: memory is bounded whatever the logs hold; of a stripe the blocks from the logs are in
+//! place before its parity is generated; when this returns everything is flushed on every member that is
+//! still in service. A device that fails is put out, and the rest goes on without it. Nobody else writes:
+//! there are no requests and no jobs yet, so there are no row locks.
+
+use super::{ReplaySummary, Source, lose, lost};
+use crate::error::Refusal;
+use crate::home::record;
+use crate::shard::Shard;
+use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
+use ashlar_iobuf::{Buf, BufMut};
+use ashlar_layout::RowRange;
+use ashlar_ondisk::log::StripeReplay;
+use ashlar_parity::Locality;
+use ashlar_ring::Pending;
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Bytes copied by one read and one write.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Pieces under way at once.
+const PIECES_MAX: usize = 32;
+/// Rows whose parity is generated at once.
+const TILE_ROWS: u32 = 64;
+
+/// Blocks to be copied from a device's log to their place on it.
+struct Piece {
+    source: usize,
+    log_offset: u64,
+    place: Extent,
+}
+
+/// Do what the judgement says.
+///
+/// # Errors
+/// If more members fail than the parity replaces.
+pub(super) async fn mend(
+    shard: &Rc<Shard>,
+    sources: &[Source],
+    stripes: &[StripeReplay],
+    summary: &mut ReplaySummary,
+) -> Result<(), Refusal> {
+    let mut failed = BTreeSet::new();
+    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(shard, stripe)).peekable();
+    while pieces.peek().is_some() {
+        let window: Vec<Piece> = pieces.by_ref().take(PIECES_MAX).collect();
+        let now_failed = copy(shard, sources, window, &failed, summary).await;
+        for (at, fault) in now_failed {
+            if failed.insert(at) {
+                lose(shard, &sources[at].target, fault.to_string()).await?;
+            }
+        }
+    }
+    for stripe in stripes {
+        for rows in stripe.in_doubt.iter().copied() {
+            summary.rows_in_doubt += u64::from(rows.blocks());
+            for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
+                let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
+                generate(shard, stripe.stripe, tile).await?;
+            }
+        }
+    }
+    flush(shard).await
+}
+
+fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for write in &replay.writes {
+        let place = shard.array.device_offset(replay.stripe, write.strip, write.rows.start);
+        let mut done = 0;
+        while done < write.rows.bytes() {
+            let bytes = PIECE_BYTES.min(write.rows.bytes() - done);
+            pieces.push(Piece {
+                source: write.device,
+                log_offset: write.log_offset + done,
+                place: Extent::new(place + done, bytes),
+            });
+            done += bytes;
+        }
+    }
+    pieces
+}
+
+/// Copy the pieces of devices that have not failed; those that fail now come back.
+async fn copy(
+    shard: &Shard,
+    sources: &[Source],
+    pieces: Vec<Piece>,
+    failed: &BTreeSet<usize>,
+    summary: &mut ReplaySummary,
+) -> Vec<(usize, Fault)> {
+    let area = shard.home().superblock().areas.intent_log.offset;
+    let mut now_failed = Vec::new();
+    let mut reads = Vec::new();
+    for piece in pieces.into_iter().filter(|piece| !failed.contains(&piece.source)) {
+        let buffer = BufMut::zeroed(to_usize(piece.place.bytes));
+        let device = sources[piece.source].target.device.as_ref();
+        let read = shard.start_on(device, area + piece.log_offset, Command::Read(buffer));
+        reads.push((piece, read));
+    }
+    let mut writes = Vec::new();
+    for (piece, read) in reads {
+        match content(read).await {
+            Ok(bytes) => {
+                let device = sources[piece.source].target.device.as_ref();
+                let write = Command::Write(bytes.freeze());
+                writes.push((piece.source, shard.start_on(device, piece.place.offset, write)));
+                summary.blocks += piece.place.bytes / BLOCK_BYTES;
+            }
+            Err(fault) => now_failed.push((piece.source, fault)),
+        }
+    }
+    for (source, write) in writes {
+        if let Err(fault) = result(write).await {
+            now_failed.push((source, fault));
+        }
+    }
+    now_failed
+}
+
+const GONE: Fault = Fault { kind: FaultKind::Gone, errno: 0 };
+
+async fn result(pending: Pending<Outcome>) -> Result<(), Fault> {
+    pending.await.map_or(Err(GONE), |outcome| outcome.result)
+}
+
+async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
+    let outcome = pending.await.ok_or(GONE)?;
+    outcome.result?;
+    outcome.buffer.ok_or(GONE)
+}
+
+/// Make rows of a stripe a codeword: from its data, where that can be read, else from the first parities
+/// besides. A device that is being filled gets its strip, too, so that it is no older than the one it replaces.
+async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result<(), Refusal> {
+    let array = &shard.array;
+    let mut unreadable = StripSet::EMPTY;
+    // Each pass knows of at least one unreadable strip more, so this ends.
+    loop {
+        let view = array.view(stripe);
+        let readable = view.readable.minus(unreadable);
+        if readable.count() < array.geometry.data_strips() {
+            return Err(lost(shard));
+        }
+        let survivors = readable.lowest(array.geometry.data_strips());
+        match read_strips(shard, stripe, survivors, rows).await? {
+            Err(strips) => unreadable = unreadable.or(strips),
+            Ok(read) => {
+                let wanted = view.writable.minus(survivors);
+                return store(shard, (stripe, rows), read, (survivors, wanted)).await;
+            }
+        }
+    }
+}
+
+/// Rows of each strip, rising; else the strips that could not be read. Members that are gone are put out.
+async fn read_strips(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    strips: StripSet,
+    rows: RowRange,
+) -> Result<Result<Vec<BufMut>, StripSet>, Refusal> {
+    let mut started = Vec::new();
+    for strip in strips.iter() {
+        let buffer = BufMut::zeroed(to_usize(rows.bytes()));
+        let offset = shard.array.device_offset(stripe, strip, rows.start);
+        let member = shard.array.member_of(stripe, strip);
+        started.push((strip, shard.start(member, offset, Command::Read(buffer))));
+    }
+    let (mut read, mut unreadable) = (Vec::new(), StripSet::EMPTY);
+    for (strip, pending) in started {
+        let outcome = match pending {
+            Some(pending) => content(pending).await,
+            None => Err(GONE),
+        };
+        match outcome {
+            Ok(bytes) => read.push(bytes),
+            Err(fault) => {
+                unreadable = unreadable.with(strip);
+                if fault.kind != FaultKind::Media {
+                    lose_holder(shard, stripe, strip, fault).await?;
+                }
+            }
+        }
+    }
+    Ok(if unreadable.is_empty() { Ok(read) } else { Err(unreadable) })
+}
+
+async fn lose_holder(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    strip: StripIdx,
+    fault: Fault,
+) -> Result<(), Refusal> {
+    let member = shard.array.member_of(stripe, strip);
+    let taken = crate::home::take_out(shard, member, fault.to_string()).await;
+    taken.map_err(|_| lost(shard))
+}
+
+/// Compute the strips `wanted` from the survivors, and store all that is not there.
+async fn store(
+    shard: &Rc<Shard>,
+    (stripe, rows): (StripeNo, RowRange),
+    read: Vec<BufMut>,
+    (survivors, wanted): (StripSet, StripSet),
+) -> Result<(), Refusal> {
+    let bytes = to_usize(rows.bytes());
+    let mut made: Vec<BufMut> = wanted.iter().map(|_| BufMut::zeroed(bytes)).collect();
+    if !wanted.is_empty() {
+        let cached = shard.decode_plan(survivors, wanted);
+        let sources: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
+        let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..]).collect();
+        let decoded = cached.plan.run(&sources, &mut targets, Locality::Cached);
+        decoded.expect("a slice for each strip, all of the same rows");
+    }
+    let mut writes: Vec<(StripIdx, bool, Rc<dyn Device>, Buf)> = Vec::new();
+    for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {
+        let member = shard.array.member_of(stripe, strip);
+        let content = content.freeze();
+        if let Some(device) = shard.replacement(member) {
+            writes.push((strip, true, device, content.clone()));
+        }
+        if let Some(device) = shard.device(member).filter(|_| wanted.contains(strip)) {
+            writes.push((strip, false, device, content));
+        }
+    }
+    let start = |(strip, is_replacement, device, content): (_, _, Rc<dyn Device>, _)| {
+        let offset = shard.array.device_offset(stripe, strip, rows.start);
+        let write = shard.start_on(device.as_ref(), offset, Command::Write(content));
+        (strip, is_replacement, write)
+    };
+    let started: Vec<_> = writes.into_iter().map(start).collect();
+    for (strip, is_replacement, write) in started {
+        let Err(fault) = result(write).await else { continue };
+        if is_replacement {
+            let member = shard.array.member_of(stripe, strip);
+            let tenure = shard.tenures(member).1;
+            crate::home::replacement_failed(shard, (member, tenure), fault.to_string()).await;
+        } else {
+            lose_holder(shard, stripe, strip, fault).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Flush every device in service; one that cannot is put out.
+async fn flush(shard: &Rc<Shard>) -> Result<(), Refusal> {
+    let targets = record::targets(shard, &shard.home().superblock());
+    let start = |target: &record::Target| shard.start_on(target.device.as_ref(), 0, Command::Flush);
+    let started: Vec<_> = targets.iter().map(start).collect();
+    for (target, flushed) in targets.iter().zip(started) {
+        if let Err(fault) = result(flushed).await {
+            lose(shard, target, fault.to_string()).await?;
+        }
+    }
+    Ok(())
+}

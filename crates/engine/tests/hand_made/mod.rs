@@ -1,0 +1,293 @@
+//! Members with a hand-made log: an array that was written and stopped, made to look as if it had kept a log and
+//! the power had gone, with updates whose records are in the logs and whose blocks are in place as chance has it.
+//!
+//! What must stay true: parity is computed here by the codes, not by the engine; nothing is in place of an
+//! update of which a holder lacks the record.
+
+use ashlar_layout::{Geometry, RowRange, Shape};
+use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::format::copy_slots;
+use ashlar_ondisk::log::{BatchEncoder, Holder, LogIdentity, NewRecord, Part, RecordKind};
+use ashlar_ondisk::{ConsistencyPolicy, Features, MemberEvent, Superblock};
+use ashlar_parity::{Code, Kernel, Locality};
+use ashlar_sim::{Random, SimDisk};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo};
+use std::collections::BTreeMap;
+
+const BLOCK: usize = 4096;
+
+/// A block of the volume or of parity: stripe, strip, row.
+type Place = (u64, usize, u32);
+
+/// What the members hold and what may be read.
+pub struct Logged {
+    pub superblock: Superblock,
+    pub geometry: Geometry,
+    disks: Vec<SimDisk>,
+    random: Random,
+    code: Code,
+    /// Every block as the last update has it, parity included, in place or not.
+    newest: BTreeMap<Place, Vec<u8>>,
+    /// What each data block may be read as.
+    pub allowed: BTreeMap<Place, Vec<Vec<u8>>>,
+    /// Slots that are out.
+    pub out: Vec<usize>,
+    /// Where the next batch goes, by slot, in blocks of the log area; and its number.
+    next: Vec<(u64, u64)>,
+    sequence: u64,
+    settled_below: u64,
+}
+
+/// What the crash left of an update.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Left {
+    /// Some holders have the record, nothing is in place.
+    Part,
+    /// Every holder has it; its blocks are in place, or not, or torn.
+    All,
+}
+
+impl Logged {
+    /// Take over the array on `disks`, whose first `stripes` stripes were written.
+    pub fn new(disks: &[SimDisk], shape: &Shape, stripes: u64, seed: u64) -> Logged {
+        let slots = copy_slots(super::world::DISK_BYTES).expect("large enough");
+        let mut superblock =
+            Superblock::decode(&disks[0].peek(slots[0])).expect("it was stopped cleanly");
+        superblock.policy = ConsistencyPolicy::Log;
+        superblock.features.incompatible |= Features::INTENT_LOG;
+        superblock.unclean = true;
+        superblock.generation += 1;
+        for (entry, tag) in superblock.members.iter_mut().zip(0x5EED_0000_0001_u64..) {
+            entry.log_tag = tag;
+        }
+        let geometry = superblock.geometry.to_layout().expect("an array");
+        let kernel = Kernel::best();
+        let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel);
+        let mut logged = Logged {
+            superblock,
+            geometry,
+            disks: disks.to_vec(),
+            random: Random::stream(seed, 5),
+            code: code.expect("a code"),
+            newest: BTreeMap::new(),
+            allowed: BTreeMap::new(),
+            out: Vec::new(),
+            next: vec![(0, 1); shape.members],
+            sequence: 0,
+            settled_below: 0,
+        };
+        for stripe in 0..stripes {
+            for strip in 0..geometry.strips() {
+                for row in 0..geometry.strip_blocks() {
+                    let place = (stripe, strip, row);
+                    let (disk, offset) = logged.at(place);
+                    let bytes = disk.peek(Extent::new(offset, BLOCK_BYTES));
+                    logged.newest.insert(place, bytes.clone());
+                    if strip < geometry.data_strips() {
+                        logged.allowed.insert(place, vec![bytes]);
+                    }
+                }
+            }
+        }
+        logged
+    }
+
+    fn slot_of(&self, stripe: u64, strip: usize) -> usize {
+        self.geometry.place(StripeNo(stripe), StripIdx::from_at(strip)).member.at()
+    }
+
+    fn at(&self, (stripe, strip, row): Place) -> (&SimDisk, u64) {
+        let place = self.geometry.place(StripeNo(stripe), StripIdx::from_at(strip));
+        let offset =
+            self.superblock.areas.data.offset + place.offset + u64::from(row) * BLOCK_BYTES;
+        (&self.disks[place.member.at()], offset)
+    }
+
+    /// A member goes out, and the others say so. What was before is settled.
+    pub fn take_out(&mut self, slot: usize) {
+        self.settle();
+        self.superblock.generation += 1;
+        let uuid = self.superblock.members[slot].uuid;
+        self.superblock.record(uuid, MemberEvent::Lost).expect("it was active");
+        self.out.push(slot);
+    }
+
+    /// Everything so far is durable in place, and the next batches say so.
+    pub fn settle(&mut self) {
+        for (place, bytes) in self.newest.clone() {
+            if !self.out.contains(&self.slot_of(place.0, place.1)) {
+                let (disk, offset) = self.at(place);
+                disk.poke(offset, &bytes);
+            }
+        }
+        self.settled_below = self.sequence + 1;
+    }
+
+    /// An update of some blocks of a row range: its records and what is in place of it.
+    pub fn update(&mut self, kind: RecordKind, left: Left) {
+        let k = self.geometry.data_strips();
+        let stripes = self.newest.keys().map(|place| place.0).max().expect("some") + 1;
+        let stripe = self.random.below(stripes);
+        let start = self.random.below(self.geometry.strip_blocks().into());
+        let count = 1 + self.random.below(u64::from(self.geometry.strip_blocks()) - start);
+        let row = |number: u64| u32::try_from(number).expect("few");
+        let rows = RowRange::new(row(start), row(start + count));
+        let is_whole = kind == RecordKind::InDoubt;
+        let changed: Vec<usize> = (0..k).filter(|_| is_whole || self.random.percent(40)).collect();
+        let changed = if changed.is_empty() { vec![0] } else { changed };
+        let old = self.newest.clone();
+        for row in rows.start..rows.end {
+            self.change_row(stripe, row, &changed);
+        }
+        let stored: Vec<usize> = changed.iter().copied().chain(k..self.geometry.strips()).collect();
+        let is_in = |strip: &usize| !self.out.contains(&self.slot_of(stripe, *strip));
+        let holders: Vec<usize> = stored.iter().copied().filter(is_in).collect();
+        self.sequence += 1;
+        let lacks = (left == Left::Part).then(|| self.random.below(holders.len() as u64));
+        for (at, strip) in holders.iter().enumerate() {
+            let has = left == Left::All || (lacks != Some(at as u64) && self.random.percent(60));
+            if has {
+                self.log(kind, (stripe, *strip, rows), &holders);
+            }
+        }
+        for strip in stored {
+            for row in rows.start..rows.end {
+                self.land((stripe, strip, row), (kind, left), &old);
+            }
+        }
+        if left == Left::Part {
+            // Nothing follows it: what the array holds is what was before.
+            self.newest = old;
+        }
+    }
+
+    fn change_row(&mut self, stripe: u64, row: u32, changed: &[usize]) {
+        let k = self.geometry.data_strips();
+        for strip in changed {
+            let mut bytes = vec![0; BLOCK];
+            for part in bytes.chunks_exact_mut(8) {
+                part.copy_from_slice(&self.random.next_u64().to_le_bytes());
+            }
+            self.newest.insert((stripe, *strip, row), bytes);
+        }
+        let data: Vec<&[u8]> = (0..k).map(|at| &self.newest[&(stripe, at, row)][..]).collect();
+        let mut parity = vec![vec![0; BLOCK]; self.geometry.parity_strips()];
+        let mut targets: Vec<Option<&mut [u8]>> =
+            parity.iter_mut().map(|bytes| Some(&mut bytes[..])).collect();
+        self.code.generate(&data, &mut targets, Locality::Cached).expect("whole blocks");
+        for (at, bytes) in parity.into_iter().enumerate() {
+            self.newest.insert((stripe, k + at, row), bytes);
+        }
+    }
+
+    /// The record of the newest update on the member that stores `strip`.
+    fn log(
+        &mut self,
+        kind: RecordKind,
+        (stripe, strip, rows): (u64, usize, RowRange),
+        holders: &[usize],
+    ) {
+        let slot = self.slot_of(stripe, strip);
+        let tag = |strip: usize| self.superblock.members[self.slot_of(stripe, strip)].log_tag;
+        let named: Vec<Holder> = holders
+            .iter()
+            .map(|&at| Holder { log_tag: tag(at), strip: StripIdx::from_at(at), is_filled: false })
+            .collect();
+        let part = [Part { strip: StripIdx::from_at(strip), rows }];
+        let has_payload = kind.has_payload();
+        let record = NewRecord {
+            sequence: self.sequence,
+            stripe: StripeNo(stripe),
+            kind,
+            rows,
+            holders: &named,
+            parts: if has_payload { &part } else { &[] },
+        };
+        let identity = LogIdentity {
+            array_tag: array_tag(self.superblock.array_uuid),
+            log_tag: tag(strip),
+            incarnation: self.superblock.incarnation,
+        };
+        let mut buffer = vec![0xEE; 64 * BLOCK];
+        let mut encoder = BatchEncoder::new(&mut buffer, BLOCK, identity);
+        let payload = (rows.start..rows.end).filter(|_| has_payload);
+        encoder.push(&record, payload.map(|row| &self.newest[&(stripe, strip, row)][..]));
+        let (block, number) = self.next[slot];
+        let length = encoder.finish(1, number, self.settled_below);
+        let offset = self.superblock.areas.intent_log.offset + block * BLOCK_BYTES;
+        self.disks[slot].poke(offset, &buffer[..length]);
+        self.next[slot] = (block + (length / BLOCK) as u64, number + 1);
+        let end = self.next[slot].0 * BLOCK_BYTES;
+        assert!(end <= self.superblock.areas.intent_log.bytes, "the log has room");
+    }
+
+    /// What of a block is in place after the crash, and what it may be read as.
+    fn land(
+        &mut self,
+        place: Place,
+        (kind, left): (RecordKind, Left),
+        old: &BTreeMap<Place, Vec<u8>>,
+    ) {
+        let (new, before) = (self.newest[&place].clone(), &old[&place]);
+        if let Some(allowed) = self.allowed.get_mut(&place) {
+            // A partial record may turn out whole among those that are left.
+            if left == Left::All && kind == RecordKind::Full {
+                allowed.clear();
+            }
+            allowed.push(new.clone());
+        }
+        if left == Left::Part || self.out.contains(&self.slot_of(place.0, place.1)) {
+            return;
+        }
+        let mut bytes = before.clone();
+        match self.random.below(3) {
+            0 => {}
+            1 => bytes = new,
+            // Torn, as disks without data of their own to replace it do: in rows in doubt blocks are whole.
+            _ if kind == RecordKind::Full => {
+                for sector in 0..BLOCK / 512 {
+                    if self.random.percent(50) {
+                        let range = sector * 512..(sector + 1) * 512;
+                        bytes[range.clone()].copy_from_slice(&new[range]);
+                    }
+                }
+            }
+            _ => bytes = new,
+        }
+        let (disk, offset) = self.at(place);
+        disk.poke(offset, &bytes);
+    }
+
+    /// Give the superblocks to the members that are in, as the crash leaves them.
+    pub fn crash(&self) {
+        for (slot, disk) in
+            self.disks.iter().enumerate().filter(|(slot, _)| !self.out.contains(slot))
+        {
+            let own = self.superblock.for_member(self.superblock.members[slot].uuid);
+            let bytes = own.expect("listed").encode().expect("valid");
+            for copy in copy_slots(super::world::DISK_BYTES).expect("large enough") {
+                disk.poke(copy.offset, &bytes);
+            }
+        }
+    }
+
+    /// Where a data block lies in the volume, in bytes.
+    pub fn volume_offset(&self, (stripe, strip, row): Place) -> u64 {
+        stripe * self.geometry.stripe_bytes()
+            + strip as u64 * self.geometry.strip_bytes()
+            + u64::from(row) * BLOCK_BYTES
+    }
+
+    /// Nothing may be read as two things after it was read once.
+    pub fn found(&mut self, place: Place, bytes: &[u8]) -> bool {
+        let allowed = self.allowed.get_mut(&place).expect("a data block");
+        let is_allowed = allowed.iter().any(|one| one == bytes);
+        *allowed = vec![bytes.to_vec()];
+        is_allowed
+    }
+
+    /// Every data block.
+    pub fn data_blocks(&self) -> Vec<Place> {
+        self.allowed.keys().copied().collect()
+    }
+}
