@@ -19,7 +19,7 @@ use ashlar_engine::{
     ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus,
 };
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::{ArrayName, ConsistencyPolicy, DEFAULT_POOL};
+use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ impl Serves<Create> for Arrays {
         }
         let spec = CreateSpec {
             shape: convert::shape(&call),
-            policy: ConsistencyPolicy::default(),
+            policy: convert::policy(call.policy, call.level),
             logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
             region_bytes: None,
             destroy: call.destroy,

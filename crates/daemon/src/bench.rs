@@ -11,13 +11,12 @@ mod clients;
 mod hollow;
 
 use crate::{config, convert};
-use ashlar_api::v1::array::Level;
+use ashlar_api::v1::array::{Level, Policy};
 use ashlar_api::v1::status::Latency;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
-use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::affinity;
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeError;
@@ -29,6 +28,9 @@ use std::time::Duration;
 
 /// The array that the load is on.
 const NAME: &str = "bench";
+
+/// How much larger than the span a member in memory is, in MiB.
+const MEMBER_MIB_MORE: u64 = 8 << 10;
 
 /// What the members are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +58,8 @@ pub struct BenchSpec {
     pub group_members: Option<u16>,
     /// Strip size in bytes.
     pub strip_bytes: u64,
+    /// How the array is to stay consistent over a crash; `None` is the default of the level.
+    pub policy: Option<Policy>,
     /// Members to take out before measuring.
     pub lost: u16,
     /// What each task asks for, one request after the other.
@@ -102,6 +106,12 @@ pub struct BenchResult {
     pub member_reads_per_request: f64,
     /// Member writes for each request.
     pub member_writes_per_request: f64,
+    /// Batches of the stripe intent log for each request.
+    pub log_batches_per_request: f64,
+    /// Bytes of those for each request.
+    pub log_bytes_per_request: f64,
+    /// Times that the log had to settle.
+    pub log_settles: u64,
     /// Time of each request.
     pub latency: Latency,
     /// Workers that were used.
@@ -199,7 +209,7 @@ async fn on_engine(
             strip_bytes: spec.strip_bytes,
         },
         devices: devices.clone(),
-        policy: ConsistencyPolicy::Bitmap,
+        policy: convert::policy(spec.policy, spec.level),
         logical_block_bytes: 4096,
         region_bytes: None,
         destroy: spec.destroy.clone(),
@@ -215,8 +225,9 @@ async fn on_engine(
 }
 
 fn devices(spec: &BenchSpec) -> Vec<String> {
-    // Room for the span and for the areas of the member itself.
-    let member_mib = (spec.span_bytes >> 20) + 128;
+    // Room for the span and for the areas of the member itself. Larger than that, because areas are parts of the
+    // member: the log of one as small as the span would be full all the time. What is not touched takes no memory.
+    let member_mib = (spec.span_bytes >> 20) + MEMBER_MIB_MORE;
     let named = |kind: &str| {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()
     };
@@ -320,6 +331,9 @@ fn summary(spec: &BenchSpec, efforts: &[Effort], (before, after): (&Look, &Look)
         bytes_per_second: per_second(bytes),
         member_reads_per_request: per_request(counts.member_reads - counts_before.member_reads),
         member_writes_per_request: per_request(counts.member_writes - counts_before.member_writes),
+        log_batches_per_request: per_request(counts.log_batches - counts_before.log_batches),
+        log_bytes_per_request: per_request(counts.log_bytes - counts_before.log_bytes),
+        log_settles: counts.log_settles - counts_before.log_settles,
         latency: convert::latency(latency),
         workers: shares.len(),
         busiest_over_mean: BusiestOverMean::of(&shares),
@@ -342,6 +356,7 @@ mod tests {
             parity: None,
             group_members: None,
             strip_bytes: 64 << 10,
+            policy: None,
             lost: 0,
             load: Load { is_write: true, is_random: true, bytes: 4096, depth: 4 },
             span_bytes: 16 << 20,

@@ -11,6 +11,7 @@ use ashlar_api::v1::status::{Latency, PoolStatus, WorkerStatus};
 use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk as ondisk;
+use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_units::{ByteSize, to_u64, to_usize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -69,6 +70,17 @@ pub fn shape(create: &array::Create) -> Shape {
         parity: create.parity.map(usize::from),
         group_members: create.group_members.map(usize::from),
         strip_bytes: create.strip_bytes.unwrap_or(STRIP_BYTES_DEFAULT),
+    }
+}
+
+/// The policy that is asked for; else the default. RAID 0 has nothing that could be inconsistent.
+pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyPolicy {
+    match asked {
+        Some(array::Policy::Log) => ConsistencyPolicy::Log,
+        Some(array::Policy::Bitmap) => ConsistencyPolicy::Bitmap,
+        Some(array::Policy::None) => ConsistencyPolicy::None,
+        None if level == array::Level::Raid0 => ConsistencyPolicy::None,
+        None => ConsistencyPolicy::default(),
     }
 }
 
@@ -236,6 +248,11 @@ fn counters(counts: &ArrayCounts) -> ArrayCounters {
         member_flushes: counts.member_flushes,
         intent_page_writes: counts.intent_page_writes,
         written_page_writes: counts.written_page_writes,
+        log_records: counts.log_records,
+        log_batches: counts.log_batches,
+        log_bytes: counts.log_bytes,
+        log_settles: counts.log_settles,
+        log_space_waits: counts.log_space_waits,
         handed_over: counts.handed_over,
     }
 }

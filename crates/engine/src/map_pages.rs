@@ -46,7 +46,8 @@ pub(crate) async fn load(
         })
         .await;
     if superblock.policy == ConsistencyPolicy::None {
-        if is_unclean {
+        // Without parity there is nothing that could disagree.
+        if is_unclean && array.geometry.parity_strips() > 0 {
             let all = (0..array.intent.region_count()).map(RegionNo);
             all.for_each(|region| array.intent.set_unsynced(region, true));
         }

@@ -102,6 +102,72 @@ impl From<Level> for String {
     }
 }
 
+/// How an array stays consistent over a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Policy {
+    /// The stripe intent log: every update is on its members twice, first in the log.
+    Log,
+    /// The write-intent bitmap: what was being written is resynced.
+    Bitmap,
+    /// Nothing is recorded.
+    None,
+}
+
+impl Policy {
+    /// Every policy with its name and what it promises, in words.
+    pub const NAMES: [(Policy, &'static str, &'static str); 3] = [
+        (Policy::Log, "log", "a crash harms no block that was not being written, degraded or not"),
+        (
+            Policy::Bitmap,
+            "bitmap",
+            "after a crash what was being written is resynced; a member lost too may cost more",
+        ),
+        (Policy::None, "none", "after a crash all that was ever written is resynced, if it can be"),
+    ];
+
+    /// What the policy of this name promises; empty for names that are not known here.
+    pub fn promise_of(name: &str) -> &'static str {
+        Policy::NAMES.iter().find(|(_, known, _)| *known == name).map_or("", |(.., words)| words)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Policy::NAMES.iter().find(|(policy, ..)| policy == self);
+        f.pad(name.map_or("", |(_, name, _)| name))
+    }
+}
+
+/// A policy that does not exist.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{0}' is not a policy; write log, bitmap or none")]
+pub struct UnknownPolicy(String);
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Policy, UnknownPolicy> {
+        let lower = text.trim().to_ascii_lowercase();
+        let found = Policy::NAMES.iter().find(|(_, name, _)| *name == lower);
+        found.map(|(policy, ..)| *policy).ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Policy {
+    type Error = UnknownPolicy;
+
+    fn try_from(text: String) -> Result<Policy, UnknownPolicy> {
+        text.parse()
+    }
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> String {
+        policy.to_string()
+    }
+}
+
 /// Make a new array out of devices. Everything on them is lost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +196,9 @@ pub struct Create {
     /// Logical block of the volume in bytes, 512 or 4096. Default 4096.
     #[serde(default)]
     pub logical_block_bytes: Option<u32>,
+    /// How it stays consistent over a crash; by default as well as the level allows.
+    #[serde(default)]
+    pub policy: Option<Policy>,
     /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
@@ -359,6 +428,16 @@ pub struct ArrayCounters {
     pub intent_page_writes: u64,
     /// Pages of the map of written stripes written.
     pub written_page_writes: u64,
+    /// Updates recorded in the stripe intent log.
+    pub log_records: u64,
+    /// Batches written to the stripe intent log, on all members.
+    pub log_batches: u64,
+    /// Bytes of those batches.
+    pub log_bytes: u64,
+    /// Times that the log was made to settle, to have space again.
+    pub log_settles: u64,
+    /// Updates that waited for space in the log.
+    pub log_space_waits: u64,
     /// Pieces of requests handed to another worker.
     pub handed_over: u64,
 }

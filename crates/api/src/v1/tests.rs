@@ -1,6 +1,6 @@
 //! What the two sides may rely on: names read back, unknown fields are refused, paths are distinct.
 
-use super::array::{Assemble, Create, Level, Stop};
+use super::array::{Assemble, Create, Level, Policy, Stop};
 use super::event::{EVENTS_PATH, FOLLOW_PATH};
 use super::export::{FuseAttach, FuseDetach, NbdListen};
 use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
@@ -20,6 +20,20 @@ fn levels_read_what_they_print_and_what_other_tools_call_them() {
         assert_eq!(text.parse(), Ok(level));
     }
     assert!("raid4".parse::<Level>().expect_err("no such level").to_string().contains("7.3"));
+}
+
+#[test]
+fn policies_read_what_they_print_and_promise_something() {
+    for (policy, name, promise) in Policy::NAMES {
+        assert_eq!(name.parse(), Ok(policy));
+        assert_eq!(policy.to_string(), name);
+        assert_eq!(Policy::promise_of(name), promise);
+    }
+    assert!("journal".parse::<Policy>().expect_err("no such policy").to_string().contains("log"));
+    assert_eq!(Policy::promise_of("journal"), "");
+    let text = r#"{"name": "a", "level": "6", "devices": ["x"], "policy": "log"}"#;
+    let create: Create = serde_json::from_str(text).expect("a request");
+    assert_eq!(create.policy, Some(Policy::Log));
 }
 
 #[test]

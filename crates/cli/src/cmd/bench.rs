@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::render::rate::grouped;
-use ashlar_api::v1::array::Level;
+use ashlar_api::v1::array::{Level, Policy};
 use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
@@ -42,6 +42,10 @@ pub struct Args {
     /// Bytes in a strip: a power of two from 4K to 1M.
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
+
+    /// How the array stays consistent over a crash: log, bitmap or none; the default is that of `create`.
+    #[arg(long)]
+    policy: Option<Policy>,
 
     /// Write; without it, read.
     #[arg(long)]
@@ -102,6 +106,7 @@ impl Args {
             parity: self.parity,
             group_members: self.group_size,
             strip_bytes: self.strip_size.0,
+            policy: self.policy,
             lost: self.lost,
             load: Load {
                 is_write: self.write,
@@ -128,6 +133,7 @@ fn text(result: &BenchResult) -> String {
         "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
          latency p50 {} us, p99 {} us, max {} us\n\
          members {:.2} reads, {:.2} writes a request\n\
+         log     {:.2} batches, {:.0} bytes a request, settled {} times\n\
          CPU     {:.2} cores busy, {:.0} ns a request",
         result.requests_per_second,
         result.bytes_per_second / 1e9,
@@ -138,6 +144,9 @@ fn text(result: &BenchResult) -> String {
         grouped(latency.us_max),
         result.member_reads_per_request,
         result.member_writes_per_request,
+        result.log_batches_per_request,
+        result.log_bytes_per_request,
+        result.log_settles,
         result.cpu_seconds / result.seconds,
         result.cpu_seconds * 1e9 / result.requests.max(1) as f64,
     );

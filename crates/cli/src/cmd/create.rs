@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
-use ashlar_api::v1::array::{Create, Created, Level};
+use ashlar_api::v1::array::{Create, Created, Level, Policy};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
@@ -42,6 +42,11 @@ pub struct Args {
     /// Logical block of the volume in bytes.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     block_size: String,
+
+    /// How it stays consistent over a crash: log (the write hole is closed), bitmap (what was being written is
+    /// resynced) or none. The default is the best that the level allows.
+    #[arg(long)]
+    policy: Option<Policy>,
 
     /// Use only so much of each device.
     #[arg(short = 'z', long, value_name = "SIZE")]
@@ -97,6 +102,7 @@ impl Args {
             strip_bytes: Some(self.strip_size.0),
             member_bytes: self.size.map(|size| size.0),
             logical_block_bytes: self.block_size.parse().ok(),
+            policy: self.policy,
             destroy: self.destroy,
             dry_run: self.dry_run,
         })

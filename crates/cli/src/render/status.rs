@@ -3,7 +3,7 @@
 use super::moment::span;
 use super::rate::{grouped, progress};
 use super::table;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
@@ -109,10 +109,22 @@ fn summary(array: &ArrayStatus) -> String {
     let in_sync = array.members.iter().filter(|member| member.state == MemberState::InSync).count();
     let errors: u64 = array.members.iter().map(|it| it.read_errors + it.write_errors).sum();
     format!(
-        "slots  {in_sync} of {} in sync, {errors} device errors     policy {}",
+        "slots  {in_sync} of {} in sync, {errors} device errors     policy {}{}",
         array.members.len(),
-        array.policy
+        array.policy,
+        promise(array),
     )
+}
+
+/// What the policy promises; an array without redundancy can promise nothing.
+fn promise(array: &ArrayStatus) -> String {
+    if array.parity_strips == 0 {
+        return String::new();
+    }
+    match Policy::promise_of(&array.policy) {
+        "" => String::new(),
+        words => format!(": {words}"),
+    }
 }
 
 fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {

@@ -1,0 +1,441 @@
+//! The stripe intent log as it is written: how many batches of which length each kind of write costs, a ring that
+//! goes round and round, a ring that is full, and what FLUSH has left to do.
+//!
+//! What must stay true: all figures follow from the decision (`docs/adr/0008-stripe-intent-log.md`), none is
+//! measured. What a restart makes of the log is tested elsewhere.
+
+mod world;
+
+use ashlar_device::{CommandKind, FaultKind};
+use ashlar_engine::{ArrayCounts, ArrayVolume, CreateSpec, Engine, SlotState};
+use ashlar_layout::{Level, Shape};
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{ConsistencyPolicy, Superblock, SuperblockCopies};
+use ashlar_ring::Handle;
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx};
+use ashlar_volume::{Command, Volume};
+use std::time::Duration;
+use world::{Model, add_disks, assemble_spec, create_spec, engine, names, submit};
+
+/// Bytes of the volume that are filled before anything is counted.
+const SPAN: u64 = 1 << 20;
+/// A stripe of the RAID 6 of six disks.
+const STRIPE: u64 = 64 << 10;
+const BLOCK: u64 = BLOCK_BYTES;
+
+fn raid6() -> Shape {
+    world::shape(Level::Raid6, 6, None, None)
+}
+
+/// A running array with a log, filled up to [`SPAN`] and flushed.
+async fn started(
+    opener: SimOpener,
+    handle: &Handle,
+    (shape, workers): (Shape, usize),
+) -> (Engine, Model) {
+    let engine = engine(opener, handle, workers);
+    let members = shape.members;
+    let spec = CreateSpec { policy: ConsistencyPolicy::Log, ..create_spec(shape) };
+    engine.create(spec).await.expect("created");
+    engine.assemble(assemble_spec(members)).await.expect("assembled");
+    let filled = engine.with_volume(0, "tank", async |volume| {
+        let mut model = Model::new(3, volume.facts().size_bytes.min(2 * SPAN));
+        for offset in (0..SPAN).step_by(64 << 10) {
+            model.write(&volume, Extent::new(offset, 64 << 10)).await;
+        }
+        flush(&volume).await;
+        model
+    });
+    let model = filled.await.expect("runs");
+    (engine, model)
+}
+
+async fn flush(volume: &ArrayVolume) {
+    submit(volume, Command::Flush, Extent::default(), false).await;
+}
+
+async fn counts(engine: &Engine) -> ArrayCounts {
+    engine.status().await.expect("runs").arrays[0].counts
+}
+
+/// Records, batches and bytes of the log that one client write costs.
+async fn cost(engine: &Engine, extent: Extent) -> (u64, u64, u64) {
+    let before = counts(engine).await;
+    let write = engine.with_volume(0, "tank", async move |volume| {
+        let buffer = volume.buffer(usize::try_from(extent.bytes).expect("small")).await;
+        submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+    });
+    write.await.expect("runs");
+    let after = counts(engine).await;
+    (
+        after.log_records - before.log_records,
+        after.log_batches - before.log_batches,
+        after.log_bytes - before.log_bytes,
+    )
+}
+
+#[test]
+fn each_kind_of_write_costs_exactly_the_batches_of_its_holders() {
+    let mut world = SimWorld::new(1);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 2)).await;
+            // One block: at home the block; on both parity members the block and the new parity of its row.
+            let one = (2 + 3 + 3) * BLOCK;
+            assert_eq!(cost(&engine, Extent::new(BLOCK, BLOCK)).await, (1, 3, one));
+            // Three of four strips of four blocks, in full.
+            let three = 3 * (1 + 4) * BLOCK + 2 * (1 + 12 + 4) * BLOCK;
+            assert_eq!(cost(&engine, Extent::new(0, 48 << 10)).await, (1, 5, three));
+            // A whole stripe: nothing but headers. A first write: the same.
+            assert_eq!(cost(&engine, Extent::new(STRIPE, STRIPE)).await, (1, 6, 6 * BLOCK));
+            assert_eq!(cost(&engine, Extent::new(SPAN, BLOCK)).await, (1, 6, 6 * BLOCK));
+            // With a member out whole stripes are logged in full: four blocks to each member, and all sixteen
+            // to those of parity. Five holders, of which one or two are of parity.
+            engine.fail("tank", MemberIdx(3)).await.expect("two may go");
+            let (records, batches, bytes) = cost(&engine, Extent::new(STRIPE, STRIPE)).await;
+            assert_eq!((records, batches), (1, 5));
+            let with = |parities: u64| (5 * (1 + 4) + parities * 16) * BLOCK;
+            assert!([with(1), with(2)].contains(&bytes), "{bytes}");
+        })
+        .done();
+}
+
+#[test]
+fn copies_of_a_mirror_are_always_logged_in_full() {
+    let mut world = SimWorld::new(2);
+    add_disks(&mut world, 2);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let shape = world::shape(Level::Raid1, 2, None, None);
+            let (engine, _) = started(opener, &handle, (shape, 1)).await;
+            // The home keeps the block; the copy is parity: the data, and its own.
+            assert_eq!(cost(&engine, Extent::new(0, BLOCK)).await, (1, 2, (2 + 3) * BLOCK));
+            let whole = Extent::new(0, 16 << 10);
+            assert_eq!(cost(&engine, whole).await, (1, 2, (5 + 9) * BLOCK));
+        })
+        .done();
+}
+
+#[test]
+fn an_update_whose_record_would_be_too_long_goes_in_pieces() {
+    let mut world = SimWorld::new(3);
+    add_disks(&mut world, 16);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let shape = world::shape(Level::NPlusM, 16, None, Some(4));
+            let (engine, mut model) = started(opener, &handle, (shape, 4)).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("four may go");
+            // Lanes of 256 KiB, records of 64 KiB: a header, fifteen blocks; at most four of those are parity.
+            let (records, ..) = cost(&engine, Extent::new(0, 192 << 10)).await;
+            assert_eq!(records, 48u64.div_ceil(11));
+            let run = engine.with_volume(1, "tank", async move |volume| {
+                model.write(&volume, Extent::new(0, 192 << 10)).await;
+                model.audit(&volume).await;
+            });
+            run.await.expect("runs");
+        })
+        .done();
+}
+
+#[test]
+fn the_ring_goes_round_many_times_and_settles_as_it_goes() {
+    let mut world = SimWorld::new(4);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, mut model) = started(opener, &handle, (raid6(), 1)).await;
+            let before = counts(&engine).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                for _ in 0..4000 {
+                    let at = model.extent().offset % SPAN / BLOCK * BLOCK;
+                    model.write(&volume, Extent::new(at, BLOCK)).await;
+                }
+                model.audit(&volume).await;
+            });
+            run.await.expect("runs");
+            let after = counts(&engine).await;
+            let lane_bytes = 1 << 20;
+            let rounds = (after.log_bytes - before.log_bytes) / (6 * lane_bytes);
+            let settles = after.log_settles - before.log_settles;
+            assert!(rounds >= 15, "{rounds} rounds");
+            assert!(settles >= rounds && settles <= 4 * rounds, "{settles} in {rounds} rounds");
+        })
+        .done();
+}
+
+/// Disks on which a flush takes a hundred times as long as a write.
+fn slow_to_flush(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
+    let us = Duration::from_micros;
+    let latency = Latency { read: us(5)..=us(9), write: us(5)..=us(9), flush: us(900)..=us(999) };
+    let options = DiskOptions { latency, ..DiskOptions::sized(world::DISK_BYTES) };
+    names(count).iter().map(|name| world.add_disk(name, options.clone())).collect()
+}
+
+/// As many clients as there are, each with its own rows, all on one worker.
+async fn clients(engine: &Engine, count: u64, writes: u64) {
+    let run = engine.with_volume(0, "tank", async move |volume| {
+        let left = std::rc::Rc::new(std::cell::Cell::new(count));
+        for client in 0..count {
+            let (own, left) = (volume.clone(), std::rc::Rc::clone(&left));
+            volume.handle().spawn(async move {
+                let rows = SPAN / count / BLOCK;
+                for write in 0..writes {
+                    let mut buffer = own.buffer(4096).await;
+                    buffer.fill(u8::try_from((client + write) % 251).expect("below 251"));
+                    let at = (client * rows + write % rows) * BLOCK;
+                    let command = Command::Write(buffer.freeze());
+                    submit(&own, command, Extent::new(at, BLOCK), false).await;
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        while left.get() > 0 {
+            volume.handle().sleep(Duration::from_millis(1)).await;
+        }
+        let rows = SPAN / count / BLOCK;
+        for (client, row) in (0..count).flat_map(|client| (0..rows).map(move |row| (client, row))) {
+            let last =
+                (0..writes).rev().find(|write| write % rows == row).expect("all were written");
+            let wanted = u8::try_from((client + last) % 251).expect("below 251");
+            let extent = Extent::new((client * rows + row) * BLOCK, BLOCK);
+            let got = world::read(&volume, extent).await.expect("readable");
+            assert!(got.iter().all(|byte| *byte == wanted), "client {client} row {row}");
+        }
+    });
+    run.await.expect("runs");
+}
+
+#[test]
+fn updates_wait_for_space_when_the_ring_is_full_and_all_of_them_end() {
+    let mut world = SimWorld::new(5);
+    slow_to_flush(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 4)).await;
+            clients(&engine, 128, 64).await;
+            let counts = counts(&engine).await;
+            assert!(counts.log_space_waits > 100, "{} waits", counts.log_space_waits);
+            assert!(counts.log_settles > 10);
+            engine.stop("tank").await.expect("stopped clean");
+        })
+        .done();
+}
+
+#[test]
+fn records_of_many_clients_go_together() {
+    let mut world = SimWorld::new(6);
+    slow_to_flush(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            let before = counts(&engine).await;
+            clients(&engine, 64, 32).await;
+            let after = counts(&engine).await;
+            let records = after.log_records - before.log_records;
+            let batches = after.log_batches - before.log_batches;
+            assert_eq!(records, 64 * 32);
+            // Three holders each: alone it would be three batches a record.
+            assert!(2 * batches < 3 * records, "{batches} batches of {records} records");
+        })
+        .done();
+}
+
+#[test]
+fn a_flush_has_nothing_to_do_for_what_is_in_the_log() {
+    let mut world = SimWorld::new(7);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            let flushes = async |extent: Extent| {
+                cost(&engine, extent).await;
+                let before = counts(&engine).await.member_flushes;
+                let run = engine.with_volume(0, "tank", async |volume| flush(&volume).await);
+                run.await.expect("runs");
+                counts(&engine).await.member_flushes - before
+            };
+            assert_eq!(flushes(Extent::new(0, BLOCK)).await, 0, "logged in full");
+            assert_eq!(flushes(Extent::new(0, STRIPE)).await, 6, "a whole stripe");
+            assert_eq!(flushes(Extent::new(0, BLOCK)).await, 0, "again");
+            assert_eq!(flushes(Extent::new(SPAN, BLOCK)).await, 6, "a first write");
+            let trim = engine.with_volume(0, "tank", async |volume| {
+                let whole = Extent::new(STRIPE, STRIPE);
+                submit(&volume, Command::WriteZeroes { may_unmap: true }, whole, false).await;
+            });
+            trim.await.expect("runs");
+            let pages = counts(&engine).await.written_page_writes;
+            flushes(Extent::new(0, BLOCK)).await;
+            assert_eq!(counts(&engine).await.written_page_writes, pages + 1, "a trim");
+        })
+        .done();
+}
+
+#[test]
+fn the_first_write_after_a_trim_waits_until_the_members_call_the_stripe_unwritten() {
+    let mut world = SimWorld::new(8);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            let stripe = Extent::new(2 * STRIPE, STRIPE);
+            let trim = engine.with_volume(0, "tank", async move |volume| {
+                submit(&volume, Command::WriteZeroes { may_unmap: true }, stripe, false).await;
+            });
+            trim.await.expect("runs");
+            let pages = counts(&engine).await.written_page_writes;
+            cost(&engine, Extent::new(stripe.offset, BLOCK)).await;
+            assert_eq!(counts(&engine).await.written_page_writes, pages + 1);
+            cost(&engine, Extent::new(SPAN, BLOCK)).await;
+            assert_eq!(
+                counts(&engine).await.written_page_writes,
+                pages + 1,
+                "never written before"
+            );
+        })
+        .done();
+}
+
+#[test]
+fn once_a_member_is_out_whole_stripes_that_only_caches_hold_are_flushed_before_the_next_update() {
+    let mut world = SimWorld::new(9);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            cost(&engine, Extent::new(0, STRIPE)).await;
+            engine.fail("tank", MemberIdx(1)).await.expect("two may go");
+            let before = counts(&engine).await.member_flushes;
+            cost(&engine, Extent::new(4 * STRIPE, BLOCK)).await;
+            assert_eq!(counts(&engine).await.member_flushes - before, 5);
+            cost(&engine, Extent::new(4 * STRIPE, STRIPE)).await;
+            cost(&engine, Extent::new(4 * STRIPE, BLOCK)).await;
+            assert_eq!(counts(&engine).await.member_flushes - before, 5, "it was logged in full");
+        })
+        .done();
+}
+
+#[test]
+fn a_member_that_fails_a_batch_is_out_before_the_write_is_answered() {
+    let mut world = SimWorld::new(10);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, mut model) = started(opener, &handle, (raid6(), 2)).await;
+            disks[2].fail(CommandKind::WriteDurable, FaultKind::Media, None);
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                // All members are holders of a whole stripe.
+                model.write(&volume, Extent::new(0, STRIPE)).await;
+                for (at, disk) in disks.iter().enumerate() {
+                    let out =
+                        superblock(disk).members.iter().filter(|m| m.role.name() == "out").count();
+                    assert_eq!(out, usize::from(at != 2), "as disk {at} has it");
+                }
+                for _ in 0..200 {
+                    model.step(&volume).await;
+                }
+                model.audit(&volume).await;
+            });
+            run.await.expect("runs");
+            let status = engine.status().await.expect("runs").arrays.remove(0);
+            assert_eq!(status.members[2].state, SlotState::Out);
+        })
+        .done();
+}
+
+fn superblock(disk: &SimDisk) -> Superblock {
+    let [head, tail] = examine_ranges(world::DISK_BYTES).expect("large enough");
+    let (head, tail) = (disk.peek(head), disk.peek(tail));
+    let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
+    choice.superblock().expect("a member").clone()
+}
+
+#[test]
+fn a_write_that_fails_halfway_leaves_word_of_it_on_the_members() {
+    let mut world = SimWorld::new(11);
+    let disks = add_disks(&mut world, 4);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let shape = world::shape(Level::Raid5, 4, None, None);
+            let (engine, mut model) = started(opener, &handle, (shape, 1)).await;
+            // The region is dirty already, so the next plain writes are data and parity in place.
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                model.write(&volume, Extent::new(0, BLOCK)).await;
+                let looks = disks.clone();
+                disks[0].fail(CommandKind::Write, FaultKind::NoSpace, Some(1));
+                disks[1].fail(CommandKind::Write, FaultKind::NoSpace, Some(1));
+                let buffer = volume.buffer(48 << 10).await;
+                let request = ashlar_volume::Request {
+                    command: Command::Write(buffer.freeze()),
+                    extent: Extent::new(0, 48 << 10),
+                    fua: false,
+                };
+                volume.submit(request).await.expect_err("two of RAID 5 lack it");
+                let told =
+                    looks.iter().filter(|disk| superblock(disk).resync_dirty_regions).count();
+                assert_eq!(told, 3, "all but the one that could be put out");
+            });
+            run.await.expect("runs");
+            assert!(engine.status().await.expect("runs").arrays[0].unsynced_regions > 0);
+        })
+        .done();
+}
+
+#[test]
+fn a_repair_is_in_the_log_of_the_device_that_is_repaired() {
+    let mut world = SimWorld::new(12);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, model) = started(opener, &handle, (raid6(), 1)).await;
+            let data = superblock(&disks[1]).areas.data;
+            disks[1].break_media(Extent::new(data.offset, BLOCK));
+            let before = counts(&engine).await;
+            let run = engine.with_volume(0, "tank", async move |volume| model.audit(&volume).await);
+            run.await.expect("runs");
+            let after = counts(&engine).await;
+            if after.repaired_blocks == before.repaired_blocks {
+                // Parity lies there in the first stripe: a scrub reads that, too.
+                engine.scrub("tank", false).await.expect("started");
+                while !engine.status().await.expect("runs").arrays[0].jobs.is_empty() {
+                    handle.sleep(Duration::from_millis(20)).await;
+                }
+            }
+            let after = counts(&engine).await;
+            let repaired = after.repaired_blocks - before.repaired_blocks;
+            assert!(repaired > 0 && disks[1].unreadable_sectors() == 0);
+            assert_eq!(after.log_records - before.log_records, 1);
+            assert_eq!(after.log_batches - before.log_batches, 1, "one holder");
+            assert_eq!(after.log_bytes - before.log_bytes, (1 + repaired) * BLOCK);
+        })
+        .done();
+}
+
+#[test]
+fn a_level_without_redundancy_has_nothing_to_log() {
+    let mut world = SimWorld::new(13);
+    add_disks(&mut world, 3);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let shape = world::shape(Level::Raid0, 3, None, None);
+            let spec = CreateSpec { policy: ConsistencyPolicy::Log, ..create_spec(shape) };
+            let refused = engine.create(spec).await.expect_err("no redundancy");
+            assert_eq!(refused.code, "array.no_redundancy");
+        })
+        .done();
+}
