@@ -1,14 +1,14 @@
 //! What the superblocks say about jobs, and the changes at a job's end.
 //!
-//! What must stay true: a checkpoint is recorded only after the device it speaks of was flushed, and what
-//! it says was read before that flush began; the slot of a finished rebuild becomes in sync, and the
+//! What must stay true: a checkpoint is recorded only after the device it speaks of and all others were
+//! flushed, with the written map, and what it says was read before that flush began; the slot of a finished rebuild becomes in sync, and the
 //! device of a finished copy takes over, only when the members have recorded it.
 
 use super::job::{End, Job};
 use super::step::Work;
 use crate::array::Tenure;
 use crate::event::names;
-use crate::home::{self, record};
+use crate::home::{self, keeper, record};
 use crate::member::SlotEvent;
 use crate::shard::{Shard, SlotDevices};
 use ashlar_device::Command;
@@ -66,7 +66,10 @@ pub(super) async fn checkpoint(shard: &Rc<Shard>, job: &Job) {
     let _lost = record::locked_update(shard, put_if_listed).await;
 }
 
-/// Everything that was stored on the job's device before is durable. False if the device went.
+/// Everything that was stored on the job's device before is durable, and so is all that the job relied on: what
+/// it read from the others, and that the stripes it passed over are unwritten. (Were a trim lost in a power
+/// cut after the job has passed the stripe by, the new device would be believed to hold it.) False if
+/// the device went, or the array is lost.
 async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
     let (slot, device) = match job.work {
         Work::Rebuild { slot } => (slot, shard.device(slot)),
@@ -74,6 +77,9 @@ async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
         Work::Resync | Work::Scrub { .. } => return true,
     };
     let (Some(device), Some(tenure)) = (device, job.tenure) else { return false };
+    if keeper::flush(shard).await.is_err() {
+        return false;
+    }
     let flushed = shard.start_on(device.as_ref(), 0, Command::Flush).await;
     if flushed.is_some_and(|outcome| outcome.result.is_ok()) {
         return true;
