@@ -11,106 +11,12 @@ mod world;
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_layout::{Level, Shape};
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
-use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
+use ashlar_units::Extent;
 use ashlar_volume::{Command, Request, Volume};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use world::{assemble_spec, create_spec, engine, names, read};
-
-/// Blocks of the volume that the clients write.
-const BLOCKS: u64 = 256;
-/// Clients that write at the same time, each its own blocks.
-const CLIENTS: u64 = 4;
-
-/// What may be found in a block.
-#[derive(Clone, Default)]
-struct BlockHistory {
-    /// The write that a flush made durable; 0 for none yet.
-    durable: u64,
-    /// Writes submitted since, oldest first.
-    since: Vec<u64>,
-    /// The last write that was answered.
-    answered: u64,
-}
-
-/// What a client or the auditor knows of all blocks.
-type Ledger = Arc<Mutex<Vec<BlockHistory>>>;
-
-/// The content that write `id` puts into a block: names the write and the block.
-fn content(block: u64, id: u64) -> Vec<u8> {
-    if id == 0 {
-        return vec![0; 4096];
-    }
-    let tag = [block.to_le_bytes(), id.to_le_bytes()].concat();
-    tag.iter().copied().cycle().take(4096).collect()
-}
-
-fn who_wrote(block: u64, bytes: &[u8]) -> Option<u64> {
-    let id = u64::from_le_bytes(bytes[8..16].try_into().expect("8 bytes"));
-    (bytes == content(block, id)).then_some(id)
-}
-
-/// One client: writes runs of its blocks, flushes now and then, until the power goes.
-async fn client(volume: ArrayVolume, ledger: Ledger, seed: u64, client: u64) {
-    let mut random = Random::stream(seed, client);
-    let own = BLOCKS / CLIENTS;
-    for round in 1.. {
-        if random.percent(10) {
-            flush(&volume, &ledger).await;
-            continue;
-        }
-        let count = if random.percent(20) { random.below(24) + 1 } else { 1 };
-        let first = client * own + random.below(own - count + 1);
-        let id = round * CLIENTS + client;
-        let extent = Extent::new(first * BLOCK_BYTES, count * BLOCK_BYTES);
-        let bytes = usize::try_from(extent.bytes).expect("small");
-        let mut buffer = volume.buffer(bytes).await;
-        for (block, part) in (first..).zip(buffer.chunks_mut(4096)) {
-            part.copy_from_slice(&content(block, id));
-            ledger.lock().expect("one thread")[to_usize(block)].since.push(id);
-        }
-        let request = Request { command: Command::Write(buffer.freeze()), extent, fua: false };
-        volume.submit(request).await.expect("healthy");
-        let mut ledger = ledger.lock().expect("one thread");
-        (first..first + count).for_each(|block| ledger[to_usize(block)].answered = id);
-    }
-}
-
-async fn flush(volume: &ArrayVolume, ledger: &Ledger) {
-    let answered: Vec<u64> =
-        ledger.lock().expect("one thread").iter().map(|block| block.answered).collect();
-    let request = Request { command: Command::Flush, extent: Extent::default(), fua: false };
-    volume.submit(request).await.expect("healthy");
-    let mut ledger = ledger.lock().expect("one thread");
-    for (block, id) in ledger.iter_mut().zip(answered) {
-        // Flushes of several clients may be answered in any order: durability never goes back.
-        if let Some(at) = block.since.iter().position(|since| *since == id) {
-            block.durable = id;
-            block.since.drain(..=at);
-        }
-    }
-}
-
-/// Read every block: it must be one of those that may be found. What is found is final from then on.
-async fn audit(volume: &ArrayVolume, ledger: &Ledger, seed: u64) {
-    for block in 0..BLOCKS {
-        let extent = Extent::new(block * BLOCK_BYTES, BLOCK_BYTES);
-        let bytes = read(volume, extent).await;
-        let bytes = bytes.unwrap_or_else(|kind| panic!("seed {seed}: block {block}: {kind:?}"));
-        let mut ledger = ledger.lock().expect("one thread");
-        let history = &mut ledger[to_usize(block)];
-        let found = who_wrote(block, &bytes);
-        let is_allowed =
-            found.is_some_and(|id| id == history.durable || history.since.contains(&id));
-        assert!(
-            is_allowed,
-            "seed {seed}: block {block} holds {found:?}, allowed: {} or one of {:?}",
-            history.durable, history.since
-        );
-        *history = BlockHistory { durable: found.expect("allowed"), ..BlockHistory::default() };
-        history.answered = history.durable;
-    }
-}
+use world::ledger::{CLIENTS, Ledger, blank, client, look};
+use world::{assemble_spec, create_spec, engine, names};
 
 fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
     let options = DiskOptions { atomic_write_bytes: 4096, ..DiskOptions::sized(world::DISK_BYTES) };
@@ -136,7 +42,7 @@ fn write_until_power_cut(world: &mut SimWorld, shape: &Shape, seed: u64, ledger:
             let ledger = Arc::clone(&ledger);
             let worker = usize::try_from(number % 2).expect("small");
             let write = engine.with_volume(worker, "tank", async move |volume| {
-                volume.handle().spawn(client(volume, ledger, seed, number));
+                volume.handle().spawn(client(volume, ledger, (seed, number), 24));
             });
             write.await.expect("runs");
         }
@@ -161,7 +67,7 @@ async fn wait_for_resync(engine: &Engine, handle: &ashlar_ring::Handle) {
 fn survive(shape: &Shape, losses: usize, seed: u64) {
     let mut world = SimWorld::new(seed);
     let disks = add_disks(&mut world, shape.members);
-    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); to_usize(BLOCKS)]));
+    let ledger = blank();
     write_until_power_cut(&mut world, shape, seed, &ledger);
     let (opener, members) = (world.opener(), shape.members);
     world
@@ -179,14 +85,6 @@ fn survive(shape: &Shape, losses: usize, seed: u64) {
             look(&engine, &ledger, seed).await;
         })
         .done();
-}
-
-async fn look(engine: &Engine, ledger: &Ledger, seed: u64) {
-    let ledger = Arc::clone(ledger);
-    let looked = engine.with_volume(0, "tank", async move |volume| {
-        audit(&volume, &ledger, seed).await;
-    });
-    looked.await.expect("runs");
 }
 
 #[test]
@@ -210,7 +108,7 @@ fn a_degraded_array_that_lost_power_starts_read_only_under_the_bitmap_policy() {
     let shape = world::shape(Level::Raid6, 6, None, None);
     let mut world = SimWorld::new(9);
     let disks = add_disks(&mut world, 6);
-    let ledger: Ledger = Arc::new(Mutex::new(vec![BlockHistory::default(); to_usize(BLOCKS)]));
+    let ledger = blank();
     write_until_power_cut(&mut world, &shape, 9, &ledger);
     disks[2].vanish();
     let opener = world.opener();

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub mod jobs;
+pub mod ledger;
 
 use ashlar_engine::{ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};
