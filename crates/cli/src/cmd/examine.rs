@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_ondisk::examine::{Examination, examine_ranges};
+use ashlar_ondisk::log::{LogScan, MemberLog, RecordKind};
 use ashlar_units::{Extent, to_usize};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -25,23 +26,81 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     }
     let list: Vec<Value> = found.iter().map(|(path, it)| value(path, it)).collect();
     reach.print(&list, |_| {
-        let texts: Vec<String> =
-            found.iter().map(|(path, it)| format!("{}\n{it}", path.display())).collect();
+        let texts: Vec<String> = found.iter().map(|(path, it)| text(path, it)).collect();
         texts.join("\n")
     })
 }
 
-fn examine(path: &Path) -> Result<Examination, Fault> {
+/// What a device says, and its log, if it has one: the last is `Err` where it cannot be read.
+type Found = (Examination, Option<Result<MemberLog, String>>);
+
+fn text(path: &Path, (it, log): &Found) -> String {
+    let log = match log {
+        None => String::new(),
+        Some(Ok(log)) => log.to_string(),
+        Some(Err(why)) => format!("{:<14} unreadable: {why}\n", "log"),
+    };
+    format!("{}\n{it}{log}", path.display())
+}
+
+fn examine(path: &Path) -> Result<Found, Fault> {
     let hint = "see that it is there, and that you may read it (root, or group disk)";
     let complain = |error: std::io::Error| Fault::file(path, &error, hint);
     let mut file = File::open(path).map_err(complain)?;
     // Block devices have no length in their metadata; both kinds can be sought to their end.
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(complain)?;
     let Some([head, tail]) = examine_ranges(device_bytes) else {
-        return Ok(Examination::new(device_bytes, None, None));
+        return Ok((Examination::new(device_bytes, None, None), None));
     };
     let (head, tail) = (read(&file, head), read(&file, tail));
-    Ok(Examination::new(device_bytes, head.as_deref(), tail.as_deref()))
+    let it = Examination::new(device_bytes, head.as_deref(), tail.as_deref());
+    let log = it.superblock().and_then(|superblock| {
+        let scan = LogScan::of_member(superblock)?;
+        Some(read_log(&file, superblock.areas.intent_log.offset, scan))
+    });
+    Ok((it, log))
+}
+
+fn read_log(file: &File, area_offset: u64, mut scan: LogScan) -> Result<MemberLog, String> {
+    while let Some(Extent { offset, bytes }) = scan.wanted() {
+        let mut piece = vec![0; to_usize(bytes)];
+        let read = file.read_exact_at(&mut piece, area_offset + offset);
+        read.map_err(|error| error.to_string())?;
+        scan.take(&piece);
+    }
+    Ok(scan.finish())
+}
+
+fn log_value(log: &Result<MemberLog, String>) -> Value {
+    let log = match log {
+        Ok(log) => log,
+        Err(why) => return json!({"unreadable": why}),
+    };
+    let lanes: Vec<Value> = log
+        .lanes
+        .iter()
+        .map(|(number, lane)| {
+            json!({
+                "lane": number,
+                "batches": lane.batches,
+                "records": lane.records,
+                "bytes": lane.bytes,
+                "settled_below": lane.settled_below,
+            })
+        })
+        .collect();
+    json!({
+        "batches": log.batches(),
+        "records": log.records_written(),
+        "counting": log.records.len(),
+        "full": log.counting(RecordKind::Full),
+        "in_doubt": log.counting(RecordKind::InDoubt),
+        "first_writes": log.counting(RecordKind::FirstWrite),
+        "older_batches": log.other_batches,
+        "older_records": log.other_records,
+        "fault": log.fault.map(|fault| fault.to_string()),
+        "lanes": lanes,
+    })
 }
 
 /// A part that cannot be read is part of the answer, not the end of it.
@@ -51,7 +110,7 @@ fn read(file: &File, extent: Extent) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn value(path: &Path, it: &Examination) -> Value {
+fn value(path: &Path, (it, log): &Found) -> Value {
     let copies: Vec<Value> = it
         .copies
         .iter()
@@ -82,6 +141,7 @@ fn value(path: &Path, it: &Examination) -> Value {
         "recorded_bytes": it.recorded_bytes,
         "copies": copies,
         "member": member,
+        "log": log.as_ref().map(log_value),
         "text": it.to_string(),
     })
 }

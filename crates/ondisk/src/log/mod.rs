@@ -21,6 +21,7 @@
 //! - `record`: what one record says
 //! - `batch`: the records of one write, encode and decode
 //! - `scan`: the batches of a log area, found piece by piece
+//! - `show`: the log of one member, for people
 //! - `judge`: what the logs of all devices add up to; `rows`: a set of rows
 
 mod batch;
@@ -28,6 +29,7 @@ mod judge;
 mod record;
 mod rows;
 mod scan;
+mod show;
 
 pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, LogIdentity};
 pub use judge::{

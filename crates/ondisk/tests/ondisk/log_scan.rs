@@ -194,3 +194,28 @@ proptest! {
         assert_eq!(found(&scan(&area, identity(7))), places(&area, identity(7)));
     }
 }
+
+/// What `examine` shows of a member's log.
+#[test]
+fn a_log_is_shown_with_its_lanes_and_with_what_counts() {
+    let mut superblock = crate::samples::started(&crate::samples::raid6(), 2);
+    assert!(LogScan::of_member(&superblock).is_none(), "no tag, no log");
+    superblock.members[0].log_tag = 7;
+    let mut scan = LogScan::of_member(&superblock).expect("it has a part in the log");
+    let mut area = vec![0; to_usize(superblock.areas.intent_log.bytes)];
+    three_records(&mut area);
+    let old = LogIdentity { incarnation: incarnation(1), ..identity(7) };
+    put(&mut area, 20, (old, 1, 3));
+    while let Some(wanted) = scan.wanted() {
+        scan.take(&area[to_usize(wanted.offset)..to_usize(wanted.end())]);
+    }
+    let text = scan.finish().to_string();
+    for line in [
+        "log            1 batches of the last start, 3 records",
+        "counting       3 of them, 2 full, 1 in doubt, 0 first write",
+        "older          1 batches, 1 records: they mean nothing",
+        "lane 3         1 batches, 3 records, 20 KiB; settled below update 38",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
