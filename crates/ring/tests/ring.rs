@@ -300,7 +300,7 @@ fn a_sink_gets_every_outcome_under_its_ticket_and_may_ask_again() {
 
 #[test]
 fn a_sink_that_asks_again_while_its_ring_closes_gets_that_outcome_too_and_the_ring_ends() {
-    let (mut executor, handle, ring) = world(2);
+    let (mut executor, handle, ring) = world(4);
     let (pipe, _writer) = pipe();
     let reader = Rc::new(Reader::default());
     reader.again.set(2);

@@ -162,7 +162,8 @@ impl InFlight {
         self.tickets += 1;
         let waiting = Waiting { ticket: self.tickets, operation, done };
         // What is started while the ring closes ends in line, as if it had been there before.
-        match self.free.pop().filter(|_| !self.closing) {
+        let free = if self.closing { None } else { self.free.pop() };
+        match free {
             Some(index) => self.place(index, waiting),
             None => self.line.push_back(waiting),
         }
