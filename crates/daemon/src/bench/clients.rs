@@ -103,7 +103,7 @@ impl Client {
         let source = self.volume.buffer(to_usize(self.load.bytes)).await.freeze();
         let mut target = Some(self.volume.buffer(to_usize(self.load.bytes)).await);
         let mut count = 0;
-        while self.handle.now() < end {
+        while self.handle.turn_now() < end {
             place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
             let extent = Extent::new(place * self.load.bytes, self.load.bytes);
             let command = match target.take() {
