@@ -36,6 +36,8 @@ pub struct Logged {
     next: Vec<(u64, u64)>,
     sequence: u64,
     settled_below: u64,
+    /// The slot that lacks the newest record, if one does for sure.
+    pub lacking: Option<usize>,
 }
 
 /// What the crash left of an update.
@@ -43,6 +45,8 @@ pub struct Logged {
 pub enum Left {
     /// Some holders have the record, nothing is in place.
     Part,
+    /// All holders but one have it, nothing is in place.
+    AllButOne,
     /// Every holder has it; its blocks are in place, or not, or torn.
     All,
 }
@@ -75,6 +79,7 @@ impl Logged {
             next: vec![(0, 1); shape.members],
             sequence: 0,
             settled_below: 0,
+            lacking: None,
         };
         for stripe in 0..stripes {
             for strip in 0..geometry.strips() {
@@ -143,9 +148,13 @@ impl Logged {
         let is_in = |strip: &usize| !self.out.contains(&self.slot_of(stripe, *strip));
         let holders: Vec<usize> = stored.iter().copied().filter(is_in).collect();
         self.sequence += 1;
-        let lacks = (left == Left::Part).then(|| self.random.below(holders.len() as u64));
+        let lacks = (left != Left::All).then(|| self.random.below(holders.len() as u64));
+        self.lacking = lacks
+            .and_then(|at| holders.get(usize::try_from(at).expect("few")))
+            .map(|strip| self.slot_of(stripe, *strip));
         for (at, strip) in holders.iter().enumerate() {
-            let has = left == Left::All || (lacks != Some(at as u64) && self.random.percent(60));
+            let is_likely = left != Left::Part || self.random.percent(60);
+            let has = left == Left::All || (lacks != Some(at as u64) && is_likely);
             if has {
                 self.log(kind, (stripe, *strip, rows), &holders);
             }
@@ -155,7 +164,7 @@ impl Logged {
                 self.land((stripe, strip, row), (kind, left), &old);
             }
         }
-        if left == Left::Part {
+        if left != Left::All {
             // Nothing follows it: what the array holds is what was before.
             self.newest = old;
         }
@@ -236,7 +245,7 @@ impl Logged {
             }
             allowed.push(new.clone());
         }
-        if left == Left::Part || self.out.contains(&self.slot_of(place.0, place.1)) {
+        if left != Left::All || self.out.contains(&self.slot_of(place.0, place.1)) {
             return;
         }
         let mut bytes = before.clone();
