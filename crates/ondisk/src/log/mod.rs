@@ -16,6 +16,8 @@
 //!    device then lacks a record of a settled update and nothing on it says why, and an older update
 //!    of the row, still whole on others, is rolled forward over it.
 //! 5. No number is used twice: sequences of updates rise in a lane as long as the incarnation lasts.
+//! 6. What a client was promised as durable (flush, FUA) is durable in place, not in the log: a record of rows in doubt
+//!    outdates older ones, whose blocks may then be had from nowhere else.
 //!
 //! In reading order:
 //! - `record`: what one record says
