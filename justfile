@@ -20,6 +20,10 @@ sim seed *options:
 sim-many count *options:
     cargo run --release -p ashlar-universe -- --many {{count}} {{options}}
 
+# faults planted in the engine, each to be found by universes
+canaries:
+    cargo test --release -p ashlar-universe --features canaries --test canaries -- --nocapture
+
 # two members destroyed under load, nothing lost
 demo:
     ./ashlar-demo

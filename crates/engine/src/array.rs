@@ -6,6 +6,7 @@
 //! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
 
 use crate::caches::Caches;
+use crate::canary::{Canary, sings};
 use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::log::LogShape;
@@ -201,7 +202,8 @@ impl Slot {
         match self.state() {
             SlotState::InSync => (true, true),
             SlotState::Rebuilding => {
-                (stripe < self.rebuilt_below() && !self.lost.contains(stripe), true)
+                let is_whole = stripe < self.rebuilt_below() && !self.lost.contains(stripe);
+                (is_whole || sings(Canary::RebuiltTooSoon), true)
             }
             SlotState::Failing | SlotState::Out => (false, false),
         }
@@ -315,6 +317,11 @@ impl Array {
         &self.geometry
     }
 
+    /// Background work, as last shown.
+    pub fn running_jobs(&self) -> Vec<crate::background::JobStatus> {
+        self.jobs.status()
+    }
+
     /// The state of every slot, in order.
     pub fn slot_states(&self) -> Vec<SlotState> {
         self.slots.iter().map(Slot::state).collect()
@@ -365,7 +372,8 @@ impl Array {
     /// What may be done with each strip of `stripe` right now.
     pub(crate) fn view(&self, stripe: StripeNo) -> StripeView {
         let strips = self.geometry.strips();
-        let is_parity_valid = !self.intent.is_unsynced(self.intent.region_of(stripe));
+        let is_parity_valid = !self.intent.is_unsynced(self.intent.region_of(stripe))
+            || sings(Canary::UnsyncedTrusted);
         let all = StripSet::first(strips);
         if self.missing_slots() == 0 {
             return StripeView { readable: all, writable: all, is_parity_valid };

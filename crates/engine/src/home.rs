@@ -16,6 +16,7 @@ pub(crate) mod record;
 mod rounds;
 
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevices};
@@ -226,7 +227,9 @@ pub(crate) async fn take_out_alone(
         return Err(ArrayLost);
     }
     array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
-    record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
+    if !sings(Canary::TakeOutNotRecorded) {
+        record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
+    }
     array.record(names::MEMBER_FAILED, fields);
     finish_taking_out(shard, member).await;
     Ok(())

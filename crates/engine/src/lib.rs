@@ -21,6 +21,7 @@
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
 //! - `ownership`   a heartbeat, so that no other host starts the array
+//! - `canary`      faults planted on purpose, for tests of tests
 //! - `status`, `event`, `metrics`, `error`   what operators see
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ mod array;
 mod assemble;
 mod background;
 mod caches;
+mod canary;
 mod control_io;
 mod create;
 mod datapath;
@@ -57,6 +59,8 @@ mod written;
 pub use array::{Array, ArrayTuning};
 pub use assemble::{AssembleSpec, next_after};
 pub use background::JobStatus;
+#[cfg(feature = "canaries")]
+pub use canary::{Canary, set_canary};
 pub use create::{CreateReport, CreateSpec};
 pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
 pub use error::Refusal;

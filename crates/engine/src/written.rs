@@ -7,6 +7,7 @@
 //! every worker. Pages of all-clear bits take no memory. A page has two places on each member, written in
 //! turns, so that a write that tears on all members at once leaves the page before it.
 
+use crate::canary::{Canary, sings};
 use ashlar_units::{StripeNo, to_u64, to_usize};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -59,6 +60,9 @@ impl WrittenMap {
             words[word].fetch_or(bit, Ordering::AcqRel);
         } else {
             words[word].fetch_and(!bit, Ordering::AcqRel);
+        }
+        if !is_written && sings(Canary::TrimNotStored) {
+            return;
         }
         if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
             self.dirty_pages.fetch_add(1, Ordering::AcqRel);
@@ -150,7 +154,7 @@ impl WrittenMap {
 
     /// Take over the bits of a page that was read from a member; bits beyond the last stripe are dropped.
     pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
-        if bits.iter().all(|word| *word == 0) {
+        if bits.iter().all(|word| *word == 0) || sings(Canary::WrittenMapForgotten) {
             return;
         }
         let first = to_u64(page) * self.bits_per_page;

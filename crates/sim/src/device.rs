@@ -21,9 +21,26 @@ const JUNK_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct SimOpened {
     pub(crate) world: Arc<World>,
     pub(crate) at: usize,
-    /// Number of this opening, if it is the exclusive one.
-    pub(crate) opening: u64,
+    /// There if it is the exclusive one.
+    pub(crate) hold: Option<Arc<Hold>>,
     pub(crate) facts: DeviceFacts,
+}
+
+/// What an exclusive opening and all devices attached to it share: the disk is free when the last of them is gone.
+pub(crate) struct Hold {
+    pub(crate) world: Arc<World>,
+    pub(crate) at: usize,
+    /// Number of the opening.
+    pub(crate) opening: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let disk = &mut self.world.lock().disks[self.at];
+        if disk.holder == Some(self.opening) {
+            disk.holder = None;
+        }
+    }
 }
 
 impl Opened for SimOpened {
@@ -37,16 +54,8 @@ impl Opened for SimOpened {
             at: self.at,
             facts: self.facts.clone(),
             handle: handle.clone(),
+            _hold: self.hold.clone(),
         })
-    }
-}
-
-impl Drop for SimOpened {
-    fn drop(&mut self) {
-        let disk = &mut self.world.lock().disks[self.at];
-        if disk.holder == Some(self.opening) {
-            disk.holder = None;
-        }
     }
 }
 
@@ -55,6 +64,7 @@ struct SimDevice {
     at: usize,
     facts: DeviceFacts,
     handle: Handle,
+    _hold: Option<Arc<Hold>>,
 }
 
 /// An operation under way.

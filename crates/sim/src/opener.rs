@@ -1,13 +1,13 @@
 //! How the program under test finds the world's disks: by name, exclusively.
 //!
-//! What must stay true: at most one exclusive opening of a disk at a time; it ends when it is dropped, or with the
-//! host that had it.
+//! What must stay true: at most one exclusive opening of a disk at a time; it ends when it and all devices attached to it
+//! are dropped, or with the host that had it.
 
 use std::sync::Arc;
 
 use ashlar_device::{Access, OpenRefusal, Opened, Opener};
 
-use crate::device::SimOpened;
+use crate::device::{Hold, SimOpened};
 use crate::world::World;
 
 /// Opens the disks of a [`SimWorld`](crate::SimWorld) by their names. Survives the world's stops.
@@ -34,6 +34,8 @@ impl Opener for SimOpener {
         }
         let facts = disk.options.facts(path);
         let world = Arc::clone(&self.0);
-        Ok(Arc::new(SimOpened { world, at, opening, facts }))
+        let hold = (access == Access::Exclusive)
+            .then(|| Arc::new(Hold { world: Arc::clone(&world), at, opening }));
+        Ok(Arc::new(SimOpened { world, at, hold, facts }))
     }
 }

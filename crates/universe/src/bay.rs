@@ -9,7 +9,7 @@ use ashlar_layout::Geometry;
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
 use ashlar_sim::{SimDisk, SimWorld};
-use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx, StripeNo};
+use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx, StripeNo, to_usize};
 use std::time::Duration;
 
 /// Time after a fault in which its device may still go out for it.
@@ -158,6 +158,14 @@ impl Bays {
         let extent = self.strip_extent(geometry, stripe, strip);
         let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
         in_slot.any(|bay| bay.disk.is_broken(extent))
+    }
+
+    /// The devices had a life before: what is under the window is not zeros.
+    pub(crate) fn leave_old_content(&self, geometry: &Geometry, (first, count): (u64, u64)) {
+        let row = |stripe: u64| geometry.row_of(StripeNo(stripe)) * geometry.strip_bytes();
+        let (start, end) = (row(first), row(first + count - 1) + geometry.strip_bytes());
+        let old = vec![0xD5; to_usize(end - start)];
+        self.all.iter().for_each(|bay| bay.disk.poke(self.data_offset + start, &old));
     }
 
     /// Where a strip lies on its device.

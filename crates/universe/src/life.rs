@@ -12,6 +12,7 @@ use crate::director::{Director, TANK};
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_engine::{Array, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names};
+use ashlar_layout::Geometry;
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::Handle;
 use ashlar_sim::{Ended, Random, SimWorld, Stop};
@@ -60,8 +61,8 @@ impl Life<'_> {
         Life { world, stage: stage.clone(), number, generation: outlook.generation }
     }
 
-    /// Make the array. Where its data area begins; `None` if the host was stopped.
-    pub(crate) fn create(self, again: bool) -> Option<u64> {
+    /// Make the array. Where its data area begins, and its geometry; `None` if the host was stopped.
+    pub(crate) fn create(self, again: bool) -> Option<(u64, Geometry)> {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let ended = self.world.run(async |handle| {
             let engine = engine(opener, &handle, &stage);
@@ -79,18 +80,18 @@ impl Life<'_> {
                 is_dry_run: false,
             };
             match engine.create(spec).await {
-                Ok(report) => report.data_offset,
+                Ok(report) => (report.data_offset, report.geometry),
                 Err(refusal) => stage.fail(format!("creation was refused: {refusal}")),
             }
         });
         match ended {
-            Ended::Done(offset) => Some(offset),
+            Ended::Done(made) => Some(made),
             Ended::Stopped(_) => None,
         }
     }
 
     /// Only start, with a stop on its way. True if it was stopped before it had started.
-    pub(crate) fn only_start(self, bays: &mut Bays, outlook: &Outlook) -> bool {
+    pub(crate) fn only_start(mut self, bays: &mut Bays, outlook: &Outlook) -> bool {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         stage.say(|| format!("life {}: a start that may be cut", self.number));
         let ended = self.world.run(async |handle| {
@@ -106,6 +107,7 @@ impl Life<'_> {
                 true
             }
             Ended::Done(_) => {
+                self.exit();
                 self.stage.ledger().stopped();
                 false
             }
@@ -168,7 +170,7 @@ impl Life<'_> {
     }
 
     fn conclude(
-        self,
+        mut self,
         ended: Ended<LifeEnd>,
         (end, array): (End, Option<Arc<Array>>),
         bays: &mut Bays,
@@ -193,11 +195,18 @@ impl Life<'_> {
             if was_degraded {
                 self.stage.mark("crash.degraded");
             }
+            for job in array.iter().flat_map(|array| array.running_jobs()) {
+                self.stage.mark(&format!("crash.during_{}", job.kind.name()));
+            }
             self.stage.ledger().crashed();
-        } else if matches!(ended, Ended::Done(LifeEnd::Stopped(true))) {
-            self.stage.ledger().stopped();
-        } else {
-            self.stage.ledger().crashed();
+        }
+        if stop.is_none() {
+            self.exit();
+            let mut ledger = self.stage.ledger();
+            match ended {
+                Ended::Done(LifeEnd::Stopped(true)) => ledger.stopped(),
+                _ => ledger.crashed(),
+            }
         }
         let generation = audit::generation(&self.stage, bays, self.generation);
         Outlook {
@@ -209,8 +218,13 @@ impl Life<'_> {
         }
     }
 
+    /// The program ends, as a daemon does after it has stopped its arrays: whatever it still had open is let go.
+    fn exit(&mut self) {
+        self.world.stop(Stop::Kill);
+    }
+
     /// Nothing is wrong any more: everything must come back to a whole and clean array.
-    pub(crate) fn heal(self, bays: &mut Bays, outlook: Outlook) -> Outlook {
+    pub(crate) fn heal(mut self, bays: &mut Bays, outlook: Outlook) -> Outlook {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         if let Some(rest) = bays.at_rest() {
             bays.adopt(&rest);
@@ -240,6 +254,7 @@ impl Life<'_> {
         if !ended.done() {
             self.stage.fail("the array is read-only although nothing is wrong any more");
         }
+        self.exit();
         self.stage.ledger().stopped();
         let generation = audit::generation(&self.stage, bays, self.generation);
         Outlook { was_crash: false, was_degraded: false, generation, is_over: false }
@@ -403,7 +418,11 @@ async fn stop(engine: &Engine, stage: &Stage) -> bool {
 /// What must not have happened within the budget; what has happened is counted.
 fn judge_events(engine: &Engine, stage: &Stage) {
     for event in engine.events().since(0) {
-        stage.mark(event.name);
+        let field = |wanted: &str| event.fields.iter().find(|(name, _)| *name == wanted);
+        match field("job").or_else(|| field("role")) {
+            Some((_, kind)) => stage.mark(&format!("{} ({kind})", event.name)),
+            None => stage.mark(event.name),
+        }
         let is_wrong =
             [names::BLOCK_LOST, names::SCRUB_MISMATCH, names::ARRAY_FAILED].contains(&event.name);
         // A command that is refused is said as if the array had failed.
@@ -417,7 +436,7 @@ fn judge_events(engine: &Engine, stage: &Stage) {
         let counts = array.counts();
         for (name, value) in counts.fields() {
             if value > 0 {
-                stage.marks().add(name, value);
+                stage.marks().add(&format!("count.{name}"), value);
             }
         }
     }

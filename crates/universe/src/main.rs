@@ -4,18 +4,23 @@
 
 #![forbid(unsafe_code)]
 
-use ashlar_universe::{Limits, Marks, run};
+use ashlar_universe::{Failure, Limits, Marks, Report, run};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 const USAGE: &str = "\
 universe SEED [--story] [--requests N] [--acts N] [--lives N] [--policy NAME] [--class NAME]
-universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--marks]";
+universe --many COUNT [--from SEED] [--policy NAME] [--class NAME]
+         [--jobs THREADS] [--marks] [--expect-marks]";
 
 struct Options {
     seed: Option<u64>,
     many: Option<u64>,
     from: u64,
+    jobs: usize,
     shows_marks: bool,
+    expects_marks: bool,
     limits: Limits,
 }
 
@@ -36,13 +41,23 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
     let limits = Limits::default();
-    let mut options = Options { seed: None, many: None, from: 0, shows_marks: false, limits };
+    let mut options = Options {
+        seed: None,
+        many: None,
+        from: 0,
+        jobs: 1,
+        shows_marks: false,
+        expects_marks: false,
+        limits,
+    };
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse::<u64>().ok();
         let limits = &mut options.limits;
         match word.as_str() {
             "--story" => limits.is_told = true,
             "--marks" => options.shows_marks = true,
+            "--expect-marks" => options.expects_marks = true,
+            "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
             "--many" => options.many = Some(number()?),
             "--from" => options.from = number()?,
             "--requests" => limits.requests = usize::try_from(number()?).ok()?,
@@ -81,37 +96,74 @@ fn one(seed: u64, limits: Limits) -> ExitCode {
     }
 }
 
+/// What came of many universes.
+#[derive(Default)]
+struct Sum {
+    marks: Marks,
+    failed: Vec<(u64, Box<Failure>)>,
+    operations: u64,
+}
+
 fn many(count: u64, options: &Options) -> ExitCode {
     let began = std::time::SystemTime::now();
-    let (mut marks, mut failed, mut operations) = (Marks::default(), Vec::new(), 0);
-    for seed in options.from..options.from + count {
-        match run(seed, options.limits) {
-            Ok(report) => {
-                marks.merge(&report.marks);
-                operations += report.operations;
-            }
-            Err(failure) => {
-                if failed.is_empty() {
-                    println!("{failure}");
-                } else {
-                    let what = failure.what.lines().next().unwrap_or_default();
-                    println!("universe {seed} went wrong, too: {what}");
+    let (next, sum) = (AtomicU64::new(options.from), Mutex::new(Sum::default()));
+    let end = options.from + count;
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    let result = run(seed, options.limits);
+                    sum.lock().unwrap_or_else(PoisonError::into_inner).add(seed, result);
                 }
-                failed.push(seed);
-            }
+            });
         }
-    }
+    });
+    let mut sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = began.elapsed().map_or(1.0, |real| real.as_secs_f64());
+    sum.failed.sort_by_key(|(seed, _)| *seed);
     if options.shows_marks {
-        println!("reached:\n{marks}");
+        println!("reached:\n{}", sum.marks);
+    }
+    if let Some((_, first)) = sum.failed.first() {
+        println!("{first}");
+    }
+    for (seed, failure) in sum.failed.iter().skip(1) {
+        println!(
+            "universe {seed} went wrong, too: {}",
+            failure.what.lines().next().unwrap_or_default()
+        );
+    }
+    let missing = if options.expects_marks { sum.marks.missing() } else { Vec::new() };
+    if !missing.is_empty() {
+        println!("never reached: {}", missing.join(", "));
     }
     let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
     println!(
-        "{count} universes from seed {}: {} went wrong; {operations} device operations, \
-         {per_minute:.0} universes a minute, {} marks",
+        "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} universes a \
+         minute on {} threads, {} marks reached, {} expected ones missing",
         options.from,
-        failed.len(),
-        marks.reached()
+        sum.failed.len(),
+        sum.operations,
+        options.jobs.max(1),
+        sum.marks.reached(),
+        missing.len()
     );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_well = sum.failed.is_empty() && missing.is_empty();
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, result: Result<Report, Box<Failure>>) {
+        match result {
+            Ok(report) => {
+                self.marks.merge(&report.marks);
+                self.operations += report.operations;
+            }
+            Err(failure) => self.failed.push((seed, failure)),
+        }
+    }
 }

@@ -8,12 +8,15 @@ use std::fmt;
 
 /// How often each mark was reached.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Marks(BTreeMap<&'static str, u64>);
+pub struct Marks(BTreeMap<String, u64>);
 
 impl Marks {
     /// Count `name` so many times.
-    pub fn add(&mut self, name: &'static str, times: u64) {
-        *self.0.entry(name).or_default() += times;
+    pub fn add(&mut self, name: &str, times: u64) {
+        match self.0.get_mut(name) {
+            Some(sum) => *sum += times,
+            None => drop(self.0.insert(name.to_owned(), times)),
+        }
     }
 
     /// Add all of `other`.
@@ -32,6 +35,11 @@ impl Marks {
     pub fn reached(&self) -> usize {
         self.0.values().filter(|times| **times > 0).count()
     }
+
+    /// Expected marks that were never reached.
+    pub fn missing(&self) -> Vec<&'static str> {
+        EXPECTED.iter().copied().filter(|name| self.of(name) == 0).collect()
+    }
 }
 
 impl fmt::Display for Marks {
@@ -42,3 +50,87 @@ impl fmt::Display for Marks {
         Ok(())
     }
 }
+
+/// What some thousand universes must reach.
+pub const EXPECTED: &[&str] = &[
+    "audit.stripes_checked",
+    "client.error_within_contract",
+    "count.decode_writes",
+    "count.degraded_reads",
+    "count.first_writes",
+    "count.full_stripe_writes",
+    "count.handed_over",
+    "count.log_batches",
+    "count.log_settles",
+    "count.log_space_waits",
+    "count.merged_writes",
+    "count.rcw_writes",
+    "count.repaired_blocks",
+    "count.rmw_writes",
+    "count.written_page_writes",
+    "crash.degraded",
+    "crash.during_replace",
+    "crash.during_resync",
+    "crash.during_scrub",
+    "crash.in_create",
+    "crash.in_start",
+    "crash.in_start_twice",
+    "crash.in_start_thrice",
+    "crash.kill",
+    "crash.power",
+    "fault.flush_fails",
+    "fault.reads_fail",
+    "fault.sectors_broken",
+    "fault.slow",
+    "fault.vanished",
+    "fault.vanished_at_rest",
+    "fault.vanished_together",
+    "fault.vanished_with_its_cache",
+    "fault.writes_fail",
+    "job.finished (rebuild)",
+    "job.finished (replace)",
+    "job.finished (resync)",
+    "job.finished (scrub)",
+    "job.paused (scrub)",
+    "job.stopped (rebuild)",
+    "job.stopped (replace)",
+    "job.stopped (scrub)",
+    "level.n+m",
+    "level.raid0",
+    "level.raid1",
+    "level.raid10",
+    "level.raid5",
+    "level.raid50",
+    "level.raid6",
+    "level.raid60",
+    "level.raid7.3",
+    "level.raid70",
+    "member.block_repaired",
+    "member.block_unrepaired",
+    "member.failed",
+    "member.joined (rebuilding)",
+    "member.joined (replacement)",
+    "member.slow",
+    "operator.copy",
+    "operator.paused",
+    "operator.put_out",
+    "operator.re_added",
+    "operator.rebuild",
+    "operator.refused",
+    "operator.spare_added",
+    "operator.spare_removed",
+    "operator.unpaused",
+    "policy.bitmap, class.crashes",
+    "policy.bitmap, class.losses",
+    "policy.bitmap, class.losses-then-crash",
+    "rebuild.awaited",
+    "spare.added",
+    "spare.missing",
+    "spare.removed",
+    "start.after_a_crash",
+    "start.degraded",
+    "start.done",
+    "start.read_only",
+    "stop.clean",
+    "universe.whole_at_the_end",
+];

@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// Count that `name` was reached.
-    pub(crate) fn mark(&self, name: &'static str) {
+    pub(crate) fn mark(&self, name: &str) {
         lock(&self.0.marks).add(name, 1);
     }
 

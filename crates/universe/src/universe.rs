@@ -125,6 +125,9 @@ impl Universe<'_> {
     }
 
     fn run(&mut self) {
+        let config = self.stage.config();
+        self.stage.mark(&format!("level.{}", config.shape.level.name()));
+        self.stage.mark(&format!("policy.{}, class.{}", config.policy.name(), config.class.name()));
         self.create();
         let mut outlook = Outlook::default();
         let lives = self.stage.config().lives.min(self.lives_max);
@@ -156,16 +159,17 @@ impl Universe<'_> {
                 let operations = self.random.below(60);
                 self.world.switch().stop_after(operations, stop);
             }
-            let data_offset =
-                Life::new(self.world, &self.stage, 0x90 + attempt, &Outlook::default())
-                    .create(attempt > 0);
-            let Some(data_offset) = data_offset else {
+            let made = Life::new(self.world, &self.stage, 0x90 + attempt, &Outlook::default())
+                .create(attempt > 0);
+            let Some((data_offset, geometry)) = made else {
                 self.stage.say(|| "the host stopped while the array was created".to_owned());
                 self.stage.mark("crash.in_create");
                 continue;
             };
             self.world.call_off();
+            self.world.stop(Stop::Kill);
             self.bays.data_offset = data_offset;
+            self.bays.leave_old_content(&geometry, self.stage.config().window);
             return;
         }
         self.stage.fail("the third creation was stopped, too: a fault of the simulator");

@@ -9,6 +9,7 @@
 //! The caller holds the rows' exclusive lock.
 
 use super::step::StepReport;
+use crate::canary::{Canary, sings};
 use crate::datapath::gather::gather_each;
 use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::rows::RowSet;
@@ -271,6 +272,9 @@ async fn rewrite(
     (strips, rows): (StripSet, RowRange),
     report: &mut StepReport,
 ) {
+    if sings(Canary::ResyncIdle) {
+        return;
+    }
     let sources = tile.present.or(tile.decoded).minus(strips);
     let mut pieces = shard.piece_lists.list();
     for strip in strips.iter() {

@@ -10,6 +10,7 @@ use super::job::JobSpec;
 use super::sparing::look_again;
 use super::step::Work;
 use super::{notify, spawn, start, table};
+use crate::canary::{Canary, sings};
 use crate::home::{self, record};
 use crate::member::SlotState;
 use crate::shard::Shard;
@@ -109,7 +110,11 @@ fn rebuild_course(shard: &Shard, slot: MemberIdx, is_readded: bool) -> Course {
 
 /// Below this stripe the device holds what it should, except in regions that are dirty.
 fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
-    Reach::Stale { below, regions: shard.array.intent.durable_regions().into_iter().collect() }
+    let mut regions = shard.array.intent.durable_regions();
+    if sings(Canary::ReAddVisitsNothing) {
+        regions.clear();
+    }
+    Reach::Stale { below, regions: regions.into_iter().collect() }
 }
 
 /// A crash may have left a write on one of the two devices only: dirty regions are copied again.

@@ -17,6 +17,7 @@ use super::pace::Pace;
 use super::step::{Step, StepReport, Work};
 use super::table;
 use crate::array::{Array, Tenure};
+use crate::canary::{Canary, sings};
 use crate::datapath::{Answer, Piece};
 use crate::event::names;
 use crate::intent::RegionNo;
@@ -158,7 +159,7 @@ impl Job {
         JobRecord {
             member: self.member,
             slot: self.slot(),
-            checkpoint: progress.checkpoint(),
+            checkpoint: progress.checkpoint_as_told(),
             paused: self.is_paused.get(),
             repair: self.work == Work::Scrub { is_repairing: true },
             mismatches: progress.report.mismatches,
@@ -300,6 +301,10 @@ impl Job {
 }
 
 impl Progress {
+    fn checkpoint_as_told(&self) -> StripeNo {
+        if sings(Canary::CheckpointAhead) { self.cursor } else { self.checkpoint() }
+    }
+
     fn checkpoint(&self) -> StripeNo {
         self.lost.first().map_or(self.done_below, |lost| self.done_below.min(*lost))
     }

@@ -11,6 +11,7 @@ use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;
 use super::settle::block_lost;
 use super::store::repair;
+use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::log::Piece;
 use crate::scratch::{Leave, StripeBuffers};
@@ -255,6 +256,9 @@ pub(crate) fn decode_one(
         .plan
         .run(&sources, &mut [&mut target[..]], Locality::Cached)
         .expect("slices of one read are equally long");
+    if sings(Canary::WrongDecode) {
+        target[0] ^= 1;
+    }
     target
 }
 

@@ -8,6 +8,7 @@ use super::log;
 use super::settle::settle;
 use super::write::Payload;
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
@@ -53,7 +54,7 @@ pub(super) async fn store(
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
     }
-    for piece in parity {
+    for piece in parity.iter().filter(|_| !sings(Canary::ParityNotStored)) {
         writes.start(shard, (stripe, piece.part.strip, piece.part.rows.start), piece.bytes.clone());
     }
     writes.finish(shard).await
@@ -80,7 +81,8 @@ fn start_data(
     };
     for band in plan.bands() {
         let is_zero = band.zeroed.contains(io.strip);
-        let is_stored = is_zero || band.written.contains(io.strip);
+        let is_zeroed = is_zero && !sings(Canary::OldContentLeft);
+        let is_stored = is_zeroed || band.written.contains(io.strip);
         let in_io = io.rows.start <= band.rows.start && band.rows.end <= io.rows.end;
         if !(is_stored && in_io) {
             continue;
@@ -177,7 +179,8 @@ impl Writes {
         let member = array.member_of(stripe, strip);
         let offset = array.device_offset(stripe, strip, row);
         let (current, replacement) = shard.tenures(member);
-        if let Some(device) = shard.replacement(member) {
+        let replacing = shard.replacement(member);
+        if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
             let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
             let target = Target::replacement(member, replacement);
             self.started.push((target, pending));
@@ -206,6 +209,7 @@ impl Writes {
             }
             match result {
                 Ok(()) => slot.set_unflushed(),
+                Err(_) if sings(Canary::FailedWriteIgnored) => {}
                 Err(fault) => blame(shard, target, fault, &mut failed).await,
             }
         }

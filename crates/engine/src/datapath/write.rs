@@ -11,6 +11,7 @@ use super::log;
 use super::parity;
 use super::settle::{block_lost, settle};
 use super::store::store;
+use crate::canary::{Canary, sings};
 use crate::home::{self, keeper};
 use crate::intent::RegionNo;
 use crate::shard::Shard;
@@ -165,7 +166,8 @@ async fn lock_rows(shard: &Shard, stripe: StripeNo, extent: Extent) -> RowGuard 
     loop {
         let was_written = shard.array.written.is_written(stripe);
         let rows = if was_written { rows_touched(geometry, extent) } else { all };
-        let guard = shard.locks.lock(stripe, rows, Hold::Exclusive).await;
+        let hold = if sings(Canary::RowsShared) { Hold::Shared } else { Hold::Exclusive };
+        let guard = shard.locks.lock(stripe, rows, hold).await;
         // A trim may have come between: then part of the stripe is not enough.
         if rows == all || shard.array.written.is_written(stripe) {
             return guard;

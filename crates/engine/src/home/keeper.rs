@@ -7,6 +7,7 @@
 use super::record::{aligned, all_went_well};
 use super::{ArrayLost, on_home, take_out_holder};
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
@@ -45,6 +46,7 @@ async fn write_pending(shard: Rc<Shard>) -> bool {
     let pending = intent.pending_regions();
     let pages: BTreeSet<usize> = pending.iter().map(|region| intent.page_of(*region)).collect();
     if shard.home().superblock.borrow().policy != ConsistencyPolicy::None
+        && !sings(Canary::IntentSkipped)
         && !write_intent_pages(&shard, pages, true).await
     {
         return false;
@@ -210,7 +212,8 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
     let mut flushes = Vec::new();
     for (holder, device) in devices_in_service(shard) {
         // A replacement has no mark of its own: it is flushed whenever its slot could need it.
-        if holder.is_replacement || shard.array.slot(holder.member).take_unflushed() {
+        let is_needed = holder.is_replacement || shard.array.slot(holder.member).take_unflushed();
+        if is_needed && !sings(Canary::FlushSkipped) {
             shard.counts().member_flushes.add(1);
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
             flushes.push((holder, flush));
@@ -249,7 +252,8 @@ pub(crate) async fn sweep(shard: Rc<Shard>) {
 pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
     let intent = &shard.array.intent;
     let idle = intent.take_idle();
-    if idle.is_empty() || shard.array.missing_slots() != 0 || flush(shard).await.is_err() {
+    let is_flushed = async || sings(Canary::SweptUnflushed) || flush(shard).await.is_ok();
+    if idle.is_empty() || shard.array.missing_slots() != 0 || !is_flushed().await {
         return;
     }
     // The flush may have cost a member: then it lacks what the flush was to make durable.

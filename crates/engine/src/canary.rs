@@ -1,0 +1,87 @@
+//! Faults planted on purpose, one line each at their place: a test that does not find them is no test.
+//!
+//! What must stay true: without the feature `canaries` every question here is a constant `false`, and the compiler
+//! removes both; no program that ships has the feature. With it, at most one canary sings on a thread at a time, so
+//! that universes on other threads are not disturbed.
+
+macro_rules! canaries {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The faults.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Canary { $($(#[$doc])* $name),* }
+
+        #[cfg(feature = "canaries")]
+        impl Canary {
+            /// Every canary.
+            pub const ALL: &[Canary] = &[$(Canary::$name),*];
+        }
+    };
+}
+
+canaries! {
+    /// A flush is answered without flushing the members.
+    FlushSkipped,
+    /// FUA is taken for an ordinary write.
+    FuaIgnored,
+    /// A write is answered while it is still under way.
+    AnsweredBeforeStored,
+    /// A region counts as marked though no member was told.
+    IntentSkipped,
+    /// Idle regions are called clean without a flush.
+    SweptUnflushed,
+    /// A member that is recorded as out is believed at a start.
+    StaleMemberTrusted,
+    /// A member goes out and the others are not told.
+    TakeOutNotRecorded,
+    /// A write that failed on a member counts as stored.
+    FailedWriteIgnored,
+    /// A reconstructed block has a wrong bit.
+    WrongDecode,
+    /// Data is stored, parity is not.
+    ParityNotStored,
+    /// The first write of a stripe leaves what lay beside it.
+    OldContentLeft,
+    /// The rows of a write are shared with others.
+    RowsShared,
+    /// The checkpoint of a job counts stripes that are under way as done.
+    CheckpointAhead,
+    /// A device that is being filled is read as if it were whole.
+    RebuiltTooSoon,
+    /// A resync looks and writes nothing.
+    ResyncIdle,
+    /// Parity is trusted where a resync has not been.
+    UnsyncedTrusted,
+    /// A member that comes back is taken as it is.
+    ReAddVisitsNothing,
+    /// The device that is to replace a member misses what clients write.
+    ReplacementMissesWrites,
+    /// The written map is not read at a start: nothing was ever written.
+    WrittenMapForgotten,
+    /// A trim is forgotten by the flush that follows.
+    TrimNotStored,
+    /// A start does not bring members to one generation first.
+    CatchUpSkipped,
+}
+
+#[cfg(feature = "canaries")]
+thread_local! {
+    static SINGING: std::cell::Cell<Option<Canary>> = const { std::cell::Cell::new(None) };
+}
+
+/// Let one sing on this thread from now on, or none.
+#[cfg(feature = "canaries")]
+pub fn set_canary(canary: Option<Canary>) {
+    SINGING.set(canary);
+}
+
+/// Whether the engine is to be wrong here.
+#[cfg(feature = "canaries")]
+pub(crate) fn sings(canary: Canary) -> bool {
+    SINGING.get() == Some(canary)
+}
+
+/// Whether the engine is to be wrong here: never.
+#[cfg(not(feature = "canaries"))]
+pub(crate) const fn sings(_: Canary) -> bool {
+    false
+}

@@ -1,0 +1,54 @@
+//! The engine is made wrong in one place after the other; universes must find each.
+//!
+//! Built with the feature `canaries` only: `cargo test --release -p ashlar-universe --features canaries --test canaries`.
+
+use ashlar_engine::{Canary, set_canary};
+use ashlar_universe::{Limits, run};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Universes in which a canary must have been found.
+const SEEDS_MAX: u64 = 4000;
+/// Threads that look at canaries side by side.
+const THREADS: usize = 2;
+
+/// Universes needed, and what was wrong in the last.
+fn find(canary: Canary) -> Option<(u64, String)> {
+    set_canary(Some(canary));
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let failure = run(seed, Limits::default()).err()?;
+        let what = failure.what.lines().next().unwrap_or_default().to_owned();
+        Some((seed + 1, what))
+    });
+    set_canary(None);
+    found
+}
+
+#[test]
+fn every_canary_is_found() {
+    // An assertion of the engine that finds a canary is as good as an oracle, and needs no backtrace.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(canary) = Canary::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = find(*canary);
+                    found.lock().expect("no panic while held").push((*canary, result));
+                }
+            });
+        }
+    });
+    drop(std::panic::take_hook());
+    let mut missed = Vec::new();
+    for (canary, result) in found.into_inner().expect("no panic while held") {
+        match result {
+            Some((seeds, what)) => {
+                let what: String = what.chars().take(90).collect();
+                println!("{seeds:>6} universes  {canary:?}: {what}");
+            }
+            None => missed.push(canary),
+        }
+    }
+    assert!(missed.is_empty(), "not found in {SEEDS_MAX} universes: {missed:?}");
+}
