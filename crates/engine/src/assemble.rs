@@ -322,8 +322,9 @@ async fn make_array(
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
     }
     array.set_read_only(plan.is_read_only);
-    let sources = sources(worker, plan);
-    map_pages::load(worker, &array, (&plan.superblock, plan.is_unclean), &sources).await;
+    let (sources, followers) = (sources(worker, plan), followers(worker, plan));
+    let state = (&plan.superblock, plan.is_unclean);
+    map_pages::load(worker, &array, state, (&sources, &followers)).await;
     Ok(array)
 }
 
@@ -460,6 +461,14 @@ pub(crate) async fn remove(shared: &Arc<Shared>, array: &Arc<Array>) -> Result<(
     shared.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
     shared.arrays()[id.0] = None;
     Ok(())
+}
+
+/// The devices that are being filled: their maps do not count yet, but will.
+fn followers(worker: &Worker, plan: &Plan) -> Vec<Rc<dyn Device>> {
+    let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
+    let current = plan.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
+    let replacements = plan.slots.iter().filter_map(|slot| slot.replacement.as_ref());
+    current.chain(replacements).map(|opened| opened.attach(&worker.handle)).collect()
 }
 
 /// The members whose maps count: those in sync.

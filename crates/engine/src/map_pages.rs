@@ -25,14 +25,15 @@ const PAGES_AT_ONCE: u64 = 256;
 /// after the other. A read of pages with two places is 2 MiB.
 const READS_AT_ONCE: u64 = 24;
 
-/// Fill the maps of `array` from the members in `sources`; `is_unclean` says that it was not stopped.
+/// Fill the maps of `array` from the members in `sources`; `is_unclean` says that it was not stopped. Devices in
+/// `followers` are being filled: what they say does not count, but it must become what the others say.
 pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
     (superblock, is_unclean): (&Superblock, bool),
-    sources: &[Rc<dyn Device>],
+    (sources, followers): (&[Rc<dyn Device>], &[Rc<dyn Device>]),
 ) {
-    let members = Members { worker, array, sources, is_unclean };
+    let members = Members { worker, array, sources, followers, is_unclean };
     let written = Pages {
         kind: BitmapKind::WrittenMap,
         at: superblock.areas.written_map.offset,
@@ -87,7 +88,7 @@ struct Found {
     sequence: u64,
     /// Which of its places it was found in.
     place: u64,
-    /// All members that were asked have it.
+    /// All that were asked have it.
     is_everywhere: bool,
 }
 
@@ -107,7 +108,14 @@ struct Members<'m> {
     worker: &'m Worker,
     array: &'m Array,
     sources: &'m [Rc<dyn Device>],
+    followers: &'m [Rc<dyn Device>],
     is_unclean: bool,
+}
+
+/// A run of pages as one device has it, and whether what it says counts.
+struct Copy {
+    bytes: BufMut,
+    is_source: bool,
 }
 
 impl Members<'_> {
@@ -124,15 +132,17 @@ impl Members<'_> {
                 started += 1;
             }
             let mut copies = Vec::new();
-            for reading in under_way.pop_front().expect("one more was started than taken") {
-                copies.extend(reading.finish().await.ok());
+            let readings = under_way.pop_front().expect("one more was started than taken");
+            for (is_source, reading) in readings {
+                let read = reading.finish().await;
+                copies.extend(read.ok().map(|bytes| Copy { bytes, is_source }));
             }
             let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
                 take(number, self.newest(&copies, pages, (at, number)));
             }
-            spare.append(&mut copies);
+            spare.extend(copies.into_iter().map(|copy| copy.bytes));
             taken += 1;
         }
     }
@@ -150,43 +160,49 @@ impl Members<'_> {
         pages: &Pages,
         (first, count): (u64, u64),
         spare: &mut Vec<BufMut>,
-    ) -> Vec<control_io::Reading> {
+    ) -> Vec<(bool, control_io::Reading)> {
         let offset = pages.at + first * pages.places * BLOCK_BYTES;
         let bytes = to_usize(count * pages.places * BLOCK_BYTES);
         spare.retain(|buffer| buffer.len() == bytes);
-        let mut read = |copy: usize| {
+        let source = |copy: usize| {
             let at = (to_usize(first / PAGES_AT_ONCE) + copy) % self.sources.len();
-            let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));
-            let device = self.sources[at].as_ref();
-            control_io::start_read_into(self.worker, device, offset, buffer)
+            (true, &self.sources[at])
         };
-        (0..self.copies_wanted()).map(&mut read).collect()
+        let sources = (0..self.copies_wanted()).map(source);
+        let devices = sources.chain(self.followers.iter().map(|device| (false, device)));
+        let read = |(is_source, device): (bool, &Rc<dyn Device>)| {
+            let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));
+            let device = device.as_ref();
+            (is_source, control_io::start_read_into(self.worker, device, offset, buffer))
+        };
+        devices.map(read).collect()
     }
 
     /// The newest whole copy of page `number`, which is page `at` of what was read.
-    fn newest(&self, copies: &[BufMut], pages: &Pages, (at, number): (usize, usize)) -> Found {
+    fn newest(&self, copies: &[Copy], pages: &Pages, (at, number): (usize, usize)) -> Found {
         let identity = self.identity(pages.kind, number);
         let first = to_u64(at) * pages.places;
         let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
-        if !copies.is_empty() && copies.iter().all(|copy| is_zero(&copy[range.clone()])) {
+        if !copies.is_empty() && copies.iter().all(|copy| is_zero(&copy.bytes[range.clone()])) {
             return Found { bits: None, sequence: 0, place: pages.places - 1, is_everywhere: true };
         }
-        let on_member = |copy: &BufMut| {
+        let on_member = |copy: &Copy| {
             let places = 0..pages.places;
             let found = places.filter_map(|place| {
                 let start = to_usize((first + place) * BLOCK_BYTES);
-                let page = identity.decode(&copy[start..start + BLOCK_BYTES_USIZE]).ok()?;
+                let page = identity.decode(&copy.bytes[start..start + BLOCK_BYTES_USIZE]).ok()?;
                 let (bits, sequence) = (Some(Box::new(page.bits)), page.sequence);
                 Some(Found { bits, sequence, place, is_everywhere: true })
             });
             found.max_by_key(|found| found.sequence)
         };
         let found: Vec<Option<Found>> = copies.iter().map(on_member).collect();
-        let sequence = found.iter().flatten().map(|found| found.sequence).max();
+        let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.is_source);
+        let sequence = sources().filter_map(|(found, _)| Some(found.as_ref()?.sequence)).max();
         let has_it = |found: &Option<Found>| found.as_ref().map(|found| found.sequence) == sequence;
         let is_everywhere = found.iter().all(has_it);
-        let newest = found.into_iter().flatten().max_by_key(|found| found.sequence);
-        match newest {
+        let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.is_source);
+        match newest.filter_map(|(found, _)| found).max_by_key(|found| found.sequence) {
             Some(newest) => Found { is_everywhere, ..newest },
             None => {
                 let bits = Some(Box::new([u64::MAX; WORDS_PER_PAGE]));
