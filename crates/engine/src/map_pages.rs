@@ -31,7 +31,7 @@ pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
     (superblock, is_unclean): (&Superblock, bool),
-    (sources, followers): (&[Rc<dyn Device>], &[Rc<dyn Device>]),
+    (sources, followers): (Devices<'_>, Devices<'_>),
 ) {
     let members = Members { worker, array, sources, followers, is_unclean };
     let written = Pages {
@@ -71,6 +71,9 @@ pub(crate) async fn load(
     }
 }
 
+/// Devices that pages are read from.
+type Devices<'d> = &'d [Rc<dyn Device>];
+
 /// The pages of one map on every member.
 struct Pages {
     kind: BitmapKind,
@@ -107,8 +110,8 @@ fn run_of(pages: &Pages, run: u64) -> (u64, u64) {
 struct Members<'m> {
     worker: &'m Worker,
     array: &'m Array,
-    sources: &'m [Rc<dyn Device>],
-    followers: &'m [Rc<dyn Device>],
+    sources: Devices<'m>,
+    followers: Devices<'m>,
     is_unclean: bool,
 }
 
