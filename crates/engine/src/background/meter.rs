@@ -18,6 +18,10 @@ const UNDER_WAY_BYTES: u64 = 12 << 20;
 /// Stripes under way at full depth: at least, and at most.
 const DEPTH_RANGE: (u64, u64) = (2, 32);
 
+/// Samples in a row without a client request after which no client is there. After fewer they may be waiting for
+/// drives that are slower than a sample is long, and that is no reason to hurry.
+const IDLE_SAMPLES: u32 = 10;
+
 /// Takes samples for the governor, and tells when a checkpoint is due.
 pub(super) struct Meter {
     pub(super) pace: Pace,
@@ -25,6 +29,8 @@ pub(super) struct Meter {
     sampled_at: Nanos,
     sampled_bytes: u64,
     latency: LatencySummary,
+    /// Samples since the last one with a client request.
+    idle_samples: u32,
     checkpoint_at: Nanos,
 }
 
@@ -45,6 +51,7 @@ impl Meter {
             sampled_at: now,
             sampled_bytes: u64::MAX,
             latency: client_latency(&shard.array),
+            idle_samples: 0,
             checkpoint_at: now.after(CHECKPOINT_EVERY),
         }
     }
@@ -63,7 +70,7 @@ impl Meter {
         let rate = u128::from(moved) * 1_000_000_000 / passed.as_nanos().max(1);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         let sample = Sample {
-            latency: (recent.count != 0).then(|| Duration::from_nanos(recent.quantile_ns(950))),
+            latency: self.client_latency_now(&recent),
             bytes_per_s: rate,
             stripe_bytes: bytes / progress.done_stripes.max(1),
         };
@@ -78,6 +85,17 @@ impl Meter {
         drop(progress);
         (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
         shard.array.jobs.show(job.status());
+    }
+
+    /// What clients see now, `None` if there are none. As long as that is not known it counts as just right, so that
+    /// the pace stays unless the job is below its floor.
+    fn client_latency_now(&mut self, recent: &LatencySummary) -> Option<Duration> {
+        if recent.count != 0 {
+            self.idle_samples = 0;
+            return Some(Duration::from_nanos(recent.quantile_ns(950)));
+        }
+        self.idle_samples = self.idle_samples.saturating_add(1);
+        (self.idle_samples < IDLE_SAMPLES).then_some(self.aim.latency)
     }
 
     pub(super) fn checkpoint_is_due(&mut self, shard: &Shard) -> bool {
