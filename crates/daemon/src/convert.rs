@@ -2,7 +2,9 @@
 //! of the two does is here.
 
 use ashlar_api::ApiError;
-use ashlar_api::v1::array::{self, ArrayCounters, ArrayState, ArrayStatus, ScrubResult, Share};
+use ashlar_api::v1::array::{
+    self, ArrayCounters, ArrayState, ArrayStatus, ScrubResult, Share, StageLatency,
+};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
@@ -117,6 +119,15 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         counters: counters(&array.counts),
         read_latency: latency(&array.read_latency),
         write_latency: latency(&array.write_latency),
+        flush_latency: latency(&array.flush_latency),
+        write_stages: array
+            .write_stages
+            .iter()
+            .map(|(stage, summary)| StageLatency {
+                stage: (*stage).to_owned(),
+                latency: latency(summary),
+            })
+            .collect(),
         name: array.name,
     }
 }
@@ -140,6 +151,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         repaired_blocks: member.counts.repaired_blocks,
         slow_reads: member.counts.slow_reads,
         in_flight: member.in_flight,
+        in_flight_max: member.in_flight_max,
         reads: member.counts.reads,
         read_bytes: member.counts.read_bytes,
         writes: member.counts.writes,
@@ -199,6 +211,7 @@ pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
         requests: worker.requests,
         pieces: worker.pieces,
         in_flight: to_u64(worker.in_flight),
+        in_flight_max: to_u64(worker.in_flight_max),
     }
 }
 
@@ -222,6 +235,8 @@ pub fn latency(summary: &LatencySummary) -> Latency {
         us_p50: summary.quantile_ns(500).div_ceil(1000),
         us_p99: summary.quantile_ns(990).div_ceil(1000),
         us_max: summary.max_ns.div_ceil(1000),
+        us_sum: summary.sum_ns.div_ceil(1000),
+        histogram: summary.by_power_of_two_us(),
     }
 }
 
@@ -243,8 +258,11 @@ fn counters(counts: &ArrayCounts) -> ArrayCounters {
         degraded_reads: counts.degraded_reads,
         repaired_blocks: counts.repaired_blocks,
         lost_blocks: counts.lost_blocks,
-        member_reads: counts.member_reads,
-        member_writes: counts.member_writes,
+        member_reads: counts.member_reads.saturating_sub(counts.job_member_reads),
+        write_member_reads: counts.write_member_reads,
+        member_writes: counts.member_writes.saturating_sub(counts.job_member_writes),
+        job_member_reads: counts.job_member_reads,
+        job_member_writes: counts.job_member_writes,
         member_flushes: counts.member_flushes,
         intent_page_writes: counts.intent_page_writes,
         written_page_writes: counts.written_page_writes,

@@ -31,6 +31,7 @@ pub fn openmetrics(status: &Status) -> String {
     let mut text = Text::default();
     facts(&mut text, &status.arrays);
     arrays(&mut text, &status.arrays);
+    waits(&mut text, &status.arrays);
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
     jobs(&mut text, &status.arrays);
@@ -60,11 +61,27 @@ impl Text {
         for (quantile, micros) in
             [("0.5", latency.us_p50), ("0.99", latency.us_p99), ("1", latency.us_max)]
         {
-            let seconds = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
-            self.sample(name, &[labels, &[("quantile", quantile)]].concat(), seconds);
+            self.sample(name, &[labels, &[("quantile", quantile)]].concat(), seconds(micros));
         }
         self.sample(&format!("{name}_count"), labels, latency.count);
     }
+
+    /// Cumulative buckets, sum and count of a latency, in seconds.
+    fn histogram(&mut self, name: &str, labels: Labels<'_>, latency: Latency) {
+        let mut below = 0;
+        let last = latency.histogram.len() - 1;
+        for (power, count) in latency.histogram.iter().enumerate() {
+            below += count;
+            let end = if power == last { "+Inf".to_owned() } else { seconds(1 << power) };
+            self.sample(&format!("{name}_bucket"), &[labels, &[("le", &end)]].concat(), below);
+        }
+        self.sample(&format!("{name}_sum"), labels, seconds(latency.us_sum));
+        self.sample(&format!("{name}_count"), labels, below);
+    }
+}
+
+fn seconds(micros: u64) -> String {
+    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
 fn escaped(value: &str) -> String {
@@ -100,15 +117,27 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
             text.sample(name, &[("array", &array.name)], value(array));
         }
     }
+}
+
+/// Histograms of what clients waited for, and of the stages of writes.
+fn waits(text: &mut Text, arrays: &[ArrayStatus]) {
     type Times = (&'static str, &'static str, fn(&ArrayStatus) -> Latency);
-    const LATENCIES: [Times; 2] = [
+    const LATENCIES: [Times; 3] = [
         ("ashlar_array_read_seconds", "Time that client reads took.", |it| it.read_latency),
         ("ashlar_array_write_seconds", "Time that client writes took.", |it| it.write_latency),
+        ("ashlar_array_flush_seconds", "Time that client flushes took.", |it| it.flush_latency),
     ];
     for (name, help, value) in LATENCIES {
-        text.family(name, "summary", help);
+        text.family(name, "histogram", help);
         for array in arrays {
-            text.latency(name, &[("array", &array.name)], value(array));
+            text.histogram(name, &[("array", &array.name)], value(array));
+        }
+    }
+    let name = "ashlar_write_stage_seconds";
+    text.family(name, "histogram", "Time in each stage of a stripe write, of a sample of them.");
+    for array in arrays {
+        for it in &array.write_stages {
+            text.histogram(name, &[("array", &array.name), ("stage", &it.stage)], it.latency);
         }
     }
 }
@@ -140,7 +169,10 @@ fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
 
 fn members(text: &mut Text, arrays: &[ArrayStatus]) {
     type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
-    const FIGURES: [Figure; 9] = [
+    const FIGURES: [Figure; 10] = [
+        ("ashlar_member_in_flight_high_water", "gauge", "The most in flight at once.", |it| {
+            it.in_flight_max
+        }),
         ("ashlar_member_in_sync", "gauge", "1 while the member is read and written.", |it| {
             u64::from(it.state == MemberState::InSync)
         }),
@@ -230,6 +262,17 @@ fn process(text: &mut Text, status: &Status) {
         for worker in &status.workers {
             let number = worker.worker.to_string();
             text.sample(&format!("{name}_total"), &[("worker", &number)], value(worker));
+        }
+    }
+    const DEPTHS: [Work; 2] = [
+        ("ashlar_worker_in_flight", "Requests and pieces in hand.", |it| it.in_flight),
+        ("ashlar_worker_in_flight_high_water", "The most in hand at once.", |it| it.in_flight_max),
+    ];
+    for (name, help, value) in DEPTHS {
+        text.family(name, "gauge", help);
+        for worker in &status.workers {
+            let number = worker.worker.to_string();
+            text.sample(name, &[("worker", &number)], value(worker));
         }
     }
     type Level = (&'static str, &'static str, fn(&PoolStatus) -> u64);

@@ -11,7 +11,9 @@ use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::log::LogShape;
 use crate::member::SlotState;
-use crate::metrics::{ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters};
+use crate::metrics::{
+    ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters, StageLatencies,
+};
 use crate::spare::SparePools;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, StripeView};
@@ -72,6 +74,8 @@ pub(crate) struct Slot {
     lost: LostStripes,
     tenures: Tenures,
     pub(crate) counters: MemberCounters,
+    /// The most commands that were under way at once, as seen by those that began.
+    depth_max: AtomicU64,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
 }
@@ -158,6 +162,38 @@ impl Slot {
     /// Read errors of the device that fills the slot.
     pub(crate) fn read_errors(&self) -> u64 {
         self.counters.read_errors.get() - self.tenures.errors_before.load(Ordering::Acquire)
+    }
+
+    /// Count a read that has begun.
+    pub(crate) fn begin_read(&self, bytes: u64) {
+        self.counters.reads.add(1);
+        self.counters.read_bytes.add(bytes);
+        self.note_depth();
+    }
+
+    /// Count a write that has begun.
+    pub(crate) fn begin_write(&self, bytes: u64) {
+        self.counters.writes.add(1);
+        self.counters.write_bytes.add(bytes);
+        self.note_depth();
+    }
+
+    /// Commands under way now, over all workers.
+    pub(crate) fn depth(&self) -> u64 {
+        let begun = self.counters.reads.get() + self.counters.writes.get();
+        begun.saturating_sub(self.counters.completed.get())
+    }
+
+    /// The most that were under way at once.
+    pub(crate) fn depth_max(&self) -> u64 {
+        self.depth_max.load(Ordering::Relaxed)
+    }
+
+    fn note_depth(&self) {
+        let depth = self.depth();
+        if depth > self.depth_max.load(Ordering::Relaxed) {
+            self.depth_max.fetch_max(depth, Ordering::Relaxed);
+        }
     }
 
     /// Every stripe below is on the device that is being filled.
@@ -250,6 +286,7 @@ pub(crate) struct ShardCounters {
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
     pub(crate) flush_latency: Latency,
+    pub(crate) stages: StageLatencies,
 }
 
 /// The parts an array is made of, when it starts.

@@ -69,6 +69,7 @@ pub use log::replay::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
+    POWERS, STAGE_SAMPLE_EVERY, StageLatencies, WriteStage,
 };
 pub use ownership::Runner;
 pub use spare::SpareStatus;

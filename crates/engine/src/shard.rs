@@ -12,7 +12,7 @@ use crate::datapath::store::StoreWrite;
 use crate::home::Home;
 use crate::lists::Lists;
 use crate::log::{Log, Piece};
-use crate::metrics::ArrayCounters;
+use crate::metrics::{ArrayCounters, StageLatencies};
 use crate::scratch::Scratch;
 use crate::stripe::lock::RowLocks;
 use crate::worker::Worker;
@@ -46,6 +46,7 @@ pub(crate) struct Shard {
     /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
     tenures: RefCell<Vec<(Tenure, Tenure)>>,
     mirror_turn: Cell<u64>,
+    writes_begun: Cell<u64>,
     decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
     /// There on the home worker only.
     home: OnceCell<Home>,
@@ -113,6 +114,7 @@ impl Shard {
             devices: RefCell::new(devices),
             log,
             mirror_turn: Cell::new(0),
+            writes_begun: Cell::new(0),
             decode_plans: RefCell::default(),
             home: OnceCell::new(),
         }))
@@ -227,8 +229,20 @@ impl Shard {
         self.mirror_turn.get()
     }
 
+    /// Stripe writes begun here before this one.
+    pub(crate) fn next_write(&self) -> u64 {
+        let before = self.writes_begun.get();
+        self.writes_begun.set(before.wrapping_add(1));
+        before
+    }
+
+    pub(crate) fn stage_latencies(&self) -> &StageLatencies {
+        &self.array.counters[self.worker.index].stages
+    }
+
     /// Count something as under way until the guard drops.
     pub(crate) fn begin(self: &Rc<Self>) -> UnderWay {
+        self.worker.under_way.begin();
         self.under_way.set(self.under_way.get() + 1);
         UnderWay(Rc::clone(self))
     }
@@ -239,6 +253,7 @@ pub(crate) struct UnderWay(Rc<Shard>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        self.0.worker.under_way.end();
         self.0.under_way.set(self.0.under_way.get() - 1);
     }
 }

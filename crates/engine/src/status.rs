@@ -7,7 +7,7 @@ use crate::array::Array;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::member::SlotState;
-use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts};
+use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::shard::Shard;
 use ashlar_iobuf::PoolUsage;
 use ashlar_layout::Geometry;
@@ -86,6 +86,8 @@ pub struct ArrayStatus {
     pub write_latency: LatencySummary,
     /// Latency of client flushes.
     pub flush_latency: LatencySummary,
+    /// Latency of the stages of stripe writes, by name; of one write in [`STAGE_SAMPLE_EVERY`](crate::STAGE_SAMPLE_EVERY).
+    pub write_stages: Vec<(&'static str, LatencySummary)>,
 }
 
 /// One member slot.
@@ -107,6 +109,8 @@ pub struct MemberStatus {
     pub counts: MemberCounts,
     /// Commands under way.
     pub in_flight: u64,
+    /// The most that were under way at once since the array started.
+    pub in_flight_max: u64,
     /// Latency of reads.
     pub read_latency: LatencySummary,
     /// Latency of writes.
@@ -124,6 +128,8 @@ pub struct WorkerStatus {
     pub pieces: u64,
     /// Requests and pieces under way on it.
     pub in_flight: usize,
+    /// The most that were under way at once since it started.
+    pub in_flight_max: usize,
 }
 
 /// One buffer pool.
@@ -166,7 +172,8 @@ impl Engine {
                 worker: worker.index,
                 requests: worker.load.requests.load(Ordering::Relaxed),
                 pieces: worker.load.pieces.load(Ordering::Relaxed),
-                in_flight: shards.iter().map(|shard| shard.under_way.get()).sum(),
+                in_flight: worker.under_way.now(),
+                in_flight_max: worker.under_way.max(),
             };
             (status, pools)
         });
@@ -203,7 +210,19 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         read_latency: array.latency(|shard| &shard.read_latency),
         write_latency: array.latency(|shard| &shard.write_latency),
         flush_latency: array.latency(|shard| &shard.flush_latency),
+        write_stages: stages_of(array),
     }
+}
+
+fn stages_of(array: &Array) -> Vec<(&'static str, LatencySummary)> {
+    let stage = |(stage, name): (WriteStage, &'static str)| {
+        let mut sum = LatencySummary::default();
+        for counters in &array.counters {
+            counters.stages[stage as usize].add_to(&mut sum);
+        }
+        (name, sum)
+    };
+    WriteStage::NAMES.into_iter().map(stage).collect()
 }
 
 fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
@@ -223,7 +242,8 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
         replacement: replacement.map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
-        in_flight: (counts.reads + counts.writes).saturating_sub(counts.completed),
+        in_flight: slot.depth(),
+        in_flight_max: slot.depth_max(),
         counts,
         read_latency,
         write_latency,

@@ -13,7 +13,7 @@ use ashlar_ring::mailbox::{Receiver, Sender};
 use ashlar_ring::{Completion, Completions, Handle, Pending, local};
 use ashlar_units::BLOCK_BYTES_USIZE;
 use ashlar_volume::VolumeErrorKind;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -46,6 +46,33 @@ pub struct WorkerLoad {
     pub requests: AtomicU64,
 }
 
+/// Requests and pieces under way on a worker, and the most that ever were.
+#[derive(Default)]
+pub(crate) struct Depth {
+    now: Cell<usize>,
+    max: Cell<usize>,
+}
+
+impl Depth {
+    pub(crate) fn begin(&self) {
+        let now = self.now.get() + 1;
+        self.now.set(now);
+        self.max.set(self.max.get().max(now));
+    }
+
+    pub(crate) fn end(&self) {
+        self.now.set(self.now.get() - 1);
+    }
+
+    pub(crate) fn now(&self) -> usize {
+        self.now.get()
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max.get()
+    }
+}
+
 /// One core's share of everything.
 pub struct Worker {
     pub(crate) index: usize,
@@ -54,6 +81,7 @@ pub struct Worker {
     pub(crate) outcomes: Completions<Outcome>,
     pub(crate) zeros: Buf,
     pub(crate) load: Arc<WorkerLoad>,
+    pub(crate) under_way: Depth,
     answers: Completions<Answer>,
     peers: Box<[Sender<Message>]>,
     tickets: RefCell<Tickets>,
@@ -104,6 +132,7 @@ impl Worker {
             outcomes: Completions::new(),
             zeros: BufMut::zeroed(REQUEST_BYTES_MAX).freeze(),
             load: parts.load,
+            under_way: Depth::default(),
             answers: Completions::new(),
             peers: parts.peers,
             tickets: RefCell::default(),

@@ -362,6 +362,21 @@ pub struct ArrayStatus {
     pub read_latency: Latency,
     /// Client writes, since assembly.
     pub write_latency: Latency,
+    /// Client flushes, since assembly.
+    #[serde(default)]
+    pub flush_latency: Latency,
+    /// Stages of stripe writes, in order, of a sample of them.
+    #[serde(default)]
+    pub write_stages: Vec<StageLatency>,
+}
+
+/// How long one stage of a stripe write took.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StageLatency {
+    /// `lock`, `intent`, `gather`, `parity`, `log` or `store`.
+    pub stage: String,
+    /// Of the writes that were timed.
+    pub latency: Latency,
 }
 
 /// So many of so many.
@@ -418,10 +433,16 @@ pub struct ArrayCounters {
     pub repaired_blocks: u64,
     /// Blocks that could not be returned.
     pub lost_blocks: u64,
-    /// Reads sent to members for clients.
+    /// Reads of data sent to members for clients: for their reads and for their writes.
     pub member_reads: u64,
-    /// Writes sent to members for clients.
+    /// Of these, those that writes needed.
+    pub write_member_reads: u64,
+    /// Writes of data sent to members for clients.
     pub member_writes: u64,
+    /// Reads of data sent to members by background jobs.
+    pub job_member_reads: u64,
+    /// Writes of data sent to members by background jobs.
+    pub job_member_writes: u64,
     /// Flushes sent to members.
     pub member_flushes: u64,
     /// Pages of the write-intent bitmap written.

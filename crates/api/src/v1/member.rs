@@ -113,6 +113,9 @@ pub struct MemberStatus {
     pub slow_reads: u64,
     /// Operations in flight now.
     pub in_flight: u64,
+    /// The most that were in flight at once since assembly.
+    #[serde(default)]
+    pub in_flight_max: u64,
     /// Reads done.
     pub reads: u64,
     /// Bytes read.

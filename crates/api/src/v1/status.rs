@@ -57,6 +57,9 @@ pub struct WorkerStatus {
     pub pieces: u64,
     /// Requests and pieces that it has in hand.
     pub in_flight: u64,
+    /// The most that it had in hand at once.
+    #[serde(default)]
+    pub in_flight_max: u64,
 }
 
 /// Something of which there is a fixed number; when it is empty, requests wait.
@@ -85,4 +88,15 @@ pub struct Latency {
     pub us_p99: u64,
     /// The slowest.
     pub us_max: u64,
+    /// Sum of all.
+    #[serde(default)]
+    pub us_sum: u64,
+    /// How many by power of two: entry 0 took less than 1 us, entry n less than 2^n us and at least half of that; the
+    /// last entry has all that took longer, too.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub histogram: [u64; 28],
+}
+
+fn is_empty(histogram: &[u64; 28]) -> bool {
+    histogram.iter().all(|count| *count == 0)
 }

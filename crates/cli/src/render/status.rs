@@ -206,7 +206,7 @@ fn member_table(array: &ArrayStatus) -> String {
             ByteSize(member.device_bytes).to_string(),
             grouped(member.reads),
             grouped(member.writes),
-            member.in_flight.to_string(),
+            format!("{} (max {})", member.in_flight, member.in_flight_max),
             (member.read_errors + member.write_errors).to_string(),
             member.slow_reads.to_string(),
             times(member.read_latency),
@@ -217,9 +217,11 @@ fn member_table(array: &ArrayStatus) -> String {
 }
 
 fn limits_table(status: &Status) -> String {
-    let mut rows = vec![["worker", "requests", "pieces", "in flight"].map(str::to_owned).to_vec()];
+    let head = ["worker", "requests", "pieces", "in flight", "high water"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
     for worker in &status.workers {
-        let numbers = [worker.requests, worker.pieces, worker.in_flight].map(grouped);
+        let numbers =
+            [worker.requests, worker.pieces, worker.in_flight, worker.in_flight_max].map(grouped);
         rows.push([vec![worker.worker.to_string()], numbers.to_vec()].concat());
     }
     let workers = table::aligned(&rows);

@@ -119,6 +119,8 @@ fn status_of(array: &Create) -> ArrayStatus {
         counters: Default::default(),
         read_latency: Default::default(),
         write_latency: Default::default(),
+        flush_latency: Default::default(),
+        write_stages: Vec::new(),
     }
 }
 

@@ -125,6 +125,7 @@ async fn read(
     report: &mut StepReport,
 ) -> (Tile, StripSet) {
     let ios = strips.iter().map(|strip| StripIo { strip, rows });
+    shard.counts().job_member_reads.add(to_u64(strips.count()));
     let (content, unreadable) = gather_each(shard, stripe, ios, buffers).await;
     report.bytes += to_u64(strips.count()) * rows.bytes();
     let present = strips.minus(unreadable);
@@ -146,12 +147,14 @@ async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: 
         let one = RowRange::new(row, row + 1);
         let ios = broken.iter().map(|strip| StripIo { strip, rows: one });
         let mut blocks = blank_buffers(shard, broken.count(), BLOCK_BYTES_USIZE);
+        shard.counts().job_member_reads.add(to_u64(broken.count()));
         let (mut read, bad) = gather_each(shard, tile.stripe, ios, &mut blocks).await;
         let sources = tile.present.or(broken.minus(bad));
         tile.content.entries.append(&mut read.entries);
         for strip in bad.iter() {
             match regenerate(shard, tile, (sources, strip, one)) {
                 Some(block) => {
+                    shard.counts().job_member_writes.add(1);
                     write_back(shard, (tile.stripe, strip, one), &block).await;
                     report.repaired += 1;
                     tile.content.push(strip, one, block);
@@ -287,6 +290,7 @@ async fn rewrite(
         pieces.push(Piece::new(strip, rows, content.freeze()));
     }
     // A member that cannot take it goes out; what it should hold is carried by the others.
+    shard.counts().job_member_writes.add(to_u64(pieces.len()));
     let _stored = repair(shard, tile.stripe, &pieces).await;
 }
 

@@ -168,6 +168,7 @@ async fn obtain(
         let (mut buffers, leave) = shard.scratch.take(sources.count() + 1, bytes).await;
         let ios = sources.iter().map(|strip| StripIo { strip, rows });
         report.bytes += to_u64(sources.count()) * rows.bytes();
+        shard.counts().job_member_reads.add(to_u64(sources.count()));
         match gather(shard, stripe, ios, &mut buffers).await {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(mut read) if is_direct => {
@@ -188,6 +189,7 @@ async fn write_rebuilt(shard: &Rc<Shard>, part: Part, content: Buf) -> bool {
         return false;
     }
     let mut writes = Writes::new(shard);
+    shard.counts().job_member_writes.add(1);
     writes.start(shard, (part.stripe, part.strip, part.rows.start), content);
     let failed = writes.finish(shard).await;
     let is_stored = failed.is_empty();
@@ -201,6 +203,8 @@ async fn write_replacement(shard: &Rc<Shard>, slot: MemberIdx, part: Part, conte
     let Some(device) = shard.replacement(slot) else { return false };
     let tenure = shard.tenures(slot).1;
     let offset = shard.array.device_offset(part.stripe, part.strip, part.rows.start);
+    shard.counts().member_writes.add(1);
+    shard.counts().job_member_writes.add(1);
     let written = shard.start_on(device.as_ref(), offset, Command::Write(content)).await;
     let why = match written.map(|outcome| outcome.result) {
         Some(Ok(())) => return true,

@@ -135,13 +135,11 @@ fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> O
     if !array.is_readable(stripe, member) {
         return None;
     }
-    let counters = &array.slot(member).counters;
-    counters.reads.add(1);
-    counters.read_bytes.add(io.rows.bytes());
-    shard.counts().member_reads.add(1);
     let offset = array.device_offset(stripe, io.strip, io.rows.start);
     let tenure = shard.tenures(member).0;
     let pending = shard.start(member, offset, Command::Read(buffer))?;
+    array.slot(member).begin_read(io.rows.bytes());
+    shard.counts().member_reads.add(1);
     Some(Reading { tenure, pending })
 }
 

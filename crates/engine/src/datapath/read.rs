@@ -168,9 +168,7 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     let offset = array.data_offset
         + array.geometry.place(part.stripe, part.strip).offset
         + part.extent.offset;
-    let counters = &array.slot(member).counters;
-    counters.reads.add(1);
-    counters.read_bytes.add(part.extent.bytes);
+    array.slot(member).begin_read(part.extent.bytes);
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
         Some(pending) => {

@@ -185,13 +185,12 @@ impl Writes {
             let target = Target::replacement(member, replacement);
             self.started.push((target, pending));
         }
-        let counters = &array.slot(member).counters;
-        counters.writes.add(1);
-        counters.write_bytes.add(to_u64(buffer.len()));
+        let bytes = to_u64(buffer.len());
         shard.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity, and
         // the slots that were left out are settled before the client is answered.
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
+            array.slot(member).begin_write(bytes);
             let target = Target::current(member, current);
             self.started.push((target, pending));
         }

@@ -14,6 +14,7 @@ use super::store::store;
 use crate::canary::{Canary, sings};
 use crate::home::{self, keeper};
 use crate::intent::RegionNo;
+use crate::metrics::{StageClock, WriteStage};
 use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_iobuf::Buf;
@@ -22,7 +23,7 @@ use ashlar_layout::{
     rows_touched,
 };
 use ashlar_ondisk::log::RecordKind;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -53,8 +54,11 @@ pub(crate) async fn write_stripe(
     write: StripeWrite,
 ) -> Result<(), VolumeErrorKind> {
     let stripe = write.stripe;
+    let mut clock = StageClock::start(shard);
     let _rows = lock_rows(shard, stripe, write.extent).await;
+    clock.lap(shard, WriteStage::Lock);
     let _intent = enter_region(shard, stripe).await?;
+    clock.lap(shard, WriteStage::Intent);
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
         Payload::new(write.extent, write.bytes, shard.array.geometry.strip_bytes())
     } else {
@@ -64,7 +68,7 @@ pub(crate) async fn write_stripe(
     let kind = log::record_kind(shard, stripe, payload.extent);
     let step = kind.and_then(|kind| log::piece_blocks(shard, kind, payload.extent));
     match step {
-        None => write_extent(shard, (stripe, kind), &payload, payload.extent).await,
+        None => write_extent(shard, (stripe, kind), (&payload, payload.extent), &mut clock).await,
         // Its record would be too long: piece by piece, each an update of its own.
         Some(blocks) => Box::pin(write_pieces(shard, (stripe, kind), &payload, blocks)).await,
     }
@@ -80,7 +84,8 @@ async fn write_pieces(
     let mut at = whole.offset;
     while at < whole.end() {
         let extent = Extent::new(at, (blocks * BLOCK_BYTES).min(whole.end() - at));
-        write_extent(shard, of, payload, extent).await?;
+        let mut untimed = StageClock::off();
+        write_extent(shard, of, (payload, extent), &mut untimed).await?;
         at = extent.end();
     }
     Ok(())
@@ -90,8 +95,8 @@ async fn write_pieces(
 async fn write_extent(
     shard: &Rc<Shard>,
     (stripe, kind): (StripeNo, Option<RecordKind>),
-    payload: &Payload,
-    extent: Extent,
+    (payload, extent): (&Payload, Extent),
+    clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
     log::before_plan(shard).await?;
     if kind == Some(RecordKind::FirstWrite) {
@@ -104,11 +109,14 @@ async fn write_extent(
             plan(shard, stripe, extent, unreadable).map_err(|_| block_lost(shard, stripe))?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips(shard));
         let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
+        shard.counts().write_member_reads.add(to_u64(plan.read_count()));
         match gather(shard, stripe, plan.reads(), &mut buffers).await {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(old) => {
+                clock.lap(shard, WriteStage::Gather);
                 let parity = parity::compute(shard, &plan, payload, old, &mut buffers);
                 let parity = parity.freeze(shard);
+                clock.lap(shard, WriteStage::Parity);
                 let _update = match kind {
                     None => None,
                     Some(kind) => {
@@ -116,11 +124,13 @@ async fn write_extent(
                         Some(done_or_distrust(shard, stripe, logged.await).await?)
                     }
                 };
+                clock.lap(shard, WriteStage::Log);
                 let failed = store(shard, stripe, &plan, payload, &parity).await;
                 if !failed.is_empty() || shard.array.has_failing_slots() {
                     let settled = Box::pin(settle(shard, failed)).await;
                     done_or_distrust(shard, stripe, settled).await?;
                 }
+                clock.lap(shard, WriteStage::Store);
                 mark_written(shard, stripe);
                 note_cached(shard, kind);
                 count_kinds(shard, &plan);
