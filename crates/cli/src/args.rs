@@ -80,6 +80,95 @@ mod tests {
         }
     }
 
+    /// Every `ashlar ...` in a page: after a backtick, or at the start of a line of a code block.
+    fn command_lines(page: &str) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        let mut is_code = false;
+        for line in page.lines() {
+            if line.trim_start().starts_with("```") {
+                is_code = !is_code;
+                continue;
+            }
+            let spans: Vec<&str> = match is_code {
+                true => vec![line.trim_start().trim_start_matches("$ ")],
+                // Every second part lies between backticks.
+                false => line.split('`').skip(1).step_by(2).collect(),
+            };
+            for span in spans {
+                let Some(rest) = span.strip_prefix("ashlar ") else { continue };
+                // What follows two blanks, a pipe or an ampersand is not an argument any more.
+                let end = ["  ", " |", " &", " >", ";"].iter().filter_map(|it| rest.find(it)).min();
+                let words = rest[..end.unwrap_or(rest.len())].split_whitespace();
+                found.push(words.map(str::to_owned).collect());
+            }
+        }
+        found
+    }
+
+    /// Why the words are not a command line of ours, if they are not.
+    fn wrong(words: &[String]) -> Option<String> {
+        let root = Args::command();
+        let mut command = &root;
+        let words = words.iter().map(|word| word.trim_matches(['[', ']', ',', '.']));
+        for word in words.clone() {
+            // COMMAND and the like stand for anything.
+            let is_placeholder = word.chars().all(|c| c.is_ascii_uppercase());
+            match command.find_subcommand(word) {
+                Some(inner) => command = inner,
+                None if is_placeholder || !command.has_subcommands() => break,
+                None if word.starts_with('-') => break,
+                None => return Some(format!("no command '{word}'")),
+            }
+        }
+        let mut flags = words.filter_map(|word| word.strip_prefix("--"));
+        let known = |flag: &str| {
+            let own = command.get_arguments().chain(root.get_arguments());
+            own.into_iter().any(|argument| {
+                let aliases = argument.get_all_aliases().unwrap_or_default();
+                argument.get_long() == Some(flag) || aliases.contains(&flag) || flag == "help"
+            })
+        };
+        let flag = |flag: &str| flag.split('=').next().unwrap_or(flag).to_owned();
+        flags.find(|it| !known(&flag(it))).map(|flag| format!("no flag --{flag}"))
+    }
+
+    #[test]
+    fn commands_and_flags_in_the_documents_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
+        for folder in ["docs", "docs/adr", "docs/results"] {
+            let entries = std::fs::read_dir(root.join(folder)).expect("a folder");
+            pages.extend(entries.map(|entry| entry.expect("readable").path()));
+        }
+        let (mut seen, mut faults) = (0, Vec::new());
+        for page in pages.iter().filter(|page| page.extension().is_some_and(|it| it == "md")) {
+            for words in command_lines(&std::fs::read_to_string(page).expect("text")) {
+                seen += 1;
+                let fault =
+                    wrong(&words).map(|why| format!("{}: {words:?}: {why}", page.display()));
+                faults.extend(fault);
+            }
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(seen > 40, "only {seen} command lines found: are they looked for rightly?");
+    }
+
+    #[test]
+    fn a_command_line_that_does_not_exist_is_found_in_a_page() {
+        for (page, why) in [
+            ("Run `ashlar melt tank0`.", Some("no command 'melt'")),
+            ("Run `ashlar status --loud`.", Some("no flag --loud")),
+            ("```\nashlar spare lend /dev/sda   for a while\n```", Some("no command 'lend'")),
+            ("`ashlar scrub tank0 --wait`, `ashlar COMMAND --help`", None),
+            ("```\nashlar salvage /dev/sda --to - | ssh host --x\n```", None),
+        ] {
+            let faults: Vec<String> =
+                command_lines(page).iter().filter_map(|words| wrong(words)).collect();
+            assert_eq!(faults.first().map(String::as_str), why, "{page}");
+            assert!(!command_lines(page).is_empty(), "{page}");
+        }
+    }
+
     #[test]
     fn what_users_of_mdadm_type_is_understood() {
         let typed = ["ashlar", "create", "tank0", "-l", "6", "-n", "4", "--chunk", "64K"];
