@@ -302,7 +302,7 @@ impl Log {
 
     fn blank_body(&self) -> Rc<Body> {
         let kept = self.bodies.borrow_mut().pop();
-        kept.unwrap_or_else(|| Rc::new(Body::empty(self.common.array.geometry.data_strips())))
+        kept.unwrap_or_else(|| Rc::new(Body::empty()))
     }
 
     /// The update has ended; its body is used again.

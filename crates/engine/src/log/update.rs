@@ -1,7 +1,7 @@
 //! What one update changes, as its records say it.
 //!
-//! What must stay true: pieces are in the order in which a record wants them; a home's record carries what that
-//! device stores, a parity member's all the new data and its own parity.
+//! What must stay true: pieces are in the order in which a record wants them; each device's record carries what
+//! that device stores, and nothing else.
 
 use ashlar_iobuf::Buf;
 use ashlar_layout::RowRange;
@@ -44,12 +44,10 @@ pub(super) struct Body {
     pub(super) holders: Vec<Holder>,
     /// New content, strips rising; data strips before parity strips. Empty if the kind has no payload.
     pub(super) pieces: Vec<Piece>,
-    /// Number of data strips of a stripe.
-    pub(super) data_strips: usize,
 }
 
 impl Body {
-    pub(super) fn empty(data_strips: usize) -> Body {
+    pub(super) fn empty() -> Body {
         Body {
             sequence: 0,
             stripe: StripeNo(0),
@@ -57,17 +55,12 @@ impl Body {
             rows: RowRange::default(),
             holders: Vec::new(),
             pieces: Vec::new(),
-            data_strips,
         }
     }
 
     /// What the device that stores `strip` keeps of it.
     pub(super) fn parts_of(&self, strip: StripIdx) -> impl Iterator<Item = &Piece> {
-        let is_parity = strip.at() >= self.data_strips;
-        self.pieces.iter().filter(move |piece| {
-            let own = piece.part.strip;
-            own == strip || (is_parity && own.at() < self.data_strips)
-        })
+        self.pieces.iter().filter(move |piece| piece.part.strip == strip)
     }
 
     /// Blocks of payload of the record of the device that stores `strip`.
