@@ -25,14 +25,17 @@ const PAGES_AT_ONCE: u64 = 256;
 /// after the other. A read of pages with two places is 2 MiB.
 const READS_AT_ONCE: u64 = 24;
 
-/// Fill the maps of `array` from the members in `sources`; `is_unclean` says that it was not stopped. Devices in
+/// Fill the maps of `array` from the members in `sources`; `is_in_doubt` says that regions whose bit is set are
+/// unsynced (not so after a crash of an array with a log, which settles its rows itself). Devices in
 /// `followers` are being filled: what they say does not count, but it must become what the others say.
 pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
-    (superblock, is_unclean): (&Superblock, bool),
+    (superblock, is_in_doubt): (&Superblock, bool),
     (sources, followers): (Devices<'_>, Devices<'_>),
 ) {
+    // Whatever the policy: a crash may have left a page on some of the members only.
+    let is_unclean = superblock.unclean;
     let members = Members { worker, array, sources, followers, is_unclean };
     let written = Pages {
         kind: BitmapKind::WrittenMap,
@@ -48,7 +51,7 @@ pub(crate) async fn load(
         .await;
     if superblock.policy == ConsistencyPolicy::None {
         // Without parity there is nothing that could disagree.
-        if is_unclean && array.geometry.parity_strips() > 0 {
+        if is_in_doubt && array.geometry.parity_strips() > 0 {
             let all = (0..array.intent.region_count()).map(RegionNo);
             all.for_each(|region| array.intent.set_unsynced(region, true));
         }
@@ -65,7 +68,7 @@ pub(crate) async fn load(
             found.bits.iter().for_each(|bits| array.intent.load_page(page, bits.as_slice()));
         })
         .await;
-    if is_unclean {
+    if is_in_doubt {
         let dirty = array.intent.durable_regions();
         dirty.into_iter().for_each(|region| array.intent.set_unsynced(region, true));
     }

@@ -11,9 +11,11 @@ mod world;
 
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_layout::{Level, Shape};
-use ashlar_ondisk::JobKind;
+use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{BitmapKind, JobKind, PageIdentity, SuperblockCopies};
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, Ended, Latency, Random, SimOpener, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Ended, Latency, Random, SimDisk, SimOpener, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx};
 use ashlar_volume::{Command, Request, Volume};
 use std::time::Duration;
@@ -29,12 +31,12 @@ const STRIPES: u64 = 64;
 const DISK_BYTES: u64 = 22 << 20;
 
 /// Disks that tear writes within a block, also pages of the written map, or not, by the seed.
-fn old_disks(world: &mut SimWorld, seed: u64) {
+fn old_disks(world: &mut SimWorld, seed: u64, count: usize) {
     let us = Duration::from_micros;
     // Slow flushes: many first writes end while one runs.
     let latency =
         Latency { read: us(50)..=us(90), write: us(10)..=us(60), flush: us(400)..=us(900) };
-    for name in names(2) {
+    for name in names(count) {
         let options = DiskOptions {
             atomic_write_bytes: if seed.is_multiple_of(2) { 512 } else { BLOCK_BYTES },
             latency: latency.clone(),
@@ -71,15 +73,16 @@ async fn flush_often(volume: ArrayVolume) {
     }
 }
 
-fn cut_and_look(seed: u64) {
+/// A world in which the power went while an array of this level was being written.
+fn cut_while_writing(seed: u64, level: Level, members: usize) -> SimWorld {
     let mut world = SimWorld::new(seed);
-    old_disks(&mut world, seed);
+    old_disks(&mut world, seed, members);
     let opener = world.opener();
-    let shape = Shape { strip_bytes: 4096, ..world::shape(Level::Raid1, 2, None, None) };
+    let shape = Shape { strip_bytes: 4096, ..world::shape(level, members, None, None) };
     let begin = world.run(async move |handle| {
         let engine = engine(opener, &handle, 1);
         engine.create(create_spec(shape)).await.expect("created");
-        engine.assemble(assemble_spec(2)).await.expect("assembled");
+        engine.assemble(assemble_spec(members)).await.expect("assembled");
         engine
     });
     let engine = begin.done();
@@ -97,6 +100,11 @@ fn cut_and_look(seed: u64) {
         world.stop_at(u64::MAX, Stop::PowerCut);
         world.stop(Stop::PowerCut);
     }
+    world
+}
+
+fn cut_and_look(seed: u64) {
+    let mut world = cut_while_writing(seed, Level::Raid1, 2);
     let opener = world.opener();
     world
         .run(async move |handle| {
@@ -168,7 +176,7 @@ async fn assemble(opener: SimOpener, handle: &Handle, devices: &[&str]) -> Engin
 /// Cut the power while `new0` is being filled, let the copy end, and look at that device alone.
 fn cut_while_filling(seed: u64) {
     let mut world = SimWorld::new(seed);
-    old_disks(&mut world, seed);
+    old_disks(&mut world, seed, 2);
     let us = Duration::from_micros;
     // Its flushes take longest: mostly it is the last to have a page.
     let latency = Latency { flush: us(2000)..=us(3000), ..Latency::default() };
@@ -190,13 +198,21 @@ fn cut_while_filling(seed: u64) {
     });
     assert_eq!(ended, Ended::Stopped(Stop::PowerCut), "seed {seed}");
     let opener = world.opener();
-    world
+    let before = world
         .run(async move |handle| {
-            let engine = assemble(opener.clone(), &handle, &["disk0", "disk1", "new0"]).await;
+            let engine = assemble(opener, &handle, &["disk0", "disk1", "new0"]).await;
             let before = written_stripes(&engine).await;
             engine.unpause("tank", JobKind::Replace).await.expect("it goes on");
             until_idle(&engine, &handle).await;
             engine.stop("tank").await.expect("stopped");
+            before
+        })
+        .done();
+    // The program ends, too: it closes devices a moment after the stop.
+    world.stop(Stop::Kill);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
             let engine = assemble(opener, &handle, &["new0"]).await;
             let now = written_stripes(&engine).await;
             assert_eq!(now, before, "seed {seed}: what was read is not there any more");
@@ -221,4 +237,43 @@ async fn written_stripes(engine: &Engine) -> Vec<u64> {
 #[test]
 fn a_device_that_was_being_filled_when_the_power_went_has_the_whole_map_once_it_is_alone() {
     (0..60).for_each(cut_while_filling);
+}
+
+/// The newest page 0 of the written map on each disk.
+fn map_pages(world: &SimWorld, members: usize) -> Vec<Vec<u64>> {
+    let disks = names(members).into_iter().map(|name| world.disk(&name).expect("added"));
+    let page = |disk: SimDisk| {
+        let [head, tail] = examine_ranges(DISK_BYTES).expect("large enough");
+        let (head, tail) = (disk.peek(head), disk.peek(tail));
+        let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
+        let superblock = choice.superblock().expect("a member").clone();
+        let array_tag = array_tag(superblock.array_uuid);
+        let identity = PageIdentity { kind: BitmapKind::WrittenMap, array_tag, page: 0 };
+        let places = (0..superblock.written_map_places()).filter_map(|place| {
+            let offset = superblock.areas.written_map.offset + place * BLOCK_BYTES;
+            identity.decode(&disk.peek(Extent::new(offset, BLOCK_BYTES))).ok()
+        });
+        let newest = places.max_by_key(|page| page.sequence).expect("one place is whole");
+        newest.bits.to_vec()
+    };
+    disks.map(page).collect()
+}
+
+#[test]
+fn after_a_start_all_members_say_the_same_of_what_is_written() {
+    for seed in 0..40 {
+        let members = 5;
+        let mut world = cut_while_writing(seed, Level::Raid5, members);
+        let opener = world.opener();
+        world
+            .run(async move |handle| {
+                let engine = world::engine(opener, &handle, 1);
+                engine.assemble(assemble_spec(members)).await.expect("assembled after the cut");
+                engine.stop("tank").await.expect("stopped");
+            })
+            .done();
+        let pages = map_pages(&world, members);
+        let differs = pages.iter().position(|page| *page != pages[0]);
+        assert_eq!(differs, None, "seed {seed}: a member's map differs from that of disk0");
+    }
 }
