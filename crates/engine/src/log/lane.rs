@@ -10,10 +10,10 @@ use super::shape::LogShape;
 use super::update::Body;
 use crate::array::Array;
 use ashlar_device::{Command, Device, Fault, Outcome};
-use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};
+use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_ondisk::log::{BatchEncoder, LogIdentity, NewRecord, Part};
 use ashlar_ring::local::Signal;
-use ashlar_ring::{Completion, Completions};
+use ashlar_ring::{Completion, Completions, Pending};
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -104,7 +104,8 @@ impl Item {
 pub(super) struct Lane {
     common: Rc<Common>,
     pub(super) log_tag: u64,
-    device: Rc<dyn Device>,
+    /// Let go when the lane is closed and has nothing to write: a stopped array holds no device open.
+    device: RefCell<Option<Rc<dyn Device>>>,
     pub(super) ring: RefCell<Ring>,
     queue: RefCell<VecDeque<Item>>,
     idle_writers: RefCell<Vec<Waker>>,
@@ -130,7 +131,7 @@ impl Lane {
         let lane = Rc::new(Lane {
             common: Rc::clone(common),
             log_tag,
-            device,
+            device: RefCell::new(Some(device)),
             ring: RefCell::new(Ring::new(shape.lane_bytes, shape.record_bytes_max())),
             queue: RefCell::default(),
             idle_writers: RefCell::default(),
@@ -146,8 +147,15 @@ impl Lane {
     /// The device has left its slot: what waits still goes out, then the writers end.
     pub(super) fn close(&self) {
         self.is_closed.set(true);
+        self.let_go_if_done();
         self.is_one_woken.set(false);
         self.idle_writers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    fn let_go_if_done(&self) {
+        if self.is_closed.get() && self.queue.borrow().is_empty() {
+            self.device.take();
+        }
     }
 
     /// Have a record written; space was promised to it.
@@ -188,6 +196,7 @@ impl Lane {
             } else {
                 items = Vec::new();
             }
+            self.let_go_if_done();
         }
     }
 
@@ -195,11 +204,11 @@ impl Lane {
     async fn work(&self) -> bool {
         poll_fn(|context| {
             self.is_one_woken.set(false);
+            if self.is_closed.get() && self.queue.borrow().is_empty() {
+                return Poll::Ready(false);
+            }
             if self.has_work() {
                 return Poll::Ready(true);
-            }
-            if self.is_closed.get() {
-                return Poll::Ready(false);
             }
             self.idle_writers.borrow_mut().push(context.waker().clone());
             Poll::Pending
@@ -267,18 +276,26 @@ impl Lane {
         }
     }
 
-    /// Write the batch and tell its records; the list comes back empty.
-    async fn store(&self, offset: u64, buffer: BufMut, batch: Batch) -> Vec<Item> {
-        let Batch { number, mut items } = batch;
-        let bytes = buffer.freeze();
-        let command = if self.device.facts().has_volatile_cache {
+    /// Start to write a batch; `None` if the lane has let its device go.
+    fn start(&self, offset: u64, bytes: Buf) -> Option<Pending<Outcome>> {
+        let device = self.device.borrow().clone()?;
+        let command = if device.facts().has_volatile_cache {
             Command::WriteDurable(bytes)
         } else {
             Command::Write(bytes)
         };
         let (completion, pending) = self.common.outcomes.pair();
-        self.device.submit(offset, command, completion);
-        let result = pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result);
+        device.submit(offset, command, completion);
+        Some(pending)
+    }
+
+    /// Write the batch and tell its records; the list comes back empty.
+    async fn store(&self, offset: u64, buffer: BufMut, batch: Batch) -> Vec<Item> {
+        let Batch { number, mut items } = batch;
+        let result = match self.start(offset, buffer.freeze()) {
+            Some(pending) => pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result),
+            None => Err(Fault::GONE),
+        };
         if result.is_ok() && self.ring.borrow_mut().set_whole(number) {
             self.common.changed.notify_all();
         }
