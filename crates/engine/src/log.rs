@@ -22,6 +22,10 @@
 //! needs no row lock, no scratch buffer and no place in the line. So space comes back, and the first in
 //! line has it. If settling fails (the array is lost) those who wait are told.
 //!
+//! A ring gets no further than its oldest batch that failed. A record's update puts the device out that failed it;
+//! a batch without records is nobody's. So whoever waits for space on a lane that failed puts its device out and goes on
+//! without it, or is told if the array cannot do without it.
+//!
 //! # Holders, as members come and go
 //! A device is a holder from the moment at which this worker has its lane, until the slot lets it go; its writes
 //! in place start and end at the same two moments, but for an update that is between its two rounds:
@@ -57,13 +61,14 @@ pub(crate) use shape::{LogShape, least_lane_bytes};
 pub(crate) use update::Piece;
 
 use crate::array::Array;
-use crate::datapath::store::{StoreWrite, Target};
+use crate::datapath::settle::settle as settle_members;
+use crate::datapath::store::{FailedMembers, StoreWrite, Target, blame};
 use crate::home::{keeper, on_home};
 use crate::lists::List;
 use crate::member::SlotState;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::worker::Worker;
-use ashlar_device::Outcome;
+use ashlar_device::{Fault, Outcome};
 use ashlar_iobuf::PoolUsage;
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{Holder, RecordKind};
@@ -260,7 +265,14 @@ impl Log {
             if !std::mem::replace(&mut has_waited, true) {
                 shard.counts().log_space_waits.add(1);
             }
-            self.wait_for_space(shard).await?;
+            let stuck = held.iter().find_map(|(lane, target, holder)| {
+                let is_stuck = !lane.ring.borrow().can_promise(bytes(holder));
+                lane.fault.get().filter(|_| is_stuck).map(|fault| (*target, fault))
+            });
+            match stuck {
+                Some((target, fault)) => put_out(shard, target, fault).await?,
+                None => self.wait_for_space(shard).await?,
+            }
         }
     }
 
@@ -351,6 +363,13 @@ impl Drop for Update {
             log.end(&self.shard, body);
         }
     }
+}
+
+/// The ring of this device will never have space again, for it failed a batch: it goes.
+async fn put_out(shard: &Rc<Shard>, target: Target, fault: Fault) -> Result<(), NoLogSpace> {
+    let mut failed = FailedMembers::new();
+    blame(shard, target, fault, &mut failed).await;
+    Box::pin(settle_members(shard, failed)).await.map_err(|_| NoLogSpace)
 }
 
 /// Settle in the background, if that frees space that is needed and nobody is at it.

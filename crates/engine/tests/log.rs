@@ -15,6 +15,7 @@ use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx};
 use ashlar_volume::{Command, Volume};
+use std::rc::Rc;
 use std::time::Duration;
 use world::{Model, add_disks, assemble_spec, create_spec, engine, names, submit};
 
@@ -176,9 +177,9 @@ fn slow_to_flush(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
 /// As many clients as there are, each with its own rows, all on one worker.
 async fn clients(engine: &Engine, count: u64, writes: u64) {
     let run = engine.with_volume(0, "tank", async move |volume| {
-        let left = std::rc::Rc::new(std::cell::Cell::new(count));
+        let left = Rc::new(std::cell::Cell::new(count));
         for client in 0..count {
-            let (own, left) = (volume.clone(), std::rc::Rc::clone(&left));
+            let (own, left) = (volume.clone(), Rc::clone(&left));
             volume.handle().spawn(async move {
                 let rows = SPAN / count / BLOCK;
                 for write in 0..writes {
@@ -191,8 +192,11 @@ async fn clients(engine: &Engine, count: u64, writes: u64) {
                 left.set(left.get() - 1);
             });
         }
+        let mut waited_ms = 0;
         while left.get() > 0 {
             volume.handle().sleep(Duration::from_millis(1)).await;
+            waited_ms += 1;
+            assert!(waited_ms < 60_000, "{} clients wait for ever", left.get());
         }
         let rows = SPAN / count / BLOCK;
         for (client, row) in (0..count).flat_map(|client| (0..rows).map(move |row| (client, row))) {
@@ -219,6 +223,39 @@ fn updates_wait_for_space_when_the_ring_is_full_and_all_of_them_end() {
             let counts = counts(&engine).await;
             assert!(counts.log_space_waits > 100, "{} waits", counts.log_space_waits);
             assert!(counts.log_settles > 10);
+            engine.stop("tank").await.expect("stopped clean");
+        })
+        .done();
+}
+
+#[test]
+fn a_member_that_fails_a_batch_without_records_is_out_and_nobody_waits_for_its_space() {
+    let mut world = SimWorld::new(11);
+    let disks = slow_to_flush(&mut world, 2);
+    // Of a mirror every record goes to all members, so all their lanes are full at once.
+    let mirror = world::shape(Level::Raid1, 2, None, None);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (mirror, 1)).await;
+            let engine = Rc::new(engine);
+            let (timer, watched) = (handle.clone(), Rc::clone(&engine));
+            handle.spawn(async move {
+                // Until all that had space has ended, and nothing goes on but the flush that is to bring more.
+                let mut batches = 0;
+                loop {
+                    timer.sleep(Duration::from_micros(60)).await;
+                    let now = counts(&watched).await;
+                    if now.log_space_waits > 0 && now.log_batches == batches {
+                        break;
+                    }
+                    batches = now.log_batches;
+                }
+                disks[1].fail(CommandKind::WriteDurable, FaultKind::TimedOut, None);
+            });
+            clients(&engine, 128, 64).await;
+            let status = engine.status().await.expect("runs").arrays.remove(0);
+            assert_eq!(status.members[1].state, SlotState::Out);
             engine.stop("tank").await.expect("stopped clean");
         })
         .done();

@@ -232,7 +232,12 @@ async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
 }
 
 /// A device failed a write: it goes at once if it was only being filled, else it is among the failed.
-async fn blame(shard: &Rc<Shard>, target: Target, fault: Fault, failed: &mut FailedMembers) {
+pub(crate) async fn blame(
+    shard: &Rc<Shard>,
+    target: Target,
+    fault: Fault,
+    failed: &mut FailedMembers,
+) {
     if target.is_replacement {
         // Before the write is answered: were it made current first, it would lack the write.
         let holder = (target.member, target.tenure);

@@ -111,6 +111,8 @@ pub(super) struct Lane {
     idle_writers: RefCell<Vec<Waker>>,
     is_one_woken: Cell<bool>,
     is_closed: Cell<bool>,
+    /// What became of the last batch that failed: the ring gets no further than the oldest of them.
+    pub(super) fault: Cell<Option<Fault>>,
 }
 
 /// A batch under way.
@@ -137,6 +139,7 @@ impl Lane {
             idle_writers: RefCell::default(),
             is_one_woken: Cell::new(false),
             is_closed: Cell::new(false),
+            fault: Cell::new(None),
         });
         for _ in 0..BATCHES_IN_FLIGHT {
             handle.spawn(Rc::clone(&lane).write_batches());
@@ -296,7 +299,15 @@ impl Lane {
             Some(pending) => pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result),
             None => Err(Fault::GONE),
         };
-        if result.is_ok() && self.ring.borrow_mut().set_whole(number) {
+        let is_news = match result {
+            Ok(_) => self.ring.borrow_mut().set_whole(number),
+            Err(fault) => {
+                self.fault.set(Some(fault));
+                true
+            }
+        };
+        if is_news {
+            // Who waits for space looks again: it came back, or there will be no more of it on this device.
             self.common.changed.notify_all();
         }
         for Item { body, done, .. } in items.drain(..) {
