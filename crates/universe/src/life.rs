@@ -357,10 +357,12 @@ async fn assemble(
         }
         stage.mark("start.read_only");
     }
-    // Where a crash came together with unreadable sectors, some blocks have no parity that can be trusted.
+    // Where a crash came together with unreadable sectors, or a device in trouble did not outlive the start that is to
+    // resync, some blocks have no parity that can be trusted.
     let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
     let contract = stage.config().contract;
-    let may_fail = is_broken && outlook.was_crash && !contract.survives_losses_with_crash;
+    let is_loss = is_broken || (missing && out_of_sync(&array).contains(&true));
+    let may_fail = is_loss && outlook.was_crash && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail);
     stage.mark("start.done");
     if outlook.was_crash {
