@@ -149,9 +149,7 @@ fn survive(shape: &Shape, losses: usize, policy: ConsistencyPolicy, seed: u64) {
         let lost: Vec<usize> = (first..first + losses).map(|at| at % shape.members).collect();
         salvaged(&images, &lost, &history, &case);
     }
-    if policy == ConsistencyPolicy::Bitmap {
-        same_by_the_engine(&mut world, shape.members, &found, &case);
-    }
+    same_by_the_engine(&mut world, shape.members, &found, &case);
 }
 
 /// What the engine reads after its next start is what the second reader found.
