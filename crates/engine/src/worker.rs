@@ -116,6 +116,19 @@ struct Tickets {
     free: Vec<usize>,
 }
 
+/// The end of a worker whose executor ends while arrays run: their shares hold the worker and it holds them, so neither
+/// would ever be freed.
+struct Parting(Rc<Worker>);
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let shards = self.0.shards.take();
+        let tasks: Vec<StripeTask> = std::iter::from_fn(|| self.0.queue.try_pop()).collect();
+        let waiting = std::mem::take(&mut self.0.tickets.borrow_mut().waiting);
+        drop((shards, tasks, waiting));
+    }
+}
+
 impl Worker {
     /// Make the worker and start its tasks on its executor.
     pub(crate) fn start(parts: WorkerParts, mailbox: Receiver<Message>) -> io::Result<Rc<Worker>> {
@@ -194,6 +207,7 @@ impl Worker {
     }
 
     async fn read_mailbox(self: Rc<Self>, mut mailbox: Receiver<Message>) {
+        let _parting = Parting(Rc::clone(&self));
         loop {
             match mailbox.receive().await {
                 Message::Piece { array, piece, from, ticket } => {

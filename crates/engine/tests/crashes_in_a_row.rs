@@ -10,6 +10,7 @@ mod world;
 use ashlar_engine::ArrayState;
 use ashlar_layout::Level;
 use ashlar_sim::{Ended, SimWorld, Stop};
+use std::sync::Arc;
 use world::{add_disks, assemble_spec, create_spec, engine, shape};
 
 /// Device operations of a start, or a few more.
@@ -56,4 +57,22 @@ fn a_start_cut_off_twice_leaves_an_array_that_starts() {
             }
         }
     }
+}
+
+/// Universes run by the thousand in one process: what each stopped host left behind would fill the machine.
+#[test]
+fn an_executor_that_ends_under_a_running_array_frees_it() {
+    let mut world = SimWorld::new(7);
+    add_disks(&mut world, 3);
+    let opener = world.opener();
+    let array = world.run(async |handle| {
+        let engine = engine(opener, &handle, 2);
+        engine.create(create_spec(shape(Level::Raid5, 3, None, None))).await.expect("created");
+        engine.assemble(assemble_spec(3)).await.expect("starts");
+        Arc::downgrade(&engine.array("tank").expect("runs"))
+    });
+    let array = array.done();
+    assert!(array.upgrade().is_some(), "it runs on without its engine's handle");
+    world.stop(Stop::PowerCut);
+    assert!(array.upgrade().is_none(), "something holds the array still");
 }
