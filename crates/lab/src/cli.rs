@@ -1,0 +1,24 @@
+//! The verbs of `ashlar lab`. A verb's flags and its `run` stand in the verb's own module.
+
+use crate::Refusal;
+use std::process::ExitCode;
+
+/// What `lab` is asked for.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Which part of the lab.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The parts of the lab.
+#[derive(clap::Subcommand, Debug)]
+pub enum Verb {}
+
+/// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
+///
+/// # Errors
+/// The one line that says why not.
+pub fn run(args: Args, _json: bool) -> Result<ExitCode, Refusal> {
+    match args.verb {}
+}

@@ -1,0 +1,20 @@
+//! The lab: qualifies a server, measures any RAID engine honestly, and says what limits it.
+//!
+//! - cli: the verbs of `ashlar lab`; each verb's flags stand beside the verb
+//! - refusal: the one clear line when something cannot be done
+//! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
+//! - record: what a run writes down, line by line, and what a report is made from
+//! - metrics: the formulas, without any I/O
+//!
+//! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
+//! check that could not be made never passes; nothing is written to a device that the user has not named.
+//! Not here: the RAID engine. The lab measures it from outside, as it measures every other one.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod metrics;
+pub mod record;
+pub mod refusal;
+pub mod validity;
+
+pub use refusal::Refusal;

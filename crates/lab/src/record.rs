@@ -1,0 +1,167 @@
+//! What a run writes down: lines of JSON, one record each, beside the untouched outputs they were read from.
+//!
+//! A run is a directory:
+//! - `run.json`: which plan, which lab, when, hash of the plan
+//! - `evidence.jsonl`: every command in order, with its outputs' names and SHA-256 (forensic log)
+//! - `evidence/`: those outputs, untouched
+//! - `records.jsonl`: the records of this file
+//!
+//! What must stay true: a report is made from these files alone; a record names its evidence; unknown fields of a
+//! newer lab are passed over, a record of an unknown kind is counted and said.
+
+use crate::validity::{Finding, Outcome};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One line of `records.jsonl`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Record {
+    /// One workload point on one target.
+    Measurement(Box<Measurement>),
+    /// One check of the server or of a target.
+    Check(Check),
+}
+
+/// A check and how it came out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// Stable name: `memory.channels_populated`.
+    pub name: String,
+    /// What was looked at: `socket 0`, `sda`.
+    pub target: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was found, with units, one sentence.
+    pub found: String,
+    /// What to do next, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Which engine was measured: kernel and tunables make it another one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct EngineIdentity {
+    /// `ashlar`, `mdadm`, `zfs`, `btrfs`, `lvm`, `spdk`, `device`, `raw`.
+    pub name: String,
+    /// Its own version, as it says it.
+    pub version: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// What was set away from the default, by name.
+    pub tunables: BTreeMap<String, String>,
+}
+
+/// In which state the array was.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrayCondition {
+    /// All members in sync, nothing going on.
+    Healthy,
+    /// So many members out.
+    Degraded(u32),
+    /// Being rebuilt while it was measured.
+    Rebuilding,
+    /// No array: raw drives.
+    Raw,
+}
+
+/// Which work was asked for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Workload {
+    /// Short name: `rr-4k-j16-q16`.
+    pub name: String,
+    /// fio's `rw`: `randread`, `write`, `randrw`.
+    pub mix: String,
+    /// Share of reads in a mixed load, percent.
+    pub read_percent: Option<u32>,
+    /// Block size, bytes.
+    pub block_bytes: u64,
+    /// Jobs.
+    pub jobs: u32,
+    /// I/O depth of each job.
+    pub depth: u32,
+}
+
+/// Reads or writes of a measurement.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Direction {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// I/Os done.
+    pub ios: u64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// I/Os a second.
+    pub iops: f64,
+    /// Mean completion latency, nanoseconds.
+    pub latency_mean_ns: f64,
+    /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs.
+    #[serde(default)]
+    pub latency_bins: BTreeMap<u64, u64>,
+    /// Bandwidth over time: milliseconds since the start -> bytes a second, summed over jobs.
+    #[serde(default)]
+    pub series: Vec<(u64, f64)>,
+}
+
+/// CPU time around a measurement, seconds over all cores.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CpuCost {
+    /// Cores online.
+    pub cores: u32,
+    /// Wall time, seconds.
+    pub wall_s: f64,
+    /// Busy time of all cores, seconds.
+    pub busy_s: f64,
+    /// Busy share of each core, 0 to 1.
+    pub per_core: Vec<f64>,
+    /// The load generator's own user and system time, seconds: a column of its own, never the engine's cost.
+    pub client_s: f64,
+}
+
+/// One workload point.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Unique within the run: `stage/target/workload#round`.
+    pub id: String,
+    /// Stage of the plan: `raw.each`, `raw.all`, `array.sweep`, `degraded`, `rebuild`.
+    pub stage: String,
+    /// Which round of how many alternations this is, from 0.
+    pub round: u32,
+    /// What was measured: a device path, or an array's name.
+    pub target: String,
+    /// By whom it is served.
+    pub engine: EngineIdentity,
+    /// In which state.
+    pub condition: ArrayCondition,
+    /// What was asked for.
+    pub workload: Workload,
+    /// What reads did.
+    pub read: Direction,
+    /// What writes did.
+    pub write: Direction,
+    /// CPU over the same time, if it was taken.
+    #[serde(default)]
+    pub cpu: Option<CpuCost>,
+    /// Which rules have something to say.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// Command line.
+    pub argv: Vec<String>,
+    /// Number of its line in `evidence.jsonl`.
+    pub evidence: Option<u64>,
+    /// Beginning, seconds since 1970, UTC.
+    pub began_unix_s: u64,
+}
+
+impl Measurement {
+    /// Bytes a second, reads and writes together.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.read.bytes_per_s + self.write.bytes_per_s
+    }
+
+    /// I/Os a second, reads and writes together.
+    pub fn iops(&self) -> f64 {
+        self.read.iops + self.write.iops
+    }
+}

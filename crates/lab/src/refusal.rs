@@ -1,0 +1,68 @@
+//! The one clear line: what happened, to what, what is still safe, what to do next.
+
+use std::fmt;
+
+/// Why the lab did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Refusal {
+    /// Stable name, `noun.verb_past` or `noun.adjective`: `fio.output_truncated`.
+    pub code: String,
+    /// What happened, to what, and what is still safe.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    #[serde(skip)]
+    exit: u8,
+}
+
+impl Refusal {
+    /// A check or a comparison that came out wrong, or a thing that was refused: exit code 1.
+    pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+        Refusal { code: code.to_owned(), message: message.into(), hint: hint.into(), exit: 1 }
+    }
+
+    /// The lab could not run: a missing tool, no permission, bad input. Exit code 2.
+    pub fn cannot_run(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Refusal {
+        Refusal { exit: 2, ..Refusal::new(code, message, hint) }
+    }
+
+    /// A file that could not be read or written: exit code 2.
+    pub fn file(path: &std::path::Path, error: &std::io::Error, hint: &str) -> Refusal {
+        Refusal::cannot_run("file.unusable", format!("{}: {error}", path.display()), hint)
+    }
+
+    /// What the process exits with.
+    pub fn exit_code(&self) -> u8 {
+        self.exit
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One line, whatever a tool or a device put into its text.
+        let line = match self.hint.as_str() {
+            "" => self.message.clone(),
+            hint => format!("{}; {hint}", self.message),
+        };
+        f.write_str(&line.replace(char::is_control, " "))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn a_refusal_is_one_line_whatever_is_in_it() {
+        let refusal = Refusal::new("x.y", "serial A\nB\tC", "look\r\nagain");
+        assert_eq!(refusal.to_string(), "serial A B C; look  again");
+    }
+
+    #[test]
+    fn what_could_not_run_exits_with_two() {
+        assert_eq!(Refusal::new("a.b", "", "").exit_code(), 1);
+        assert_eq!(Refusal::cannot_run("a.b", "", "").exit_code(), 2);
+    }
+}
