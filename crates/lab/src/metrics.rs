@@ -1,7 +1,25 @@
 //! The formulas, without any I/O: numbers in, numbers out.
 //!
 //! - latency: percentiles from merged histogram bins
+//! - baseline: what an array could do if the engine cost nothing (F6 to F9)
+//! - efficiency: the four efficiencies (F4, F5, relative CPU, relative latency)
+//! - stripe_time: how long a stripe takes that waits for its slowest member (F10)
+//! - slow_member: which member is slow, and what the slow ones share (F11)
+//! - plausible: Little's law and ceilings (F13, F14)
+//! - steady: steady state on both criteria (F15)
+//! - cliff: where a series falls and stays down (F16)
+//! - pairs: A against B in turns (F17)
+//! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
 //!
 //! What must stay true: percentiles are merged by adding bins, never by averaging; each formula says its source.
 
+pub mod baseline;
+pub mod cliff;
+pub mod efficiency;
 pub mod latency;
+pub mod pairs;
+pub mod plausible;
+pub mod rebuild;
+pub mod slow_member;
+pub mod steady;
+pub mod stripe_time;

@@ -1,0 +1,97 @@
+//! Whether a figure can be true at all: it keeps its depth (F13) and stays below its ceilings (F14).
+//!
+//! What must stay true: a figure above a ceiling is never explained away here: it gets an error.
+
+use crate::validity::{Finding, Severity};
+
+/// How far jobs x depth may be from IOPS x latency.
+pub const LITTLE_TOLERANCE: f64 = 0.10;
+
+/// F13, Little's law: what is in flight on average against what was asked for. A share of 1 is as asked; well below, the
+/// client does not keep the depth.
+pub fn depth_kept(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) -> Option<f64> {
+    let asked = f64::from(jobs) * f64::from(depth);
+    let in_flight = iops * latency_mean_ns / 1e9;
+    (asked > 0.0 && iops > 0.0).then(|| in_flight / asked)
+}
+
+/// What F13 has to say about a point.
+pub fn little_finding(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) -> Option<Finding> {
+    let kept = depth_kept(jobs, depth, iops, latency_mean_ns)?;
+    ((kept - 1.0).abs() > LITTLE_TOLERANCE).then(|| Finding {
+        rule: "F13".to_owned(),
+        severity: Severity::Warning,
+        reason: format!(
+            "client-limited: {:.0} I/Os were in flight on average, {} were asked for",
+            kept * f64::from(jobs) * f64::from(depth),
+            jobs * depth
+        ),
+        correction: Some("more jobs of less depth, or a faster client core".to_owned()),
+    })
+}
+
+/// A ceiling and what it is: a link, the media, memory, the layer below.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Ceiling {
+    /// `PCIe 3.0 x8 of 0000:3b:00.0`, `raw sum of 10 drives`, `fio on the array`.
+    pub name: String,
+    /// Same unit as the figure.
+    pub value: f64,
+}
+
+/// Noise that a measured ceiling has, so that a figure at the ceiling is not called impossible.
+pub const CEILING_SLACK: f64 = 1.02;
+
+/// F14: what a figure above `ceilings` gets; one finding for the lowest ceiling it breaks.
+pub fn ceiling_finding(figure: f64, ceilings: &[Ceiling]) -> Option<Finding> {
+    let broken = ceilings
+        .iter()
+        .filter(|ceiling| figure > ceiling.value * CEILING_SLACK)
+        .min_by(|one, other| one.value.total_cmp(&other.value))?;
+    Some(Finding {
+        rule: "F14".to_owned(),
+        severity: Severity::Error,
+        reason: format!(
+            "{:.2} times the ceiling '{}': something else was measured (a cache, a sparse area, compression)",
+            figure / broken.value,
+            broken.name
+        ),
+        correction: Some(
+            "measure an area that was written, larger than every cache, with direct I/O".to_owned(),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ceiling, ceiling_finding, depth_kept, little_finding};
+    use crate::validity::{Mark, Severity};
+
+    #[test]
+    fn a_depth_that_is_kept_says_nothing() {
+        assert_eq!(depth_kept(4, 32, 128_000.0, 1e6), Some(1.0));
+        assert_eq!(little_finding(4, 32, 128_000.0, 1e6), None);
+        let finding = little_finding(4, 32, 64_000.0, 1e6).expect("half of the depth");
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(
+            finding.reason.contains("64 I/Os") && finding.reason.contains("128"),
+            "{finding:?}"
+        );
+    }
+
+    /// Seed 004: IOR wrote 63 GB/s on arrays that fio measured at 59.5 GB/s.
+    #[test]
+    fn an_upper_layer_faster_than_the_layer_below_is_invalid() {
+        let below = Ceiling { name: "fio on the arrays".to_owned(), value: 59.5e9 };
+        let finding = ceiling_finding(63e9, std::slice::from_ref(&below)).expect("above");
+        assert_eq!(Mark::of(&[finding]), Mark::Invalid);
+        assert_eq!(ceiling_finding(59.9e9, &[below]), None);
+    }
+
+    #[test]
+    fn the_lowest_ceiling_that_is_broken_is_named() {
+        let ceilings = [("memory", 70e9), ("link", 8e9), ("media", 40e9)]
+            .map(|(name, value)| Ceiling { name: name.to_owned(), value });
+        assert!(ceiling_finding(50e9, &ceilings).expect("above").reason.contains("'link'"));
+    }
+}

@@ -1,0 +1,160 @@
+//! F11: which member is slow, and what the slow ones share.
+//!
+//! What must stay true: a component is named only if all its members are slow and no member outside it is; otherwise the
+//! members are named one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Below this share of the median a member is slow.
+pub const SLOW_SHARE: f64 = 0.9;
+/// Beyond this robust z-score it is an outlier.
+pub const ROBUST_Z: f64 = 3.5;
+/// An outlier nearer to the median than this is not worth a name.
+const NEAR_SHARE: f64 = 0.97;
+/// Scales a median absolute deviation to a standard deviation of a normal distribution.
+const MAD_SCALE: f64 = 0.6745;
+
+/// A member measured together with all others.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Member {
+    /// `nvme3n1`.
+    pub name: String,
+    /// Bytes a second, or IOPS; the same for all.
+    pub rate: f64,
+    /// What it hangs on, nearest first: (`controller`, `0000:3b:00.0`), (`numa`, `1`).
+    pub hangs_on: Vec<(String, String)>,
+}
+
+/// A slow member and how far behind it is.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Slow {
+    /// Which.
+    pub name: String,
+    /// Its rate over the median of all.
+    pub share: f64,
+    /// Robust z-score; absent when all others are equal.
+    pub z: Option<f64>,
+}
+
+/// What is slow, and where to look.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Finding {
+    /// The slow members, slowest first.
+    pub slow: Vec<Slow>,
+    /// The smallest component that explains them all: its kind and name.
+    pub shared: Option<(String, String)>,
+}
+
+impl Finding {
+    /// One sentence; `None` if no member is slow.
+    pub fn sentence(&self) -> Option<String> {
+        let slowest = self.slow.first()?;
+        Some(match (&self.shared, self.slow.len()) {
+            (_, 1) => {
+                format!("{} is slow: {:.0} % of the median", slowest.name, slowest.share * 100.0)
+            }
+            (Some((kind, name)), many) => {
+                format!("all {many} slow members share {kind} {name}: look there first")
+            }
+            (None, _) => {
+                let names: Vec<&str> = self.slow.iter().map(|slow| slow.name.as_str()).collect();
+                format!("slow, with nothing that only they share: {}", names.join(", "))
+            }
+        })
+    }
+}
+
+/// Look for slow members among at least three.
+pub fn find(members: &[Member]) -> Finding {
+    if members.len() < 3 {
+        return Finding::default();
+    }
+    let middle = median(members.iter().map(|member| member.rate));
+    let deviation = median(members.iter().map(|member| (member.rate - middle).abs()));
+    let mut slow: Vec<Slow> = members
+        .iter()
+        .filter_map(|member| {
+            let share = member.rate / middle;
+            let z = (deviation > 0.0).then(|| MAD_SCALE * (member.rate - middle) / deviation);
+            let is_outlier = z.is_some_and(|z| z < -ROBUST_Z) && share < NEAR_SHARE;
+            let is_slow = share < SLOW_SHARE || is_outlier;
+            is_slow.then(|| Slow { name: member.name.clone(), share, z })
+        })
+        .collect();
+    slow.sort_by(|one, other| one.share.total_cmp(&other.share));
+    let shared = shared_by(members, &slow);
+    Finding { slow, shared }
+}
+
+/// The smallest component whose members are exactly the slow ones.
+fn shared_by(members: &[Member], slow: &[Slow]) -> Option<(String, String)> {
+    let slow: BTreeSet<&str> = slow.iter().map(|slow| slow.name.as_str()).collect();
+    if slow.len() < 2 {
+        return None;
+    }
+    let mut of: BTreeMap<(usize, &str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for member in members {
+        for (distance, (kind, name)) in member.hangs_on.iter().enumerate() {
+            of.entry((distance, kind, name)).or_default().insert(&member.name);
+        }
+    }
+    of.into_iter()
+        .find(|(_, hanging)| *hanging == slow)
+        .map(|((_, kind, name), _)| (kind.to_owned(), name.to_owned()))
+}
+
+/// The middle value; of an even number the mean of the two middle ones; 0 of none.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => 0.0,
+        (count, middle) if count % 2 == 1 => values[middle],
+        (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Member, find};
+
+    fn members(rates: &[f64]) -> Vec<Member> {
+        let named = |(at, rate): (usize, &f64)| Member {
+            name: format!("d{at}"),
+            rate: *rate,
+            hangs_on: vec![
+                ("controller".into(), format!("c{}", at / 4)),
+                ("numa".into(), format!("{}", at / 8)),
+            ],
+        };
+        rates.iter().enumerate().map(named).collect()
+    }
+
+    #[test]
+    fn one_slow_member_among_ten_is_named() {
+        let mut rates = [500e6; 10];
+        rates[7] = 180e6;
+        let finding = find(&members(&rates));
+        assert_eq!(finding.slow.len(), 1);
+        assert_eq!(finding.sentence().as_deref(), Some("d7 is slow: 36 % of the median"));
+    }
+
+    #[test]
+    fn equal_members_and_small_noise_are_not_slow() {
+        assert_eq!(find(&members(&[500e6; 10])).sentence(), None);
+        let noisy: Vec<f64> = (0..10).map(|at| 500e6 + f64::from(at) * 1e6).collect();
+        assert_eq!(find(&members(&noisy)).sentence(), None);
+    }
+
+    #[test]
+    fn what_all_slow_members_and_no_others_share_is_named() {
+        let mut rates = [500e6; 16];
+        rates[4..8].fill(300e6);
+        let finding = find(&members(&rates));
+        assert_eq!(finding.shared, Some(("controller".into(), "c1".into())));
+        rates[8] = 300e6;
+        let finding = find(&members(&rates));
+        assert_eq!(finding.shared, None);
+        assert!(finding.sentence().expect("slow").contains("nothing that only they share"));
+    }
+}
