@@ -4,7 +4,9 @@
 //! - refusal: the one clear line when something cannot be done
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
 //! - record: what a run writes down, line by line, and what a report is made from
+//! - store: the run directory on disk
 //! - metrics: the formulas, without any I/O
+//! - verdict: the limiting factor, with its evidence and the next experiment
 //!
 //! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
 //! check that could not be made never passes; nothing is written to a device that the user has not named.
@@ -15,6 +17,8 @@ pub mod cli;
 pub mod metrics;
 pub mod record;
 pub mod refusal;
+pub mod store;
 pub mod validity;
+pub mod verdict;
 
 pub use refusal::Refusal;

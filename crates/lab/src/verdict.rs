@@ -1,0 +1,252 @@
+//! The limiting factor of a measurement, from evidence, and the experiment that would confirm or refute it.
+//!
+//! What must stay true: without evidence the verdict is "unknown" and names the next experiment; an invalid figure gets no
+//! limiting factor at all; a verdict says which observation it rests on.
+
+use crate::metrics::plausible::depth_kept;
+use crate::record::Measurement;
+use crate::validity::{Mark, Severity};
+use serde::{Deserialize, Serialize};
+
+/// What limits a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Factor {
+    /// The figure must not be used, so nothing is said of its limit.
+    Invalid,
+    /// The load generator did not keep the depth that was asked for.
+    Client,
+    /// One core is saturated while others idle.
+    OneCore,
+    /// All cores are busy.
+    AllCores,
+    /// The drives do no more.
+    Drives,
+    /// A link carries no more.
+    Link,
+    /// No evidence for any of them.
+    Unknown,
+}
+
+/// A limiting factor with its evidence.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What limits.
+    pub factor: Factor,
+    /// One sentence for people: what limits, and what shows it.
+    pub sentence: String,
+    /// The experiment that would confirm or refute it.
+    pub next: String,
+}
+
+/// What is known beside the measurement itself.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Evidence<'a> {
+    /// What the raw drives do at the same point, in the unit of the figure (F6 to F9).
+    pub baseline: Option<f64>,
+    /// The figure, in the same unit as the baseline.
+    pub figure: f64,
+    /// The narrowest link for this load and what it carries, in bytes a second.
+    pub link: Option<(&'a str, f64)>,
+    /// Who burns the busiest core, if stacks were taken: `md0_raid6`.
+    pub busiest: Option<&'a str>,
+}
+
+/// A core is saturated from here on.
+const SATURATED: f64 = 0.95;
+/// From this share of its ceiling on, a resource is what limits.
+const AT_CEILING: f64 = 0.90;
+/// Below this share of the depth asked for, the client is what limits.
+const DEPTH_KEPT: f64 = 0.80;
+
+/// Judge one measurement.
+pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
+    let findings = &measurement.findings;
+    if Mark::of(findings) == Mark::Invalid {
+        let worst = findings.iter().find(|finding| finding.severity == Severity::Error);
+        let why =
+            worst.map_or(String::new(), |finding| format!("{}: {}", finding.rule, finding.reason));
+        let next = worst.and_then(|finding| finding.correction.clone());
+        return verdict(
+            Factor::Invalid,
+            format!("no verdict, the figure is invalid ({why})"),
+            next.unwrap_or_else(|| "correct that and measure again".to_owned()),
+        );
+    }
+    by_link(measurement, evidence)
+        .or_else(|| by_baseline(evidence))
+        .or_else(|| by_cores(measurement, evidence))
+        .or_else(|| by_depth(measurement))
+        .unwrap_or_else(|| {
+            verdict(
+                Factor::Unknown,
+                "unknown: no core is saturated, the drives could do more, and the depth was kept".to_owned(),
+                "double the depth; if the rate stays and latency doubles, take stacks of what is waited for".to_owned(),
+            )
+        })
+}
+
+fn by_link(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdict> {
+    let (name, carries) = evidence.link?;
+    let share = measurement.bytes_per_s() / carries;
+    (share >= AT_CEILING).then(|| {
+        verdict(
+            Factor::Link,
+            format!("{name}: it carries {:.0} % of what it can", share * 100.0),
+            "spread the drives over another link and measure again".to_owned(),
+        )
+    })
+}
+
+fn by_baseline(evidence: &Evidence<'_>) -> Option<Verdict> {
+    let share = evidence.figure / evidence.baseline.filter(|baseline| *baseline > 0.0)?;
+    (share >= AT_CEILING).then(|| {
+        verdict(
+            Factor::Drives,
+            format!("the drives: the array does {:.0} % of what they allow", share * 100.0),
+            "add a drive; the rate should rise by its share".to_owned(),
+        )
+    })
+}
+
+fn by_cores(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdict> {
+    let cpu = measurement.cpu.as_ref()?;
+    let cores = &cpu.per_core;
+    let busy = cores.iter().filter(|share| **share >= SATURATED).count();
+    let mean = cores.iter().sum::<f64>() / f64::from(u32::try_from(cores.len()).ok()?.max(1));
+    if !cores.is_empty() && mean >= AT_CEILING {
+        return Some(verdict(
+            Factor::AllCores,
+            format!("CPU: all {} cores are {:.0} % busy on average", cores.len(), mean * 100.0),
+            "see which function group burns them: 'lab cpu' around the same load".to_owned(),
+        ));
+    }
+    let who = evidence.busiest.map_or(String::new(), |name| format!(" by {name}"));
+    (busy > 0 && busy < cores.len()).then(|| {
+        verdict(
+            Factor::OneCore,
+            format!(
+                "{busy} of {} cores saturated{who} while all together are {:.0} % busy",
+                cores.len(),
+                mean * 100.0
+            ),
+            "see whose core it is: 'lab cpu' around the same load; then give that work more threads".to_owned(),
+        )
+    })
+}
+
+fn by_depth(measurement: &Measurement) -> Option<Verdict> {
+    let workload = &measurement.workload;
+    let (read, write) = (&measurement.read, &measurement.write);
+    let iops = measurement.iops();
+    let mean = (read.iops * read.latency_mean_ns + write.iops * write.latency_mean_ns) / iops;
+    let kept = depth_kept(workload.jobs, workload.depth, iops, mean)?;
+    (kept < DEPTH_KEPT).then(|| {
+        verdict(
+            Factor::Client,
+            format!(
+                "the load generator: it kept {:.0} % of the depth it was asked for",
+                kept * 100.0
+            ),
+            "more jobs of less depth, or a second load generator".to_owned(),
+        )
+    })
+}
+
+fn verdict(factor: Factor, sentence: String, next: String) -> Verdict {
+    Verdict { factor, sentence, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Evidence, Factor, judge};
+    use crate::record::{
+        ArrayCondition, CpuCost, Direction, EngineIdentity, Measurement, Workload,
+    };
+    use crate::validity::{Finding, Severity};
+
+    fn measurement(per_core: &[f64]) -> Measurement {
+        let workload = Workload {
+            name: "rr-4k-j1-q32".into(),
+            mix: "randread".into(),
+            read_percent: None,
+            block_bytes: 4096,
+            jobs: 1,
+            depth: 32,
+        };
+        let read = Direction {
+            iops: 32_000.0,
+            bytes_per_s: 131e6,
+            latency_mean_ns: 1e6,
+            ..Direction::default()
+        };
+        Measurement {
+            id: "x".into(),
+            stage: "array.sweep".into(),
+            round: 0,
+            target: "md0".into(),
+            engine: EngineIdentity::default(),
+            condition: ArrayCondition::Healthy,
+            workload,
+            read,
+            write: Direction::default(),
+            cpu: Some(CpuCost { per_core: per_core.to_vec(), ..CpuCost::default() }),
+            findings: Vec::new(),
+            argv: Vec::new(),
+            evidence: None,
+            began_unix_s: 0,
+        }
+    }
+
+    /// Seed 000: about 1 GB/s, 92.7 % idle overall, one core 93.7 % to 100 % busy with md0_raid6.
+    #[test]
+    fn one_saturated_thread_is_named_although_the_average_is_low() {
+        let mut cores = vec![0.02; 16];
+        cores[4] = 1.0;
+        let evidence = Evidence { busiest: Some("md0_raid6"), ..Evidence::default() };
+        let verdict = judge(&measurement(&cores), &evidence);
+        assert_eq!(verdict.factor, Factor::OneCore);
+        assert!(verdict.sentence.contains("1 of 16 cores saturated by md0_raid6"), "{verdict:?}");
+        assert!(verdict.sentence.contains("8 % busy"), "{verdict:?}");
+    }
+
+    #[test]
+    fn drives_and_links_at_their_ceiling_come_before_cores() {
+        let busy = measurement(&[1.0, 0.2]);
+        let at_drives =
+            Evidence { baseline: Some(33_000.0), figure: 32_000.0, ..Evidence::default() };
+        assert_eq!(judge(&busy, &at_drives).factor, Factor::Drives);
+        let at_link = Evidence { link: Some(("PCIe 3.0 x4 of c1", 140e6)), ..at_drives };
+        let verdict = judge(&busy, &at_link);
+        assert_eq!(verdict.factor, Factor::Link);
+        assert!(verdict.sentence.starts_with("PCIe 3.0 x4 of c1"));
+    }
+
+    #[test]
+    fn without_evidence_it_is_unknown_and_names_the_next_experiment() {
+        let verdict = judge(&measurement(&[0.3, 0.3]), &Evidence::default());
+        assert_eq!(verdict.factor, Factor::Unknown);
+        assert!(verdict.next.contains("double the depth"));
+    }
+
+    #[test]
+    fn a_client_that_does_not_keep_the_depth_is_the_limit() {
+        let mut starved = measurement(&[0.5, 0.5]);
+        starved.read.latency_mean_ns = 0.4e6;
+        assert_eq!(judge(&starved, &Evidence::default()).factor, Factor::Client);
+    }
+
+    #[test]
+    fn an_invalid_figure_has_no_limiting_factor() {
+        let mut impossible = measurement(&[1.0, 1.0]);
+        impossible.findings.push(Finding {
+            rule: "F14".into(),
+            severity: Severity::Error,
+            reason: "above the ceiling".into(),
+            correction: None,
+        });
+        let verdict = judge(&impossible, &Evidence::default());
+        assert_eq!(verdict.factor, Factor::Invalid);
+        assert!(verdict.sentence.contains("F14"));
+    }
+}
