@@ -5,6 +5,7 @@
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - store: the run directory on disk
+//! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - metrics: the formulas, without any I/O
 //! - verdict: the limiting factor, with its evidence and the next experiment
 //!
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod evidence;
 pub mod metrics;
 pub mod record;
 pub mod refusal;

@@ -1,0 +1,371 @@
+//! The directory of a run as it is being written: `evidence.jsonl` and `evidence/`.
+//!
+//! What must stay true: numbers are unique, also after a crash; a command that was begun has a `.begun` file until its
+//! line is on disk, and becomes an `abandoned` line when the run is opened again; one lab writes to a directory at a time.
+
+use super::entry::{Entry, Exit, Kept};
+use super::process::{Interrupt, Order, monotonic};
+use crate::Refusal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Free space below which nothing more is started: its output would be cut off.
+const FREE_MIN_BYTES: u64 = 16 << 20;
+/// A command that failed with less than this left is taken to have failed for lack of space: not every one says so.
+const CUT_OFF_BYTES: u64 = 64 << 10;
+/// Name of the log within a run's directory.
+pub const LOG: &str = "evidence.jsonl";
+/// Name of the folder with the outputs.
+pub const FOLDER: &str = "evidence";
+
+/// The forensic log of one run, open for writing. Commands may be run from several threads.
+#[derive(Debug)]
+pub struct Evidence {
+    dir: PathBuf,
+    state: Mutex<State>,
+    interrupt: Interrupt,
+    free_min_bytes: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    log: File,
+    next: u64,
+}
+
+/// A command that was run, and how to get at what it printed.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its line in the log.
+    pub entry: Entry,
+    dir: PathBuf,
+}
+
+/// What is known of a command while it runs.
+#[derive(Serialize, Deserialize)]
+struct Begun {
+    n: u64,
+    why: String,
+    began_unix_s: f64,
+    argv: Vec<String>,
+    program: String,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    pid: Option<u32>,
+}
+
+impl Evidence {
+    /// Open the run in `dir`, which is made if it is not there. Commands that an earlier lab left half done get
+    /// their `abandoned` line.
+    ///
+    /// # Errors
+    /// If the directory cannot be written to, or another lab is writing to it.
+    pub fn open(dir: &Path, interrupt: Interrupt) -> Result<Evidence, Refusal> {
+        Evidence::open_with(dir, interrupt, FREE_MIN_BYTES)
+    }
+
+    pub(crate) fn open_with(
+        dir: &Path,
+        interrupt: Interrupt,
+        free_min_bytes: u64,
+    ) -> Result<Evidence, Refusal> {
+        let unusable = |error: io::Error| trouble(dir, &error);
+        fs::create_dir_all(dir.join(FOLDER)).map_err(unusable)?;
+        let path = dir.join(LOG);
+        let mut options = OpenOptions::new();
+        let mut log = options.read(true).append(true).create(true).open(&path).map_err(unusable)?;
+        match log.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another lab is writing to {}", dir.display());
+                return Err(Refusal::cannot_run(
+                    "run.in_use",
+                    message,
+                    "wait for it, or name another directory",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        let mut text = String::new();
+        log.read_to_string(&mut text).map_err(unusable)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            // A power cut in the middle of a line: the torn line stays, the next one begins on its own.
+            log.write_all(b"\n").map_err(unusable)?;
+        }
+        let last = entries(&text).0.iter().map(|entry| entry.n).max().unwrap_or(0);
+        let state = Mutex::new(State { log, next: last + 1 });
+        let evidence = Evidence { dir: dir.to_owned(), state, interrupt, free_min_bytes };
+        evidence.close_abandoned(last)?;
+        Ok(evidence)
+    }
+
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the lab was asked to stop.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Run a command and write down everything about it. `Ok` says that it is written down, not that it succeeded.
+    ///
+    /// # Errors
+    /// If the disk is full or cannot be written to; the outputs so far stay where they are.
+    pub fn run(&self, order: &Order) -> Result<Ran, Refusal> {
+        self.run_with(order, |_| Ok(Vec::new()), |_, _| Vec::new())
+    }
+
+    /// As [`Evidence::run`]: `prepare` writes files that the command needs and returns arguments to add, `collect`
+    /// names files that the command wrote. Both are given the place for them: a path to which an extension is added.
+    ///
+    /// # Errors
+    /// As [`Evidence::run`], and if `prepare` cannot write.
+    pub fn run_with(
+        &self,
+        order: &Order,
+        prepare: impl FnOnce(&Path) -> io::Result<Vec<String>>,
+        collect: impl FnOnce(&Path, &Exit) -> Vec<PathBuf>,
+    ) -> Result<Ran, Refusal> {
+        self.check_space()?;
+        let n = self.take_number();
+        let mut order = order.clone();
+        let stem = stem(n, order.program());
+        let place = self.dir.join(FOLDER).join(&stem);
+        let unusable = |error: io::Error| trouble(&self.dir, &error);
+        order.argv.extend(prepare(&place).map_err(unusable)?);
+        let began_unix_s = unix_now_s();
+        let mut begun = Begun {
+            n,
+            why: order.why.clone(),
+            began_unix_s,
+            argv: order.argv.clone(),
+            program: order.program().to_owned(),
+            env: order.env.clone(),
+            pid: None,
+        };
+        write_begun(&place, &begun).map_err(unusable)?;
+        let stdout = File::create(place.with_extension("stdout")).map_err(unusable)?;
+        let stderr = File::create(place.with_extension("stderr")).map_err(unusable)?;
+        let start = monotonic();
+        let exit = order.run(stdout, stderr, &self.interrupt, |pid| {
+            begun.pid = Some(pid);
+            // Only a hint for whoever finds an orphan; the trace itself is on disk already.
+            let _ = write_begun(&place, &begun);
+        });
+        let duration_s = monotonic().saturating_sub(start).as_secs_f64();
+        let files = collect(&place, &exit);
+        let cut_off =
+            !exit.is_success() && free_bytes(&self.dir).is_some_and(|free| free < CUT_OFF_BYTES);
+        let entry = self.finish(begun, exit, duration_s, &files)?;
+        if cut_off {
+            return Err(disk_full(&self.dir));
+        }
+        Ok(Ran { entry, dir: self.dir.clone() })
+    }
+
+    fn finish(
+        &self,
+        begun: Begun,
+        exit: Exit,
+        duration_s: f64,
+        files: &[PathBuf],
+    ) -> Result<Entry, Refusal> {
+        let place = self.dir.join(FOLDER).join(stem(begun.n, &begun.program));
+        let keep = |path: &Path| keep(&self.dir, path).map_err(|error| trouble(path, &error));
+        let entry = Entry {
+            n: begun.n,
+            why: begun.why,
+            began_unix_s: begun.began_unix_s,
+            duration_s,
+            argv: begun.argv,
+            env: begun.env,
+            exit,
+            stdout: keep(&place.with_extension("stdout"))?,
+            stderr: keep(&place.with_extension("stderr"))?,
+            files: files.iter().map(|path| keep(path)).collect::<Result<_, _>>()?,
+        };
+        self.append(&entry)?;
+        // The line is on disk; a `.begun` that cannot be removed would only be found again and reported twice.
+        fs::remove_file(place.with_extension("begun")).map_err(|error| trouble(&place, &error))?;
+        Ok(entry)
+    }
+
+    fn append(&self, entry: &Entry) -> Result<(), Refusal> {
+        let mut line = serde_json::to_string(entry)
+            .map_err(|error| Refusal::cannot_run("evidence.unwritable", error.to_string(), ""))?;
+        line.push('\n');
+        let mut state = self.lock();
+        let written = state.log.write_all(line.as_bytes()).and_then(|()| state.log.sync_data());
+        written.map_err(|error| trouble(&self.dir.join(LOG), &error))
+    }
+
+    /// Lines for the commands of which only a `.begun` is left.
+    fn close_abandoned(&self, last: u64) -> Result<(), Refusal> {
+        let folder = self.dir.join(FOLDER);
+        let unusable = |error: io::Error| trouble(&folder, &error);
+        let mut paths = Vec::new();
+        for item in fs::read_dir(&folder).map_err(unusable)? {
+            let path = item.map_err(unusable)?.path();
+            if path.extension().is_some_and(|extension| extension == "begun") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        for path in paths {
+            let text = fs::read(&path).map_err(unusable)?;
+            match serde_json::from_slice::<Begun>(&text) {
+                Ok(begun) if begun.n > last => {
+                    self.lock().next = begun.n + 1;
+                    self.abandon(begun, &path)?;
+                }
+                // Its line is there already, or the file was torn before the command started.
+                _ => fs::remove_file(&path).map_err(unusable)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn abandon(&self, begun: Begun, path: &Path) -> Result<(), Refusal> {
+        for extension in ["stdout", "stderr"] {
+            let mut options = OpenOptions::new();
+            let made = options.append(true).create(true).open(path.with_extension(extension));
+            made.map_err(|error| trouble(path, &error))?;
+        }
+        self.finish(begun, Exit::Abandoned, 0.0, &[]).map(|_| ())
+    }
+
+    fn take_number(&self) -> u64 {
+        let mut state = self.lock();
+        let n = state.next;
+        state.next += 1;
+        n
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Whoever panicked while holding it left a whole line or none.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn check_space(&self) -> Result<(), Refusal> {
+        match free_bytes(&self.dir) {
+            Some(free) if free < self.free_min_bytes => Err(disk_full(&self.dir)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Ran {
+    /// What it printed.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn stdout(&self) -> Result<Vec<u8>, Refusal> {
+        self.read(&self.entry.stdout)
+    }
+
+    /// What it complained about.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn stderr(&self) -> Result<Vec<u8>, Refusal> {
+        self.read(&self.entry.stderr)
+    }
+
+    /// The content of one of its files.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn read(&self, kept: &Kept) -> Result<Vec<u8>, Refusal> {
+        let path = self.dir.join(&kept.file);
+        fs::read(&path)
+            .map_err(|error| Refusal::file(&path, &error, "it was there when the command ended"))
+    }
+
+    /// The last line it complained with, for a message to people.
+    pub fn complaint(&self) -> String {
+        let text = self.stderr().unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        last.unwrap_or("it printed no reason").to_owned()
+    }
+}
+
+/// The entries of a log, and how many lines could not be read.
+pub fn entries(text: &str) -> (Vec<Entry>, usize) {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let (good, bad): (Vec<_>, Vec<_>) =
+        lines.map(serde_json::from_str::<Entry>).partition(Result::is_ok);
+    (good.into_iter().filter_map(Result::ok).collect(), bad.len())
+}
+
+/// Length and SHA-256 of the file at `path`, which lies under `dir`.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn keep(dir: &Path, path: &Path) -> io::Result<Kept> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let bytes = io::copy(&mut file, &mut hash)?;
+    let relative = path.strip_prefix(dir).unwrap_or(path);
+    Ok(Kept { file: relative.to_string_lossy().into_owned(), bytes, sha256: hex(&hash.finalize()) })
+}
+
+/// SHA-256 of `bytes` as 64 hexadecimal digits.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Seconds since 1970, UTC.
+pub fn unix_now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn stem(n: u64, program: &str) -> String {
+    // A dot would be taken for the beginning of an extension.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    format!("{n:05}-{}", program.chars().map(plain).collect::<String>())
+}
+
+fn write_begun(place: &Path, begun: &Begun) -> io::Result<()> {
+    let text = serde_json::to_vec(begun)?;
+    let mut file = File::create(place.with_extension("begun"))?;
+    file.write_all(&text)?;
+    file.sync_data()
+}
+
+fn free_bytes(dir: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(dir).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+fn trouble(path: &Path, error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => disk_full(path),
+        _ => Refusal::file(
+            path,
+            error,
+            "the run's directory must be writable; what was measured so far is kept",
+        ),
+    }
+}
+
+fn disk_full(path: &Path) -> Refusal {
+    let message = format!(
+        "no space left for evidence at {}; what was measured so far is kept",
+        path.display()
+    );
+    Refusal::cannot_run("disk.full", message, "make room, then go on with --resume")
+}

@@ -1,0 +1,177 @@
+//! A command in its own process group: closed stdin, a time limit, and nothing of it left behind.
+//!
+//! What must stay true: when [`Order::run`] returns, no process of the group runs any more; the group is killed
+//! before its leader is reaped, so that its number cannot have been given to somebody else.
+//! Not here: where the outputs go and what is written down about them (log).
+
+use super::entry::Exit;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time a command has between the request to end and being killed: fio writes its results in it.
+const GRACE: Duration = Duration::from_secs(5);
+/// How soon an interruption is noticed at the latest, nanoseconds.
+const LOOK_NS: i64 = 200_000_000;
+
+/// A command to be run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// What it is for, one sentence.
+    pub why: String,
+    /// Environment to set beside `LC_ALL=C`.
+    pub env: BTreeMap<String, String>,
+    /// When it is ended at the latest.
+    pub limit: Duration,
+}
+
+impl Order {
+    /// Run `argv` for at most a minute.
+    pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>, why: &str) -> Order {
+        Order {
+            argv: argv.into_iter().map(Into::into).collect(),
+            why: why.to_owned(),
+            env: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    /// The same with another time limit.
+    #[must_use]
+    pub fn limit(self, limit: Duration) -> Order {
+        Order { limit, ..self }
+    }
+
+    /// The program's name without its directory; `command` if there is none.
+    pub(super) fn program(&self) -> &str {
+        let name = self.argv.first().and_then(|program| program.rsplit('/').next());
+        name.filter(|name| !name.is_empty()).unwrap_or("command")
+    }
+
+    /// Run it to its end, with its outputs to these files. `began` is told the process id.
+    pub(super) fn run(
+        &self,
+        stdout: File,
+        stderr: File,
+        interrupt: &Interrupt,
+        began: impl FnOnce(u32),
+    ) -> Exit {
+        let Some((program, arguments)) = self.argv.split_first() else {
+            return Exit::NotStarted("no command".to_owned());
+        };
+        let child = Command::new(program)
+            .args(arguments)
+            .envs(&self.env)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0)
+            .spawn();
+        match child {
+            Ok(child) => {
+                began(child.id());
+                self.until_end(child, interrupt)
+            }
+            Err(error) => Exit::NotStarted(error.to_string()),
+        }
+    }
+
+    fn until_end(&self, mut child: Child, interrupt: &Interrupt) -> Exit {
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let stopped = group.and_then(|group| self.watch(group, interrupt));
+        if let Some(group) = group {
+            // ESRCH means that nobody is left, which is what is wanted.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        match (child.wait(), stopped) {
+            (_, Some(stopped)) => stopped,
+            (Ok(status), None) => match status.code() {
+                Some(code) => Exit::Code(code),
+                None => Exit::Signal(status.signal().unwrap_or(0)),
+            },
+            (Err(error), None) => Exit::NotStarted(error.to_string()),
+        }
+    }
+
+    /// Wait until the leader of `group` has ended or had to be asked to; why, if it was asked.
+    fn watch(&self, group: Pid, interrupt: &Interrupt) -> Option<Exit> {
+        let pidfd = pidfd_open(group, PidfdFlags::empty()).ok()?;
+        let ended_within = |limit: Duration, interrupt: Option<&Interrupt>| {
+            let deadline = monotonic().saturating_add(limit);
+            loop {
+                if interrupt.is_some_and(Interrupt::is_raised) {
+                    return Ended::Interrupted;
+                }
+                let look = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
+                let mut wanted = [PollFd::new(&pidfd, PollFlags::IN)];
+                // An interrupted poll looks again at once.
+                if poll(&mut wanted, Some(&look)).is_ok_and(|ready| ready > 0) {
+                    return Ended::Itself;
+                }
+                if monotonic() >= deadline {
+                    return Ended::TooLate;
+                }
+            }
+        };
+        let stopped = match ended_within(self.limit, Some(interrupt)) {
+            Ended::Itself => return None,
+            Ended::Interrupted => Exit::Interrupted,
+            Ended::TooLate => Exit::TimeLimit(self.limit.as_secs()),
+        };
+        let _ = kill_process_group(group, Signal::TERM);
+        ended_within(GRACE, None);
+        Some(stopped)
+    }
+}
+
+enum Ended {
+    Itself,
+    TooLate,
+    Interrupted,
+}
+
+/// Time since the machine started, for durations: it never goes back.
+pub fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Whether someone asked the lab to stop (Ctrl-C, termination): commands are ended, what was measured is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    raised: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Raised by SIGINT, SIGTERM and SIGHUP from now on.
+    ///
+    /// # Errors
+    /// If the kernel does not let us hear of signals.
+    pub fn from_signals() -> std::io::Result<Interrupt> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let interrupt = Interrupt::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.raised))?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Raise it, as a signal would.
+    pub fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was raised.
+    pub fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+}
