@@ -7,6 +7,8 @@
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - metrics: the formulas, without any I/O
+//! - units: how figures are printed
+//! - report: the page, and the same as Markdown, CSV and OCP lines
 //! - verdict: the limiting factor, with its evidence and the next experiment
 //!
 //! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
@@ -19,7 +21,9 @@ pub mod evidence;
 pub mod metrics;
 pub mod record;
 pub mod refusal;
+pub mod report;
 pub mod store;
+pub mod units;
 pub mod validity;
 pub mod verdict;
 

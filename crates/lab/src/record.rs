@@ -21,6 +21,31 @@ pub enum Record {
     Measurement(Box<Measurement>),
     /// One check of the server or of a target.
     Check(Check),
+    /// What the raw drives allow at one workload point.
+    Baseline(BaselinePoint),
+}
+
+/// What the raw drives allow at one workload point, in one condition of the array.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct BaselinePoint {
+    /// Name of the workload it belongs to.
+    pub workload: String,
+    /// Condition it belongs to.
+    pub condition: ArrayCondition,
+    /// In the unit of the workload: see [`Workload::unit`].
+    pub value: f64,
+    /// Its arithmetic and the raw runs it came from.
+    pub derivation: String,
+}
+
+/// What a rate counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateUnit {
+    /// Bytes a second, printed as MB/s or GB/s (10^6, 10^9).
+    BytesPerS,
+    /// I/Os a second.
+    Iops,
 }
 
 /// A check and how it came out.
@@ -52,6 +77,17 @@ pub struct EngineIdentity {
     pub tunables: BTreeMap<String, String>,
 }
 
+impl EngineIdentity {
+    /// Name and version, and a mark if tunables make it another engine than the default one.
+    pub fn label(&self) -> String {
+        let tuned = if self.tunables.is_empty() { "" } else { ", tuned" };
+        match self.version.as_str() {
+            "" => format!("{}{tuned}", self.name),
+            version => format!("{} {version}{tuned}", self.name),
+        }
+    }
+}
+
 /// In which state the array was.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +100,17 @@ pub enum ArrayCondition {
     Rebuilding,
     /// No array: raw drives.
     Raw,
+}
+
+impl std::fmt::Display for ArrayCondition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ArrayCondition::Healthy => f.write_str("healthy"),
+            ArrayCondition::Degraded(out) => write!(f, "{out} out"),
+            ArrayCondition::Rebuilding => f.write_str("rebuilding"),
+            ArrayCondition::Raw => f.write_str("raw"),
+        }
+    }
 }
 
 /// Which work was asked for.
@@ -81,6 +128,13 @@ pub struct Workload {
     pub jobs: u32,
     /// I/O depth of each job.
     pub depth: u32,
+}
+
+impl Workload {
+    /// Small blocks count I/Os, larger ones bytes.
+    pub fn unit(&self) -> RateUnit {
+        if self.block_bytes < 64 << 10 { RateUnit::Iops } else { RateUnit::BytesPerS }
+    }
 }
 
 /// Reads or writes of a measurement.
@@ -163,5 +217,13 @@ impl Measurement {
     /// I/Os a second, reads and writes together.
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
+    }
+
+    /// The rate in the unit of its workload.
+    pub fn rate(&self) -> f64 {
+        match self.workload.unit() {
+            RateUnit::BytesPerS => self.bytes_per_s(),
+            RateUnit::Iops => self.iops(),
+        }
     }
 }

@@ -1,0 +1,20 @@
+//! The report: one page that opens from disk, made from the records of a run alone.
+//!
+//! - points: rounds of the same workload, engine and condition, as one figure with its samples
+//! - findings: the sentence on top: what limits, what to do next, and whether the figures may be used
+//! - chart: bars and lines as SVG, with every sample as a dot
+//! - page: the HTML page
+//! - text: Markdown and CSV
+//! - ocp: OCP Test & Validation JSONL
+//! - cli: `ashlar lab report`
+//!
+//! What must stay true: no figure without its mark, its unit and the command it came from; what is missing is shown as
+//! missing; the page asks the network for nothing.
+
+pub mod chart;
+pub mod cli;
+pub mod findings;
+pub mod ocp;
+pub mod page;
+pub mod points;
+pub mod text;

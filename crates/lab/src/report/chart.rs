@@ -1,0 +1,292 @@
+//! Bars and lines as SVG: drawn here, so that they print, need no script and ask the network for nothing.
+//!
+//! What must stay true: axes start at zero; every sample is a dot; colours are the Okabe-Ito ones, which colour-blind
+//! people can tell apart, and each series has a pattern of its own besides; colours of text and lines come from the page's style.
+
+use std::fmt::Write;
+
+/// One bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// Which series it belongs to: index into [`Bars::series`].
+    pub series: usize,
+    /// Its height.
+    pub value: f64,
+    /// What is written at its end, with the unit.
+    pub label: String,
+    /// Every round, in the unit of the height.
+    pub samples: Vec<f64>,
+}
+
+/// Groups of bars, lying: names of cases are long.
+#[derive(Clone, Debug, Default)]
+pub struct Bars {
+    /// Names of the series, in the order of their colours.
+    pub series: Vec<String>,
+    /// Name of each group, and its bars.
+    pub groups: Vec<(String, Vec<Bar>)>,
+    /// A line across all groups: its place and its name.
+    pub mark: Option<(f64, String)>,
+}
+
+const WIDTH: f64 = 880.0;
+const LEFT: f64 = 250.0;
+const RIGHT: f64 = 120.0;
+const BAR: f64 = 20.0;
+const GAP: f64 = 16.0;
+
+/// Okabe and Ito's colours, which people with any colour vision can tell apart.
+pub const COLOURS: [&str; 6] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"];
+
+impl Bars {
+    /// The picture; empty without groups.
+    pub fn svg(&self, title: &str) -> String {
+        let rows: usize = self.groups.iter().map(|(_, bars)| bars.len()).sum();
+        if rows == 0 {
+            return String::new();
+        }
+        let highest = self.highest();
+        let body = Self::to_f64(rows) * (BAR + 4.0) + Self::to_f64(self.groups.len()) * GAP;
+        let height = body + 58.0;
+        let mut out = head(WIDTH, height, title);
+        legend(&mut out, &self.series);
+        let scale = (WIDTH - LEFT - RIGHT) / highest;
+        let mut y = 40.0;
+        for (name, bars) in &self.groups {
+            let middle = y + Self::to_f64(bars.len()) * (BAR + 4.0) / 2.0 + 4.0;
+            text(&mut out, (LEFT - 10.0, middle), "end", "name", name);
+            for bar in bars {
+                draw_bar(&mut out, bar, y, scale);
+                y += BAR + 4.0;
+            }
+            y += GAP;
+        }
+        if let Some((place, name)) = &self.mark {
+            let x = LEFT + place * scale;
+            let _ = write!(
+                out,
+                r#"<line class="mark" x1="{x:.1}" y1="34" x2="{x:.1}" y2="{:.1}"/>"#,
+                y - 8.0
+            );
+            text(&mut out, (x, y + 6.0), "middle", "small", name);
+        }
+        let _ = write!(
+            out,
+            r#"<line class="axis" x1="{LEFT}" y1="34" x2="{LEFT}" y2="{:.1}"/></svg>"#,
+            y - 8.0
+        );
+        out
+    }
+
+    fn highest(&self) -> f64 {
+        let bars = self.groups.iter().flat_map(|(_, bars)| bars);
+        let values = bars.flat_map(|bar| bar.samples.iter().copied().chain([bar.value]));
+        let mark = self.mark.as_ref().map_or(0.0, |(place, _)| *place);
+        values.fold(mark, f64::max).max(f64::MIN_POSITIVE) * 1.02
+    }
+
+    fn to_f64(count: usize) -> f64 {
+        f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+}
+
+fn draw_bar(out: &mut String, bar: &Bar, y: f64, scale: f64) {
+    let (width, colour) = (bar.value * scale, COLOURS[bar.series % COLOURS.len()]);
+    let _ = write!(
+        out,
+        r#"<rect x="{LEFT}" y="{y:.1}" width="{width:.1}" height="{BAR}" fill="{colour}"><title>{}</title></rect>"#,
+        escape(&bar.label)
+    );
+    if bar.samples.len() > 1 {
+        for sample in &bar.samples {
+            let x = LEFT + sample * scale;
+            let _ =
+                write!(out, r#"<circle class="dot" cx="{x:.1}" cy="{:.1}" r="3"/>"#, y + BAR / 2.0);
+        }
+    }
+    let end = bar.samples.iter().copied().fold(bar.value, f64::max) * scale;
+    text(out, (LEFT + end + 8.0, y + BAR / 2.0 + 4.0), "start", "value", &bar.label);
+}
+
+/// One line of a line chart.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its points, x rising.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Lines over a common axis.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    /// Lines, in the order of their colours.
+    pub lines: Vec<Line>,
+    /// What x is, with its unit.
+    pub x: String,
+    /// What y is, with its unit.
+    pub y: String,
+    /// x counts doublings.
+    pub is_log2: bool,
+}
+
+impl Lines {
+    /// The picture; empty without a line of two points.
+    pub fn svg(&self, title: &str) -> String {
+        let place = |x: f64| if self.is_log2 { x.max(1.0).log2() } else { x };
+        let all = || self.lines.iter().flat_map(|line| &line.points);
+        if self.lines.iter().all(|line| line.points.len() < 2) {
+            return String::new();
+        }
+        let (left, top, width, height) = (80.0, 40.0, 700.0, 240.0);
+        let lowest_x = all().map(|point| place(point.0)).fold(f64::INFINITY, f64::min);
+        let highest_x = all().map(|point| place(point.0)).fold(f64::NEG_INFINITY, f64::max);
+        let highest_y = all().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
+        let span = (highest_x - lowest_x).max(f64::MIN_POSITIVE);
+        let at = |point: &(f64, f64)| {
+            (
+                left + (place(point.0) - lowest_x) / span * width,
+                top + height - point.1 / highest_y * height,
+            )
+        };
+        let mut out = head(WIDTH, 340.0, title);
+        let names: Vec<String> = self.lines.iter().map(|line| line.name.clone()).collect();
+        legend(&mut out, &names);
+        for part in 0..=4 {
+            let value = highest_y * f64::from(part) / 4.0;
+            let y = top + height - height * f64::from(part) / 4.0;
+            let _ = write!(
+                out,
+                r#"<line class="grid" x1="{left}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/>"#,
+                left + width
+            );
+            text(
+                &mut out,
+                (left - 8.0, y + 4.0),
+                "end",
+                "small",
+                &crate::units::three_digits(value),
+            );
+        }
+        for (series, line) in self.lines.iter().enumerate() {
+            let colour = COLOURS[series % COLOURS.len()];
+            let path: Vec<String> =
+                line.points.iter().map(at).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            let dashes = ["none", "7 4", "2 3", "9 3 2 3"][series % 4];
+            let _ = write!(
+                out,
+                r#"<polyline fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}" points="{}"/>"#,
+                path.join(" ")
+            );
+            if line.points.len() <= 40 {
+                for (x, y) in line.points.iter().map(at) {
+                    let _ =
+                        write!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="3" fill="{colour}"/>"#);
+                }
+            }
+        }
+        self.x_axis(
+            &mut out,
+            (left, top + height),
+            &|x| at(&(x, 0.0)).0,
+            all().map(|point| point.0).collect(),
+        );
+        text(&mut out, (left, top - 6.0), "start", "small", &self.y);
+        out.push_str("</svg>");
+        out
+    }
+
+    fn x_axis(
+        &self,
+        out: &mut String,
+        (left, y): (f64, f64),
+        at: &dyn Fn(f64) -> f64,
+        mut xs: Vec<f64>,
+    ) {
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        let step = xs.len().div_ceil(10).max(1);
+        for x in xs.iter().step_by(step) {
+            text(out, (at(*x), y + 16.0), "middle", "small", &crate::units::three_digits(*x));
+        }
+        let _ = write!(
+            out,
+            r#"<line class="axis" x1="{left}" y1="{y}" x2="{:.1}" y2="{y}"/>"#,
+            left + 700.0
+        );
+        text(out, (left + 350.0, y + 36.0), "middle", "small", &self.x);
+    }
+}
+
+fn head(width: f64, height: f64, title: &str) -> String {
+    format!(
+        r#"<svg class="chart" role="img" aria-label="{0}" viewBox="0 0 {width:.0} {height:.0}" xmlns="http://www.w3.org/2000/svg"><title>{0}</title>"#,
+        escape(title)
+    )
+}
+
+fn legend(out: &mut String, series: &[String]) {
+    let mut x = LEFT;
+    for (at, name) in series.iter().enumerate() {
+        let colour = COLOURS[at % COLOURS.len()];
+        let _ = write!(out, r#"<rect x="{x:.1}" y="8" width="13" height="13" fill="{colour}"/>"#);
+        text(out, (x + 19.0, 19.0), "start", "small", name);
+        x += 19.0 + 7.2 * Bars::to_f64(name.chars().count()) + 24.0;
+    }
+}
+
+fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
+    let _ = write!(
+        out,
+        r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
+        escape(words)
+    );
+}
+
+/// Text as it may stand in SVG and HTML.
+pub fn escape(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    for letter in words.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bar, Bars, Line, Lines};
+
+    #[test]
+    fn bars_show_every_sample_and_escape_names() {
+        let bar =
+            Bar { series: 0, value: 2.0, label: "2 GB/s".into(), samples: vec![1.9, 2.0, 2.2] };
+        let bars = Bars {
+            series: vec!["a<b".into()],
+            groups: vec![("reads & more".into(), vec![bar])],
+            mark: Some((1.0, "BASELINE".into())),
+        };
+        let svg = bars.svg("rates");
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert!(
+            svg.contains("a&lt;b") && svg.contains("reads &amp; more") && svg.contains("BASELINE")
+        );
+        assert_eq!(Bars::default().svg("nothing"), "");
+    }
+
+    #[test]
+    fn a_line_needs_two_points() {
+        let mut lines = Lines {
+            lines: vec![Line { name: "a".into(), points: vec![(1.0, 1.0)] }],
+            ..Lines::default()
+        };
+        assert_eq!(lines.svg("one point"), "");
+        lines.lines[0].points.push((2.0, 4.0));
+        assert!(lines.svg("two").contains("<polyline"));
+    }
+}

@@ -1,0 +1,98 @@
+//! `ashlar lab report`.
+
+use super::points::{self, Point};
+use super::{findings, ocp, page, text};
+use crate::refusal::Refusal;
+use crate::store::{Run, RunDir};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Make the report of a run: verdict first, every figure with its mark and its command.
+///
+/// Without a flag the page is written to report.html in the run directory. The report is made from the records alone and
+/// can be made again at any time.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar lab report runs/tank0 --html tank0.html --csv tank0.csv")]
+pub struct Args {
+    /// Directory that `lab run` or `lab compare` wrote.
+    pub run: PathBuf,
+    /// Write the page here: one HTML file that needs no network.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write Markdown here.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Write one line for each round here.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write OCP Test & Validation lines here.
+    #[arg(long, value_name = "FILE")]
+    pub ocp: Option<PathBuf>,
+}
+
+/// Make what was asked for.
+///
+/// # Errors
+/// If there is no run, it holds nothing to report, or a file cannot be written.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let dir = RunDir::open(&args.run)?;
+    let run = dir.read()?;
+    let points = points::of(&run.records);
+    if run.records.is_empty() {
+        let said = format!("{} holds no records; nothing was written", args.run.display());
+        return Err(Refusal::new("run.empty", said, "let a run measure something first"));
+    }
+    let written = write_all(args, &dir, &run, &points)?;
+    let headline = findings::headline(&points);
+    if json {
+        let limit = headline.limit.as_ref().map(|limit| &limit.verdict);
+        let told = serde_json::json!({
+            "sentence": headline.sentence, "limit": limit, "figures": headline.figures,
+            "invalid": headline.invalid, "unread_lines": run.unread.len(), "written": written});
+        println!("{told}");
+    } else {
+        println!("{}", headline.sentence);
+        if let Some(limit) = &headline.limit {
+            println!("limiting factor of {}: {}", limit.of, limit.verdict.sentence);
+            println!("next experiment: {}", limit.verdict.next);
+        }
+        println!("{} figures, {} invalid", headline.figures, headline.invalid);
+        for file in &written {
+            println!("written: {}", file.display());
+        }
+    }
+    for (line, why) in &run.unread {
+        eprintln!("ashlar lab: line {line} of records.jsonl was passed over: {why}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_all(
+    args: &Args,
+    dir: &RunDir,
+    run: &Run,
+    points: &[Point],
+) -> Result<Vec<PathBuf>, Refusal> {
+    let mut written = Vec::new();
+    let mut write = |path: &Path, content: String| {
+        std::fs::write(path, content)
+            .map_err(|error| Refusal::file(path, &error, "the run itself is unharmed"))?;
+        written.push(path.to_owned());
+        Ok::<(), Refusal>(())
+    };
+    let is_plain = args.markdown.is_none() && args.csv.is_none() && args.ocp.is_none();
+    let standard = is_plain.then(|| dir.path().join("report.html"));
+    if let Some(path) = args.html.as_ref().or(standard.as_ref()) {
+        write(path, page::html(run, points, dir.path())?)?;
+    }
+    if let Some(path) = &args.markdown {
+        write(path, text::markdown(run, points))?;
+    }
+    if let Some(path) = &args.csv {
+        write(path, text::csv(points))?;
+    }
+    if let Some(path) = &args.ocp {
+        write(path, ocp::jsonl(run, points))?;
+    }
+    Ok(written)
+}

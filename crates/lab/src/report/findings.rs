@@ -1,0 +1,174 @@
+//! The sentence on top: how the engines compare, what limits, what to do next, and whether the figures may be used.
+//!
+//! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
+
+use super::points::Point;
+use crate::metrics::efficiency::{relative_cpu, relative_latency};
+use crate::metrics::pairs::{self, Comparison};
+use crate::record::ArrayCondition;
+use crate::validity::Mark;
+use crate::verdict::{self, Evidence, Factor, Verdict};
+
+/// Two engines at the same workload point.
+#[derive(Clone, Debug)]
+pub struct Duel {
+    /// Workload and condition.
+    pub case: String,
+    /// First engine over second; `None` with fewer than three rounds of each.
+    pub rate: Option<Comparison>,
+    /// First engine's rate for each busy core over the second's.
+    pub relative_cpu: Option<f64>,
+    /// The second's p99.9 over the first's.
+    pub relative_latency: Option<f64>,
+    /// Neither side is invalid.
+    pub is_usable: bool,
+}
+
+/// What the page says first.
+#[derive(Clone, Debug)]
+pub struct Headline {
+    /// One sentence.
+    pub sentence: String,
+    /// What limits, with its evidence.
+    pub limit: Option<LimitedPoint>,
+    /// Figures in all, and how many of them are invalid.
+    pub figures: usize,
+    /// Of these.
+    pub invalid: usize,
+}
+
+/// A limiting factor and the point it belongs to.
+#[derive(Clone, Debug)]
+pub struct LimitedPoint {
+    /// Engine and case.
+    pub of: String,
+    /// What limits it.
+    pub verdict: Verdict,
+}
+
+/// Engines of a run, raw drives left out, in the order in which they came.
+pub fn engines(points: &[Point]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for point in points.iter().filter(|point| point.condition != ArrayCondition::Raw) {
+        if !names.contains(&point.engine.as_str()) {
+            names.push(&point.engine);
+        }
+    }
+    names
+}
+
+/// The first engine against `other`, at every point that both have.
+pub fn duels(points: &[Point], other: &str) -> Vec<Duel> {
+    let names = engines(points);
+    let Some(first) = names.first() else { return Vec::new() };
+    points
+        .iter()
+        .filter(|point| point.engine == *first && point.condition != ArrayCondition::Raw)
+        .filter_map(|one| {
+            let is_same = |point: &&Point| point.engine == other && point.case() == one.case();
+            Some(duel(one, points.iter().find(is_same)?))
+        })
+        .collect()
+}
+
+fn duel(one: &Point, other: &Point) -> Duel {
+    let both = |fraction| Some((one.percentile(fraction)?, other.percentile(fraction)?));
+    Duel {
+        case: one.case(),
+        rate: pairs::compare(&one.samples, &other.samples),
+        relative_cpu: one
+            .cpu_efficiency()
+            .zip(other.cpu_efficiency())
+            .and_then(|(one, other)| relative_cpu(one, other)),
+        relative_latency: both(0.999).and_then(|(one, other)| relative_latency(one, other)),
+        is_usable: one.mark() != Mark::Invalid && other.mark() != Mark::Invalid,
+    }
+}
+
+/// What limits `point`.
+pub fn limit(point: &Point) -> Option<Verdict> {
+    let last = point.rounds.last()?;
+    let evidence = Evidence {
+        baseline: point.baseline.as_ref().map(|baseline| baseline.value),
+        figure: point.rate(),
+        ..Evidence::default()
+    };
+    let mut middle = last.clone();
+    if let (Some(cost), Some(cpu)) = (&mut middle.cpu, &point.cpu) {
+        cost.per_core.clone_from(&cpu.per_core);
+    }
+    Some(verdict::judge(&middle, &evidence))
+}
+
+/// What the page says first.
+pub fn headline(points: &[Point]) -> Headline {
+    let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
+    let names = engines(points);
+    let sentence = match names.as_slice() {
+        [] if points.is_empty() => "Nothing was measured.".to_owned(),
+        [] => "Raw drives only: no array was measured.".to_owned(),
+        [one] => alone(points, one),
+        [one, others @ ..] => others
+            .iter()
+            .map(|other| against(one, other, &duels(points, other)))
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    Headline { sentence, limit: weakest(points), figures: points.len(), invalid }
+}
+
+fn alone(points: &[Point], engine: &str) -> String {
+    let usable =
+        points.iter().filter(|point| point.engine == engine && point.mark() != Mark::Invalid);
+    let best = usable
+        .filter_map(|point| Some((point, point.efficiency()?)))
+        .min_by(|one, other| one.1.total_cmp(&other.1));
+    match best {
+        Some((point, share)) => format!(
+            "{engine} reaches {:.0} % of what its drives allow where it is weakest: {}.",
+            share * 100.0,
+            point.case()
+        ),
+        None => {
+            format!("{engine} was measured; there is no baseline of its drives to hold it against.")
+        }
+    }
+}
+
+fn against(one: &str, other: &str, duels: &[Duel]) -> String {
+    let usable: Vec<&Duel> = duels.iter().filter(|duel| duel.is_usable).collect();
+    let shown = |wanted: fn(Comparison) -> bool| {
+        usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
+    };
+    let faster = shown(|rate| rate.low > 1.0);
+    let slower = shown(|rate| rate.high < 1.0);
+    let decided = usable.iter().filter(|duel| duel.rate.is_some()).count();
+    let open = decided - faster - slower;
+    let left_out = match duels.len() - usable.len() {
+        0 => String::new(),
+        count => format!(" ({count} invalid and left out)"),
+    };
+    if decided == 0 {
+        return format!("{one} against {other}: too few usable rounds to compare{left_out}.");
+    }
+    format!(
+        "{one} is faster than {other} in {faster} of {decided} cases, slower in {slower}, and in {open} no difference is shown{left_out}."
+    )
+}
+
+/// The first engine's point that reaches least of its baseline, or its first one.
+fn weakest(points: &[Point]) -> Option<LimitedPoint> {
+    let names = engines(points);
+    let first = names.first()?;
+    let usable = || {
+        points.iter().filter(|point| {
+            point.engine == *first
+                && point.condition != ArrayCondition::Raw
+                && point.mark() != Mark::Invalid
+        })
+    };
+    let share = |point: &&Point| point.efficiency().unwrap_or(f64::INFINITY);
+    let point = usable().min_by(|one, other| share(one).total_cmp(&share(other)))?;
+    let verdict = limit(point).filter(|verdict| verdict.factor != Factor::Invalid)?;
+    Some(LimitedPoint { of: format!("{} ({})", point.engine, point.case()), verdict })
+}

@@ -1,0 +1,209 @@
+//! Rounds of the same workload, engine and condition, as one figure with its samples.
+//!
+//! What must stay true: the figure is the median of the rounds and every round stays visible; latency bins of rounds are
+//! added, never averaged; a point is as invalid as its worst round.
+
+use crate::metrics::latency::{self, Bins, percentile};
+use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
+use crate::record::{ArrayCondition, Measurement, RateUnit, Record, Workload};
+use crate::validity::{Finding, Mark};
+use std::collections::BTreeMap;
+
+/// One workload on one engine in one condition.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Name, version and whether it was tuned.
+    pub engine: String,
+    /// What was asked for.
+    pub workload: Workload,
+    /// State of the array.
+    pub condition: ArrayCondition,
+    /// Its stage in the plan.
+    pub stage: String,
+    /// The rate of each round, in the unit of the workload, in order.
+    pub samples: Vec<f64>,
+    /// Latency of all rounds, reads and writes.
+    pub bins: Bins,
+    /// CPU of all rounds, if it was taken in all.
+    pub cpu: Option<Cpu>,
+    /// What the raw drives allow at this point.
+    pub baseline: Option<Baseline>,
+    /// What rules said, each rule once.
+    pub findings: Vec<Finding>,
+    /// The rounds themselves.
+    pub rounds: Vec<Measurement>,
+}
+
+/// CPU of a point, over all rounds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cpu {
+    /// Mean busy share of all cores, 0 to 1.
+    pub mean: f64,
+    /// Mean busy share of each core.
+    pub per_core: Vec<f64>,
+    /// Busy cores.
+    pub busy_cores: f64,
+    /// CPU nanoseconds of all cores for each I/O.
+    pub ns_per_io: Option<f64>,
+}
+
+impl Point {
+    /// The median of the rounds.
+    pub fn rate(&self) -> f64 {
+        median(self.samples.iter().copied())
+    }
+
+    /// What the rate counts.
+    pub fn unit(&self) -> RateUnit {
+        self.workload.unit()
+    }
+
+    /// The mark that its findings amount to.
+    pub fn mark(&self) -> Mark {
+        Mark::of(&self.findings)
+    }
+
+    /// RAID efficiency against its BASELINE (F4).
+    pub fn efficiency(&self) -> Option<f64> {
+        efficiency::raid(self.rate(), self.baseline.as_ref()?.value)
+    }
+
+    /// Rate for each busy core (F5).
+    pub fn cpu_efficiency(&self) -> Option<f64> {
+        efficiency::cpu(self.rate(), self.cpu.as_ref()?.busy_cores, 1.0)
+    }
+
+    /// A latency percentile in nanoseconds, if enough I/Os lie beyond it.
+    pub fn percentile(&self, fraction: f64) -> Option<u64> {
+        percentile(&self.bins, fraction)
+    }
+
+    /// `8 MB writes, healthy`-like name of what it is, without the engine.
+    pub fn case(&self) -> String {
+        format!("{}, {}", self.workload.name, self.condition)
+    }
+}
+
+/// All points of a run, in the order in which they were first measured.
+pub fn of(records: &[Record]) -> Vec<Point> {
+    let mut baselines = BTreeMap::new();
+    let mut points: Vec<Point> = Vec::new();
+    for record in records {
+        match record {
+            Record::Measurement(measurement) => add(&mut points, measurement),
+            Record::Baseline(point) => {
+                let baseline =
+                    Baseline { value: point.value, derivation: point.derivation.clone() };
+                baselines.insert((point.workload.clone(), point.condition), baseline);
+            }
+            _ => {}
+        }
+    }
+    for point in &mut points {
+        point.cpu = cpu_of(&point.rounds);
+        if point.condition != ArrayCondition::Raw {
+            point.baseline =
+                baselines.get(&(point.workload.name.clone(), point.condition)).cloned();
+        }
+    }
+    points
+}
+
+fn add(points: &mut Vec<Point>, measurement: &Measurement) {
+    let engine = measurement.engine.label();
+    let is_it = |point: &Point| {
+        point.engine == engine
+            && point.workload == measurement.workload
+            && point.condition == measurement.condition
+            && point.stage == measurement.stage
+            && point.rounds.first().is_some_and(|first| first.target == measurement.target)
+    };
+    let at = points.iter().position(is_it).unwrap_or_else(|| {
+        points.push(Point {
+            engine: engine.clone(),
+            workload: measurement.workload.clone(),
+            condition: measurement.condition,
+            stage: measurement.stage.clone(),
+            samples: Vec::new(),
+            bins: Bins::new(),
+            cpu: None,
+            baseline: None,
+            findings: Vec::new(),
+            rounds: Vec::new(),
+        });
+        points.len() - 1
+    });
+    let point = &mut points[at];
+    point.samples.push(measurement.rate());
+    latency::merge(&mut point.bins, &measurement.read.latency_bins);
+    latency::merge(&mut point.bins, &measurement.write.latency_bins);
+    for finding in &measurement.findings {
+        if !point.findings.iter().any(|known| known.rule == finding.rule) {
+            point.findings.push(finding.clone());
+        }
+    }
+    point.rounds.push(measurement.clone());
+}
+
+fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {
+    let costs: Vec<_> = rounds.iter().map(|round| round.cpu.as_ref()).collect::<Option<_>>()?;
+    let cores = costs.iter().map(|cost| cost.per_core.len()).min().filter(|cores| *cores > 0)?;
+    let wall_s: f64 = costs.iter().map(|cost| cost.wall_s).sum();
+    let busy_s: f64 = costs.iter().map(|cost| cost.busy_s).sum();
+    let rounds_f = latency::to_f64(u64::try_from(costs.len()).ok()?);
+    let per_core: Vec<f64> = (0..cores)
+        .map(|core| costs.iter().map(|cost| cost.per_core[core]).sum::<f64>() / rounds_f)
+        .collect();
+    let ios: u64 = rounds.iter().map(|round| round.read.ios + round.write.ios).sum();
+    let busy_cores = busy_s / wall_s;
+    let cores_f = latency::to_f64(u64::try_from(cores).ok()?);
+    (wall_s > 0.0).then(|| Cpu {
+        mean: busy_cores / cores_f,
+        busy_cores,
+        ns_per_io: (ios > 0).then(|| busy_s * 1e9 / latency::to_f64(ios)),
+        per_core,
+    })
+}
+
+/// F2 for people: the hot cores as `N x M %`, the others after them.
+pub fn cores(per_core: &[f64]) -> String {
+    let mut shares = per_core.to_vec();
+    shares.sort_by(|one, other| other.total_cmp(one));
+    let gap = (1..shares.len())
+        .map(|at| (at, shares[at - 1] - shares[at]))
+        .max_by(|one, other| one.1.total_cmp(&other.1));
+    let middle = median(shares.iter().copied());
+    match (shares.first(), gap) {
+        (None, _) => "not taken".to_owned(),
+        (Some(highest), Some((at, _)))
+            if highest - middle > SPIKE || (shares.len() == 2 && highest - shares[1] > SPIKE) =>
+        {
+            format!("{}, {}", group(&shares[..at]), group(&shares[at..]))
+        }
+        _ => format!("{}, no spikes", group(&shares)),
+    }
+}
+
+/// A core this far above the median is a spike.
+const SPIKE: f64 = 0.10;
+
+fn group(shares: &[f64]) -> String {
+    let mean =
+        shares.iter().sum::<f64>() / latency::to_f64(u64::try_from(shares.len()).unwrap_or(1));
+    format!("{} x {:.0} %", shares.len(), mean * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cores;
+
+    #[test]
+    fn hot_cores_stand_apart_as_the_seed_writes_them() {
+        let mut shares = vec![0.08; 16];
+        shares[3] = 1.0;
+        assert_eq!(cores(&shares), "1 x 100 %, 15 x 8 %");
+        assert_eq!(cores(&[0.5, 0.52, 0.48, 0.5]), "4 x 50 %, no spikes");
+        assert_eq!(cores(&[1.0, 0.2]), "1 x 100 %, 1 x 20 %");
+        assert_eq!(cores(&[]), "not taken");
+    }
+}

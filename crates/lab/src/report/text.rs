@@ -1,0 +1,163 @@
+//! The report as Markdown and as CSV.
+
+use super::findings::{engines, headline};
+use super::points::{Point, cores};
+use crate::record::{ArrayCondition, Record};
+use crate::store::Run;
+use crate::units;
+use std::fmt::Write;
+
+/// A percentile for people, or why there is none.
+pub fn percentile(point: &Point, fraction: f64) -> String {
+    point.percentile(fraction).map_or_else(|| "too few I/Os".to_owned(), units::microseconds)
+}
+
+/// The whole report in Markdown.
+pub fn markdown(run: &Run, points: &[Point]) -> String {
+    let headline = headline(points);
+    let mut out = format!("# {}\n\n**{}**\n", title(run), headline.sentence);
+    if let Some(limit) = &headline.limit {
+        let _ = write!(
+            out,
+            "\nLimiting factor of {}: {}. Next experiment: {}.\n",
+            limit.of, limit.verdict.sentence, limit.verdict.next
+        );
+    }
+    let _ = write!(
+        out,
+        "\n{} figures, {} invalid. Engines: {}.\n",
+        headline.figures,
+        headline.invalid,
+        engines(points).join(", ")
+    );
+    out.push_str("\n| workload | engine | rate | of BASELINE | CPU | most consumed cores | p50 | p99.9 | mark |\n|---|---|---:|---:|---:|---|---:|---:|---|\n");
+    for point in points {
+        let efficiency = point.efficiency().map_or_else(|| none(point).to_owned(), units::percent);
+        let cpu = point.cpu.as_ref();
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {efficiency} | {} | {} | {} | {} | {} |",
+            cell(&point.case()),
+            cell(&point.engine),
+            units::rate(point.rate(), point.unit()),
+            cpu.map_or_else(|| "not taken".to_owned(), |cpu| units::percent(cpu.mean)),
+            cpu.map_or_else(|| "not taken".to_owned(), |cpu| cores(&cpu.per_core)),
+            percentile(point, 0.5),
+            percentile(point, 0.999),
+            point.mark(),
+        );
+    }
+    notes(&mut out, points);
+    checks(&mut out, run);
+    out.push_str("\n## Environment\n\n");
+    for (name, value) in &run.facts.environment {
+        let _ = writeln!(out, "- {name}: {}", cell(value));
+    }
+    for (name, why) in &run.facts.left_out {
+        let _ = writeln!(out, "- left out: {name}, because {}", cell(why));
+    }
+    out
+}
+
+/// What stands where an efficiency would.
+pub fn none(point: &Point) -> &'static str {
+    if point.condition == ArrayCondition::Raw { "is one" } else { "no baseline" }
+}
+
+fn notes(out: &mut String, points: &[Point]) {
+    let noted =
+        points.iter().flat_map(|point| point.findings.iter().map(move |finding| (point, finding)));
+    for (at, (point, finding)) in noted.enumerate() {
+        if at == 0 {
+            out.push_str("\n## Notes on figures\n\n");
+        }
+        let _ = writeln!(
+            out,
+            "- {} ({}), {}: {}",
+            point.case(),
+            point.engine,
+            finding.rule,
+            cell(&finding.reason)
+        );
+    }
+}
+
+fn checks(out: &mut String, run: &Run) {
+    let checks = run.records.iter().filter_map(|record| match record {
+        Record::Check(check) => Some(check),
+        _ => None,
+    });
+    for (at, check) in checks.enumerate() {
+        if at == 0 {
+            out.push_str("\n## Checks\n\n");
+        }
+        let _ = writeln!(
+            out,
+            "- {:?}: {} {}: {}",
+            check.outcome,
+            check.name,
+            check.target,
+            cell(&check.found)
+        );
+    }
+}
+
+/// What the run is called.
+pub fn title(run: &Run) -> &str {
+    match run.facts.question.as_str() {
+        "" => "A run of the lab",
+        question => question,
+    }
+}
+
+fn cell(words: &str) -> String {
+    words.replace('|', "\\|").replace('\n', " ")
+}
+
+/// One line for each round of each point; rates in plain units, latency in nanoseconds.
+pub fn csv(points: &[Point]) -> String {
+    let mut out = String::from(
+        "stage,target,engine,condition,workload,mix,block_bytes,jobs,depth,round,bytes_per_s,iops,latency_mean_ns_read,latency_mean_ns_write,cpu_busy_s,cpu_wall_s,mark,rules\n",
+    );
+    for point in points {
+        for round in &point.rounds {
+            let rules: Vec<&str> =
+                round.findings.iter().map(|finding| finding.rule.as_str()).collect();
+            let (busy, wall) = round.cpu.as_ref().map_or((String::new(), String::new()), |cpu| {
+                (format!("{:.6}", cpu.busy_s), format!("{:.6}", cpu.wall_s))
+            });
+            let fields = [
+                round.stage.clone(),
+                round.target.clone(),
+                point.engine.clone(),
+                round.condition.to_string(),
+                round.workload.name.clone(),
+                round.workload.mix.clone(),
+                round.workload.block_bytes.to_string(),
+                round.workload.jobs.to_string(),
+                round.workload.depth.to_string(),
+                round.round.to_string(),
+                format!("{:.1}", round.bytes_per_s()),
+                format!("{:.1}", round.iops()),
+                format!("{:.1}", round.read.latency_mean_ns),
+                format!("{:.1}", round.write.latency_mean_ns),
+                busy,
+                wall,
+                point.mark().to_string(),
+                rules.join(" "),
+            ];
+            let quoted: Vec<String> = fields.iter().map(|field| quote(field)).collect();
+            out.push_str(&quoted.join(","));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn quote(field: &str) -> String {
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

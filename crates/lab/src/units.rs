@@ -1,0 +1,82 @@
+//! How figures are printed: MB is 10^6 bytes, MiB is 2^20, latency is in microseconds, and the unit is always there.
+
+use crate::record::RateUnit;
+
+/// A rate with its unit.
+pub fn rate(value: f64, unit: RateUnit) -> String {
+    match unit {
+        RateUnit::BytesPerS => bytes_per_s(value),
+        RateUnit::Iops => format!("{} IOPS", scaled(value, &[("M", 1e6), ("k", 1e3)])),
+    }
+}
+
+/// Bytes a second in GB/s, MB/s or kB/s.
+pub fn bytes_per_s(value: f64) -> String {
+    let (scale, name) = match value {
+        value if value >= 1e9 => (1e9, "GB/s"),
+        value if value >= 1e6 => (1e6, "MB/s"),
+        _ => (1e3, "kB/s"),
+    };
+    format!("{} {name}", three_digits(value / scale))
+}
+
+/// Bytes in TB, GB, MB or kB.
+pub fn bytes(value: f64) -> String {
+    format!("{}B", scaled(value, &[(" T", 1e12), (" G", 1e9), (" M", 1e6), (" k", 1e3)]))
+}
+
+/// A block or strip size as people write it: 4K, 64K, 1M; bytes where it is none of these.
+pub fn block(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
+        bytes => format!("{bytes}"),
+    }
+}
+
+/// Nanoseconds in microseconds.
+pub fn microseconds(ns: u64) -> String {
+    format!("{} us", three_digits(crate::metrics::latency::to_f64(ns) / 1e3))
+}
+
+/// A share in percent.
+pub fn percent(share: f64) -> String {
+    format!("{} %", three_digits(share * 100.0))
+}
+
+fn scaled(value: f64, scales: &[(&str, f64)]) -> String {
+    match scales.iter().find(|(_, scale)| value >= *scale) {
+        Some((name, scale)) if name.starts_with(' ') => {
+            format!("{}{name}", three_digits(value / scale))
+        }
+        Some((name, scale)) => format!("{} {name}", three_digits(value / scale)),
+        None => three_digits(value),
+    }
+}
+
+/// Three digits that count, as many of them behind the point as fit.
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 || size == 0.0 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{block, bytes, bytes_per_s, microseconds, percent, rate};
+    use crate::record::RateUnit;
+
+    #[test]
+    fn units_are_always_there_and_three_digits_count() {
+        assert_eq!(bytes_per_s(37.3e9), "37.3 GB/s");
+        assert_eq!(bytes_per_s(1e6), "1.00 MB/s");
+        assert_eq!(rate(34_982_233.0, RateUnit::Iops), "35.0 M IOPS");
+        assert_eq!(rate(512.0, RateUnit::Iops), "512 IOPS");
+        assert_eq!((bytes(8e12).as_str(), block(4096).as_str()), ("8.00 TB", "4K"));
+        assert_eq!((block(1 << 20).as_str(), block(2300).as_str()), ("1M", "2300"));
+        assert_eq!(microseconds(1_234_567), "1235 us");
+        assert_eq!(percent(0.109), "10.9 %");
+    }
+}

@@ -1,0 +1,217 @@
+//! A made-up run of two engines, and what the report says of it in all its forms.
+
+use ashlar_lab::record::{
+    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, Record,
+    Workload,
+};
+use ashlar_lab::report::{findings, ocp, page, points, text};
+use ashlar_lab::store::{Run, RunFacts};
+use ashlar_lab::validity::{Finding, Outcome, Severity};
+use std::path::Path;
+
+fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
+    Workload {
+        name: name.into(),
+        mix: mix.into(),
+        read_percent: None,
+        block_bytes,
+        jobs: 4,
+        depth: 16,
+    }
+}
+
+/// One round of `engine` at `rate` (bytes or I/Os a second, as the workload counts).
+fn round(
+    engine: &str,
+    workload: &Workload,
+    condition: ArrayCondition,
+    (round, rate): (u32, f64),
+) -> Record {
+    let bytes_per_s = if workload.block_bytes < 65_536 { rate * 4096.0 } else { rate };
+    let iops = bytes_per_s / f64::from(u32::try_from(workload.block_bytes).expect("small"));
+    let direction = Direction {
+        bytes: 1 << 30,
+        ios: 20_000,
+        bytes_per_s,
+        iops,
+        latency_mean_ns: 64.0 / iops * 1e9,
+        latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
+        series: Vec::new(),
+    };
+    let is_read = workload.mix.contains("read");
+    let none = Direction::default();
+    Record::Measurement(Box::new(Measurement {
+        id: format!("{engine}/{}/{condition}#{round}", workload.name),
+        stage: "compare".into(),
+        round,
+        target: format!("/dev/{engine}"),
+        engine: EngineIdentity {
+            name: engine.into(),
+            version: "1.0".into(),
+            ..EngineIdentity::default()
+        },
+        condition,
+        workload: workload.clone(),
+        read: if is_read { direction.clone() } else { none.clone() },
+        write: if is_read { none } else { direction },
+        cpu: Some(CpuCost {
+            cores: 2,
+            wall_s: 2.0,
+            busy_s: 1.8,
+            per_core: vec![0.99, 0.2],
+            client_s: 0.3,
+        }),
+        findings: Vec::new(),
+        argv: vec!["fio".into(), "--name=<x>".into()],
+        evidence: Some(7),
+        began_unix_s: 0,
+    }))
+}
+
+fn two_engines() -> Run {
+    let (reads, writes) =
+        (workload("rr-4k-j4-q16", "randread", 4096), workload("sw-1m-j4-q16", "write", 1 << 20));
+    let mut run = Run {
+        facts: RunFacts {
+            question: "Which one?".into(),
+            lab: "0.1.0".into(),
+            ..RunFacts::default()
+        },
+        ..Run::default()
+    };
+    for at in 0..5 {
+        let noise = 1.0 + f64::from(at % 3) * 0.01;
+        for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
+            for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(2)] {
+                run.records.push(round(engine, &reads, condition, (at, 50e3 * speed * noise)));
+            }
+            let same = if engine == "ashlar" { 1e9 * noise } else { 1e9 * (2.02 - noise) };
+            run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
+        }
+    }
+    run.records.push(Record::Baseline(BaselinePoint {
+        workload: reads.name.clone(),
+        condition: ArrayCondition::Healthy,
+        value: 200e3,
+        derivation: "sum of 10 drives".into(),
+    }));
+    run.records.push(Record::Check(Check {
+        name: "memory.channels_populated".into(),
+        target: "socket 0".into(),
+        outcome: Outcome::CannotTell,
+        found: "no DMI tables".into(),
+        next: None,
+    }));
+    run
+}
+
+#[test]
+fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    assert_eq!(points.len(), 6);
+    let headline = findings::headline(&points);
+    assert_eq!(
+        headline.sentence,
+        "ashlar 1.0 is faster than btrfs 1.0 in 2 of 3 cases, slower in 0, and in 1 no difference is shown."
+    );
+    let limit = headline.limit.expect("a limit");
+    assert!(limit.of.contains("rr-4k-j4-q16, healthy"), "{limit:?}");
+    assert!(limit.verdict.sentence.starts_with("1 of 2 cores saturated"), "{limit:?}");
+}
+
+#[test]
+fn an_invalid_side_is_not_compared_and_not_drawn() {
+    let mut run = two_engines();
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record
+            && measurement.engine.name == "btrfs"
+        {
+            measurement.findings.push(Finding {
+                rule: "L08".into(),
+                severity: Severity::Error,
+                reason: "the area was never written".into(),
+                correction: None,
+            });
+        }
+    }
+    let points = points::of(&run.records);
+    let headline = findings::headline(&points);
+    assert_eq!(headline.invalid, 3);
+    assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    assert!(
+        html.contains("not compared: a side is INVALID")
+            && html.contains("the area was never written")
+    );
+}
+
+#[test]
+fn the_page_stands_alone_escapes_what_it_shows_and_says_what_is_missing() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    for forbidden in
+        ["<script", "http-equiv=\"refresh\"", "src=\"http", "href=\"http", "url(", "@import"]
+    {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    assert!(
+        html.contains("--name=&#60;x&#62;") || html.contains("--name=&lt;x&gt;"),
+        "command lines are escaped"
+    );
+    for wanted in [
+        "cannot tell",
+        "no baseline",
+        "50.5 %",
+        "1 x 99 %, 1 x 20 %",
+        "line 7 of evidence.jsonl",
+        "<svg",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    let verdict = html.find("class=\"verdict\"").expect("a verdict");
+    assert!(verdict < html.find("<table").expect("a table"), "the verdict stands first");
+}
+
+#[test]
+fn the_other_forms_hold_the_same_points() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    let markdown = text::markdown(&run, &points);
+    assert_eq!(markdown.matches("| VALID |").count(), 6, "{markdown}");
+    assert!(markdown.contains("CannotTell: memory.channels_populated"));
+    let csv = text::csv(&points);
+    assert_eq!(csv.lines().count(), 1 + 30);
+    let columns = csv.lines().next().expect("a head").split(',').count();
+    assert!(
+        csv.lines().all(|line| line.split(',').count() == columns),
+        "no field here holds a comma"
+    );
+    let jsonl = ocp::jsonl(&run, &points);
+    assert!(jsonl.contains("UNKNOWN") && jsonl.lines().last().expect("an end").contains("PASS"));
+}
+
+#[test]
+fn a_percentile_that_too_few_ios_lie_beyond_is_not_printed() {
+    let run = two_engines();
+    let points = points::of(&run.records);
+    // Five rounds of 20,000 I/Os: 100 lie beyond p99.9, 1 beyond p99.999.
+    assert_eq!(points[0].percentile(0.999), Some(1_500_000));
+    assert_eq!(points[0].percentile(0.99999), None);
+}
+
+#[test]
+fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
+    use ashlar_lab::report::cli::{Args, run};
+    use ashlar_lab::store::RunDir;
+    let place = tempfile::tempdir().expect("a directory");
+    let made = two_engines();
+    let dir = RunDir::create(place.path(), &made.facts).expect("made");
+    let args = Args { run: place.path().into(), html: None, markdown: None, csv: None, ocp: None };
+    assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
+    assert!(!place.path().join("report.html").exists());
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    run(&args, false).expect("a report");
+    assert!(place.path().join("report.html").exists());
+}
