@@ -13,12 +13,17 @@ pub struct Args {
 
 /// The parts of the lab.
 #[derive(clap::Subcommand, Debug)]
-pub enum Verb {}
+pub enum Verb {
+    /// Make the report of a run.
+    Report(crate::report::cli::Args),
+}
 
 /// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
 ///
 /// # Errors
 /// The one line that says why not.
-pub fn run(args: Args, _json: bool) -> Result<ExitCode, Refusal> {
-    match args.verb {}
+pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
+    match args.verb {
+        Verb::Report(args) => crate::report::cli::run(&args, json),
+    }
 }

@@ -131,6 +131,18 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// For people: `4K random reads, 2 x 16`: jobs times depth.
+    pub fn describe(&self) -> String {
+        let order = if self.mix.starts_with("rand") { "random" } else { "sequential" };
+        let what = match self.mix.trim_start_matches("rand") {
+            "read" => "reads".to_owned(),
+            "write" => "writes".to_owned(),
+            _ => format!("mix with {} % reads", self.read_percent.unwrap_or(50)),
+        };
+        let block = crate::units::block(self.block_bytes);
+        format!("{block} {order} {what}, {} x {}", self.jobs, self.depth)
+    }
+
     /// Small blocks count I/Os, larger ones bytes.
     pub fn unit(&self) -> RateUnit {
         if self.block_bytes < 64 << 10 { RateUnit::Iops } else { RateUnit::BytesPerS }
@@ -150,8 +162,8 @@ pub struct Direction {
     pub iops: f64,
     /// Mean completion latency, nanoseconds.
     pub latency_mean_ns: f64,
-    /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs.
-    #[serde(default)]
+    /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs. In JSON a list of pairs.
+    #[serde(default, with = "pairs")]
     pub latency_bins: BTreeMap<u64, u64>,
     /// Bandwidth over time: milliseconds since the start -> bytes a second, summed over jobs.
     #[serde(default)]
@@ -225,5 +237,24 @@ impl Measurement {
             RateUnit::BytesPerS => self.bytes_per_s(),
             RateUnit::Iops => self.iops(),
         }
+    }
+}
+
+/// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn back into numbers.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        bins: &BTreeMap<u64, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        bins.iter().collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<u64, u64>, D::Error> {
+        Ok(Vec::<(u64, u64)>::deserialize(deserializer)?.into_iter().collect())
     }
 }

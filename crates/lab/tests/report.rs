@@ -113,10 +113,10 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let headline = findings::headline(&points);
     assert_eq!(
         headline.sentence,
-        "ashlar 1.0 is faster than btrfs 1.0 in 2 of 3 cases, slower in 0, and in 1 no difference is shown."
+        "Of 3 cases, ashlar 1.0 against btrfs 1.0 is faster in 2 and not shown to differ in 1."
     );
     let limit = headline.limit.expect("a limit");
-    assert!(limit.of.contains("rr-4k-j4-q16, healthy"), "{limit:?}");
+    assert!(limit.of.contains("4K random reads, 4 x 16, healthy"), "{limit:?}");
     assert!(limit.verdict.sentence.starts_with("1 of 2 cores saturated"), "{limit:?}");
 }
 
@@ -212,6 +212,9 @@ fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
     assert_eq!(run(&args, false).expect_err("nothing to report").code, "run.empty");
     assert!(!place.path().join("report.html").exists());
     made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    let read = dir.read().expect("readable");
+    assert!(read.unread.is_empty(), "{:?}", read.unread.first());
+    assert_eq!(text::csv(&points::of(&read.records)), text::csv(&points::of(&made.records)));
     run(&args, false).expect("a report");
     assert!(place.path().join("report.html").exists());
 }

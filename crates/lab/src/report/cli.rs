@@ -61,8 +61,10 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             println!("written: {}", file.display());
         }
     }
-    for (line, why) in &run.unread {
-        eprintln!("ashlar lab: line {line} of records.jsonl was passed over: {why}");
+    if let [(line, why), others @ ..] = run.unread.as_slice() {
+        let more =
+            if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+        eprintln!("ashlar lab: line {line} of records.jsonl was passed over ({why}){more}");
     }
     Ok(ExitCode::SUCCESS)
 }

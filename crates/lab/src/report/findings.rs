@@ -151,9 +151,23 @@ fn against(one: &str, other: &str, duels: &[Duel]) -> String {
     if decided == 0 {
         return format!("{one} against {other}: too few usable rounds to compare{left_out}.");
     }
-    format!(
-        "{one} is faster than {other} in {faster} of {decided} cases, slower in {slower}, and in {open} no difference is shown{left_out}."
-    )
+    let parts: Vec<String> =
+        [("faster", faster), ("slower", slower), ("not shown to differ", open)]
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(word, count)| format!("{word} in {count}"))
+            .collect();
+    let cases = if decided == 1 { "case" } else { "cases" };
+    format!("Of {decided} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// The first engine's point that reaches least of its baseline, or its first one.

@@ -101,7 +101,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points),
         marks: marks(points),
-        rows: points.iter().map(row).collect(),
+        rows: by_case(points).into_iter().map(row).collect(),
         charts: charts(points),
         duels: names.iter().skip(1).map(|other| duel_table(points, names[0], other)).collect(),
         pictures: pictures(dir),
@@ -125,6 +125,18 @@ fn marks(points: &[Point]) -> Vec<(&'static str, usize)> {
     .into_iter()
     .filter(|(_, count)| *count > 0)
     .collect()
+}
+
+/// Points of the same case side by side, in the order in which cases first came.
+fn by_case(points: &[Point]) -> Vec<&Point> {
+    let mut cases: Vec<String> = Vec::new();
+    for point in points {
+        if !cases.contains(&point.case()) {
+            cases.push(point.case());
+        }
+    }
+    let of_case = |case: String| points.iter().filter(move |point| point.case() == case);
+    cases.into_iter().flat_map(of_case).collect()
 }
 
 fn row(point: &Point) -> Row {

@@ -78,9 +78,9 @@ impl Point {
         percentile(&self.bins, fraction)
     }
 
-    /// `8 MB writes, healthy`-like name of what it is, without the engine.
+    /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.
     pub fn case(&self) -> String {
-        format!("{}, {}", self.workload.name, self.condition)
+        format!("{}, {}", self.workload.describe(), self.condition)
     }
 }
 
