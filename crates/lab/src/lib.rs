@@ -6,6 +6,7 @@
 //! - record: what a run writes down, line by line, and what a report is made from
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
+//! - fio: job files, command lines, results, and running it
 //! - metrics: the formulas, without any I/O
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
@@ -18,6 +19,7 @@
 
 pub mod cli;
 pub mod evidence;
+pub mod fio;
 pub mod metrics;
 pub mod record;
 pub mod refusal;

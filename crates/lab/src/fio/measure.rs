@@ -1,0 +1,59 @@
+//! fio's results as the figures of a measurement.
+//!
+//! What must stay true: reads come from reads and writes from writes (fio prints both sections always); bins are added
+//! over jobs; the generator's own CPU time is its own column.
+
+use super::result::{FioResult, JobResult, Side};
+use super::series::Series;
+use crate::metrics::latency::{self, to_f64};
+use crate::record::Direction;
+
+/// Reads and writes of the jobs that `choose` picks, and the generator's own CPU time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Figures {
+    /// Reads.
+    pub read: Direction,
+    /// Writes.
+    pub write: Direction,
+    /// User and system time of fio's jobs, seconds: never an engine's cost.
+    pub client_s: f64,
+}
+
+/// Add up the jobs that `choose` picks.
+pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figures {
+    let mut figures = Figures::default();
+    for job in result.jobs.iter().filter(|job| choose(job)) {
+        add(&mut figures.read, &job.read);
+        add(&mut figures.write, &job.write);
+        figures.client_s +=
+            to_f64(job.job_runtime_ms) / 1000.0 * (job.user_percent + job.system_percent) / 100.0;
+    }
+    figures
+}
+
+impl Figures {
+    /// The same with bandwidth over time.
+    #[must_use]
+    pub fn with_series(mut self, series: Series) -> Figures {
+        self.read.series = series.read.into_iter().collect();
+        self.write.series = series.write.into_iter().collect();
+        self
+    }
+}
+
+fn add(sum: &mut Direction, side: &Side) {
+    // Jobs that measured total latency only have their bins there.
+    let measured = if side.completion.samples > 0 { &side.completion } else { &side.total };
+    let bins =
+        if side.completion.bins.is_empty() { &side.total.bins } else { &side.completion.bins };
+    let ios = sum.ios.saturating_add(side.ios);
+    if side.ios > 0 {
+        let before = sum.latency_mean_ns * to_f64(sum.ios);
+        sum.latency_mean_ns = (before + measured.mean_ns * to_f64(side.ios)) / to_f64(ios);
+    }
+    sum.ios = ios;
+    sum.bytes = sum.bytes.saturating_add(side.bytes);
+    sum.bytes_per_s += side.bytes_per_s;
+    sum.iops += side.iops;
+    latency::merge(&mut sum.latency_bins, bins);
+}

@@ -1,0 +1,135 @@
+//! Starting fio through the forensic log and reading what it printed.
+//!
+//! What must stay true: the job file that ran, fio's output and its logs are evidence; a result with errors in it is
+//! handed on with its diagnostics, never as if nothing had happened.
+
+use super::job::JobFile;
+use super::result::FioResult;
+use super::series::Series;
+use crate::Refusal;
+use crate::evidence::{Evidence, Exit, Order, Ran};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Interval of the bandwidth logs, milliseconds.
+pub const INTERVAL_MS: u64 = 1000;
+/// What fio may take beyond the time it was asked for: laying out files, ending its jobs.
+const MARGIN: Duration = Duration::from_secs(300);
+
+/// What fio is to do.
+#[derive(Clone, Debug)]
+pub struct FioOrder {
+    /// The jobs, with targets and times filled in.
+    pub jobs: JobFile,
+    /// What it is for, one sentence.
+    pub why: String,
+    /// How long it should take, seconds; it is ended five minutes later.
+    pub expected_s: f64,
+    /// Whether a bandwidth log is written, one sample a second.
+    pub log_bandwidth: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct FioRan {
+    /// Its line in the forensic log and its outputs.
+    pub ran: Ran,
+    /// What fio said.
+    pub result: FioResult,
+    /// Bandwidth over time, if it was logged.
+    pub series: Series,
+}
+
+/// Run fio.
+///
+/// # Errors
+/// If it cannot be started, is ended before its time, prints no result, or reports an error of a job; everything it
+/// printed is kept in the evidence either way.
+pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
+    let limit = Duration::try_from_secs_f64(order.expected_s).unwrap_or_default() + MARGIN;
+    let command = Order::new(["fio", "--output-format=json+"], &order.why).limit(limit);
+    let prepare = |place: &Path| {
+        let mut text = order.jobs.to_string();
+        if order.log_bandwidth {
+            let log = place.display();
+            let settings =
+                format!("write_bw_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n");
+            text = with_global(&text, &settings);
+        }
+        let path = place.with_extension("fio");
+        fs::write(&path, text)?;
+        Ok(vec![path.to_string_lossy().into_owned()])
+    };
+    let ran = evidence.run_with(&command, prepare, |place, _| written_beside(place))?;
+    let failed = |why: &str| failure(&ran, why);
+    match &ran.entry.exit {
+        Exit::Code(_) => {}
+        Exit::Interrupted => {
+            return Err(Refusal::new(
+                "run.interrupted",
+                "interrupted; what was measured is kept",
+                "go on with --resume",
+            ));
+        }
+        Exit::NotStarted(why) => {
+            let hint = "install fio 3.0 or later (package fio)";
+            return Err(Refusal::cannot_run(
+                "fio.missing",
+                format!("fio could not be started: {why}"),
+                hint,
+            ));
+        }
+        other => return Err(failed(&other.to_string())),
+    }
+    let result =
+        FioResult::parse(&ran.stdout()?).map_err(|refusal| match ran.entry.exit.is_success() {
+            true => refusal,
+            false => failed(&ran.complaint()),
+        })?;
+    if let Some(job) = result.jobs.iter().find(|job| job.error != 0) {
+        let errno = i32::try_from(job.error).unwrap_or(0);
+        let reason = rustix::io::Errno::from_raw_os_error(errno);
+        return Err(failed(&format!("job {}: {reason}: {}", job.name, ran.complaint())));
+    }
+    if !ran.entry.exit.is_success() {
+        return Err(failed(&format!("{}: {}", ran.entry.exit, ran.complaint())));
+    }
+    let mut series = Series::default();
+    for log in ran.entry.files.iter().filter(|kept| kept.file.ends_with(".log")) {
+        series.add(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
+    }
+    Ok(FioRan { ran, result, series })
+}
+
+fn failure(ran: &Ran, why: &str) -> Refusal {
+    let said = format!("fio failed ({}): {why}", ran.entry.why);
+    Refusal::cannot_run(
+        "fio.failed",
+        said,
+        format!("its output is kept in {}", ran.entry.stderr.file),
+    )
+}
+
+/// `settings` as a `[global]` section before everything else: a job's own settings win.
+fn with_global(text: &str, settings: &str) -> String {
+    format!("[global]\n{settings}\n{text}")
+}
+
+/// The job file and the logs that belong to the command at `place`.
+fn written_beside(place: &Path) -> Vec<PathBuf> {
+    let stem = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = place.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let mut paths: Vec<PathBuf> = folder
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .map(|item| item.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.strip_prefix(&stem).is_some_and(|rest| rest == ".fio" || rest.ends_with(".log"))
+        })
+        .collect();
+    paths.sort();
+    paths
+}
