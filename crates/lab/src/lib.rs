@@ -1,5 +1,6 @@
 //! The lab: qualifies a server, measures any RAID engine honestly, and says what limits it.
 //!
+//! - adapter: engines behind one interface
 //! - cli: the verbs of `ashlar lab`; each verb's flags stand beside the verb
 //! - refusal: the one clear line when something cannot be done
 //! - validity: VALID, VALID-WITH-NOTES or INVALID, and the rules that say so
@@ -17,6 +18,7 @@
 //! Not here: the RAID engine. The lab measures it from outside, as it measures every other one.
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 pub mod cli;
 pub mod evidence;
 pub mod fio;

@@ -30,7 +30,7 @@ pub struct Bars {
 }
 
 const WIDTH: f64 = 880.0;
-const LEFT: f64 = 250.0;
+const LEFT: f64 = 300.0;
 const RIGHT: f64 = 120.0;
 const BAR: f64 = 20.0;
 const GAP: f64 = 16.0;
@@ -47,11 +47,12 @@ impl Bars {
         }
         let highest = self.highest();
         let body = Self::to_f64(rows) * (BAR + 4.0) + Self::to_f64(self.groups.len()) * GAP;
-        let height = body + 58.0;
-        let mut out = head(WIDTH, height, title);
-        legend(&mut out, &self.series);
+        let mut names = String::new();
+        let top = legend(&mut names, &self.series) + 19.0;
+        let mut out = head(WIDTH, top + body + 18.0, title);
+        out.push_str(&names);
         let scale = (WIDTH - LEFT - RIGHT) / highest;
-        let mut y = 40.0;
+        let mut y = top;
         for (name, bars) in &self.groups {
             let middle = y + Self::to_f64(bars.len()) * (BAR + 4.0) / 2.0 + 4.0;
             text(&mut out, (LEFT - 10.0, middle), "end", "name", name);
@@ -65,14 +66,16 @@ impl Bars {
             let x = LEFT + place * scale;
             let _ = write!(
                 out,
-                r#"<line class="mark" x1="{x:.1}" y1="34" x2="{x:.1}" y2="{:.1}"/>"#,
+                r#"<line class="mark" x1="{x:.1}" y1="{:.1}" x2="{x:.1}" y2="{:.1}"/>"#,
+                top - 6.0,
                 y - 8.0
             );
             text(&mut out, (x, y + 6.0), "middle", "small", name);
         }
         let _ = write!(
             out,
-            r#"<line class="axis" x1="{LEFT}" y1="34" x2="{LEFT}" y2="{:.1}"/></svg>"#,
+            r#"<line class="axis" x1="{LEFT}" y1="{:.1}" x2="{LEFT}" y2="{:.1}"/></svg>"#,
+            top - 6.0,
             y - 8.0
         );
         out
@@ -138,7 +141,10 @@ impl Lines {
         if self.lines.iter().all(|line| line.points.len() < 2) {
             return String::new();
         }
-        let (left, top, width, height) = (80.0, 40.0, 700.0, 240.0);
+        let mut legend_svg = String::new();
+        let names: Vec<String> = self.lines.iter().map(|line| line.name.clone()).collect();
+        let top = legend(&mut legend_svg, &names) + 32.0;
+        let (left, width, height) = (80.0, 700.0, 240.0);
         let lowest_x = all().map(|point| place(point.0)).fold(f64::INFINITY, f64::min);
         let highest_x = all().map(|point| place(point.0)).fold(f64::NEG_INFINITY, f64::max);
         let highest_y = all().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
@@ -149,9 +155,8 @@ impl Lines {
                 top + height - point.1 / highest_y * height,
             )
         };
-        let mut out = head(WIDTH, 340.0, title);
-        let names: Vec<String> = self.lines.iter().map(|line| line.name.clone()).collect();
-        legend(&mut out, &names);
+        let mut out = head(WIDTH, top + height + 50.0, title);
+        out.push_str(&legend_svg);
         for part in 0..=4 {
             let value = highest_y * f64::from(part) / 4.0;
             let y = top + height - height * f64::from(part) / 4.0;
@@ -225,14 +230,21 @@ fn head(width: f64, height: f64, title: &str) -> String {
     )
 }
 
-fn legend(out: &mut String, series: &[String]) {
-    let mut x = LEFT;
+/// Names of the series, in as many rows as they need; returns the height they take.
+fn legend(out: &mut String, series: &[String]) -> f64 {
+    let (mut x, mut y) = (20.0, 8.0);
     for (at, name) in series.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
-        let _ = write!(out, r#"<rect x="{x:.1}" y="8" width="13" height="13" fill="{colour}"/>"#);
-        text(out, (x + 19.0, 19.0), "start", "small", name);
-        x += 19.0 + 7.2 * Bars::to_f64(name.chars().count()) + 24.0;
+        let width = 19.0 + 7.0 * Bars::to_f64(name.chars().count()) + 24.0;
+        if x > 20.0 && x + width > WIDTH {
+            (x, y) = (20.0, y + 20.0);
+        }
+        let _ =
+            write!(out, r#"<rect x="{x:.1}" y="{y:.1}" width="13" height="13" fill="{colour}"/>"#);
+        text(out, (x + 19.0, y + 11.0), "start", "small", name);
+        x += width;
     }
+    y + 13.0
 }
 
 fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {

@@ -1,0 +1,118 @@
+//! Engines behind one interface: make an array, serve it to the load generator, take members out, put them in, tear down.
+//!
+//! - commands: running programs, for real (through the forensic log) or from a recorded transcript
+//! - ashlar, btrfs, mdadm, device: one engine each
+//!
+//! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure halfway; an adapter
+//! writes only to the members it was given; it never asks a question on a terminal.
+
+pub mod ashlar;
+pub mod btrfs;
+pub mod commands;
+pub mod device;
+pub mod mdadm;
+
+use crate::record::EngineIdentity;
+use crate::refusal::Refusal;
+use commands::Commands;
+use std::path::{Path, PathBuf};
+
+/// An array to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Block devices that become its members.
+    pub members: Vec<PathBuf>,
+    /// `raid0`, `raid1`, `raid5`, `raid6`, `raid10`.
+    pub level: String,
+    /// Strip size, bytes.
+    pub strip_bytes: u64,
+    /// An empty directory of its own, for mount points and sockets.
+    pub place: PathBuf,
+}
+
+/// What the load generator is to open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// A block device, or a file that does not exist yet.
+    pub path: PathBuf,
+    /// What lies between the load generator and the array: `XFS on a loop device on FUSE`.
+    pub way: String,
+}
+
+/// A RAID engine that the lab can drive.
+pub trait Engine {
+    /// Its name: `ashlar`.
+    fn name(&self) -> &'static str;
+
+    /// Name, version, kernel and tunables, read from the engine itself.
+    ///
+    /// # Errors
+    /// If the engine is not there.
+    fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
+
+    /// Make the array and serve it.
+    ///
+    /// # Errors
+    /// If the engine refuses; what was made by then is taken away by [`destroy`](Engine::destroy).
+    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal>;
+
+    /// Take members out while the array is served, so that its next I/Os are degraded ones.
+    ///
+    /// # Errors
+    /// If the engine refuses, or cannot do that.
+    fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal>;
+
+    /// Whether background work (resync, rebuild, scrub) goes on.
+    ///
+    /// # Errors
+    /// If the engine cannot be asked.
+    fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal>;
+
+    /// Take everything away again. Goes on after a failed step; members may be used by others afterwards.
+    ///
+    /// # Errors
+    /// The first step that failed.
+    fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal>;
+}
+
+/// The adapter called `name`.
+///
+/// # Errors
+/// If there is none, with the names that there are.
+pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
+    let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
+    match kind {
+        "ashlar" => Ok(Box::new(ashlar::Ashlar::new(rest))),
+        "btrfs" => Ok(Box::<btrfs::Btrfs>::default()),
+        "mdadm" => Ok(Box::<mdadm::Mdadm>::default()),
+        "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
+        _ => Err(Refusal::cannot_run(
+            "engine.unknown",
+            format!("'{name}' is no engine that the lab can drive; nothing was done"),
+            "say ashlar, ashlar:POLICY, btrfs, mdadm or device:PATH",
+        )),
+    }
+}
+
+/// Run all of `steps`, whatever becomes of each; the first failure is the answer.
+pub(crate) fn run_all(commands: &dyn Commands, steps: &[(&[&str], &str)]) -> Result<(), Refusal> {
+    let mut first = Ok(());
+    for (argv, why) in steps {
+        let ran = commands.succeed(argv, why).map(|_| ());
+        if first.is_ok() {
+            first = ran;
+        }
+    }
+    first
+}
+
+/// A path as a word of a command line.
+///
+/// # Errors
+/// If it is not UTF-8, which the tools' own output could not show either.
+pub(crate) fn word(path: &Path) -> Result<&str, Refusal> {
+    path.to_str().ok_or_else(|| {
+        let said = format!("{}: the name is not UTF-8; nothing was done", path.display());
+        Refusal::cannot_run("path.not_utf8", said, "give it another name")
+    })
+}

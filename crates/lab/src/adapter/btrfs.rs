@@ -1,0 +1,109 @@
+//! btrfs raid5 and raid6: data by the level, metadata in copies as its developers recommend.
+//!
+//! Members are taken out by unmounting, wiping their signatures and mounting degraded: a loop device cannot be pulled from
+//! under a mounted btrfs.
+
+use super::commands::Commands;
+use super::{Engine, Served, Wanted, run_all, word};
+use crate::record::EngineIdentity;
+use crate::refusal::Refusal;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A btrfs over several devices.
+#[derive(Debug, Default)]
+pub struct Btrfs {
+    members: Vec<PathBuf>,
+    mounted: Option<PathBuf>,
+}
+
+/// The running kernel's release.
+///
+/// # Errors
+/// If `uname` cannot be run.
+pub(crate) fn kernel(commands: &dyn Commands) -> Result<String, Refusal> {
+    Ok(commands.succeed(&["uname", "-r"], "which kernel")?.stdout.trim().to_owned())
+}
+
+impl Engine for Btrfs {
+    fn name(&self) -> &'static str {
+        "btrfs"
+    }
+
+    fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
+        let kernel = kernel(commands)?;
+        let tools = commands.succeed(&["mkfs.btrfs", "--version"], "which tools")?.stdout;
+        let mut tunables = BTreeMap::new();
+        tunables.insert("metadata".to_owned(), "raid1c3".to_owned());
+        tunables
+            .insert("tools".to_owned(), tools.lines().next().unwrap_or_default().trim().to_owned());
+        Ok(EngineIdentity { name: "btrfs".to_owned(), version: kernel.clone(), kernel, tunables })
+    }
+
+    fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {
+        self.members.clone_from(&wanted.members);
+        let members =
+            wanted.members.iter().map(|member| word(member)).collect::<Result<Vec<_>, _>>()?;
+        let metadata = if wanted.level == "raid6" { "raid1c3" } else { "raid1" };
+        let mut make = vec!["mkfs.btrfs", "-q", "-f", "-K", "-d", &wanted.level, "-m", metadata];
+        make.extend(&members);
+        commands.succeed(&make, "make the file system over all members")?;
+        let mut scan = vec!["btrfs", "device", "scan"];
+        scan.extend(&members);
+        commands.succeed(&scan, "let the kernel see all members")?;
+        let files = wanted.place.join("files");
+        commands.succeed(&["mkdir", "-p", word(&files)?], "a place to mount it")?;
+        commands.succeed(&["mount", "-t", "btrfs", members[0], word(&files)?], "mount it")?;
+        self.mounted = Some(files.clone());
+        Ok(Served { path: files.join("load"), way: "a file on btrfs".to_owned() })
+    }
+
+    fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal> {
+        let Some(files) = self.mounted.take() else { return Ok(()) };
+        let files_word = word(&files)?;
+        commands
+            .succeed(&["umount", files_word], "btrfs members cannot be pulled while mounted")?;
+        for member in members {
+            let device = word(&self.members[*member])?;
+            commands.succeed(
+                &["btrfs", "device", "scan", "--forget", device],
+                "the kernel forgets the member",
+            )?;
+            commands.succeed(&["wipefs", "-a", "-q", device], "the member is lost")?;
+        }
+        let left = self.members.iter().enumerate().find(|(at, _)| !members.contains(at));
+        let (_, left) = left.ok_or_else(|| {
+            Refusal::new("member.needed", "all members of a btrfs cannot be taken out", "leave one")
+        })?;
+        let mount = ["mount", "-t", "btrfs", "-o", "degraded", word(left)?, files_word];
+        commands.succeed(&mount, "mount what is left")?;
+        self.mounted = Some(files);
+        Ok(())
+    }
+
+    fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
+        let Some(files) = &self.mounted else { return Ok(false) };
+        let files = word(files)?;
+        let scrub = commands.run(&["btrfs", "scrub", "status", files], "does a scrub run?")?;
+        let balance =
+            commands.run(&["btrfs", "balance", "status", files], "does a balance run?")?;
+        Ok(scrub.stdout.contains("running") || balance.stdout.contains("running"))
+    }
+
+    fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal> {
+        let mut first = Ok(());
+        if let Some(files) = self.mounted.take() {
+            first = commands.succeed(&["umount", word(&files)?], "unmount it").map(|_| ());
+        }
+        for member in std::mem::take(&mut self.members) {
+            let device = word(&member)?;
+            let steps: [(&[&str], &str); 2] = [
+                (&["btrfs", "device", "scan", "--forget", device], "the kernel forgets the member"),
+                (&["wipefs", "-a", "-q", device], "leave no signature behind"),
+            ];
+            let done = run_all(commands, &steps);
+            first = first.and(done);
+        }
+        first
+    }
+}

@@ -1,0 +1,205 @@
+//! Running programs: for real, through the forensic log, or from a recorded transcript.
+
+use crate::evidence::{Evidence, Exit, Order};
+use crate::refusal::Refusal;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a program answered.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// Exit code; `None` if it was ended by a signal or a time limit.
+    pub code: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// Its last line on stderr.
+    pub complaint: String,
+    /// Number of its line in `evidence.jsonl`.
+    pub evidence: Option<u64>,
+}
+
+/// Who runs programs.
+pub trait Commands {
+    /// Run `argv` to its end. `why` is one sentence for the forensic log.
+    ///
+    /// # Errors
+    /// If it cannot be started. A program that fails is an answer, not an error.
+    fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal>;
+
+    /// Start a program that goes on until [`end`](Commands::end).
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal>;
+
+    /// Ask a program that was begun to end, and wait for it.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    fn end(&self, process: u32) -> Result<(), Refusal>;
+
+    /// Wait for less than a second, so that something can come about.
+    fn pause(&self, time: Duration);
+
+    /// Run `argv` and demand that it succeeds.
+    ///
+    /// # Errors
+    /// If it cannot be started or fails; says its last complaint.
+    fn succeed(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
+        let answer = self.run(argv, why)?;
+        if answer.code == Some(0) {
+            return Ok(answer);
+        }
+        let program = argv.first().copied().unwrap_or_default();
+        let code =
+            answer.code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+        let said = format!("{program} ended with {code} ({why}): {}", answer.complaint);
+        Err(Refusal::cannot_run("command.failed", said, "its outputs are kept under evidence/"))
+    }
+}
+
+/// Programs for real.
+pub struct Live<'a> {
+    evidence: &'a Evidence,
+    begun: RefCell<Vec<std::process::Child>>,
+}
+
+impl<'a> Live<'a> {
+    /// Programs whose outputs go to `evidence`.
+    pub fn new(evidence: &'a Evidence) -> Live<'a> {
+        Live { evidence, begun: RefCell::default() }
+    }
+}
+
+impl Commands for Live<'_> {
+    fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
+        let ran = self
+            .evidence
+            .run(&Order::new(argv.iter().copied(), why).limit(Duration::from_secs(300)))?;
+        let code = match ran.entry.exit {
+            Exit::Code(code) => Some(code),
+            _ => None,
+        };
+        Ok(Answer {
+            code,
+            stdout: String::from_utf8_lossy(&ran.stdout()?).into_owned(),
+            complaint: ran.complaint(),
+            evidence: Some(ran.entry.n),
+        })
+    }
+
+    fn begin(&self, argv: &[&str], why: &str) -> Result<u32, Refusal> {
+        let (program, words) = argv.split_first().ok_or_else(|| {
+            Refusal::cannot_run("command.empty", "there is no program to start", "")
+        })?;
+        let name = program.rsplit('/').next().unwrap_or(program);
+        let log = self.evidence.dir().join(format!("{name}.log"));
+        let file = std::fs::File::create(&log).map_err(|error| Refusal::file(&log, &error, why))?;
+        let same = file.try_clone().map_err(|error| Refusal::file(&log, &error, why))?;
+        let child = std::process::Command::new(program)
+            .args(words)
+            .stdin(std::process::Stdio::null())
+            .stdout(file)
+            .stderr(same)
+            .spawn()
+            .map_err(|error| {
+                Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)
+            })?;
+        let process = child.id();
+        self.begun.borrow_mut().push(child);
+        Ok(process)
+    }
+
+    fn end(&self, process: u32) -> Result<(), Refusal> {
+        let mut begun = self.begun.borrow_mut();
+        let Some(at) = begun.iter().position(|child| child.id() == process) else { return Ok(()) };
+        let mut child = begun.swap_remove(at);
+        let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _gone_already = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        child.wait().map(|_| ()).map_err(|error| {
+            Refusal::cannot_run("command.lost", format!("process {process}: {error}"), "")
+        })
+    }
+
+    fn pause(&self, time: Duration) {
+        // An engine offers nothing to wait on, so time it is; an interruption ends it early.
+        let time = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+        let _elapsed = rustix::event::poll(&mut [], Some(&time));
+    }
+}
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        for child in self.begun.get_mut() {
+            let _gone_already = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+/// Programs from a transcript: each command must come in its turn, word for word.
+#[derive(Default)]
+pub struct Recorded {
+    lines: RefCell<VecDeque<(String, Answer)>>,
+}
+
+impl Recorded {
+    /// A transcript: lines `$ COMMAND`, each followed by what it printed; `? N` before the next command is its exit code.
+    pub fn parse(transcript: &str) -> Recorded {
+        let mut lines: VecDeque<(String, Answer)> = VecDeque::new();
+        for line in transcript.lines() {
+            match (line.strip_prefix("$ "), line.strip_prefix("? "), lines.back_mut()) {
+                (Some(command), _, _) => {
+                    lines.push_back((
+                        command.to_owned(),
+                        Answer { code: Some(0), ..Answer::default() },
+                    ));
+                }
+                (None, Some(code), Some((_, answer))) => answer.code = code.trim().parse().ok(),
+                (None, None, Some((_, answer))) => {
+                    answer.stdout.push_str(line);
+                    answer.stdout.push('\n');
+                    line.clone_into(&mut answer.complaint);
+                }
+                (None, _, None) => {}
+            }
+        }
+        Recorded { lines: RefCell::new(lines) }
+    }
+
+    /// Commands of the transcript that were not run.
+    pub fn left(&self) -> usize {
+        self.lines.borrow().len()
+    }
+
+    fn next(&self, argv: &[&str]) -> Result<Answer, Refusal> {
+        let typed = argv.join(" ");
+        match self.lines.borrow_mut().pop_front() {
+            Some((command, answer)) if command == typed => Ok(answer),
+            Some((command, _)) => {
+                let said = format!("the transcript has '{command}', the adapter ran '{typed}'");
+                Err(Refusal::new("transcript.differs", said, ""))
+            }
+            None => Err(Refusal::new("transcript.ended", format!("the adapter ran '{typed}'"), "")),
+        }
+    }
+}
+
+impl Commands for Recorded {
+    fn run(&self, argv: &[&str], _why: &str) -> Result<Answer, Refusal> {
+        self.next(argv)
+    }
+
+    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
+        self.next(argv).map(|_| 1)
+    }
+
+    fn end(&self, process: u32) -> Result<(), Refusal> {
+        self.next(&["(end", &format!("{process})")]).map(|_| ())
+    }
+
+    fn pause(&self, _time: Duration) {}
+}

@@ -1,0 +1,157 @@
+//! Adapters against recorded transcripts: the commands, their order, and that nothing is left behind.
+
+use ashlar_lab::adapter::commands::Recorded;
+use ashlar_lab::adapter::{Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, mdadm::Mdadm};
+use std::path::PathBuf;
+
+fn wanted(level: &str) -> Wanted {
+    Wanted {
+        members: ["/dev/loop1", "/dev/loop2", "/dev/loop3", "/dev/loop4"].map(PathBuf::from).into(),
+        level: level.into(),
+        strip_bytes: 65_536,
+        place: PathBuf::from("/run/lab"),
+    }
+}
+
+const MDADM: &str = "\
+$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+mdadm: Defaulting to version 1.2 metadata
+mdadm: array /dev/md/lab started.
+$ readlink -f /dev/md/lab
+/dev/md127
+$ sh -c echo 8 > /sys/block/md127/md/group_thread_cnt
+$ cat /sys/block/md127/md/group_thread_cnt
+8
+$ sh -c echo 4096 > /sys/block/md127/md/stripe_cache_size
+$ cat /sys/block/md127/md/stripe_cache_size
+4096
+$ cat /proc/mdstat
+Personalities : [raid6] [raid5] [raid4]
+md127 : active raid6 loop4[3] loop3[2] loop2[1] loop1[0]
+      129024 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/4] [UUUU]
+      [===>.................]  resync = 17.4% (11264/64512) finish=0.0min speed=11264K/sec
+$ cat /proc/mdstat
+Personalities : [raid6] [raid5] [raid4]
+md127 : active raid6 loop4[3] loop3[2] loop2[1] loop1[0]
+      129024 blocks super 1.2 level 6, 64k chunk, algorithm 2 [4/4] [UUUU]
+$ mdadm /dev/md/lab --fail /dev/loop2
+$ mdadm /dev/md/lab --remove /dev/loop2
+$ mdadm --stop /dev/md/lab
+mdadm: stopped /dev/md/lab
+$ mdadm --zero-superblock /dev/loop1
+$ mdadm --zero-superblock /dev/loop2
+$ mdadm --zero-superblock /dev/loop3
+$ mdadm --zero-superblock /dev/loop4
+";
+
+#[test]
+fn md_is_made_tuned_waited_for_degraded_and_taken_away() {
+    let (commands, mut engine) = (Recorded::parse(MDADM), Mdadm::default());
+    let served = engine.create(&commands, &wanted("raid6")).expect("made");
+    assert_eq!(served.path, PathBuf::from("/dev/md/lab"));
+    assert!(engine.is_busy(&commands).expect("asked"), "it resyncs");
+    assert!(!engine.is_busy(&commands).expect("asked"), "it is done");
+    engine.take_out(&commands, &[1]).expect("out");
+    engine.destroy(&commands).expect("gone");
+    assert_eq!(commands.left(), 0);
+}
+
+#[test]
+fn a_tunable_that_the_kernel_does_not_take_is_said() {
+    let head: Vec<&str> = MDADM.lines().take(6).collect();
+    let transcript =
+        format!("{}\n$ cat /sys/block/md127/md/group_thread_cnt\n0\n", head.join("\n"));
+    let commands = Recorded::parse(&transcript);
+    let refusal = Mdadm::default().create(&commands, &wanted("raid6")).expect_err("refused");
+    assert_eq!(refusal.code, "tunable.ignored");
+}
+
+#[test]
+fn what_failed_halfway_is_taken_away_all_the_same() {
+    let commands = Recorded::parse(
+        "\
+$ mdadm --create /dev/md/lab --run --level=6 --raid-devices=4 --chunk=64K /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+mdadm: cannot open /dev/loop3: Device or resource busy
+? 2
+$ mdadm --zero-superblock /dev/loop1
+$ mdadm --zero-superblock /dev/loop2
+mdadm: Unrecognised md component device - /dev/loop2
+? 2
+$ mdadm --zero-superblock /dev/loop3
+$ mdadm --zero-superblock /dev/loop4
+",
+    );
+    let mut engine = Mdadm::default();
+    let refusal = engine.create(&commands, &wanted("raid6")).expect_err("refused");
+    assert!(refusal.to_string().contains("Device or resource busy"), "{refusal}");
+    let first = engine.destroy(&commands).expect_err("one step failed");
+    assert!(first.to_string().contains("Unrecognised md component"), "{first}");
+    assert_eq!(commands.left(), 0, "the steps after it were made");
+}
+
+#[test]
+fn btrfs_members_are_lost_while_it_is_unmounted_and_it_comes_back_degraded() {
+    let commands = Recorded::parse(
+        "\
+$ mkfs.btrfs -q -f -K -d raid6 -m raid1c3 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ mkdir -p /run/lab/files
+$ mount -t btrfs /dev/loop1 /run/lab/files
+$ umount /run/lab/files
+$ btrfs device scan --forget /dev/loop1
+$ wipefs -a -q /dev/loop1
+$ btrfs device scan --forget /dev/loop3
+$ wipefs -a -q /dev/loop3
+$ mount -t btrfs -o degraded /dev/loop2 /run/lab/files
+$ umount /run/lab/files
+$ btrfs device scan --forget /dev/loop1
+$ wipefs -a -q /dev/loop1
+$ btrfs device scan --forget /dev/loop2
+$ wipefs -a -q /dev/loop2
+$ btrfs device scan --forget /dev/loop3
+$ wipefs -a -q /dev/loop3
+$ btrfs device scan --forget /dev/loop4
+$ wipefs -a -q /dev/loop4
+",
+    );
+    let mut engine = Btrfs::default();
+    engine.create(&commands, &wanted("raid6")).expect("made");
+    engine.take_out(&commands, &[0, 2]).expect("out");
+    engine.destroy(&commands).expect("gone");
+    assert_eq!(commands.left(), 0);
+}
+
+#[test]
+fn an_array_of_ashlar_is_named_destroyed_only_what_was_given_and_stopped() {
+    let transcript = "\
+$ ashlar --socket /run/lab/ashlar.sock serve --fuse /run/lab/volumes
+$ ashlar --socket /run/lab/ashlar.sock status --json
+? 1
+$ ashlar --socket /run/lab/ashlar.sock status --json
+$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip 65536 --policy log --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ ashlar --socket /run/lab/ashlar.sock attach lab
+/dev/loop9
+$ mkfs.xfs -q -f /dev/loop9
+$ mkdir -p /run/lab/files
+$ mount /dev/loop9 /run/lab/files
+$ ashlar --socket /run/lab/ashlar.sock fail lab 3
+$ umount /run/lab/files
+$ ashlar --socket /run/lab/ashlar.sock detach lab
+$ ashlar --socket /run/lab/ashlar.sock stop lab
+$ (end 1)
+";
+    let commands = Recorded::parse(transcript);
+    let mut engine = Ashlar::with_program("ashlar", "log");
+    let served = engine.create(&commands, &wanted("raid6")).expect("made");
+    assert_eq!(served.path, PathBuf::from("/run/lab/files/load"));
+    engine.take_out(&commands, &[3]).expect("out");
+    engine.destroy(&commands).expect("gone");
+    assert_eq!(commands.left(), 0);
+}
+
+#[test]
+fn an_engine_that_is_not_known_is_refused_with_the_names_that_are() {
+    let refusal = by_name("hardware").err().expect("refused");
+    assert!(refusal.to_string().contains("say ashlar"), "{refusal}");
+    assert_eq!(refusal.exit_code(), 2);
+}
