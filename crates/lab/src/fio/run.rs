@@ -17,6 +17,9 @@ pub const INTERVAL_MS: u64 = 1000;
 /// What fio may take beyond the time it was asked for: laying out files, ending its jobs.
 const MARGIN: Duration = Duration::from_secs(300);
 
+/// Lines of fio's complaints that go into a refusal.
+const REASONS_MAX: usize = 4;
+
 /// What fio is to do.
 #[derive(Clone, Debug)]
 pub struct FioOrder {
@@ -85,15 +88,15 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     let result =
         FioResult::parse(&ran.stdout()?).map_err(|refusal| match ran.entry.exit.is_success() {
             true => refusal,
-            false => failed(&ran.complaint()),
+            false => failed(&reasons(&ran)),
         })?;
     if let Some(job) = result.jobs.iter().find(|job| job.error != 0) {
         let errno = i32::try_from(job.error).unwrap_or(0);
         let reason = rustix::io::Errno::from_raw_os_error(errno);
-        return Err(failed(&format!("job {}: {reason}: {}", job.name, ran.complaint())));
+        return Err(failed(&format!("job {}: {reason}: {}", job.name, reasons(&ran))));
     }
     if !ran.entry.exit.is_success() {
-        return Err(failed(&format!("{}: {}", ran.entry.exit, ran.complaint())));
+        return Err(failed(&format!("{}: {}", ran.entry.exit, reasons(&ran))));
     }
     let mut series = Series::default();
     for log in ran.entry.files.iter().filter(|kept| kept.file.ends_with(".log")) {
@@ -109,6 +112,21 @@ fn failure(ran: &Ran, why: &str) -> Refusal {
         said,
         format!("its output is kept in {}", ran.entry.stderr.file),
     )
+}
+
+/// What fio complained about: on stderr, and before or instead of its result on stdout.
+fn reasons(ran: &Ran) -> String {
+    let stdout = ran.stdout().unwrap_or_default();
+    let stderr = ran.stderr().unwrap_or_default();
+    let text = [stderr, stdout].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("fio: "))
+        .take(REASONS_MAX)
+        .collect();
+    if lines.is_empty() { ran.complaint() } else { lines.join("; ") }
 }
 
 /// `settings` as a `[global]` section before everything else: a job's own settings win.
