@@ -14,6 +14,10 @@ pub struct Args {
 /// The parts of the lab.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
+    /// Write down what `inspect` reads of this server, to be looked at elsewhere.
+    Capture(crate::capture::Args),
+    /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
+    Redact(crate::redact::Args),
     /// Make the report of a run.
     Report(crate::report::cli::Args),
 }
@@ -24,6 +28,8 @@ pub enum Verb {
 /// The one line that says why not.
 pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
+        Verb::Capture(args) => crate::capture::run(&args, json),
+        Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
     }
 }

@@ -8,6 +8,9 @@
 //! - store: the run directory on disk
 //! - evidence: the forensic log: every command the lab starts, with its outputs and their hashes
 //! - fio: job files, command lines, results, and running it
+//! - source: facts of the live machine or of a capture of one
+//! - capture, redact: facts to take away, and to give away
+//! - inspect: the server as it is: model, checks, bottleneck diagram, verdict
 //! - metrics: the formulas, without any I/O
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
@@ -19,13 +22,17 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod capture;
 pub mod cli;
 pub mod evidence;
 pub mod fio;
+pub mod inspect;
 pub mod metrics;
 pub mod record;
+pub mod redact;
 pub mod refusal;
 pub mod report;
+pub mod source;
 pub mod store;
 pub mod units;
 pub mod validity;

@@ -9,10 +9,12 @@
 //! - steady: steady state on both criteria (F15)
 //! - cliff: where a series falls and stays down (F16)
 //! - pairs: A against B in turns (F17)
+//! - bandwidth: what a link can carry (F12)
 //! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
 //!
 //! What must stay true: percentiles are merged by adding bins, never by averaging; each formula says its source.
 
+pub mod bandwidth;
 pub mod baseline;
 pub mod cliff;
 pub mod efficiency;

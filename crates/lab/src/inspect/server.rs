@@ -1,0 +1,132 @@
+//! The server as it is: what is in it and how it hangs together.
+//!
+//! - cpu: sockets, cores, threads, NUMA nodes, governors
+//! - memory: modules, channels, speeds
+//! - pci: devices, their links, the chain from the root to each
+//! - drives: drives, controllers, and what stands between them
+//! - sas: expanders, ports, phys and their error counters
+//! - software: limits, background work, pressure
+//!
+//! What must stay true: a fact that could not be read is None; nothing is filled in from what is usual.
+//! Not here: whether any of it is good.
+
+pub mod cpu;
+pub mod drives;
+pub mod memory;
+pub mod pci;
+pub mod sas;
+pub mod software;
+
+use crate::source::Source;
+pub use cpu::Cpu;
+pub use drives::{Attachment, Controller, Drive, DriveKind};
+pub use memory::Memory;
+pub use pci::PciDevice;
+pub use sas::{Expander, Phy, PhyErrors};
+use serde::Serialize;
+pub use software::Software;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One server.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Server {
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// What the hypervisor calls itself, in a guest.
+    pub hypervisor: Option<String>,
+    /// Sockets, cores, threads.
+    pub cpu: Cpu,
+    /// Memory modules; None if the firmware's tables could not be read.
+    pub memory: Option<Memory>,
+    /// PCI devices by address.
+    pub pci: BTreeMap<String, PciDevice>,
+    /// Storage controllers; an NVMe drive is its own.
+    pub controllers: Vec<Controller>,
+    /// SAS expanders.
+    pub expanders: Vec<Expander>,
+    /// SAS phys of controllers and expanders.
+    pub phys: Vec<Phy>,
+    /// Drives.
+    pub drives: Vec<Drive>,
+    /// Network interfaces of this server.
+    pub networks: Vec<pci::Network>,
+    /// Interrupts: number -> CPUs that serve it.
+    pub irqs: BTreeMap<u64, BTreeSet<u64>>,
+    /// Limits and load.
+    pub software: Software,
+    /// Programs that gave nothing, with the reason.
+    pub silent_tools: BTreeMap<String, String>,
+}
+
+impl Server {
+    /// Ask `source` for everything.
+    pub fn read(source: &Source) -> Server {
+        let lscpu = source.output("lscpu", &["lscpu"]).unwrap_or_default();
+        let cpu = cpu::read(source, &lscpu);
+        let pci = pci::read(source);
+        let sas = sas::read(source);
+        let found = drives::read(source, &pci, &sas);
+        let irqs = irqs(source);
+        let mut server = Server {
+            kernel: source.text("/proc/sys/kernel/osrelease"),
+            hypervisor: cpu::field(&lscpu, "Hypervisor vendor"),
+            memory: memory::read(source, cpu.sockets().len()),
+            networks: pci::networks(source, &pci),
+            controllers: found.controllers,
+            drives: found.drives,
+            expanders: sas.expanders,
+            phys: sas.phys,
+            software: software::read(source),
+            silent_tools: BTreeMap::new(),
+            cpu,
+            pci,
+            irqs,
+        };
+        for name in EXTRA_FILES {
+            source.text(name);
+        }
+        for (name, argv) in EXTRA_RUNS {
+            source.run(name, argv);
+        }
+        server.silent_tools = source.silent_tools();
+        server
+    }
+
+    /// The socket a NUMA node belongs to; with one socket it is that one.
+    pub fn socket_of(&self, node: Option<u64>) -> Option<u64> {
+        let sockets = self.cpu.sockets();
+        match node {
+            Some(node) => self.cpu.socket_of_node(node),
+            None => None,
+        }
+        .or_else(|| (sockets.len() == 1).then(|| sockets.first().copied()).flatten())
+    }
+
+    /// The controller at a PCI address.
+    pub fn controller(&self, address: &str) -> Option<&Controller> {
+        self.controllers.iter().find(|controller| controller.address == address)
+    }
+}
+
+/// Evidence for people who read a capture; nothing here is judged.
+/// The host's name is asked for so that `redact` knows what to take out.
+const EXTRA_FILES: [&str; 4] =
+    ["/proc/interrupts", "/proc/diskstats", "/proc/cmdline", "/proc/sys/kernel/hostname"];
+
+/// Likewise.
+const EXTRA_RUNS: [(&str, &[&str]); 3] = [
+    ("lsblk", &["lsblk", "-b", "-o", "NAME,TYPE,SIZE,ROTA,FSTYPE,MODEL,REV"]),
+    ("sg_map", &["sg_map", "-i", "-x"]),
+    ("lstopo", &["lstopo-no-graphics", "--of", "console"]),
+];
+
+fn irqs(source: &Source) -> BTreeMap<u64, BTreeSet<u64>> {
+    let numbers = source.names("/proc/irq").into_iter().filter_map(|name| name.parse().ok());
+    let cpus = |irq: u64| {
+        let effective = source.text(&format!("/proc/irq/{irq}/effective_affinity_list"));
+        let allowed = || source.text(&format!("/proc/irq/{irq}/smp_affinity_list"));
+        let list = effective.filter(|list| !list.is_empty()).or_else(allowed)?;
+        Some((irq, cpu::list(&list)))
+    };
+    numbers.filter_map(cpus).collect()
+}

@@ -1,0 +1,214 @@
+//! PCI devices: sysfs for links and places, `lspci -vv -D` for names and packet sizes.
+
+use crate::metrics::bandwidth::{PcieLink, Rate};
+use crate::source::Source;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One device.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PciDevice {
+    /// `0000:05:00.0`.
+    pub address: String,
+    /// Class code of 24 bits: 0x010700 for a SAS controller.
+    pub class: u64,
+    /// Vendor and device: (0x1000, 0x0097).
+    pub ids: (u64, u64),
+    /// As lspci names it.
+    pub name: Option<String>,
+    /// NUMA node; None if the firmware does not say.
+    pub node: Option<u64>,
+    /// The link as it runs.
+    pub negotiated: Option<PcieLink>,
+    /// The link as the device could run it.
+    pub capable: Option<PcieLink>,
+    /// Bytes of data a packet may carry on this link.
+    pub payload_bytes: Option<u64>,
+    /// Addresses from the root to this device, itself last.
+    pub chain: Vec<String>,
+    /// Its interrupts.
+    pub irqs: Vec<u64>,
+}
+
+impl PciDevice {
+    /// Whether it is a bridge: a root port or part of a switch.
+    pub fn is_bridge(&self) -> bool {
+        self.class >> 8 == 0x0604
+    }
+
+    /// Whether it is a storage controller of any kind.
+    pub fn is_storage(&self) -> bool {
+        self.class >> 16 == 0x01
+    }
+
+    /// Whether it is a network controller of any kind.
+    pub fn is_network(&self) -> bool {
+        self.class >> 16 == 0x02
+    }
+
+    /// What the link carries for data.
+    pub fn rate(&self) -> Option<Rate> {
+        // 128 bytes is what every device can do and the setting after reset.
+        Some(self.negotiated?.payload(self.payload_bytes.unwrap_or(128)))
+    }
+
+    /// Name, or vendor and device numbers.
+    pub fn label(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("{:04x}:{:04x}", self.ids.0, self.ids.1),
+        }
+    }
+}
+
+/// One network interface on a PCI device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Network {
+    /// `eth0`.
+    pub name: String,
+    /// PCI address.
+    pub address: String,
+    /// What the link carries; None if it is down or does not say.
+    pub rate: Option<Rate>,
+    /// Receive queues.
+    pub receive_queues: u64,
+}
+
+/// All devices by address.
+pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
+    let text = source.output("lspci", &["lspci", "-vv", "-D"]).unwrap_or_default();
+    let spoken = spoken(&text);
+    let mut devices = BTreeMap::new();
+    for address in source.names("/sys/bus/pci/devices") {
+        let folder = format!("/sys/bus/pci/devices/{address}");
+        let link = source.link(&folder).unwrap_or_default();
+        let number = |name: &str| source.number(&format!("{folder}/{name}"));
+        let class = number("class").unwrap_or(0);
+        let ids = (number("vendor").unwrap_or(0), number("device").unwrap_or(0));
+        let mut device = PciDevice { address: address.clone(), class, ids, ..PciDevice::default() };
+        device.chain = chain(&link);
+        // Only what carries data is asked for more.
+        if device.is_bridge() || device.is_storage() || device.is_network() {
+            let text = |name: &str| source.text(&format!("{folder}/{name}")).unwrap_or_default();
+            device.node = number("numa_node");
+            let link = |which: &str| {
+                PcieLink::parse(&text(&format!("{which}_link_speed")), &text(&format!("{which}_link_width")))
+            };
+            (device.negotiated, device.capable) = (link("current"), link("max"));
+        }
+        if device.is_storage() || device.is_network() {
+            let irqs = source.names(&format!("{folder}/msi_irqs"));
+            device.irqs = irqs.iter().filter_map(|irq| irq.parse().ok()).collect();
+        }
+        if let Some(words) = spoken.get(&address) {
+            device.name = Some(words.name.clone());
+            device.payload_bytes = words.payload_bytes;
+            device.negotiated = device.negotiated.or(words.negotiated);
+            device.capable = device.capable.or(words.capable);
+        }
+        devices.insert(address, device);
+    }
+    devices
+}
+
+/// The PCI addresses in a path of sysfs, in order.
+pub fn chain(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| is_address(part)).map(str::to_owned).collect()
+}
+
+/// Whether this is `0000:05:00.0`.
+pub fn is_address(text: &str) -> bool {
+    let parts: Vec<&str> = text.split([':', '.']).collect();
+    let is_hex = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_hexdigit());
+    parts.len() == 4 && parts[0].len() >= 4 && parts[1].len() == 2 && parts.iter().all(is_hex)
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Spoken {
+    name: String,
+    payload_bytes: Option<u64>,
+    negotiated: Option<PcieLink>,
+    capable: Option<PcieLink>,
+}
+
+/// What `lspci -vv -D` says, by address.
+fn spoken(text: &str) -> BTreeMap<String, Spoken> {
+    let mut devices: BTreeMap<String, Spoken> = BTreeMap::new();
+    let mut address = String::new();
+    for line in text.lines() {
+        if !line.starts_with(char::is_whitespace) {
+            let (head, rest) = line.split_once(' ').unwrap_or((line, ""));
+            address = if is_address(head) { head.to_owned() } else { String::new() };
+            // "Class: Vendor Device"; the class is known already.
+            let name = rest.split_once(": ").map_or(rest, |(_, name)| name).trim().to_owned();
+            devices.entry(address.clone()).or_default().name = name;
+            continue;
+        }
+        let (Some(device), line) = (devices.get_mut(&address), line.trim_start()) else { continue };
+        if line.starts_with("MaxPayload ") && !line.contains("PhantFunc") {
+            device.payload_bytes = line.split_whitespace().nth(1).and_then(|it| it.parse().ok());
+        } else if let Some(rest) = line.strip_prefix("LnkSta:") {
+            device.negotiated = spoken_link(rest);
+        } else if let Some(rest) = line.strip_prefix("LnkCap:") {
+            device.capable = spoken_link(rest);
+        }
+    }
+    devices.remove("");
+    devices
+}
+
+/// `Speed 8GT/s (downgraded), Width x4 (ok)`.
+fn spoken_link(text: &str) -> Option<PcieLink> {
+    let after = |word: &str| {
+        let (_, rest) = text.split_once(word)?;
+        rest.trim_start().split([' ', ',']).next()
+    };
+    PcieLink::parse(after("Speed")?, after("Width")?)
+}
+
+/// Network interfaces that sit on PCI devices.
+pub fn networks(source: &Source, pci: &BTreeMap<String, PciDevice>) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for name in source.names("/sys/class/net") {
+        let folder = format!("/sys/class/net/{name}");
+        let link = source.link(&folder).unwrap_or_default();
+        let Some(address) = chain(&link).pop().filter(|address| pci.contains_key(address)) else {
+            continue;
+        };
+        let queues = source.names(&format!("{folder}/queues"));
+        let receive = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
+        networks.push(Network {
+            rate: source.number(&format!("{folder}/speed")).map(|mega| Rate::mega(mega) ).map(|bits| Rate(bits.0 / 8)),
+            receive_queues: u64::try_from(receive).unwrap_or(0),
+            name,
+            address,
+        });
+    }
+    networks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chain, spoken};
+    use crate::metrics::bandwidth::PcieLink;
+
+    #[test]
+    fn a_path_of_sysfs_tells_the_chain() {
+        let path = "../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/target1:0:0/1:0:0:0/block/sda";
+        assert_eq!(chain(path), ["0000:00:03.0", "0000:05:00.0"]);
+    }
+
+    #[test]
+    fn lspci_tells_names_packet_sizes_and_links() {
+        let text = "0000:05:00.0 Serial Attached SCSI controller: Broadcom / LSI SAS3008 (rev 02)\n\
+            \t\tDevCap:\tMaxPayload 4096 bytes, PhantFunc 0, Latency L0s <64ns, L1 <1us\n\
+            \t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes\n\
+            \t\tLnkCap:\tPort #0, Speed 8GT/s, Width x8, ASPM not supported\n\
+            \t\tLnkSta:\tSpeed 5GT/s (downgraded), Width x4 (downgraded)\n";
+        let device = &spoken(text)["0000:05:00.0"];
+        assert_eq!(device.name, "Broadcom / LSI SAS3008 (rev 02)");
+        assert_eq!(device.payload_bytes, Some(256));
+        assert_eq!(device.capable, Some(PcieLink { mega_transfers: 8_000, lanes: 8 }));
+        assert_eq!(device.negotiated, Some(PcieLink { mega_transfers: 5_000, lanes: 4 }));
+    }
+}

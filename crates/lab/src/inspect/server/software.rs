@@ -1,0 +1,135 @@
+//! What software adds: limits, background work, pressure.
+
+use crate::source::Source;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Software's side.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Software {
+    /// Asynchronous requests the whole system may have in flight.
+    pub aio_max: Option<u64>,
+    /// How many of them are taken.
+    pub aio_used: Option<u64>,
+    /// Work in the background: what, and how far. None if nobody could tell.
+    pub background: Option<Vec<String>>,
+    /// Which sources were asked for background work.
+    pub background_asked: Vec<String>,
+    /// Percent of the last minute in which something waited: `cpu`, `memory`, `io`.
+    pub pressure: BTreeMap<String, f64>,
+    /// Mean runnable tasks over one minute.
+    pub load: Option<f64>,
+    /// Memory available, bytes of total bytes.
+    pub memory_bytes: Option<(u64, u64)>,
+    /// Memory errors: (corrected, uncorrected); None without an EDAC driver.
+    pub memory_errors: Option<(u64, u64)>,
+}
+
+/// Ask for it.
+pub fn read(source: &Source) -> Software {
+    let mut software = Software {
+        aio_max: source.number("/proc/sys/fs/aio-max-nr"),
+        aio_used: source.number("/proc/sys/fs/aio-nr"),
+        load: source.text("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
+        memory_bytes: source.text("/proc/meminfo").and_then(|text| memory(&text)),
+        memory_errors: memory_errors(source),
+        ..Software::default()
+    };
+    for resource in ["cpu", "memory", "io"] {
+        let text = source.text(&format!("/proc/pressure/{resource}"));
+        if let Some(share) = text.and_then(|text| pressure(&text)) {
+            software.pressure.insert(resource.to_owned(), share);
+        }
+    }
+    background(source, &mut software);
+    software
+}
+
+fn background(source: &Source, software: &mut Software) {
+    let mut found = Vec::new();
+    if let Some(text) = source.text("/proc/mdstat") {
+        software.background_asked.push("/proc/mdstat".to_owned());
+        found.extend(md_jobs(&text));
+    }
+    let zpool = source.run("zpool-status", &["zpool", "status"]);
+    if zpool.is_good() {
+        software.background_asked.push("zpool status".to_owned());
+        let busy = |line: &&str| line.contains("in progress") || line.contains("resilvering");
+        found.extend(zpool.stdout.lines().filter(busy).map(|line| format!("zpool: {}", line.trim())));
+    }
+    if let Some(io) = software.pressure.get("io") {
+        software.background_asked.push("/proc/pressure/io".to_owned());
+        if *io > PRESSURE_PERCENT_MAX {
+            found.push(format!("something waited for I/O in {io:.1} % of the last minute"));
+        }
+    }
+    software.background = (!software.background_asked.is_empty()).then_some(found);
+}
+
+/// Below this, a server is called idle.
+const PRESSURE_PERCENT_MAX: f64 = 1.0;
+
+/// `      [=>....]  resync =  8.4% (4120/48829) finish=120.1min speed=99K/sec`, with the array's name before it.
+fn md_jobs(text: &str) -> Vec<String> {
+    let (mut jobs, mut array) = (Vec::new(), "");
+    for line in text.lines() {
+        if let Some((name, _)) = line.split_once(" : ").filter(|it| it.0.starts_with("md")) {
+            array = name;
+        }
+        // The last is md's word for what we call a rebuild.
+        for word in ["resync", "check", "reshape", "repair", concat!("reco", "very")] {
+            if let Some(at) = line.find(&format!("{word} =")) {
+                let progress: Vec<&str> = line[at..].split_whitespace().take(3).collect();
+                jobs.push(format!("{array}: {}", progress.join(" ")));
+            }
+        }
+    }
+    jobs
+}
+
+/// `some avg10=0.00 avg60=0.02 avg300=1.89 total=4912829597`
+fn pressure(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
+}
+
+fn memory(text: &str) -> Option<(u64, u64)> {
+    let kib = |name: &str| {
+        let value = super::cpu::field(text, name)?;
+        value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((kib("MemAvailable")?, kib("MemTotal")?))
+}
+
+fn memory_errors(source: &Source) -> Option<(u64, u64)> {
+    let mut sum = None;
+    for controller in source.names("/sys/devices/system/edac/mc") {
+        let folder = format!("/sys/devices/system/edac/mc/{controller}");
+        let count = |name: &str| source.number(&format!("{folder}/{name}"));
+        if let (Some(corrected), Some(uncorrected)) = (count("ce_count"), count("ue_count")) {
+            let (ce, ue): (u64, u64) = sum.unwrap_or_default();
+            sum = Some((ce.saturating_add(corrected), ue.saturating_add(uncorrected)));
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{md_jobs, pressure};
+
+    #[test]
+    fn md_tells_what_it_is_doing() {
+        let text = "Personalities : [raid6]\nmd0 : active raid6 sdd[3] sdc[2] sdb[1] sda[0]\n      \
+            97656832 blocks level 6, 64k chunk, algorithm 2 [4/4] [UUUU]\n      \
+            [=>...................]  resync =  8.4% (4120576/48828416) finish=7.2min speed=103014K/sec\n";
+        assert_eq!(md_jobs(text), ["md0: resync = 8.4%"]);
+        assert!(md_jobs("Personalities : [raid6]\nunused devices: <none>").is_empty());
+    }
+
+    #[test]
+    fn pressure_is_that_of_the_last_minute() {
+        let text = "some avg10=3.00 avg60=0.02 avg300=1.89 total=49\nfull avg10=0.00 avg60=9.00 avg300=1.18 total=6";
+        assert_eq!(pressure(text), Some(0.02));
+    }
+}
