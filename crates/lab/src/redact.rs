@@ -24,7 +24,9 @@ use std::process::ExitCode;
 /// inspected and compared. Look through files.txt and commands/ before you send them: what has no shape of its own, like the
 /// name of a pool, is not found.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'")]
+#[command(
+    after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"
+)]
 pub struct Args {
     /// The capture; it is not changed.
     from: PathBuf,
@@ -63,7 +65,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let counts = answer.replaced.iter().map(|(kind, count)| format!("{count} {kind}"));
     println!("{}: replaced {}", args.to.display(), counts.collect::<Vec<_>>().join(", "));
     if args.salt.is_none() {
-        println!("with a salt that is forgotten now; to compare two captures, redact both with --salt");
+        println!(
+            "with a salt that is forgotten now; to compare two captures, redact both with --salt"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +75,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 fn random() -> Result<String, Refusal> {
     let path = std::path::Path::new("/dev/urandom");
     let mut bytes = [0; 16];
-    let read = std::fs::File::open(path).and_then(|mut it| std::io::Read::read_exact(&mut it, &mut bytes));
+    let read =
+        std::fs::File::open(path).and_then(|mut it| std::io::Read::read_exact(&mut it, &mut bytes));
     read.map_err(|error| Refusal::file(path, &error, "give a --salt"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -173,12 +178,21 @@ fn renamed(identifier: &str, kind: Kind, salt: &str) -> String {
     match kind {
         // Of the network that is reserved for private use.
         Kind::Ipv4 => return format!("10.{}.{}.{}", bytes[0], bytes[1], bytes[2]),
-        Kind::Ipv6 => return format!("fd00::{:x}{:02x}:{:x}{:02x}", bytes[0] | 1, bytes[1], bytes[2] | 1, bytes[3]),
+        Kind::Ipv6 => {
+            return format!(
+                "fd00::{:x}{:02x}:{:x}{:02x}",
+                bytes[0] | 1,
+                bytes[1],
+                bytes[2] | 1,
+                bytes[3]
+            );
+        }
         Kind::Host => return format!("host-{:02x}{:02x}{:02x}", bytes[0], bytes[1], bytes[2]),
         Kind::Serial | Kind::Wwn | Kind::Uuid | Kind::Mac => {}
     }
     let is_hex = matches!(kind, Kind::Wwn | Kind::Uuid | Kind::Mac);
-    let mut name: String = identifier.chars().zip(bytes).map(|(c, byte)| letter(c, byte, is_hex)).collect();
+    let mut name: String =
+        identifier.chars().zip(bytes).map(|(c, byte)| letter(c, byte, is_hex)).collect();
     if kind == Kind::Wwn && identifier.starts_with('5') {
         // The kind of address that every SAS device has.
         name.replace_range(..1, "5");

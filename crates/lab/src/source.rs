@@ -194,12 +194,14 @@ mod tests {
 
     #[test]
     fn numbers_in_names_count_as_numbers() {
-        let mut names = vec!["sdaa", "nvme10n1", "sdb", "nvme2n1", "0000:80:01.0", "0000:02:00.0"];
-        names.sort_by_key(|name| natural(name));
-        assert_eq!(
-            names,
-            ["0000:02:00.0", "0000:80:01.0", "sdb", "sdaa", "nvme2n1", "nvme10n1"]
-        );
+        let sorted = |names: &[&'static str]| {
+            let mut names = names.to_vec();
+            names.sort_by_key(|name| natural(name));
+            names
+        };
+        assert_eq!(sorted(&["sdaa", "sdz", "sda"]), ["sda", "sdz", "sdaa"]);
+        assert_eq!(sorted(&["nvme10n1", "nvme2n1"]), ["nvme2n1", "nvme10n1"]);
+        assert_eq!(sorted(&["0000:80:01.0", "0000:02:00.0"]), ["0000:02:00.0", "0000:80:01.0"]);
     }
 
     #[test]
@@ -210,7 +212,13 @@ mod tests {
             let release = source.text("/proc/sys/kernel/osrelease");
             let absent = source.text("/proc/there/is/no/such/file");
             let run = source.run("true", &["true"]);
-            (nodes, release, absent, run.is_good(), source.run("no", &["no-such-tool-xyz"]).why_not())
+            (
+                nodes,
+                release,
+                absent,
+                run.is_good(),
+                source.run("no", &["no-such-tool-xyz"]).why_not(),
+            )
         };
         let first = ask(&live);
         assert!(first.1.is_some() && first.2.is_none() && first.3);

@@ -57,7 +57,8 @@ pub struct PcieLink {
 impl PcieLink {
     /// Out of what sysfs says: `8.0 GT/s PCIe` and `8`. None for `Unknown` and for a width of 0.
     pub fn parse(speed: &str, width: &str) -> Option<PcieLink> {
-        let mega_transfers = thousandths(speed.split_whitespace().next()?.trim_end_matches("GT/s"))?;
+        let mega_transfers =
+            thousandths(speed.split_whitespace().next()?.trim_end_matches("GT/s"))?;
         let lanes: u64 = width.trim().trim_start_matches('x').parse().ok()?;
         let is_real = (1..=32).contains(&lanes) && (2_500..=256_000).contains(&mega_transfers);
         is_real.then_some(PcieLink { mega_transfers, lanes })

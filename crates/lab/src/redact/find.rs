@@ -39,7 +39,8 @@ impl Kind {
 }
 
 /// Fields of lines `NAME: value` that hold a serial number.
-const SERIAL_FIELDS: [&str; 4] = ["Serial Number", "Serial number", "Asset Tag", "Device Serial Number"];
+const SERIAL_FIELDS: [&str; 4] =
+    ["Serial Number", "Serial number", "Asset Tag", "Device Serial Number"];
 
 /// Keys of JSON whose text is a serial number.
 const SERIAL_KEYS: [&str; 9] =
@@ -51,8 +52,15 @@ const SERIAL_FILES: [&str; 6] =
 
 /// What vendors write where a serial number is missing.
 const BLANKS: [&str; 9] = [
-    "none", "unknown", "not specified", "n/a", "no dimm", "not available", "default string",
-    "to be filled by o.e.m.", "no asset tag",
+    "none",
+    "unknown",
+    "not specified",
+    "n/a",
+    "no dimm",
+    "not available",
+    "default string",
+    "to be filled by o.e.m.",
+    "no asset tag",
 ];
 
 /// Every identifier of a capture.
@@ -60,7 +68,9 @@ pub fn identifiers(capture: &Capture) -> BTreeMap<String, Kind> {
     let mut found = BTreeMap::new();
     for (path, entry) in capture.tree.iter() {
         shapes(path, &mut found);
-        let (Entry::Text(text) | Entry::Link(text) | Entry::Unreadable(text)) = entry else { continue };
+        let (Entry::Text(text) | Entry::Link(text) | Entry::Unreadable(text)) = entry else {
+            continue;
+        };
         shapes(text, &mut found);
         let file = path.rsplit('/').next().unwrap_or_default();
         if SERIAL_FILES.contains(&file) {
@@ -121,7 +131,9 @@ fn json(value: &serde_json::Value, found: &mut BTreeMap<String, Kind>) {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match value {
-                    Value::String(text) if SERIAL_KEYS.contains(&key.as_str()) => serial(text, found),
+                    Value::String(text) if SERIAL_KEYS.contains(&key.as_str()) => {
+                        serial(text, found)
+                    }
                     // smartctl prints a WWN in parts.
                     Value::Object(parts) if key == "wwn" => {
                         if let Some(id) = parts.get("id") {
@@ -184,6 +196,7 @@ fn is_wwn(part: &str) -> bool {
     let hex = part.strip_prefix("eui").unwrap_or(part);
     let is_hex = hex.chars().all(|c| c.is_ascii_hexdigit());
     let is_zero = hex.chars().all(|c| c == '0');
-    let has_letter_or_is_naa = part.starts_with('5') || hex.chars().any(|c| c.is_ascii_alphabetic());
+    let has_letter_or_is_naa =
+        part.starts_with('5') || hex.chars().any(|c| c.is_ascii_alphabetic());
     (hex.len() == 16 || hex.len() == 32) && is_hex && !is_zero && starts && has_letter_or_is_naa
 }

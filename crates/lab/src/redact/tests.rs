@@ -25,7 +25,12 @@ const PLANTED: [&str; 13] = [
 
 fn run(stdout: &str) -> Run {
     let argv = vec!["smartctl".into(), "/dev/disk/by-id/wwn-0x5000c500dead0002".into()];
-    Run { argv, ending: Ending::Exit(1), stdout: stdout.into(), stderr: "stable7-rack12: no".into() }
+    Run {
+        argv,
+        ending: Ending::Exit(1),
+        stdout: stdout.into(),
+        stderr: "stable7-rack12: no".into(),
+    }
 }
 
 fn planted() -> Capture {
@@ -42,10 +47,19 @@ fn planted() -> Capture {
     assert_eq!(odd, 0);
     let mut capture = Capture { tree, ..Capture::default() };
     let texts = [
-        ("smartctl-sda", "{\"serial_number\":\"ZQX1B2C3D4\",\"wwn\":{\"naa\":5,\"oui\":3152,\"id\":93817265},\"subnqn\":\"nqn.2019-08.com.example:nvme:ZQX1B2C3D4\"}"),
-        ("dmidecode-memory", "Memory Device\n\tSerial Number: S4N0QRS7T\n\tAsset Tag: Not Specified\n\tSpeed: 2400 MT/s\n"),
+        (
+            "smartctl-sda",
+            "{\"serial_number\":\"ZQX1B2C3D4\",\"wwn\":{\"naa\":5,\"oui\":3152,\"id\":93817265},\"subnqn\":\"nqn.2019-08.com.example:nvme:ZQX1B2C3D4\"}",
+        ),
+        (
+            "dmidecode-memory",
+            "Memory Device\n\tSerial Number: S4N0QRS7T\n\tAsset Tag: Not Specified\n\tSpeed: 2400 MT/s\n",
+        ),
         ("lspci", "\tCapabilities: [1b8 v1] Device Serial Number 50-06-05-b0-0a-1b-2c-30\n"),
-        ("smp_discover-5000C500DEAD0001", "  phy  12:U:attached:[5000c500dead0002:00  t(SSP)]  12 Gbps\nsda_ZQX1B2C3D4-part1\n"),
+        (
+            "smp_discover-5000C500DEAD0001",
+            "  phy  12:U:attached:[5000c500dead0002:00  t(SSP)]  12 Gbps\nsda_ZQX1B2C3D4-part1\n",
+        ),
     ];
     for (name, text) in texts {
         capture.runs.insert(name.into(), run(text));
@@ -91,7 +105,15 @@ fn no_identifier_survives_in_names_or_contents() {
 fn facts_and_places_stay() {
     let (redacted, _) = redact(&planted(), "salt");
     let after = all_text(&redacted);
-    for fact in ["27344764928", "0000:05:00.0", "2400 MT/s", "Not Specified", "phy-1:0/", "12 Gbps", "0x010700"] {
+    for fact in [
+        "27344764928",
+        "0000:05:00.0",
+        "2400 MT/s",
+        "Not Specified",
+        "phy-1:0/",
+        "12 Gbps",
+        "0x010700",
+    ] {
         assert!(after.contains(fact), "{fact} is gone from\n{after}");
     }
 }

@@ -31,8 +31,9 @@ struct Line {
 /// # Errors
 /// The folder holds something, or cannot be written.
 pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
-    let unusable =
-        |error: &std::io::Error| Refusal::file(folder, error, "choose a folder that you may write to");
+    let unusable = |error: &std::io::Error| {
+        Refusal::file(folder, error, "choose a folder that you may write to")
+    };
     let commands = folder.join("commands");
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let message = format!("{} holds something already; nothing was written", folder.display());
@@ -49,11 +50,8 @@ pub fn write(capture: &Capture, folder: &Path) -> Result<(), Refusal> {
         if !run.stdout.is_empty() {
             put(&format!("commands/{}.txt", file_name(name)), &run.stdout)?;
         }
-        let line = Line {
-            argv: run.argv.clone(),
-            ending: run.ending.clone(),
-            stderr: run.stderr.clone(),
-        };
+        let line =
+            Line { argv: run.argv.clone(), ending: run.ending.clone(), stderr: run.stderr.clone() };
         manifest.commands.insert(name.clone(), line);
     }
     put("files.txt", &capture.tree.print())?;

@@ -61,7 +61,8 @@ impl Run {
 
     /// Why it gave nothing, in a few words.
     pub fn why_not(&self) -> String {
-        let complaint = self.stderr.lines().chain(self.stdout.lines()).find(|it| !it.trim().is_empty());
+        let complaint =
+            self.stderr.lines().chain(self.stdout.lines()).find(|it| !it.trim().is_empty());
         match &self.ending {
             Ending::Exit(0) => String::new(),
             Ending::Exit(code) => match complaint {
@@ -85,7 +86,10 @@ pub fn run(argv: &[&str], limit: Duration) -> Run {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(program);
     // System tools are in sbin folders, which the path of plain users often lacks.
-    command.args(rest).env("LC_ALL", "C").env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
+    command
+        .args(rest)
+        .env("LC_ALL", "C")
+        .env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn lines_that_are_not_understood_are_counted() {
-        let (tree, odd) = Tree::parse("# words\n\n/a = 1\nb = 2\n/c\n|lost\n/d -> e\n/f/ = 1\n/g .\n");
+        let (tree, odd) =
+            Tree::parse("# words\n\n/a = 1\nb = 2\n/c\n|lost\n/d -> e\n/f/ = 1\n/g .\n");
         assert_eq!(odd, 4);
         assert_eq!(tree.get("/a"), Some(&Entry::Text("1".into())));
         assert_eq!(tree.names(""), ["a", "d", "g"]);
@@ -209,7 +210,8 @@ mod tests {
 
     #[test]
     fn names_are_those_directly_below() {
-        let (tree, _) = Tree::parse("/sys/block/sda/size = 1\n/sys/block/sdb/size = 1\n/sys/blocks = 1");
+        let (tree, _) =
+            Tree::parse("/sys/block/sda/size = 1\n/sys/block/sdb/size = 1\n/sys/blocks = 1");
         assert_eq!(tree.names("/sys/block"), ["sda", "sdb"]);
         assert_eq!(tree.names("/sys"), ["block", "blocks"]);
     }

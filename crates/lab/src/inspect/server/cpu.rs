@@ -62,9 +62,8 @@ impl Cpu {
     /// The socket that has this node's CPUs.
     pub fn socket_of_node(&self, node: u64) -> Option<u64> {
         let cpus = self.nodes.get(&node);
-        let in_node = |it: &&Thread| {
-            it.node == Some(node) || cpus.is_some_and(|cpus| cpus.contains(&it.cpu))
-        };
+        let in_node =
+            |it: &&Thread| it.node == Some(node) || cpus.is_some_and(|cpus| cpus.contains(&it.cpu));
         self.threads.iter().find(in_node).map(|thread| thread.socket)
     }
 }
@@ -100,7 +99,8 @@ fn thread(line: &str) -> Option<Thread> {
 
 /// The value of `NAME:   value`.
 pub fn field(text: &str, name: &str) -> Option<String> {
-    let line = |line: &str| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+    let line =
+        |line: &str| line.trim_start().strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
     text.lines().find_map(line).map(|value| value.trim().to_owned())
 }
 

@@ -153,7 +153,8 @@ fn attachment(
     sas: &Sas,
 ) -> Option<Attachment> {
     let controller = chain(path).pop().filter(|address| pci.contains_key(address))?;
-    let parts = |start: &str| path.split('/').filter(|it| it.starts_with(start)).collect::<Vec<_>>();
+    let parts =
+        |start: &str| path.split('/').filter(|it| it.starts_with(start)).collect::<Vec<_>>();
     let (ports, expanders, ata) = (parts("port-"), parts("expander-"), parts("ata"));
     let lanes = |port: &str| sas.ports.get(port).copied();
     let sata = ata.first().and_then(|ata| {
@@ -178,8 +179,10 @@ fn drive(
     let at = |file: &str| format!("/sys/block/{name}/{file}");
     let number = |file: &str| source.number(&at(file));
     let text = |file: &str| source.text(&at(file)).filter(|text| !text.is_empty());
-    let words: Vec<String> = ["device/vendor", "device/model"].into_iter().filter_map(text).collect();
-    let words: Vec<&str> = words.iter().map(|word| word.trim()).filter(|it| !it.is_empty()).collect();
+    let words: Vec<String> =
+        ["device/vendor", "device/model"].into_iter().filter_map(text).collect();
+    let words: Vec<&str> =
+        words.iter().map(|word| word.trim()).filter(|it| !it.is_empty()).collect();
     let kind = kind(name, path);
     let node = attachments.first().and_then(|way| pci.get(&way.controller)).and_then(|it| it.node);
     let scheduler = text("queue/scheduler").map(|list| {

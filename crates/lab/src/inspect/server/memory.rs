@@ -78,11 +78,13 @@ impl Memory {
                 bank.configured = [bank.configured, speed].into_iter().flatten().min();
             }
         }
-        let finish = |(socket, (channels, used, bank)): (u64, (BTreeSet<&str>, BTreeSet<&str>, Bank))| {
-            let (channels, populated) = (count(&channels), count(&used));
-            (socket, Bank { channels, populated, ..bank })
-        };
-        Some(all.into_iter().map(finish).collect()).filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
+        let finish =
+            |(socket, (channels, used, bank)): (u64, (BTreeSet<&str>, BTreeSet<&str>, Bank))| {
+                let (channels, populated) = (count(&channels), count(&used));
+                (socket, Bank { channels, populated, ..bank })
+            };
+        Some(all.into_iter().map(finish).collect())
+            .filter(|banks: &BTreeMap<u64, Bank>| !banks.is_empty())
     }
 
     /// Modules that are there.
@@ -133,7 +135,11 @@ pub fn parse(text: &str, socket_count: usize) -> Option<Memory> {
 fn slot(value: &impl Fn(&str) -> Option<String>) -> Slot {
     let speed = |names: &[&str]| {
         let text = names.iter().find_map(|name| value(name))?;
-        text.split_whitespace().next()?.parse::<u64>().ok().filter(|rate| (100..50_000).contains(rate))
+        text.split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+            .filter(|rate| (100..50_000).contains(rate))
     };
     Slot {
         locator: value("Locator").unwrap_or_default(),

@@ -92,7 +92,10 @@ pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
             let text = |name: &str| source.text(&format!("{folder}/{name}")).unwrap_or_default();
             device.node = number("numa_node");
             let link = |which: &str| {
-                PcieLink::parse(&text(&format!("{which}_link_speed")), &text(&format!("{which}_link_width")))
+                PcieLink::parse(
+                    &text(&format!("{which}_link_speed")),
+                    &text(&format!("{which}_link_width")),
+                )
             };
             (device.negotiated, device.capable) = (link("current"), link("max"));
         }
@@ -178,7 +181,9 @@ pub fn networks(source: &Source, pci: &BTreeMap<String, PciDevice>) -> Vec<Netwo
         let queues = source.names(&format!("{folder}/queues"));
         let receive = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
         networks.push(Network {
-            rate: source.number(&format!("{folder}/speed")).map(|mega| Rate::mega(mega) ).map(|bits| Rate(bits.0 / 8)),
+            rate: source
+                .number(&format!("{folder}/speed"))
+                .map(|mega_bits| Rate(Rate::mega(mega_bits).0 / 8)),
             receive_queues: u64::try_from(receive).unwrap_or(0),
             name,
             address,

@@ -95,7 +95,8 @@ pub fn read(source: &Source) -> Sas {
         let text = |file: &str| source.text(&format!("/sys/class/sas_phy/{name}/{file}"));
         // A controller's phy is `phy-HOST:N`; an expander's has a part more.
         if name.matches(':').count() == 1 {
-            own_addresses.extend(text("sas_address").map(|it| it.trim_start_matches("0x").to_owned()));
+            own_addresses
+                .extend(text("sas_address").map(|it| it.trim_start_matches("0x").to_owned()));
         }
         let rate = |file: &str| text(file).and_then(|text| sas_mega_bits(&text));
         let (negotiated, capable) = (rate("negotiated_linkrate"), rate("maximum_linkrate"));
@@ -139,18 +140,22 @@ fn lanes(source: &Source, port: &str, phys: &[Phy]) -> Option<Lanes> {
 fn expander(source: &Source, name: &str, own: &BTreeSet<String>, phys: &mut Vec<Phy>) -> Expander {
     let words = ["vendor_id", "product_id", "product_rev"];
     let words = words.map(|file| source.text(&format!("/sys/class/sas_expander/{name}/{file}")));
-    let words: Vec<String> = words.into_iter().flatten().map(|word| word.trim().to_owned()).collect();
+    let words: Vec<String> =
+        words.into_iter().flatten().map(|word| word.trim().to_owned()).collect();
     let device = format!("/dev/bsg/{name}");
     let seen = source.output(&format!("smp_discover-{name}"), &["smp_discover", &device]);
     // What the operator of the story typed, for every phy an expander may have.
-    let all = format!("for phy in $(seq 0 67); do smp_rep_phy_err_log -p $phy {device} 2>&1; done; true");
+    let all =
+        format!("for phy in $(seq 0 67); do smp_rep_phy_err_log -p $phy {device} 2>&1; done; true");
     let log = source.output(&format!("smp_rep_phy_err_log-{name}"), &["sh", "-c", &all]);
     let log = error_log(&log.unwrap_or_default());
     for (id, errors) in log.phys {
         let phy = format!("{}:{id}", name.replacen("expander", "phy", 1));
         match phys.iter_mut().find(|it| it.name == phy) {
             Some(known) => known.errors = known.errors.or(Some(errors)),
-            None => phys.push(Phy { name: phy, negotiated: None, capable: None, errors: Some(errors) }),
+            None => {
+                phys.push(Phy { name: phy, negotiated: None, capable: None, errors: Some(errors) })
+            }
         }
     }
     Expander {
@@ -222,7 +227,12 @@ mod tests {
             Report phy error log result: Phy vacant\n";
         let log = error_log(text);
         assert_eq!(log.change_count, Some(567));
-        let errors = PhyErrors { invalid_dwords: 168, disparity_errors: 172, sync_losses: 5, reset_problems: 0 };
+        let errors = PhyErrors {
+            invalid_dwords: 168,
+            disparity_errors: 172,
+            sync_losses: 5,
+            reset_problems: 0,
+        };
         assert_eq!(log.phys.into_iter().collect::<Vec<_>>(), [(52, errors)]);
     }
 

@@ -55,7 +55,9 @@ fn background(source: &Source, software: &mut Software) {
     if zpool.is_good() {
         software.background_asked.push("zpool status".to_owned());
         let busy = |line: &&str| line.contains("in progress") || line.contains("resilvering");
-        found.extend(zpool.stdout.lines().filter(busy).map(|line| format!("zpool: {}", line.trim())));
+        found.extend(
+            zpool.stdout.lines().filter(busy).map(|line| format!("zpool: {}", line.trim())),
+        );
     }
     if let Some(io) = software.pressure.get("io") {
         software.background_asked.push("/proc/pressure/io".to_owned());
