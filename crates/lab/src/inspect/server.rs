@@ -110,8 +110,7 @@ impl Server {
 
 /// Evidence for people who read a capture; nothing here is judged.
 /// The host's name is asked for so that `redact` knows what to take out.
-const EXTRA_FILES: [&str; 4] =
-    ["/proc/interrupts", "/proc/diskstats", "/proc/cmdline", "/proc/sys/kernel/hostname"];
+const EXTRA_FILES: [&str; 3] = ["/proc/interrupts", "/proc/diskstats", "/proc/sys/kernel/hostname"];
 
 /// Likewise.
 const EXTRA_RUNS: [(&str, &[&str]); 3] = [
