@@ -201,8 +201,9 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
         )
     })?;
     let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
+    let started = started(superblock.clone(), verdict);
     let checkpoint = |slot: MemberIdx| {
-        let job = superblock.jobs.iter().find(|job| job.slot == Some(slot));
+        let job = started.jobs.iter().find(|job| job.slot == Some(slot));
         job.map_or(StripeNo(0), |job| job.checkpoint)
     };
     let mut slots = Vec::new();
@@ -238,7 +239,7 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
         has_log: superblock.unclean && is_logged,
         found: superblock.clone(),
-        superblock: started(superblock, verdict),
+        superblock: started,
         geometry,
         slots,
     })
@@ -250,13 +251,14 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
     superblock.generation += 1;
     for slot in &verdict.slots {
         let is_lost = slot.state == assembly::SlotState::Missing;
+        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
+            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
+        }
         if let (true, Some(holder)) = (is_lost, slot.holder)
             && holder.role == ashlar_ondisk::Role::Active
         {
-            superblock.record(holder.uuid, MemberEvent::Lost).expect("it was active");
-        }
-        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
-            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
+            // The device that was to replace it is to be rebuilt from the others now.
+            record::mark_out(&mut superblock, slot.slot);
         }
     }
     superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);

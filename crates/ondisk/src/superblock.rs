@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::geometry::GeometryRecord;
 use crate::job::{JobRecord, ScrubRecord};
-use crate::member::{BadTransition, MemberEntry, MemberEvent, Update};
+use crate::member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 use crate::policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
 use crate::seal::{is_zero, open, seal, short};
 use crate::text::{ArrayName, Text};
@@ -158,6 +158,11 @@ impl Superblock {
     /// The member on its way into `slot` (Rebuilding or Replacement), if there is one.
     pub fn newcomer(&self, slot: MemberIdx) -> Option<&MemberEntry> {
         self.members.iter().find(|entry| entry.slot == slot && entry.role.is_newcomer())
+    }
+
+    /// How many of its members are out or removed.
+    pub fn members_out(&self) -> usize {
+        self.members.iter().filter(|entry| matches!(entry.role, Role::Out | Role::Removed)).count()
     }
 
     /// Begins the update of a start: the next generation, unclean, under a freshly drawn incarnation.

@@ -61,13 +61,13 @@ pub(crate) async fn read_with_losses(
     read_all(engine, stage).await;
 }
 
-/// The generation the devices are at: it never falls.
+/// The generation the devices are at, on their media: it never falls.
 pub(crate) fn generation(stage: &Stage, bays: &Bays, before: u64) -> u64 {
-    let Some(rest) = bays.at_rest() else { return before };
-    if rest.newest.generation < before {
-        stage.fail(format!("generation fell from {before} to {}", rest.newest.generation));
+    let Some(now) = bays.durable_generation() else { return before };
+    if now < before {
+        stage.fail(format!("generation fell from {before} to {now}"));
     }
-    rest.newest.generation
+    now
 }
 
 /// Nobody uses the devices and the array was stopped cleanly: everything on them agrees.

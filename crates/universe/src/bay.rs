@@ -10,6 +10,7 @@ use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
 use ashlar_sim::{SimDisk, SimWorld};
 use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx, StripeNo, to_usize};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Time after a fault in which its device may still go out for it.
@@ -51,6 +52,8 @@ pub(crate) struct Bays {
     strips: usize,
     /// Where the data area begins on every member, bytes.
     pub(crate) data_offset: u64,
+    /// The array's geometry, once there is one.
+    pub(crate) geometry: Option<Geometry>,
 }
 
 /// What the superblocks on the devices say, read by the test's own hand.
@@ -80,7 +83,13 @@ impl Bays {
             });
         }
         let geometry = config.one_row();
-        Bays { all, losses: config.losses(), strips: geometry.strips(), data_offset: 0 }
+        Bays {
+            all,
+            losses: config.losses(),
+            strips: geometry.strips(),
+            data_offset: 0,
+            geometry: None,
+        }
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -179,6 +188,23 @@ impl Bays {
         Extent::new(self.data_offset + place.offset, geometry.strip_bytes())
     }
 
+    /// Data strips of the window that a start may be unable to read, though their member is there.
+    pub(crate) fn unreadable_strips(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx)> {
+        let Some(geometry) = self.geometry else { return BTreeSet::new() };
+        let (first, count) = config.window;
+        let mut unreadable = BTreeSet::new();
+        for stripe in (first..first + count).map(StripeNo) {
+            for strip in (0..geometry.data_strips()).map(StripIdx::from_at) {
+                let slot = geometry.place(stripe, strip).member.at();
+                let fails = |bay: &Bay| bay.slot == Some(slot) && bay.trouble.is_some();
+                if self.strip_is_broken(&geometry, stripe, slot) || self.all.iter().any(fails) {
+                    unreadable.insert((stripe, strip));
+                }
+            }
+        }
+        unreadable
+    }
+
     /// Whether nothing is wrong with any device, and nothing was a moment ago.
     pub(crate) fn are_well(&self, now: Nanos) -> bool {
         let is_well = |bay: &Bay| {
@@ -205,7 +231,8 @@ impl Bays {
 
     /// What the devices say while nobody uses them. `None` if there is no array on them.
     pub(crate) fn at_rest(&self) -> Option<Rest> {
-        let own: Vec<Option<Superblock>> = self.all.iter().map(superblock_of).collect();
+        let own: Vec<Option<Superblock>> =
+            self.all.iter().map(|bay| superblock_of(bay, SimDisk::peek)).collect();
         let present = own.iter().flatten();
         let newest = present.max_by_key(|superblock| superblock.generation)?.clone();
         let place = |own: &Option<Superblock>| {
@@ -215,6 +242,12 @@ impl Bays {
         let places = own.iter().map(place).collect();
         let generations = own.iter().map(|own| own.as_ref().map(|own| own.generation)).collect();
         Some(Rest { newest, places, generations })
+    }
+
+    /// The newest generation that is on the media of a device, and not in its cache alone.
+    pub(crate) fn durable_generation(&self) -> Option<u64> {
+        let own = self.all.iter().filter_map(|bay| superblock_of(bay, SimDisk::peek_durable));
+        own.map(|superblock| superblock.generation).max()
     }
 
     /// Take over from the devices who is where.
@@ -251,9 +284,9 @@ pub(crate) fn out_of_sync(array: &Array) -> Vec<bool> {
     array.slot_states().into_iter().map(|state| state != SlotState::InSync).collect()
 }
 
-fn superblock_of(bay: &Bay) -> Option<Superblock> {
+fn superblock_of(bay: &Bay, peek: fn(&SimDisk, Extent) -> Vec<u8>) -> Option<Superblock> {
     let size = bay.disk.size_bytes();
-    let read = |slot: Extent| bay.disk.peek(Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
+    let read = |slot: Extent| peek(&bay.disk, Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
     let copies: Vec<Vec<u8>> = copy_slots(size)?.into_iter().map(read).collect();
     let choice = SuperblockCopies::choose(&[
         Some(&copies[0]),

@@ -10,6 +10,7 @@ use ashlar_units::{to_u64, to_usize};
 use std::fmt;
 use std::time::Duration;
 
+use crate::ledger::Relaxed;
 use crate::menu::Menu;
 
 /// Devices that wait to replace others.
@@ -161,6 +162,17 @@ impl Config {
         Geometry::new(&self.shape, 1).expect("drawn shapes are possible")
     }
 
+    /// What of whole stripes under way at a crash is excepted. Mirrors log them, too, and without a log
+    /// nothing is promised beyond the units that devices write whole.
+    pub fn relaxed(&self) -> Option<Relaxed> {
+        let is_relaxed = self.policy == ConsistencyPolicy::Log && self.one_row().data_strips() > 1;
+        let atomic = self.disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
+        is_relaxed.then(|| Relaxed {
+            stripe_units: to_usize(self.stripe_bytes() / self.unit_bytes),
+            torn_at: to_usize(self.unit_bytes.min(atomic)),
+        })
+    }
+
     /// Data bytes of a stripe.
     pub fn stripe_bytes(&self) -> u64 {
         self.one_row().stripe_bytes()
@@ -190,17 +202,13 @@ fn draw_policy(
     }
 }
 
-/// Whether arrays with a log live with crashes where no class is asked for. Starts do replay the log; but the oracle
-/// does not yet except blocks of whole-stripe writes in flight, which that policy does not promise.
-const LOG_MEETS_CRASHES: bool = false;
-
 fn draw_class(random: &mut Random, policy: ConsistencyPolicy, geometry: &Geometry) -> Class {
     let draw = random.below(100);
     if geometry.parity_strips() == 0 {
         return Class::Crashes;
     }
     match (policy, draw) {
-        (ConsistencyPolicy::Log, _) if LOG_MEETS_CRASHES => Class::Everything,
+        (ConsistencyPolicy::Log, 0..80) => Class::Everything,
         (ConsistencyPolicy::Log, _) => Class::Losses,
         (_, 0..50) => Class::Crashes,
         (_, 50..85) => Class::Losses,

@@ -5,6 +5,7 @@
 
 use crate::config::Payload;
 use ashlar_sim::Random;
+use std::fmt;
 
 /// Number of a write: counts up, the low four bits are the client. 0 is nobody: zeros.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -14,6 +15,12 @@ impl WriteId {
     /// The client that wrote.
     pub fn client(self) -> u64 {
         self.0 & 15
+    }
+}
+
+impl fmt::Display for WriteId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write {} (client {})", self.0, self.client())
     }
 }
 
@@ -73,10 +80,7 @@ pub fn describe(payload: Payload, bytes: &[u8]) -> String {
         runs.push(match found {
             (0, 0) => format!("zeros from byte {at}"),
             (unit, id) if unit < 1 << 32 && id < 1 << 32 => {
-                format!(
-                    "write {id} (client {}) for unit {unit} from byte {at}",
-                    WriteId(id).client()
-                )
+                format!("{} for unit {unit} from byte {at}", WriteId(id))
             }
             _ => format!("garbage from byte {at}"),
         });

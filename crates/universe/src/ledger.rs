@@ -7,21 +7,27 @@
 //!   is answered itself. A durable write and what is above it survive any crash.
 //! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards settles which.
 //! - *trim*: reads as before or as zeros; a read settles which.
+//! - *doubt*: blocks of a whole-stripe write that an array with a log had not made durable at a crash are excepted from
+//!   the rule of crashes, and only they: `doubt` says how far.
 //!
 //! Time is a counter of its own: it rises with every event here. Not here: what is promised when (`config`), who asks.
+
+mod doubt;
 
 use crate::config::Payload;
 use crate::content::{self, WriteId};
 use ashlar_units::{Extent, to_u64, to_usize};
+use doubt::Holds;
+pub use doubt::Relaxed;
 use std::fmt;
 
 const NEVER: u64 = u64::MAX;
 
 /// A state that a unit may be in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct State {
     id: WriteId,
-    is_zero: bool,
+    holds: Holds,
     /// It was submitted then, or is known to be above everything that ended before.
     begin: u64,
     /// It was answered then, well or badly, or given up at a crash.
@@ -33,6 +39,8 @@ struct State {
     is_failed: bool,
     /// The array was started since.
     is_past: bool,
+    /// It may have gone to the members as part of a whole stripe.
+    is_relaxed: bool,
 }
 
 impl State {
@@ -77,12 +85,16 @@ pub struct Ledger {
     units: Vec<Vec<State>>,
     unit_bytes: u64,
     payload: Payload,
+    /// What is excepted, where the array has a log that relaxes whole stripes.
+    relaxed: Option<Relaxed>,
     now: u64,
     writes: u64,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really tested.
     pub(crate) settled_by_read: u64,
+    /// Reads that found something where there was doubt.
+    pub(crate) found_in_doubt: u64,
 }
 
 /// A unit held what it may not hold.
@@ -100,25 +112,28 @@ pub struct Wrong {
 
 impl Ledger {
     /// A window of `units` units that read as zeros.
-    pub fn new(units: u64, unit_bytes: u64, payload: Payload) -> Ledger {
+    pub fn new(units: u64, unit_bytes: u64, payload: Payload, relaxed: Option<Relaxed>) -> Ledger {
         let zeros = State {
             id: WriteId(0),
-            is_zero: true,
+            holds: Holds::Zeros,
             begin: 0,
             end: 0,
             sure: 0,
             is_durable: true,
             is_failed: false,
             is_past: false,
+            is_relaxed: false,
         };
         Ledger {
             units: vec![vec![zeros]; to_usize(units)],
             unit_bytes,
             payload,
+            relaxed,
             now: 0,
             writes: 0,
             readers: Vec::new(),
             settled_by_read: 0,
+            found_in_doubt: 0,
         }
     }
 
@@ -156,16 +171,20 @@ impl Ledger {
         let begin = self.tick();
         let state = State {
             id,
-            is_zero: change != Change::Write,
+            holds: if change == Change::Write { Holds::Payload } else { Holds::Zeros },
             begin,
             end: NEVER,
             sure: NEVER,
             is_durable: false,
             is_failed: false,
             is_past: false,
+            is_relaxed: false,
         };
         for unit in self.range(extent) {
-            self.units[unit].push(state);
+            self.units[unit].push(state.clone());
+        }
+        if change != Change::Discard {
+            self.note_whole_stripes(extent);
         }
         Begun { id, extent, change }
     }
@@ -226,6 +245,8 @@ impl Ledger {
         self.readers.clear();
         for states in &mut self.units {
             prune(states, NEVER);
+            let doubt = self.relaxed.and_then(|_| doubt::of(states, now));
+            states.extend(doubt);
             for state in states.iter_mut() {
                 state.end = state.end.min(now);
                 state.is_failed = false;
@@ -251,14 +272,21 @@ impl Ledger {
             let is_hidden = |state: &State| {
                 states.iter().any(|other| other.sure < begun && state.is_under(other))
             };
-            let is_it = |state: &State| match state.is_zero {
-                true => content::is_zero(part),
-                false => content::is_of(payload, to_u64(unit), state.id, part),
+            let seen = doubt::Seen { payload, unit: to_u64(unit), bytes: part };
+            let torn_at = self.relaxed.map_or(part.len(), |relaxed| relaxed.torn_at);
+            let is_it = |state: &State| state.holds.are(state.id, seen, torn_at);
+            // Newest first: of several states with zeros any will do. Doubt comes last.
+            let among = |is_doubt: bool| {
+                let may_be = |state: &State| {
+                    state.holds.is_doubt() == is_doubt && is_it(state) && !is_hidden(state)
+                };
+                states.iter().rposition(may_be)
             };
-            // Newest first: of several states with zeros any will do.
-            let found = states.iter().rposition(|state| is_it(state) && !is_hidden(state));
-            match found {
-                Some(at) => self.settle(unit, at, (begun, now)),
+            match among(false).or_else(|| among(true)) {
+                Some(at) => {
+                    self.keep_found(unit, at, part);
+                    self.settle(unit, at, (begun, now));
+                }
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
             }
         }
@@ -268,7 +296,7 @@ impl Ledger {
     /// A read showed a state that had ended when the read began: which of the others may still be shown?
     fn settle(&mut self, unit: usize, at: usize, (begun, now): (u64, u64)) {
         let states = &mut self.units[unit];
-        let seen = states[at];
+        let seen = states[at].clone();
         let has_failed = states.iter().any(|state| state.is_failed);
         if seen.end >= begun || has_failed || states.len() == 1 {
             return;
@@ -310,15 +338,18 @@ impl Ledger {
 impl State {
     /// Whether it is a discard that ended before `begun` and has not shown.
     fn is_idle_discard(&self, begun: u64) -> bool {
-        self.is_zero && self.sure == NEVER && self.end < begun && !self.is_past
+        self.holds == Holds::Zeros && self.sure == NEVER && self.end < begun && !self.is_past
     }
 
     fn name(&self) -> String {
         if self.id == WriteId(0) {
             return "the zeros it began with".to_owned();
         }
-        let what = if self.is_zero { "zeros" } else { "data" };
-        format!("{what} of write {} (client {})", self.id.0, self.id.client())
+        match self.holds.what() {
+            Some(what) => what.to_owned(),
+            None if self.holds == Holds::Zeros => format!("zeros of {}", self.id),
+            None => format!("data of {}", self.id),
+        }
     }
 }
 

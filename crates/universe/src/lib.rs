@@ -32,7 +32,7 @@ mod universe;
 
 pub use config::{Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
-pub use ledger::Wrong;
+pub use ledger::{Relaxed, Wrong};
 pub use marks::Marks;
 pub use menu::{Act, Menu};
 pub use universe::{Failure, Limits, Report, run};

@@ -16,6 +16,8 @@ use ashlar_layout::Geometry;
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_ring::Handle;
 use ashlar_sim::{Ended, Random, SimWorld, Stop};
+use ashlar_units::{Extent, StripIdx, StripeNo, to_usize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -299,7 +301,10 @@ fn draw_end(random: &mut Random, class: Class, later: usize) -> End {
     let operations = 1 + random.below(1 << magnitude);
     let is_cut = random.percent(70);
     match class {
-        Class::Everything | Class::Crashes if is_cut => End::CutAfter { stop, operations },
+        // None of them ends without having been cut off once.
+        Class::Everything | Class::Crashes if is_cut || later == 0 => {
+            End::CutAfter { stop, operations }
+        }
         Class::LossesThenCrash if later == 1 => End::CutAfter { stop, operations },
         _ => End::Stop,
     }
@@ -328,6 +333,7 @@ async fn assemble(
     let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
     let before = changes(bays);
     let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
+    let unreadable = bays.unreadable_strips(stage.config());
     let spec = AssembleSpec { devices: bays.names(), ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
@@ -337,6 +343,7 @@ async fn assemble(
         Ok(mut status) => status.arrays.remove(0),
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
     };
+    note_doubt(stage, &array, &unreadable);
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
@@ -375,6 +382,22 @@ async fn assemble(
         }
     }
     Running { engine, array, is_read_only }
+}
+
+/// Blocks of whole stripes that were under way at a crash, on members that are not there, or could not be read.
+fn note_doubt(stage: &Stage, array: &Array, unreadable: &BTreeSet<(StripeNo, StripIdx)>) {
+    let (config, geometry) = (stage.config(), array.geometry());
+    let out = out_of_sync(array);
+    let is_lost = |unit: u64| {
+        let at = stage.place(Extent::new(unit * config.unit_bytes, config.unit_bytes)).offset;
+        let stripe = StripeNo(at / config.stripe_bytes());
+        let strip = at % config.stripe_bytes() / geometry.strip_bytes();
+        let strip = StripIdx::from_at(to_usize(strip));
+        let slot = geometry.place(stripe, strip).member.at();
+        out[slot] || unreadable.contains(&(stripe, strip))
+    };
+    let lost = stage.ledger().started(is_lost);
+    stage.marks().add("doubt.on_a_lost_member", lost);
 }
 
 async fn begin_clients(running: &Running, stage: &Stage, (life, floor): (u64, usize)) {

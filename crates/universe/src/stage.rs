@@ -47,7 +47,7 @@ pub(crate) struct Stopper(pub(crate) String);
 impl Stage {
     pub(crate) fn new(config: Config, limits: (usize, usize), is_told: bool) -> Stage {
         let units = config.window.1 * config.stripe_bytes() / config.unit_bytes;
-        let ledger = Ledger::new(units, config.unit_bytes, config.payload);
+        let ledger = Ledger::new(units, config.unit_bytes, config.payload, config.relaxed());
         Stage(Arc::new(Parts {
             ledger: Mutex::new(ledger),
             story: Mutex::new(Story { is_told, ..Story::default() }),

@@ -147,6 +147,8 @@ impl Universe<'_> {
             Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.bays, outlook);
         audit::at_rest(&self.stage, &self.bays, healed.generation);
         Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.bays);
+        let found = self.stage.ledger().found_in_doubt;
+        self.stage.marks().add("doubt.read", found);
         self.stage.mark("universe.whole_at_the_end");
     }
 
@@ -169,6 +171,7 @@ impl Universe<'_> {
             self.world.call_off();
             self.world.stop(Stop::Kill);
             self.bays.data_offset = data_offset;
+            self.bays.geometry = Some(geometry);
             self.bays.leave_old_content(&geometry, self.stage.config().window);
             return;
         }

@@ -143,18 +143,23 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
 
 /// The devices in service, as `superblock` lists them.
 pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
-    let is_usable = |slot: MemberIdx| {
-        matches!(shard.array.slot(slot).state(), SlotState::InSync | SlotState::Rebuilding)
-    };
     let mut targets = Vec::new();
     for entry in &superblock.members {
+        let slot = entry.slot;
+        let state = shard.array.slot(slot).state();
+        let is_usable = matches!(state, SlotState::InSync | SlotState::Rebuilding);
+        // A start without the slot's own device has the newcomer in its place before the table says so: what the table
+        // says of the one must not be written to the other.
+        let is_newcomers = state == SlotState::Rebuilding && superblock.newcomer(slot).is_some();
         let (is_replacement, device) = match entry.role {
-            Role::Active | Role::Rebuilding if is_usable(entry.slot) => {
-                (false, shard.device(entry.slot))
+            Role::Active if is_newcomers => continue,
+            Role::Active | Role::Rebuilding if is_usable => (false, shard.device(slot)),
+            Role::Replacement if is_newcomers && shard.replacement(slot).is_none() => {
+                (false, shard.device(slot))
             }
             // After its slot's own device went out, a replacement is listed as rebuilding.
-            Role::Rebuilding => (true, shard.replacement(entry.slot)),
-            Role::Replacement => (true, shard.replacement(entry.slot)),
+            Role::Rebuilding => (true, shard.replacement(slot)),
+            Role::Replacement => (true, shard.replacement(slot)),
             Role::Active | Role::Out | Role::Removed => continue,
         };
         if let Some(device) = device {

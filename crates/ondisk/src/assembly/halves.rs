@@ -4,6 +4,10 @@
 //! superblock tells: it carries a generation at which it should not have been written any more, or an
 //! incarnation that was never on the way from it to the newest. Both mean that somebody started it on its
 //! own, and its content and ours have parted.
+//!
+//! Not if that start or update never came about: it takes no request before every member that it lists as in service has
+//! it, so if it lists one that went the way of the newest, nothing was ever served under it. Such a member merely slept: a crash in the middle of a start, and the devices that had got it already were
+//! not there at the next.
 
 use uuid::Uuid;
 
@@ -24,8 +28,8 @@ pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candida
         .collect()
 }
 
-/// The candidate with the highest generation, the first of them on a tie; if one side is to be trusted, of
-/// that side.
+/// The candidate with the highest generation; on a tie the one that knows most members to be out, for that was written
+/// after an attempt without them had come to nothing, and then the first. If one side is to be trusted, of that side.
 pub(super) fn newest<'a>(
     candidates: &[Candidate<'a>],
     trust: Option<Uuid>,
@@ -34,7 +38,7 @@ pub(super) fn newest<'a>(
         .iter()
         .filter(|(_, superblock)| trust.is_none_or(|side| superblock.incarnation == side))
         .rev()
-        .max_by_key(|(_, superblock)| superblock.generation)
+        .max_by_key(|(_, superblock)| (superblock.generation, superblock.members_out()))
         .copied()
 }
 
@@ -51,19 +55,32 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
         // Only when the other side is trusted: otherwise this one would be the newest.
         return true;
     }
-    if own.generation == newest.generation {
-        return !own.agrees_with(newest);
+    if own.generation == newest.generation && own.agrees_with(newest) {
+        return false;
     }
-    match newest.member(own.member_uuid) {
-        Some(entry) if entry.out_since != 0 && entry.role != Role::Rebuilding => {
-            woke_while_out(own, entry)
-        }
+    let is_out = |entry: &MemberEntry| entry.out_since != 0 && entry.role != Role::Rebuilding;
+    let entry = newest.member(own.member_uuid);
+    if entry.is_some_and(is_out) && never_came_about(own, newest) {
+        return false;
+    }
+    if own.generation == newest.generation {
+        return true;
+    }
+    match entry {
+        Some(entry) if is_out(entry) => woke_while_out(own, entry),
         // One generation behind: an update was interrupted, perhaps that of a start.
         Some(_) if own.generation + 1 == newest.generation => {
             own.incarnation != newest.incarnation && own.incarnation != newest.previous_incarnation
         }
         _ => false,
     }
+}
+
+/// Whether `own` counts on a member that went the way of `newest`.
+fn never_came_about(own: &Superblock, newest: &Superblock) -> bool {
+    let in_service = |entry: &MemberEntry| !matches!(entry.role, Role::Out | Role::Removed);
+    let went = newest.members.iter().filter(|entry| entry.role == Role::Active);
+    went.filter_map(|entry| own.member(entry.uuid)).any(in_service)
 }
 
 fn woke_while_out(own: &Superblock, entry: &MemberEntry) -> bool {

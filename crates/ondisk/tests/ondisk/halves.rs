@@ -129,15 +129,48 @@ fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnati
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
+/// An update is in force only when every member that it lists as in service has it. One that counts on a member which went
+/// another way was cut off, and nothing was ever served under it: the member that got it merely slept.
 #[test]
-fn a_member_written_after_its_loss_under_a_known_incarnation_is_another_half() {
+fn a_member_that_alone_got_an_update_which_counts_on_the_others_merely_slept() {
     let base = array(1, 1, 1);
     let left = updated(&lost(&base, &[1]));
-    // Somebody went on updating slot 1 where nobody should have: its history is not ours any more.
     let right = updated(&base);
     assert!(right.incarnation == base.incarnation && right.generation == 11);
     let all = [reading(&left, 0), reading(&right, 1)];
+    assert_eq!(judge(&all, None).slots[1].state, SlotState::Stale { out_since: 11 });
+}
+
+/// The same with an update that says that the others are out: that one was in force.
+#[test]
+fn a_member_written_after_its_loss_without_the_others_is_another_half() {
+    let base = array(1, 1, 1);
+    let left = updated(&lost(&base, &[1]));
+    let right = lost(&base, &[0]);
+    assert!(right.incarnation == base.incarnation && right.generation == 11);
+    let all = [reading(&left, 0), reading(&right, 1)];
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+/// A start with all members is cut off when some have it; those are lost; the rest start, and record that; all are back.
+#[test]
+fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
+    let base = array(2, 2, 1);
+    let cut_off = started(&base, 2);
+    let same_generation = lost(&base, &[0, 1]);
+    let later = started_without(&base, 3, &[0, 1]);
+    let much_later = updated(&started(&updated(&later), 4));
+    assert_eq!(same_generation.generation, cut_off.generation);
+    for held in [same_generation, later, much_later] {
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+            let one = |slot: u16| reading(if slot < 2 { &cut_off } else { &held }, slot);
+            let verdict = judge(&order.map(one), None);
+            assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+            let states = verdict.slots.iter().map(|slot| slot.state).collect::<Vec<_>>();
+            let stale = SlotState::Stale { out_since: 11 };
+            assert_eq!(states, [stale, stale, SlotState::Current, SlotState::Current]);
+        }
+    }
 }
 
 #[test]

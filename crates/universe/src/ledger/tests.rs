@@ -8,7 +8,7 @@ use ashlar_units::Extent;
 const UNIT: Extent = Extent { offset: 0, bytes: 512 };
 
 fn ledger() -> Ledger {
-    Ledger::new(2, 512, Payload::Tags)
+    Ledger::new(2, 512, Payload::Tags, None)
 }
 
 fn bytes(id: WriteId) -> Vec<u8> {

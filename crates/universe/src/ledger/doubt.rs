@@ -1,0 +1,170 @@
+//! What an array with a log does not promise: blocks of a whole-stripe write that was not durable at a crash.
+//!
+//! What must stay true:
+//! - a write is *relaxed* only if it and others that were under way at the same moment covered its stripe: the engine joins
+//!   what waits for a stripe, and a whole stripe is not logged;
+//! - at a crash a unit of a relaxed write that was not durable holds one of the states it might have held anyhow, or, where
+//!   devices tear it, pieces of several; if its member is not there at the next start, anything;
+//! - whatever a read shows of it stays, like everything else that was read.
+
+use super::{Ledger, NEVER, State};
+use crate::config::Payload;
+use crate::content::{self, WriteId};
+use ashlar_units::{Extent, to_u64};
+use std::sync::Arc;
+
+/// What is excepted on an array whose log relaxes whole stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Relaxed {
+    /// Units of a stripe.
+    pub stripe_units: usize,
+    /// Bytes that no device tears.
+    pub torn_at: usize,
+}
+
+/// What a state holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Holds {
+    /// Zeros.
+    Zeros,
+    /// What its write put there.
+    Payload,
+    /// What a read found where there was doubt.
+    Found(Arc<[u8]>),
+    /// Pieces of any of these.
+    Torn(Vec<(WriteId, Holds)>),
+    /// Anything: the member was lost with the crash.
+    Anything(Vec<(WriteId, Holds)>),
+}
+
+/// What a read showed of a unit.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'b> {
+    pub(super) payload: Payload,
+    pub(super) unit: u64,
+    pub(super) bytes: &'b [u8],
+}
+
+impl Holds {
+    pub(super) fn is_doubt(&self) -> bool {
+        matches!(self, Holds::Torn(_) | Holds::Anything(_))
+    }
+
+    pub(super) fn what(&self) -> Option<&'static str> {
+        match self {
+            Holds::Zeros | Holds::Payload => None,
+            Holds::Found(_) => Some("what was read before"),
+            Holds::Torn(_) => Some("pieces, for a whole stripe was under way at a crash"),
+            Holds::Anything(_) => Some("anything, for a whole stripe was under way at a crash"),
+        }
+    }
+
+    /// Whether the bytes are that of write `id`.
+    pub(super) fn are(&self, id: WriteId, seen: Seen<'_>, torn_at: usize) -> bool {
+        match self {
+            Holds::Zeros => content::is_zero(seen.bytes),
+            Holds::Payload => content::is_of(seen.payload, seen.unit, id, seen.bytes),
+            Holds::Found(bytes) => bytes[..] == *seen.bytes,
+            Holds::Torn(parts) => parts_cover(parts, seen, torn_at),
+            Holds::Anything(_) => true,
+        }
+    }
+
+    fn fill(&self, id: WriteId, (payload, unit): (Payload, u64), target: &mut [u8]) {
+        match self {
+            Holds::Payload => content::fill(payload, unit, id, target),
+            Holds::Found(bytes) => target.copy_from_slice(bytes),
+            _ => target.fill(0),
+        }
+    }
+}
+
+/// Whether every piece is that of some part.
+fn parts_cover(parts: &[(WriteId, Holds)], seen: Seen<'_>, torn_at: usize) -> bool {
+    let whole = |(id, holds): &(WriteId, Holds)| {
+        let mut bytes = vec![0; seen.bytes.len()];
+        holds.fill(*id, (seen.payload, seen.unit), &mut bytes);
+        bytes
+    };
+    let wholes: Vec<Vec<u8>> = parts.iter().map(whole).collect();
+    (0..seen.bytes.len()).step_by(torn_at).all(|at| {
+        let piece = at..(at + torn_at).min(seen.bytes.len());
+        wholes.iter().any(|whole| whole[piece.clone()] == seen.bytes[piece.clone()])
+    })
+}
+
+/// The doubt that a crash at `now` leaves about a unit, if a relaxed write was not durable.
+pub(super) fn of(states: &[State], now: u64) -> Option<State> {
+    let is_open = |state: &State| state.is_relaxed && !state.is_durable && !state.is_past;
+    let newest = states.iter().filter(|state| is_open(state)).map(|state| state.begin).max()?;
+    let mut parts = Vec::new();
+    for state in states {
+        match &state.holds {
+            Holds::Torn(older) => parts.extend(older.iter().cloned()),
+            Holds::Anything(_) => {}
+            holds => parts.push((state.id, holds.clone())),
+        }
+    }
+    // Where anything may have been, anything may be left.
+    let is_anything = states.iter().any(|state| matches!(state.holds, Holds::Anything(_)));
+    let holds = if is_anything { Holds::Anything(parts) } else { Holds::Torn(parts) };
+    Some(State {
+        id: WriteId(NEVER - now),
+        holds,
+        begin: newest,
+        end: now,
+        sure: NEVER,
+        is_durable: false,
+        is_failed: false,
+        is_past: true,
+        // Until the array has started: a member that is not there then was lost with the crash.
+        is_relaxed: true,
+    })
+}
+
+impl Ledger {
+    /// If all of a stripe is being written now, all of these writes may go to the members as one whole stripe.
+    pub(super) fn note_whole_stripes(&mut self, extent: Extent) {
+        let Some(relaxed) = self.relaxed else { return };
+        let units = self.range(extent);
+        let stripes = units.start / relaxed.stripe_units..units.end.div_ceil(relaxed.stripe_units);
+        let is_under_way = |state: &State| state.end == NEVER;
+        for stripe in stripes {
+            let own = stripe * relaxed.stripe_units..(stripe + 1) * relaxed.stripe_units;
+            let stripe = &mut self.units[own];
+            if !stripe.iter().all(|states| states.iter().any(is_under_way)) {
+                continue;
+            }
+            let all = stripe.iter_mut().flatten();
+            all.filter(|state| is_under_way(state)).for_each(|state| state.is_relaxed = true);
+        }
+    }
+
+    /// The array has started: units for which `is_lost` lay on members that are not there, or could not be read.
+    /// Gives back in how many of them anything may be found.
+    pub fn started(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
+        let mut count = 0;
+        for (unit, states) in self.units.iter_mut().enumerate() {
+            let is_open = |state: &&mut State| state.holds.is_doubt() && state.is_relaxed;
+            for state in states.iter_mut().filter(is_open) {
+                state.is_relaxed = false;
+                if is_lost(to_u64(unit))
+                    && let Holds::Torn(parts) = &mut state.holds
+                {
+                    state.holds = Holds::Anything(std::mem::take(parts));
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// What was seen in doubt is what is there from now on.
+    pub(super) fn keep_found(&mut self, unit: usize, at: usize, bytes: &[u8]) {
+        let states = &mut self.units[unit];
+        if states[at].holds.is_doubt() {
+            self.found_in_doubt += 1;
+            states[at].holds = Holds::Found(Arc::from(bytes));
+        }
+    }
+}
