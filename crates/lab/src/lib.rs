@@ -11,6 +11,7 @@
 //! - source: facts of the live machine or of a capture of one
 //! - capture, redact: facts to take away, and to give away
 //! - inspect: the server as it is: model, checks, bottleneck diagram, verdict
+//! - lint: what is wrong with a benchmark, before it runs and after
 //! - metrics: the formulas, without any I/O
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
@@ -27,6 +28,7 @@ pub mod cli;
 pub mod evidence;
 pub mod fio;
 pub mod inspect;
+pub mod lint;
 pub mod metrics;
 pub mod record;
 pub mod redact;

@@ -1,0 +1,153 @@
+//! What is wrong with a benchmark before it runs, and with a result after it: rules L01 to L29.
+//!
+//! - subject: what is looked at: jobs, perhaps a result, and what it is meant to show
+//! - machine: what rules need to know about targets and host, and may not be able to know
+//! - live: the machine we are on
+//! - rules: the rules, in groups
+//! - cli: `lab lint`
+//!
+//! What must stay true: every rule has an example it complains about and one it does not (a test fails otherwise); what
+//! a rule could not find out is said and never passed over. Not here: syntax (fio --parse-only), results' arithmetic
+//! (metrics).
+
+pub mod cli;
+pub mod live;
+pub mod machine;
+pub mod rules;
+pub mod subject;
+#[cfg(test)]
+mod tests;
+
+use crate::fio::Job;
+use crate::validity::{Finding, Severity};
+use machine::{HostFacts, Machine, TargetFacts};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use subject::Subject;
+
+/// A rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// `L01`.
+    pub id: &'static str,
+    /// What it complains about, half a sentence.
+    pub title: &'static str,
+    /// How much it usually weighs; it may weigh more for figures that are to be published.
+    pub severity: Severity,
+    /// Why it matters, some sentences for `--explain`.
+    pub why: &'static str,
+    /// Example it complains about: a job file, or a result if it begins with `{`.
+    pub bad: &'static str,
+    /// The same, corrected.
+    pub good: &'static str,
+    /// Looks at a case and says what it finds.
+    check: fn(&mut Case<'_>),
+}
+
+/// What a rule said about a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Remark {
+    /// `L01`.
+    pub rule: &'static str,
+    /// How much it weighs.
+    pub severity: Severity,
+    /// Job it is about; empty if it is about all of them.
+    pub job: String,
+    /// Line of the job file, from 1; 0 if there is none.
+    pub line: usize,
+    /// What is wrong, or what could not be found out.
+    pub reason: String,
+    /// Corrected line or next step.
+    pub correction: Option<String>,
+    /// Whether the rule could not find out what it needed: not an error, and not a pass.
+    pub cannot_tell: bool,
+}
+
+impl Remark {
+    /// As a finding on a measurement.
+    pub fn finding(&self) -> Finding {
+        Finding {
+            rule: self.rule.to_owned(),
+            severity: self.severity,
+            reason: self.reason.clone(),
+            correction: self.correction.clone(),
+        }
+    }
+}
+
+/// What a rule is given, and where it says what it finds.
+struct Case<'a> {
+    rule: &'static Rule,
+    subject: &'a Subject,
+    targets: &'a BTreeMap<String, TargetFacts>,
+    host: &'a HostFacts,
+    remarks: Vec<Remark>,
+}
+
+/// Apply all rules. Each target is looked at once.
+pub fn lint(subject: &Subject, machine: &dyn Machine) -> Vec<Remark> {
+    let names = subject.jobs.iter().flat_map(subject::targets);
+    let targets = names.map(|name| (name.clone(), machine.target(&name))).collect();
+    let host = machine.host();
+    let mut remarks: Vec<Remark> = Vec::new();
+    for rule in rules::all() {
+        let mut case = Case { rule, subject, targets: &targets, host: &host, remarks: Vec::new() };
+        (rule.check)(&mut case);
+        // Copies of a job that are reported one by one would all be told the same.
+        let first = remarks.len();
+        for remark in case.remarks {
+            if !remarks[first..].contains(&remark) {
+                remarks.push(remark);
+            }
+        }
+    }
+    remarks
+}
+
+impl<'a> Case<'a> {
+    fn jobs(&self) -> &'a [Job] {
+        &self.subject.jobs
+    }
+
+    /// Targets of a job with what is known of them.
+    fn targets_of(&self, job: &Job) -> Vec<(String, &'a TargetFacts)> {
+        let known = |name: String| self.targets.get(&name).map(|facts| (name, facts));
+        subject::targets(job).into_iter().filter_map(known).collect()
+    }
+
+    /// Say something about the setting `key` of a job.
+    fn say(
+        &mut self,
+        job: &Job,
+        key: &str,
+        reason: impl Into<String>,
+        correction: impl Into<String>,
+    ) {
+        self.say_as(self.rule.severity, job, key, (reason.into(), correction.into()));
+    }
+
+    fn say_as(&mut self, severity: Severity, job: &Job, key: &str, said: (String, String)) {
+        self.remarks.push(Remark {
+            rule: self.rule.id,
+            severity,
+            job: job.name.clone(),
+            line: job.line_of(key),
+            reason: said.0,
+            correction: Some(said.1).filter(|correction| !correction.is_empty()),
+            cannot_tell: false,
+        });
+    }
+
+    /// Say that something could not be found out.
+    fn cannot_tell(&mut self, job: &Job, what: &str, why: &str) {
+        self.remarks.push(Remark {
+            rule: self.rule.id,
+            severity: Severity::Info,
+            job: job.name.clone(),
+            line: job.line,
+            reason: format!("cannot tell {what}: {why}"),
+            correction: None,
+            cannot_tell: true,
+        });
+    }
+}

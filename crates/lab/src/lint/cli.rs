@@ -1,0 +1,264 @@
+//! `lab lint`: job files, command lines and results against the rules.
+
+use super::live::Live;
+use super::subject::{Intent, Subject};
+use super::{Remark, Rule, lint, rules};
+use crate::Refusal;
+use crate::fio::value;
+use crate::metrics::plausible::Ceiling;
+use crate::validity::{Mark, Severity};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Say what is wrong with a benchmark: job files, fio command lines, results.
+#[derive(clap::Args, Debug, Default)]
+#[command(
+    after_help = "Examples:\n  ashlar lab lint rand.fio\n  ashlar lab lint result.json --ceiling 'PCIe x4=7.8g'\n  \
+                        ashlar lab lint -- fio --name=a --filename=/dev/sdb --rw=randread\n  ashlar lab lint --explain L08\n\n\
+                        Exit code: 0 no errors, 1 errors found, 2 could not run. Nothing is written to any target."
+)]
+pub struct Args {
+    /// A job file, or the JSON that fio wrote.
+    #[arg(value_name = "FILE", conflicts_with = "command")]
+    file: Option<PathBuf>,
+    /// A fio command line.
+    #[arg(last = true, value_name = "FIO ARGS")]
+    command: Vec<String>,
+    /// Explain a rule (L08), or all of them.
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+    /// The figures are to be published: some warnings become errors.
+    #[arg(long)]
+    publish: bool,
+    /// Writes are claimed to be durable.
+    #[arg(long)]
+    durable: bool,
+    /// It is a stress test of all drives at once.
+    #[arg(long)]
+    stress: bool,
+    /// Strip size of the array under test: 64k.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    strip_size: Option<u64>,
+    /// Data in a full stripe of the array under test: 512k.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    stripe_data: Option<u64>,
+    /// Targets have been written whole, and the record of it is kept.
+    #[arg(long)]
+    preconditioned: bool,
+    /// Governor, turbo, SMT and mitigations are recorded beside the result.
+    #[arg(long)]
+    environment_recorded: bool,
+    /// Whether the drives coalesce interrupts.
+    #[arg(long, value_name = "on|off", value_parser = on_off)]
+    coalescing: Option<bool>,
+    /// What no result can be above, bytes a second: NAME=7.8g. May be repeated.
+    #[arg(long, value_name = "NAME=BYTES", value_parser = ceiling)]
+    ceiling: Vec<Ceiling>,
+    /// Serial (or path, for a file) that may be destroyed. May be repeated.
+    #[arg(long, value_name = "SERIAL")]
+    destroy: Vec<String>,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    value::bytes(text).filter(|bytes| *bytes > 0).ok_or_else(|| "a size such as 64k".to_owned())
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("on or off".to_owned()),
+    }
+}
+
+fn ceiling(text: &str) -> Result<Ceiling, String> {
+    let expected = || "NAME=BYTES, such as 'SATA link=600m' (decimal: 600,000,000)".to_owned();
+    let (name, rate) = text.split_once('=').ok_or_else(expected)?;
+    let lower = rate.trim().to_ascii_lowercase();
+    // Links are sold in powers of 1000.
+    let (digits, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
+        Some(digits) if lower.ends_with('k') => (digits, 1e3),
+        Some(digits) if lower.ends_with('m') => (digits, 1e6),
+        Some(digits) => (digits, 1e9),
+        None => (lower.as_str(), 1.0),
+    };
+    let number: f64 = digits.parse().map_err(|_| expected())?;
+    let value = number * unit;
+    if value.is_finite() && value > 0.0 {
+        Ok(Ceiling { name: name.to_owned(), value })
+    } else {
+        Err(expected())
+    }
+}
+
+/// Lint what was named.
+///
+/// # Errors
+/// If it cannot be read or is neither job file, command line nor result.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    if let Some(id) = &args.explain {
+        return explain(id, json);
+    }
+    let subject = subject(args)?;
+    let remarks = lint(&subject, &Live);
+    let findings: Vec<_> = remarks.iter().map(Remark::finding).collect();
+    let mark = Mark::of(&findings);
+    match json {
+        true => print_json(&remarks, mark),
+        false => print!("{}", text(&remarks, mark, subject.jobs.len())),
+    }
+    Ok(ExitCode::from(u8::from(mark == Mark::Invalid)))
+}
+
+fn subject(args: &Args) -> Result<Subject, Refusal> {
+    let intent = Intent {
+        publish: args.publish,
+        durable: args.durable,
+        stress: args.stress,
+        strip_bytes: args.strip_size,
+        stripe_bytes: args.stripe_data,
+        preconditioned: args.preconditioned,
+        environment_recorded: args.environment_recorded,
+        coalescing: args.coalescing,
+        named: args.destroy.clone(),
+        ceilings: args.ceiling.clone(),
+    };
+    match &args.file {
+        Some(path) => Subject::read(&read(path)?, intent),
+        None if args.command.is_empty() => {
+            let hint = "name a job file or a result, or put a fio command line behind --";
+            Err(Refusal::cannot_run("lint.nothing_given", "there is nothing to lint", hint))
+        }
+        None => Subject::from_arguments(&args.command, intent, |name| {
+            Ok(String::from_utf8_lossy(&read(Path::new(name))?).into_owned())
+        }),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Refusal> {
+    std::fs::read(path)
+        .map_err(|error| Refusal::file(path, &error, "name a job file or a result of fio"))
+}
+
+fn explain(id: &str, json: bool) -> Result<ExitCode, Refusal> {
+    let wanted: Vec<&Rule> = match id {
+        "all" => rules::all(),
+        id => rules::named(id).into_iter().collect(),
+    };
+    if wanted.is_empty() {
+        let said = format!("there is no rule {id}");
+        return Err(Refusal::cannot_run(
+            "lint.no_such_rule",
+            said,
+            "rules are L01 to L29; --explain all shows them",
+        ));
+    }
+    for rule in wanted {
+        match json {
+            true => println!(
+                "{}",
+                json!({"rule": rule.id, "title": rule.title, "severity": rule.severity,
+                "why": rule.why, "bad": rule.bad, "good": rule.good})
+            ),
+            false => {
+                println!("{} ({}): {}\n", rule.id, word(rule.severity), rule.title);
+                println!("{}", wrapped(rule.why));
+                println!(
+                    "  Complains about:\n{}  Better:\n{}",
+                    indented(rule.bad),
+                    indented(rule.good)
+                );
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(remarks: &[Remark], mark: Mark) {
+    println!("{}", json!({"mark": mark, "remarks": remarks}));
+}
+
+/// What people read: errors first, what could not be told last.
+fn text(remarks: &[Remark], mark: Mark, jobs: usize) -> String {
+    let mut text = String::new();
+    let mut told: Vec<&Remark> = remarks.iter().filter(|remark| !remark.cannot_tell).collect();
+    told.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
+    for remark in &told {
+        let at = match remark.line {
+            0 => String::new(),
+            line => format!(" line {line}"),
+        };
+        text += &format!(
+            "{:7} {} [{}]{at}: {}\n",
+            word(remark.severity),
+            remark.rule,
+            remark.job,
+            remark.reason
+        );
+        for line in remark.correction.iter().flat_map(|correction| correction.lines()) {
+            text += &format!("            better: {line}\n");
+        }
+    }
+    let untold: Vec<&Remark> = remarks.iter().filter(|remark| remark.cannot_tell).collect();
+    if !untold.is_empty() {
+        text += "Not looked at, because it could not be:\n";
+    }
+    for remark in &untold {
+        text += &format!("        {} [{}]: {}\n", remark.rule, remark.job, remark.reason);
+    }
+    let count =
+        |severity: Severity| told.iter().filter(|remark| remark.severity == severity).count();
+    text + &format!(
+        "{mark}: {} and {} in {}{}\n",
+        counted(count(Severity::Error), "error"),
+        counted(count(Severity::Warning), "warning"),
+        counted(jobs, "job"),
+        match untold.len() {
+            0 => String::new(),
+            n => format!("; {n} could not be told"),
+        }
+    )
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    }
+}
+
+/// Lines of at most 90 characters, indented.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::from(" ")];
+    for word in text.split_whitespace() {
+        if lines.last().is_some_and(|line| line.len() + word.len() > 90) {
+            lines.push(String::from(" "));
+        }
+        if let Some(line) = lines.last_mut() {
+            *line += &format!(" {word}");
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ceiling;
+
+    #[test]
+    fn ceilings_are_decimal() {
+        assert_eq!(ceiling("SATA=600m").unwrap().value.to_bits(), 600e6_f64.to_bits());
+        assert_eq!(ceiling("x4 = 7.8G").unwrap().value.to_bits(), 7.8e9_f64.to_bits());
+        assert!(ceiling("7.8g").is_err() && ceiling("a=fast").is_err() && ceiling("a=-1").is_err());
+    }
+}

@@ -1,0 +1,279 @@
+//! The machine we are on, read from sysfs, procfs and the targets themselves. Nothing is written.
+//!
+//! - signature: what is on a device: file systems, RAID members, partition tables
+//! - extent: what was never written: holes of files, and samples of devices
+//!
+//! What must stay true: what cannot be read is said with its reason; no fact is guessed from a name.
+
+pub mod extent;
+pub mod signature;
+
+use super::machine::{HostFacts, Kind, Known, Machine, TargetFacts};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a sector in sysfs.
+const SECTOR_BYTES: u64 = 512;
+
+/// The machine we are on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Live;
+
+impl Machine for Live {
+    fn target(&self, path: &str) -> TargetFacts {
+        let path = Path::new(path);
+        match fs::metadata(path) {
+            Ok(found) if found.file_type().is_block_device() => block(path, found.rdev()),
+            Ok(found) if found.is_file() => file(path, &found),
+            Ok(_) => unknown(Kind::Other, "it is neither a file nor a block device"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                unknown(Kind::Missing, "it is not there")
+            }
+            Err(error) => TargetFacts {
+                kind: Err(error.to_string()),
+                ..unknown(Kind::Other, &error.to_string())
+            },
+        }
+    }
+
+    fn host(&self) -> HostFacts {
+        HostFacts {
+            memory_bytes: memory_bytes(),
+            aio_max: read_number(Path::new("/proc/sys/fs/aio-max-nr")),
+            fio: fio_version(),
+            nodes: nodes(),
+            background: background(),
+        }
+    }
+}
+
+/// Where sysfs keeps a block device: its own directory, and that of its whole disk.
+#[derive(Clone, Debug)]
+pub struct Sysfs {
+    /// Of the device or partition.
+    pub own: PathBuf,
+    /// Of the whole disk.
+    pub disk: PathBuf,
+}
+
+impl Sysfs {
+    /// The directories of the device with this number.
+    ///
+    /// # Errors
+    /// If sysfs does not have it.
+    pub fn of(rdev: u64) -> Known<Sysfs> {
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        let link = format!("/sys/dev/block/{major}:{minor}");
+        let own = fs::canonicalize(&link).map_err(|error| format!("{link}: {error}"))?;
+        let parent = own.parent().map(Path::to_owned).unwrap_or_default();
+        let disk = if own.join("partition").exists() { parent } else { own.clone() };
+        Ok(Sysfs { own, disk })
+    }
+
+    /// The serial number of the disk, from wherever its driver keeps it.
+    ///
+    /// # Errors
+    /// If the driver says none.
+    pub fn serial(&self) -> Known<String> {
+        let places = ["serial", "device/serial", "wwid", "device/wwid"];
+        let texts =
+            places.iter().filter_map(|place| fs::read_to_string(self.disk.join(place)).ok());
+        let found = texts.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
+        found.ok_or_else(|| "the driver gives no serial number".to_owned())
+    }
+
+    fn number(&self, name: &str) -> Known<u64> {
+        read_number(&self.disk.join(name))
+    }
+}
+
+fn block(path: &Path, rdev: u64) -> TargetFacts {
+    let sysfs = match Sysfs::of(rdev) {
+        Ok(sysfs) => sysfs,
+        Err(why) => return TargetFacts { kind: Ok(Kind::Block), ..unknown(Kind::Block, &why) },
+    };
+    let size_bytes = read_number(&sysfs.own.join("size")).map(|sectors| sectors * SECTOR_BYTES);
+    let start = match sysfs.own == sysfs.disk {
+        true => Ok(0),
+        false => read_number(&sysfs.own.join("start")).map(|sectors| sectors * SECTOR_BYTES),
+    };
+    let polls = sysfs.number("queue/io_poll").map(|on| on != 0);
+    TargetFacts {
+        kind: Ok(Kind::Block),
+        logical_block_bytes: sysfs.number("queue/logical_block_size"),
+        start_bytes: start,
+        optimal_bytes: sysfs.number("queue/optimal_io_size"),
+        rotational: sysfs.number("queue/rotational").map(|spins| spins != 0),
+        serial: sysfs.serial(),
+        occupied: signature::occupied(path, &sysfs, rdev),
+        unwritten_bytes: extent::unwritten_of_device(&sysfs),
+        discarded_sectors: discarded(&sysfs),
+        reads_zeros: size_bytes.clone().and_then(|bytes| extent::reads_zeros(path, bytes)),
+        compresses: compresses(&sysfs),
+        queue_requests: queue_requests(&sysfs),
+        volatile_cache: read_text(&sysfs.disk.join("queue/write_cache"))
+            .map(|mode| mode == "write back"),
+        polls,
+        node: read_text(&sysfs.disk.join("device/numa_node"))
+            .and_then(|node| node.parse().map_err(|_| format!("the kernel says node {node}"))),
+        size_bytes,
+    }
+}
+
+fn file(path: &Path, found: &fs::Metadata) -> TargetFacts {
+    let below = Sysfs::of(found.dev());
+    let of_disk = |name: &str| below.clone().and_then(|sysfs| sysfs.number(name));
+    TargetFacts {
+        kind: Ok(Kind::File),
+        size_bytes: Ok(found.len()),
+        logical_block_bytes: of_disk("queue/logical_block_size"),
+        start_bytes: Ok(0),
+        optimal_bytes: Ok(0),
+        rotational: of_disk("queue/rotational").map(|spins| spins != 0),
+        serial: Ok(path.to_string_lossy().into_owned()),
+        occupied: Ok(match found.len() {
+            0 => Vec::new(),
+            bytes => vec![format!("a file with {bytes} bytes in it")],
+        }),
+        unwritten_bytes: extent::unwritten_of_file(path),
+        discarded_sectors: Ok(0),
+        reads_zeros: extent::reads_zeros(path, found.len()),
+        compresses: Err("its file system may compress; mount options are not looked at".to_owned()),
+        queue_requests: of_disk("queue/nr_requests"),
+        volatile_cache: below
+            .clone()
+            .and_then(|sysfs| read_text(&sysfs.disk.join("queue/write_cache")))
+            .map(|mode| mode == "write back"),
+        polls: of_disk("queue/io_poll").map(|on| on != 0),
+        node: Err("a file is on no node".to_owned()),
+    }
+}
+
+fn unknown(kind: Kind, why: &str) -> TargetFacts {
+    let why = why.to_owned();
+    TargetFacts {
+        kind: Ok(kind),
+        size_bytes: Err(why.clone()),
+        logical_block_bytes: Err(why.clone()),
+        start_bytes: Err(why.clone()),
+        optimal_bytes: Err(why.clone()),
+        rotational: Err(why.clone()),
+        serial: Err(why.clone()),
+        occupied: if kind == Kind::Missing { Ok(Vec::new()) } else { Err(why.clone()) },
+        unwritten_bytes: Err(why.clone()),
+        discarded_sectors: Err(why.clone()),
+        reads_zeros: Err(why.clone()),
+        compresses: Err(why.clone()),
+        queue_requests: Err(why.clone()),
+        volatile_cache: Err(why.clone()),
+        polls: Err(why.clone()),
+        node: Err(why),
+    }
+}
+
+/// Sectors discarded since the machine started: the fourteenth field of `stat`.
+fn discarded(sysfs: &Sysfs) -> Known<u64> {
+    let text = read_text(&sysfs.disk.join("stat"))?;
+    let field = text.split_whitespace().nth(13).and_then(|field| field.parse().ok());
+    field.ok_or_else(|| "this kernel counts no discards".to_owned())
+}
+
+fn compresses(sysfs: &Sysfs) -> Known<bool> {
+    let name = sysfs.disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match name.as_str() {
+        zram if zram.starts_with("zram") => Ok(true),
+        zvol if zvol.starts_with("zd") => {
+            Err("a ZFS volume may compress: zfs get compression,dedup".to_owned())
+        }
+        mapped if mapped.starts_with("dm-") => {
+            read_text(&sysfs.disk.join("dm/uuid")).map(|uuid| uuid.starts_with("VDO"))
+        }
+        // What a drive does inside cannot be seen; no rule can ask for more than refilled buffers.
+        _ => Ok(false),
+    }
+}
+
+/// The smaller of the kernel's queue and the drive's own.
+fn queue_requests(sysfs: &Sysfs) -> Known<u64> {
+    let queue = sysfs.number("queue/nr_requests")?;
+    let drive = sysfs.number("device/queue_depth").unwrap_or(u64::MAX);
+    Ok(queue.min(drive))
+}
+
+fn memory_bytes() -> Known<u64> {
+    let text = read_text(Path::new("/proc/meminfo"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/meminfo has no MemTotal".to_owned())
+}
+
+fn fio_version() -> Known<(u32, u32)> {
+    let mut command = std::process::Command::new("fio");
+    let output = command.arg("--version").stdin(std::process::Stdio::null()).output();
+    let output = output.map_err(|error| format!("fio could not be started: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    super::rules::parse_version(&text).ok_or_else(|| format!("fio calls itself '{text}'"))
+}
+
+fn nodes() -> Known<BTreeMap<u32, Vec<u32>>> {
+    let folder = Path::new("/sys/devices/system/node");
+    let items = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut nodes = BTreeMap::new();
+    for item in items.filter_map(Result::ok) {
+        let name = item.file_name().to_string_lossy().into_owned();
+        if let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) {
+            nodes.insert(node, cpu_list(&read_text(&item.path().join("cpulist"))?));
+        }
+    }
+    Ok(nodes)
+}
+
+/// CPUs of a list such as `0-3,8`; what is no number is left out.
+pub fn cpu_list(text: &str) -> Vec<u32> {
+    /// More CPUs than any machine has; a longer range is a typing error.
+    const CPUS_MAX: u32 = 65_536;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
+        Some(first..=last.min(first.saturating_add(CPUS_MAX)))
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// Kernel threads and programs that work on devices in the background, by the names they run under.
+fn background() -> Known<Vec<String>> {
+    const NAMES: [(&str, &str); 8] = [
+        ("_resync", "md resync or rebuild"),
+        ("_reshape", "md reshape"),
+        ("ext4lazyinit", "ext4 initialises inode tables"),
+        ("btrfs-balance", "btrfs balance"),
+        ("dsl_scan", "ZFS scrub or resilver"),
+        ("fstrim", "fstrim"),
+        ("e4defrag", "defragmentation"),
+        ("xfs_scrub", "XFS scrub"),
+    ];
+    let mut found = Vec::new();
+    for item in fs::read_dir("/proc").map_err(|error| error.to_string())?.filter_map(Result::ok) {
+        let Ok(name) = fs::read_to_string(item.path().join("comm")) else { continue };
+        let name = name.trim();
+        if let Some((_, what)) = NAMES.iter().find(|(part, _)| name.contains(part)) {
+            found.push(format!("{what} ({name})"));
+        }
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn read_text(path: &Path) -> Known<String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+fn read_number(path: &Path) -> Known<u64> {
+    let text = read_text(path)?;
+    text.parse().map_err(|_| format!("{} says '{text}'", path.display()))
+}

@@ -1,0 +1,81 @@
+//! What rules need to know about targets and host, and may not be able to know.
+//!
+//! What must stay true: a fact that could not be read is an `Err` with the reason; there are no defaults.
+
+use std::collections::BTreeMap;
+
+/// A fact, or why it cannot be told.
+pub type Known<T> = Result<T, String>;
+
+/// Where facts come from.
+pub trait Machine {
+    /// Facts of one target.
+    fn target(&self, path: &str) -> TargetFacts;
+    /// Facts of the host.
+    fn host(&self) -> HostFacts;
+}
+
+/// What a target is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A block device.
+    Block,
+    /// A regular file.
+    File,
+    /// Nothing of that name.
+    Missing,
+    /// Something else: a character device, a directory.
+    Other,
+}
+
+/// Facts of a target.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TargetFacts {
+    /// What it is.
+    pub kind: Known<Kind>,
+    /// Size, bytes.
+    pub size_bytes: Known<u64>,
+    /// Smallest unit the device takes, bytes.
+    pub logical_block_bytes: Known<u64>,
+    /// Where the partition begins on its disk, bytes; 0 for a whole disk or file.
+    pub start_bytes: Known<u64>,
+    /// `optimal_io_size`, bytes: the full stripe of an array that says so; 0 if the device says nothing.
+    pub optimal_bytes: Known<u64>,
+    /// Whether it spins.
+    pub rotational: Known<bool>,
+    /// Serial number.
+    pub serial: Known<String>,
+    /// What is in its way: mounted, held, a signature, a partition table.
+    pub occupied: Known<Vec<String>>,
+    /// Bytes that were never written, or were punched out since.
+    pub unwritten_bytes: Known<u64>,
+    /// Sectors that were discarded since the machine started.
+    pub discarded_sectors: Known<u64>,
+    /// Whether samples spread over it read as nothing but zeros.
+    pub reads_zeros: Known<bool>,
+    /// Whether it compresses or deduplicates.
+    pub compresses: Known<bool>,
+    /// Requests it takes at once.
+    pub queue_requests: Known<u64>,
+    /// Whether a volatile write cache is on.
+    pub volatile_cache: Known<bool>,
+    /// Whether completions can be polled for.
+    pub polls: Known<bool>,
+    /// NUMA node it is attached to.
+    pub node: Known<u32>,
+}
+
+/// Facts of the host.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HostFacts {
+    /// Memory, bytes.
+    pub memory_bytes: Known<u64>,
+    /// `fs.aio-max-nr`.
+    pub aio_max: Known<u64>,
+    /// Version of the fio that is installed: 3.33 is (3, 33).
+    pub fio: Known<(u32, u32)>,
+    /// NUMA node -> its CPUs.
+    pub nodes: Known<BTreeMap<u32, Vec<u32>>>,
+    /// Background work going on: resync, scrub, lazy initialisation, trim.
+    pub background: Known<Vec<String>>,
+}

@@ -1,0 +1,175 @@
+//! What does not reach the device: L01, L02, L04, L16.
+
+use super::super::machine::Kind;
+use super::super::{Case, Rule};
+use crate::fio::{Job, value};
+use crate::validity::Severity::{Error, Warning};
+
+pub(super) static RULES: [Rule; 4] = [
+    Rule {
+        id: "L01",
+        title: "a block device without direct=1",
+        severity: Error,
+        why: "Without direct=1 the page cache answers: reads come from memory, writes are counted before they reach \
+              the device. The figure is the memory's, often many times what the device or its link can do.",
+        bad: "[a]\nfilename=/dev/sdz\nrw=randread\n",
+        good: "[a]\nfilename=/dev/sdz\nrw=randread\ndirect=1\n",
+        check: direct,
+    },
+    Rule {
+        id: "L02",
+        title: "libaio with buffered I/O",
+        severity: Error,
+        why: "io_submit blocks on buffered files: libaio becomes synchronous and iodepth means nothing.",
+        bad: "[a]\nioengine=libaio\niodepth=32\nfilename=f\n",
+        good: "[a]\nioengine=libaio\niodepth=32\nfilename=f\ndirect=1\n",
+        check: libaio,
+    },
+    Rule {
+        id: "L04",
+        title: "touched size below 2 x memory or a small part of the device",
+        severity: Warning,
+        why: "Tens of GB fit into the caches of hosts, controllers and drives. What is touched must be more than twice \
+              the memory where the page cache may answer, and at least 10 % of a device, or the caches are measured.",
+        bad: "[a]\nfilename=f\nsize=1g\n",
+        good: "[a]\nfilename=f\nsize=64g\n",
+        check: size,
+    },
+    Rule {
+        id: "L16",
+        title: "zeros or repeated buffers where data may be compressed or deduplicated",
+        severity: Error,
+        why: "A target that compresses or deduplicates stores almost nothing of zeros or of buffers that repeat. \
+              Drives may do so without saying.",
+        bad: "[a]\nfilename=f\nrw=write\nzero_buffers\n",
+        good: "[a]\nfilename=f\nrw=write\nrefill_buffers\n",
+        check: buffers,
+    },
+];
+
+/// Share of a device below which its caches may hold what is touched, percent.
+const SHARE_MIN_PERCENT: u64 = 10;
+
+fn direct(case: &mut Case<'_>) {
+    for job in case.jobs().iter().filter(|job| !job.is_direct() && !is_idle_engine(job)) {
+        for (name, facts) in case.targets_of(job) {
+            match &facts.kind {
+                Ok(Kind::Block) => {}
+                // A name that is not there yet is judged by where it is.
+                Ok(Kind::Missing) | Err(_) if name.starts_with("/dev/") => {}
+                _ => continue,
+            }
+            let reason = format!(
+                "{name} is a block device and I/O goes through the page cache: memory is measured"
+            );
+            case.say(job, "direct", reason, "direct=1");
+        }
+    }
+}
+
+fn libaio(case: &mut Case<'_>) {
+    for job in case.jobs().iter().filter(|job| job.engine() == "libaio" && !job.is_direct()) {
+        let reason =
+            "libaio with buffered I/O waits in io_submit: it is synchronous whatever iodepth says";
+        case.say(job, "ioengine", reason, "direct=1, or ioengine=io_uring");
+    }
+}
+
+fn size(case: &mut Case<'_>) {
+    for job in case.jobs().iter().filter(|job| !is_idle_engine(job)) {
+        let targets = case.targets_of(job);
+        let whole: Option<u64> =
+            targets.iter().map(|(_, facts)| facts.size_bytes.clone().ok()).sum();
+        let Some(touched) = touched_bytes(job, whole.filter(|bytes| *bytes > 0)) else {
+            case.cannot_tell(
+                job,
+                "how much is touched",
+                "neither size= nor the size of its target is known",
+            );
+            continue;
+        };
+        let is_device = targets.iter().any(|(_, facts)| facts.kind == Ok(Kind::Block));
+        if is_device
+            && let Some(whole) = whole.filter(|whole| touched < *whole / 100 * SHARE_MIN_PERCENT)
+        {
+            let reason = format!(
+                "{} of {} are touched: caches of the drive or controller may hold it",
+                gib(touched),
+                gib(whole)
+            );
+            case.say(job, "size", reason, "size=100%");
+        }
+        if is_device && job.is_direct() {
+            continue;
+        }
+        match &case.host.memory_bytes {
+            Err(why) => case.cannot_tell(job, "whether memory holds what is touched", why),
+            Ok(memory) if touched < memory.saturating_mul(2) => {
+                let reason = format!(
+                    "{} are touched, the machine has {} of memory",
+                    gib(touched),
+                    gib(*memory)
+                );
+                let least = memory.saturating_mul(2).div_ceil(1 << 30);
+                case.say(job, "size", reason, format!("size={least}g, or more"));
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+fn buffers(case: &mut Case<'_>) {
+    for job in case.jobs().iter().filter(|job| job.writes() && !is_idle_engine(job)) {
+        let pattern = job.get("buffer_pattern").or(job.get("verify_pattern")).unwrap_or_default();
+        if job.is_on("zero_buffers") || matches!(pattern, "0" | "0x0" | "0x00") {
+            let reason =
+                "zeros are written: whatever compresses or deduplicates stores nothing of them";
+            case.say(job, "zero_buffers", reason, "refill_buffers instead of zero_buffers");
+            continue;
+        }
+        if job.is_on("refill_buffers") || job.get("buffer_compress_percentage").is_some() {
+            continue;
+        }
+        for (name, facts) in case.targets_of(job) {
+            match &facts.compresses {
+                Ok(false) => {}
+                Ok(true) => {
+                    let reason = format!(
+                        "{name} compresses or deduplicates, and buffers are written again and again"
+                    );
+                    case.say(job, "refill_buffers", reason, "refill_buffers");
+                }
+                Err(why) => case.cannot_tell(job, "whether the target compresses", why),
+            }
+        }
+    }
+}
+
+/// Whether no device is behind the engine.
+fn is_idle_engine(job: &Job) -> bool {
+    matches!(job.engine(), "null" | "cpuio")
+}
+
+/// Bytes a job's copies touch together; `whole` is the size of their targets.
+fn touched_bytes(job: &Job, whole: Option<u64>) -> Option<u64> {
+    let share = |percent: f64| whole.map(|whole| whole / 1000 * tenths(percent));
+    let one = match job.get("size") {
+        Some(text) => value::bytes(text).or_else(|| value::percent(text).and_then(share))?,
+        None => whole?,
+    };
+    let limited = job.bytes("io_size").map_or(one, |most| most.min(one));
+    let copies = job.count("numjobs", 1).max(1);
+    // Copies on one named target share it unless their offsets differ.
+    let apart = job.get("filename").is_none() || job.get("offset_increment").is_some();
+    let all = if apart { limited.saturating_mul(copies) } else { limited };
+    Some(whole.map_or(all, |whole| all.min(whole.max(limited))))
+}
+
+fn tenths(percent: f64) -> u64 {
+    format!("{:.0}", percent * 10.0).parse().unwrap_or(0)
+}
+
+fn gib(bytes: u64) -> String {
+    let number = crate::metrics::latency::to_f64(bytes) / crate::metrics::latency::to_f64(1 << 30);
+    format!("{number:.1} GiB")
+}

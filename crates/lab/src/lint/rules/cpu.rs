@@ -1,0 +1,221 @@
+//! Polling, coalescing, pinning, environment, versions: L20, L21, L24, L26, L27.
+
+use super::super::machine::Known;
+use super::super::{Case, Rule};
+use crate::fio::Job;
+use crate::validity::Severity::{Error, Info, Warning};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) static RULES: [Rule; 5] = [
+    Rule {
+        id: "L20",
+        title: "polling without poll queues, or with a thread that is not counted",
+        severity: Warning,
+        why: "hipri does nothing where the driver has no poll queues. sqthread_poll runs a kernel thread that is busy \
+              even when it does nothing: its CPU time belongs to the result.",
+        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\nhipri\n",
+        good: "[a]\nfilename=/dev/sdz\ndirect=1\nioengine=io_uring\n",
+        check: polling,
+    },
+    Rule {
+        id: "L21",
+        title: "interrupt coalescing with one I/O in flight",
+        severity: Error,
+        why: "Coalescing lets a drive wait before it says that an I/O is complete. With depth 1 or one job that wait is \
+              the latency that is measured. It is for depth 16 and more, in 16 jobs and more.",
+        bad: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\niodepth=1\n",
+        good: "[a]\nfilename=/dev/nvme9n1\ndirect=1\nrw=randread\nioengine=io_uring\niodepth=16\nnumjobs=16\n",
+        check: coalescing,
+    },
+    Rule {
+        id: "L24",
+        title: "CPUs of several sockets, or of another one than the target's",
+        severity: Info,
+        why: "Across sockets the interconnect is measured too. That may be wanted; then say so.",
+        bad: "[a]\nfilename=f\ncpus_allowed=0-3\n",
+        good: "[a]\nfilename=f\ncpus_allowed=0-1\n",
+        check: pinning,
+    },
+    Rule {
+        id: "L26",
+        title: "governor, turbo, C-states, SMT or mitigations are not recorded",
+        severity: Warning,
+        why: "Each of them moves results by more than most engines differ. A result without them cannot be repeated.",
+        bad: "{\"fio version\": \"fio-3.33\", \"jobs\": [{\"jobname\": \"a\", \"job options\": {\"rw\": \"read\"}}]}",
+        good: "[a]\nfilename=f\n",
+        check: environment,
+    },
+    Rule {
+        id: "L27",
+        title: "this fio cannot do what the job asks for",
+        severity: Warning,
+        why: "io_uring came with fio 3.13, io_uring_cmd with 3.31, libblkio with 3.34; sprandom and steady state by \
+              latency after 3.33.",
+        bad: "[a]\nfilename=f\nioengine=libblkio\n",
+        good: "[a]\nfilename=f\nioengine=io_uring\n",
+        check: version,
+    },
+];
+
+/// I/Os in flight from which coalescing is acceptable, in depth and in jobs.
+const COALESCING_MIN: u64 = 16;
+
+fn polling(case: &mut Case<'_>) {
+    for job in case.jobs() {
+        if job.is_on("hipri")
+            || job.get("ioengine") == Some("pvsync2") && job.get("hipri_percentage").is_some()
+        {
+            for (name, facts) in case.targets_of(job) {
+                match &facts.polls {
+                    Ok(true) => {}
+                    Ok(false) => case.say(
+                        job,
+                        "hipri",
+                        format!("{name} has no poll queues: nothing is polled"),
+                        "remove hipri",
+                    ),
+                    Err(why) => {
+                        case.cannot_tell(job, &format!("whether {name} has poll queues"), why)
+                    }
+                }
+            }
+        }
+        if job.is_on("sqthread_poll") {
+            let reason = "its kernel thread polls all the time: count its CPU time";
+            case.say(job, "sqthread_poll", reason, "measure with 'lab cpu', which counts it");
+        }
+    }
+}
+
+fn coalescing(case: &mut Case<'_>) {
+    for job in case.jobs() {
+        let (depth, copies) = (job.count("iodepth", 1), job.count("numjobs", 1));
+        if depth >= COALESCING_MIN && copies >= COALESCING_MIN {
+            continue;
+        }
+        let single = depth == 1 || copies <= 1;
+        match case.subject.intent.coalescing {
+            Some(true) => {
+                let severity = if single { Error } else { Warning };
+                let reason =
+                    format!("interrupts are coalesced, and depth is {depth} in {copies} jobs");
+                case.say_as(
+                    severity,
+                    job,
+                    "iodepth",
+                    (reason, "turn coalescing off, or measure at 16 x 16".to_owned()),
+                );
+            }
+            Some(false) => {}
+            None => {
+                let coalesces =
+                    |name: &String| name.starts_with("/dev/nvme") || name.starts_with("/dev/sd");
+                if let Some((name, _)) =
+                    case.targets_of(job).iter().find(|(name, _)| coalesces(name))
+                {
+                    let why =
+                        "ask the drive (nvme get-feature -f 8) and give --coalescing on or off";
+                    case.cannot_tell(job, &format!("whether {name} coalesces interrupts"), why);
+                }
+            }
+        }
+    }
+}
+
+fn pinning(case: &mut Case<'_>) {
+    for job in case.jobs() {
+        let Some(list) = job.get("cpus_allowed") else { continue };
+        let nodes = match &case.host.nodes {
+            Ok(nodes) => nodes_of(&cpu_list(list), nodes),
+            Err(why) => {
+                case.cannot_tell(job, "which sockets the CPUs belong to", why);
+                continue;
+            }
+        };
+        if nodes.len() > 1 {
+            let reason = format!("cpus_allowed={list} spans NUMA nodes {nodes:?}");
+            case.say(
+                job,
+                "cpus_allowed",
+                reason,
+                "CPUs of one node, or say that the interconnect is part of the test",
+            );
+        }
+        for (name, facts) in case.targets_of(job) {
+            if let Ok(node) = &facts.node
+                && nodes.iter().all(|own| own != node)
+            {
+                let reason =
+                    format!("{name} is attached to node {node}, the job runs on {nodes:?}");
+                case.say(job, "cpus_allowed", reason, "CPUs of the target's node, or say so");
+            }
+        }
+    }
+}
+
+/// CPUs of a list such as `0-3,8`; what is no number is left out.
+fn cpu_list(text: &str) -> Vec<u32> {
+    crate::lint::live::cpu_list(text)
+}
+
+fn nodes_of(cpus: &[u32], nodes: &BTreeMap<u32, Vec<u32>>) -> BTreeSet<u32> {
+    let holds = |own: &Vec<u32>| cpus.iter().any(|cpu| own.contains(cpu));
+    nodes.iter().filter(|(_, own)| holds(own)).map(|(node, _)| *node).collect()
+}
+
+fn environment(case: &mut Case<'_>) {
+    let intent = &case.subject.intent;
+    let finished = case.subject.result.is_some();
+    if intent.environment_recorded || !(finished || intent.publish) {
+        return;
+    }
+    if let Some(job) = case.jobs().first() {
+        let reason =
+            "nothing says which governor, turbo, C-states, SMT and mitigations were in force";
+        case.say(
+            job,
+            "",
+            reason,
+            "measure with 'lab run', which records them, or give --environment-recorded",
+        );
+    }
+}
+
+fn version(case: &mut Case<'_>) {
+    for job in case.jobs() {
+        let needs = needs(job);
+        let Some((least, what)) = needs else { continue };
+        let own = case.subject.result.as_ref().and_then(|result| parse_version(&result.version));
+        match own.map_or_else(|| case.host.fio.clone(), Known::Ok) {
+            Ok(own) if own < least => {
+                let reason = format!(
+                    "{what} needs fio {}.{}, this is {}.{}",
+                    least.0, least.1, own.0, own.1
+                );
+                case.say(job, "ioengine", reason, "a newer fio, or another option");
+            }
+            Ok(_) => {}
+            Err(why) => case.cannot_tell(job, &format!("whether this fio has {what}"), &why),
+        }
+    }
+}
+
+/// The first fio that has what the job asks for.
+fn needs(job: &Job) -> Option<((u32, u32), &'static str)> {
+    match job.engine() {
+        "io_uring" => Some(((3, 13), "ioengine=io_uring")),
+        "io_uring_cmd" => Some(((3, 31), "ioengine=io_uring_cmd")),
+        "libblkio" => Some(((3, 34), "ioengine=libblkio")),
+        _ if job.get("sprandom").is_some() => Some(((3, 34), "sprandom")),
+        _ if job.get("ss").is_some_and(|ss| ss.starts_with("lat")) => {
+            Some(((3, 34), "steady state by latency"))
+        }
+        _ => None,
+    }
+}
+
+/// `fio-3.33` as (3, 33).
+pub(in crate::lint) fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim().strip_prefix("fio-")?.split(['.', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}

@@ -1,0 +1,139 @@
+//! Too short, too early, too much else going on: L03, L15, L22, L23.
+
+use super::super::{Case, Rule};
+use crate::fio::Job;
+use crate::metrics::latency::to_f64;
+use crate::validity::Severity::{Error, Warning};
+
+pub(super) static RULES: [Rule; 4] = [
+    Rule {
+        id: "L03",
+        title: "no time_based and runtime, or too short",
+        severity: Warning,
+        why: "A job that ends with its size ends when the cache is full on a fast target. 60 s are the least for reads; \
+              writes must pass the drive's fast cache; published figures need 300 s.",
+        bad: "[a]\nfilename=f\nruntime=30\ntime_based\n",
+        good: "[a]\nfilename=f\nruntime=300\ntime_based\n",
+        check: runtime,
+    },
+    Rule {
+        id: "L15",
+        title: "no ramp_time",
+        severity: Warning,
+        why: "The first seconds fill queues and caches and wake CPUs up; they belong to no steady figure.",
+        bad: "[a]\nfilename=f\nruntime=60\ntime_based\n",
+        good: "[a]\nfilename=f\nruntime=60\ntime_based\nramp_time=10\n",
+        check: ramp,
+    },
+    Rule {
+        id: "L22",
+        title: "writes to flash without a preconditioning record",
+        severity: Warning,
+        why: "A fresh or trimmed SSD writes several times faster than one in steady state. Write the device whole twice, \
+              keep the record, then measure. An error for figures that are to be published.",
+        bad: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randwrite\n",
+        good: "[a]\nfilename=/dev/sdz\ndirect=1\nrw=randread\n",
+        check: preconditioning,
+    },
+    Rule {
+        id: "L23",
+        title: "background work is going on",
+        severity: Error,
+        why: "Resync, scrub, rebuild, lazy initialisation and trim share the devices with the benchmark. Wait for the end, \
+              or measure their impact on purpose and say so in the result's name.",
+        bad: "# while md resyncs\n[a]\nfilename=/dev/sdz\ndirect=1\n",
+        good: "# when md is idle\n[a]\nfilename=/dev/sdz\ndirect=1\n",
+        check: background,
+    },
+];
+
+/// Least run time, seconds.
+const FLOOR_S: f64 = 60.0;
+/// Least run time of published figures, seconds.
+const PUBLISH_FLOOR_S: f64 = 300.0;
+
+fn runtime(case: &mut Case<'_>) {
+    let (floor_s, severity) = match case.subject.intent.publish {
+        true => (PUBLISH_FLOOR_S, Error),
+        false => (FLOOR_S, Warning),
+    };
+    for job in case.jobs() {
+        let correction = format!("time_based\nruntime={floor_s:.0}");
+        // fio does not repeat time_based in its results, but says how long it ran.
+        let ran_s = case.subject.result.as_ref().map(|result| {
+            let own = result.jobs.iter().filter(|ran| ran.name == job.name);
+            own.map(|ran| to_f64(ran.read.runtime_ms.max(ran.write.runtime_ms)) / 1000.0)
+                .fold(0.0, f64::max)
+        });
+        let reason = match (ran_s, job.seconds("runtime"), job.is_on("time_based")) {
+            (Some(ran_s), ..) if ran_s < floor_s => {
+                format!("it ran {ran_s:.1} s; {floor_s:.0} s are the least")
+            }
+            (Some(_), ..) => continue,
+            (None, None, _) => {
+                "no runtime: a fast target is measured for a shorter time than a slow one"
+                    .to_owned()
+            }
+            (None, Some(_), false) => {
+                "runtime without time_based: the job ends with its size".to_owned()
+            }
+            (None, Some(s), true) if s < floor_s => {
+                format!("runtime of {s} s; {floor_s:.0} s are the least")
+            }
+            (None, Some(_), true) => continue,
+        };
+        case.say_as(severity, job, "runtime", (reason, correction));
+    }
+}
+
+fn ramp(case: &mut Case<'_>) {
+    for job in case.jobs().iter().filter(|job| job.seconds("ramp_time").unwrap_or(0.0) <= 0.0) {
+        let timed = job.is_on("time_based") || job.get("runtime").is_some();
+        if timed {
+            case.say(job, "ramp_time", "the first seconds are part of the figure", "ramp_time=10");
+        }
+    }
+}
+
+fn preconditioning(case: &mut Case<'_>) {
+    let intent = &case.subject.intent;
+    if intent.preconditioned {
+        return;
+    }
+    let severity = if intent.publish { Error } else { Warning };
+    for job in case.jobs().iter().filter(|job| job.writes() && !fills(job)) {
+        for (name, facts) in case.targets_of(job) {
+            match &facts.rotational {
+                Ok(true) => {}
+                Ok(false) => {
+                    let reason = format!(
+                        "{name} is flash, and nothing says that it was written whole before"
+                    );
+                    let correction = "run a precondition stage first, then give --preconditioned";
+                    case.say_as(severity, job, "rw", (reason, correction.to_owned()));
+                }
+                Err(why) => case.cannot_tell(job, "whether the target is flash", why),
+            }
+        }
+    }
+}
+
+/// Whether the job is a preconditioning itself: everything, one after the other.
+fn fills(job: &Job) -> bool {
+    job.mix() == "write"
+        && job.seconds("runtime").is_none()
+        && matches!(job.get("size"), None | Some("100%"))
+}
+
+fn background(case: &mut Case<'_>) {
+    let Some(job) = case.jobs().first() else { return };
+    match &case.host.background {
+        Ok(work) => {
+            for work in work {
+                let reason = format!("background work is going on: {work}");
+                case.say(job, "", reason, "wait until it has ended, or name the result after it");
+            }
+        }
+        Err(why) => case.cannot_tell(job, "whether background work is going on", why),
+    }
+}

@@ -1,0 +1,228 @@
+//! Every rule against its two examples, on a machine that is made up, and on real files.
+
+use super::live::Live;
+use super::machine::{HostFacts, Kind, Machine, TargetFacts};
+use super::subject::{Intent, Subject};
+use super::{Remark, lint, rules};
+use crate::metrics::plausible::Ceiling;
+use crate::validity::Severity;
+use std::collections::BTreeMap;
+
+/// A machine on which everything is known and nothing is wrong: `/dev/...` are idle disks, other names are files.
+#[derive(Clone)]
+struct MadeUp {
+    disk: TargetFacts,
+    file: TargetFacts,
+    host: HostFacts,
+}
+
+impl Machine for MadeUp {
+    fn target(&self, path: &str) -> TargetFacts {
+        if path.starts_with("/dev/") { self.disk.clone() } else { self.file.clone() }
+    }
+
+    fn host(&self) -> HostFacts {
+        self.host.clone()
+    }
+}
+
+fn made_up() -> MadeUp {
+    let disk = TargetFacts {
+        kind: Ok(Kind::Block),
+        size_bytes: Ok(1 << 40),
+        logical_block_bytes: Ok(512),
+        start_bytes: Ok(0),
+        optimal_bytes: Ok(0),
+        rotational: Ok(false),
+        serial: Ok("S1".into()),
+        occupied: Ok(Vec::new()),
+        unwritten_bytes: Ok(0),
+        discarded_sectors: Ok(0),
+        reads_zeros: Ok(false),
+        compresses: Ok(false),
+        queue_requests: Ok(256),
+        volatile_cache: Ok(false),
+        polls: Ok(true),
+        node: Ok(0),
+    };
+    let file = TargetFacts { kind: Ok(Kind::File), ..disk.clone() };
+    let host = HostFacts {
+        memory_bytes: Ok(16 << 30),
+        aio_max: Ok(65_536),
+        fio: Ok((3, 33)),
+        nodes: Ok(BTreeMap::from([(0, vec![0, 1]), (1, vec![2, 3])])),
+        background: Ok(Vec::new()),
+    };
+    MadeUp { disk, file, host }
+}
+
+/// What has to be so for the bad example of a rule to be bad. The good one is judged on the same machine, unless the
+/// machine itself is what is wrong.
+fn setting(rule: &str, bad: bool) -> (MadeUp, Intent) {
+    let mut machine = made_up();
+    let mut intent = Intent::default();
+    match rule {
+        "L07" => machine.disk.optimal_bytes = Ok(512 << 10),
+        "L08" => machine.file.unwritten_bytes = Ok(1 << 20),
+        "L16" => machine.file.compresses = Ok(true),
+        "L18" => machine.disk.occupied = Ok(vec!["/dev/sdz1 is mounted on /srv".into()]),
+        "L20" => machine.disk.polls = Ok(false),
+        "L21" => intent.coalescing = Some(true),
+        "L23" if bad => machine.host.background = Ok(vec!["md resync (md0_resync)".into()]),
+        "L29" => intent.ceilings = vec![Ceiling { name: "PCIe 3.0 x4".into(), value: 3.94e9 }],
+        _ => {}
+    }
+    (machine, intent)
+}
+
+fn remarks_of(rule: &str, text: &str, bad: bool) -> Vec<Remark> {
+    let (machine, intent) = setting(rule, bad);
+    let subject = Subject::read(text.as_bytes(), intent).unwrap();
+    lint(&subject, &machine).into_iter().filter(|remark| remark.rule == rule).collect()
+}
+
+#[test]
+fn every_rule_complains_about_its_bad_example_and_not_about_its_good_one() {
+    let all = rules::all();
+    let expected: Vec<String> = (1..=29).map(|number| format!("L{number:02}")).collect();
+    assert_eq!(
+        all.iter().map(|rule| rule.id).collect::<Vec<_>>(),
+        expected,
+        "each rule once, none left out"
+    );
+    for rule in all {
+        assert_ne!(rule.bad, rule.good, "{}", rule.id);
+        let bad = remarks_of(rule.id, rule.bad, true);
+        assert!(!bad.is_empty(), "{} says nothing about its bad example", rule.id);
+        for remark in &bad {
+            assert!(!remark.cannot_tell, "{}: {}", rule.id, remark.reason);
+            assert!(remark.correction.is_some(), "{} gives no correction", rule.id);
+            assert!(remark.severity >= rule.severity, "{}", rule.id);
+        }
+        let good = remarks_of(rule.id, rule.good, false);
+        assert!(good.is_empty(), "{} complains about its good example: {good:?}", rule.id);
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_said_and_weighs_nothing() {
+    let text = "[wal]\nfilename=/dev/sdz\ndirect=1\nrw=rw\nfsync=1\nhipri\nioengine=libblkio\ncpus_allowed=0\n";
+    let no = || "it is not there".to_owned();
+    let known = made_up();
+    let blind = MadeUp {
+        disk: TargetFacts {
+            size_bytes: Err(no()),
+            start_bytes: Err(no()),
+            rotational: Err(no()),
+            occupied: Err(no()),
+            unwritten_bytes: Err(no()),
+            discarded_sectors: Err(no()),
+            reads_zeros: Err(no()),
+            compresses: Err(no()),
+            queue_requests: Err(no()),
+            volatile_cache: Err(no()),
+            polls: Err(no()),
+            ..known.disk.clone()
+        },
+        host: HostFacts {
+            fio: Err(no()),
+            nodes: Err(no()),
+            background: Err(no()),
+            ..known.host.clone()
+        },
+        ..known
+    };
+    let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
+    let untold: Vec<_> =
+        lint(&subject, &blind).into_iter().filter(|remark| remark.cannot_tell).collect();
+    let rules: Vec<_> = untold.iter().map(|remark| remark.rule).collect();
+    for rule in ["L04", "L06", "L08", "L16", "L18", "L19", "L20", "L22", "L23", "L24", "L25", "L27"]
+    {
+        assert!(rules.contains(&rule), "{rule} passes over what it could not find out: {rules:?}");
+    }
+    assert!(untold.iter().all(|remark| remark.severity == Severity::Info));
+}
+
+#[test]
+fn a_named_target_may_be_destroyed_and_no_other() {
+    let text = b"[a]\nfilename=/dev/sdz\ndirect=1\nrw=write\n";
+    let (machine, _) = setting("L18", true);
+    let says = |named: &str| {
+        let intent = Intent { named: vec![named.to_owned()], ..Intent::default() };
+        let subject = Subject::read(text, intent).unwrap();
+        lint(&subject, &machine).iter().any(|remark| remark.rule == "L18")
+    };
+    assert!(!says("S1"));
+    assert!(says("S2"));
+    assert!(says("/dev/sdz"), "a device with a serial is named by it: paths move between boots");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_because_fio_would_make_a_file() {
+    let subject =
+        Subject::read(b"[a]\nfilename=/dev/no-such-disk\nrw=read\n", Intent::default()).unwrap();
+    let remarks = lint(&subject, &Live);
+    assert!(
+        remarks.iter().any(|remark| remark.rule == "L18" && remark.severity == Severity::Error),
+        "{remarks:?}"
+    );
+}
+
+#[test]
+fn a_sparse_file_is_refused_as_a_read_benchmark_and_a_written_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("target");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(8 << 20).unwrap();
+    let says = || {
+        let text = format!("[a]\nfilename={}\nrw=randread\n", path.display());
+        let subject = Subject::read(text.as_bytes(), Intent::default()).unwrap();
+        let remarks = lint(&subject, &Live);
+        remarks.into_iter().filter(|remark| remark.rule == "L08").collect::<Vec<_>>()
+    };
+    assert!(says().iter().any(|remark| remark.severity == Severity::Error), "{:?}", says());
+    std::fs::write(&path, vec![7; 8 << 20]).unwrap();
+    file.sync_all().unwrap();
+    assert!(says().is_empty(), "{:?}", says());
+}
+
+#[test]
+fn options_of_a_command_line_are_judged_like_those_of_a_file() {
+    let line = "fio --direct=1 --name=a --filename=/dev/sdz --rw=write --numjobs=4 --ioengine=psync --iodepth=8";
+    let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let read = |_: &str| unreachable!("no file is named");
+    let subject = Subject::from_arguments(&arguments, Intent::default(), read).unwrap();
+    let found: Vec<_> = lint(&subject, &made_up()).iter().map(|remark| remark.rule).collect();
+    assert!(
+        found.contains(&"L09") && found.contains(&"L10") && !found.contains(&"L01"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn published_figures_are_held_to_more() {
+    let text = b"[a]\nfilename=/dev/sdz\ndirect=1\nrw=randwrite\ntime_based\nruntime=120\n";
+    let worst = |publish: bool, rule: &str| {
+        let subject = Subject::read(text, Intent { publish, ..Intent::default() }).unwrap();
+        let remarks = lint(&subject, &made_up());
+        remarks.into_iter().filter(|remark| remark.rule == rule).map(|remark| remark.severity).max()
+    };
+    assert_eq!((worst(false, "L03"), worst(true, "L03")), (None, Some(Severity::Error)));
+    assert_eq!(
+        (worst(false, "L22"), worst(true, "L22")),
+        (Some(Severity::Warning), Some(Severity::Error))
+    );
+}
+
+#[test]
+fn the_table_of_the_documentation_names_every_rule_as_the_program_does() {
+    let text = include_str!("../../../../docs/lab/fio.md");
+    for rule in rules::all() {
+        assert!(
+            text.contains(&format!("| {} | {} |", rule.id, rule.title)),
+            "{}: {}",
+            rule.id,
+            rule.title
+        );
+    }
+}
