@@ -18,6 +18,8 @@ pub enum Verb {
     Capture(crate::capture::Args),
     /// Say what is wrong with a benchmark, before it runs or after.
     Lint(Box<crate::lint::cli::Args>),
+    /// Compare two engines in turns, or two stored runs.
+    Compare(crate::compare::cli::Args),
     /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
     Redact(crate::redact::Args),
     /// Make the report of a run.
@@ -32,6 +34,7 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
         Verb::Capture(args) => crate::capture::run(&args, json),
         Verb::Lint(args) => crate::lint::cli::run(&args, json),
+        Verb::Compare(args) => crate::compare::cli::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
     }

@@ -12,6 +12,9 @@
 //! - capture, redact: facts to take away, and to give away
 //! - inspect: the server as it is: model, checks, bottleneck diagram, verdict
 //! - lint: what is wrong with a benchmark, before it runs and after
+//! - guard: nothing is written to a device that carries something, unless its user names it
+//! - host_cpu: CPU time of the machine around a piece of work
+//! - compare: two engines in turns, or two stored runs
 //! - metrics: the formulas, without any I/O
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
@@ -25,8 +28,11 @@
 pub mod adapter;
 pub mod capture;
 pub mod cli;
+pub mod compare;
 pub mod evidence;
 pub mod fio;
+pub mod guard;
+pub mod host_cpu;
 pub mod inspect;
 pub mod lint;
 pub mod metrics;

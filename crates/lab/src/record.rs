@@ -78,13 +78,19 @@ pub struct EngineIdentity {
 }
 
 impl EngineIdentity {
-    /// Name and version, and a mark if tunables make it another engine than the default one.
+    /// Name, version and what was set: `mdadm 6.12 (group_thread_cnt 8)`.
     pub fn label(&self) -> String {
-        let tuned = if self.tunables.is_empty() { "" } else { ", tuned" };
-        match self.version.as_str() {
-            "" => format!("{}{tuned}", self.name),
-            version => format!("{} {version}{tuned}", self.name),
+        let mut label = self.name.clone();
+        if !self.version.is_empty() {
+            label.push(' ');
+            label.push_str(&self.version);
         }
+        let set: Vec<String> =
+            self.tunables.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        if !set.is_empty() {
+            label.push_str(&format!(" ({})", set.join(", ")));
+        }
+        label
     }
 }
 

@@ -128,7 +128,7 @@ $ ashlar --socket /run/lab/ashlar.sock serve --fuse /run/lab/volumes
 $ ashlar --socket /run/lab/ashlar.sock status --json
 ? 1
 $ ashlar --socket /run/lab/ashlar.sock status --json
-$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip 65536 --policy log --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip-size 65536 --policy log --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 $ ashlar --socket /run/lab/ashlar.sock attach lab
 /dev/loop9
 $ mkfs.xfs -q -f /dev/loop9

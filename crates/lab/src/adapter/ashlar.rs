@@ -90,7 +90,7 @@ impl Engine for Ashlar {
             ARRAY,
             "--level",
             wanted.level.trim_start_matches("raid"),
-            "--strip",
+            "--strip-size",
             &strip,
         ];
         if !self.policy.is_empty() {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 #[derive(Debug, Default)]
 pub struct Btrfs {
     members: Vec<PathBuf>,
+    is_raid5: bool,
     mounted: Option<PathBuf>,
 }
 
@@ -32,11 +33,9 @@ impl Engine for Btrfs {
 
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal> {
         let kernel = kernel(commands)?;
-        let tools = commands.succeed(&["mkfs.btrfs", "--version"], "which tools")?.stdout;
-        let mut tunables = BTreeMap::new();
-        tunables.insert("metadata".to_owned(), "raid1c3".to_owned());
-        tunables
-            .insert("tools".to_owned(), tools.lines().next().unwrap_or_default().trim().to_owned());
+        commands.succeed(&["mkfs.btrfs", "--version"], "which tools")?;
+        let metadata = if self.is_raid5 { "raid1" } else { "raid1c3" };
+        let tunables = BTreeMap::from([("metadata".to_owned(), metadata.to_owned())]);
         Ok(EngineIdentity { name: "btrfs".to_owned(), version: kernel.clone(), kernel, tunables })
     }
 
@@ -44,7 +43,8 @@ impl Engine for Btrfs {
         self.members.clone_from(&wanted.members);
         let members =
             wanted.members.iter().map(|member| word(member)).collect::<Result<Vec<_>, _>>()?;
-        let metadata = if wanted.level == "raid6" { "raid1c3" } else { "raid1" };
+        self.is_raid5 = wanted.level == "raid5";
+        let metadata = if self.is_raid5 { "raid1" } else { "raid1c3" };
         let mut make = vec!["mkfs.btrfs", "-q", "-f", "-K", "-d", &wanted.level, "-m", metadata];
         make.extend(&members);
         commands.succeed(&make, "make the file system over all members")?;

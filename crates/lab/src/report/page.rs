@@ -145,7 +145,7 @@ fn row(point: &Point) -> Row {
     Row {
         case: point.case(),
         engine: point.engine.clone(),
-        rate: units::rate(point.rate(), point.unit()),
+        rate: rate(point),
         efficiency: point.efficiency().map_or_else(|| none(point).to_owned(), units::percent),
         derivation: point
             .baseline
@@ -165,8 +165,16 @@ fn row(point: &Point) -> Row {
             .iter()
             .map(|finding| format!("{}: {}", finding.rule, finding.reason))
             .collect(),
-        limit: findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
+        limit: match point.condition {
+            ArrayCondition::Raw => String::new(),
+            _ => findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
+        },
     }
+}
+
+/// A load that ended with an error in every round has no rate.
+fn rate(point: &Point) -> String {
+    if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
 }
 
 fn charts(points: &[Point]) -> Vec<Chart> {

@@ -1,0 +1,247 @@
+//! `ashlar lab compare`.
+
+use super::stored;
+use super::turns::{self, Bench, Plan};
+use super::workloads::{self, Extent};
+use crate::adapter::commands::{Commands, Live};
+use crate::adapter::{Wanted, by_name};
+use crate::evidence::{Evidence, Interrupt};
+use crate::guard;
+use crate::metrics::baseline::Code;
+use crate::refusal::Refusal;
+use crate::report::{findings, page, points};
+use crate::store::{FORMAT, RunDir, RunFacts};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Compare two engines in turns on the same devices, or two stored runs.
+///
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or directories of runs. Engines are measured A, B,
+/// A, B: each turn makes the array, fills it, measures it healthy and with members out, and takes it away again.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95"
+)]
+pub struct Args {
+    /// First engine, or the directory of the newer run.
+    pub a: String,
+    /// Second engine, or the directory of the older run.
+    pub b: String,
+    /// A member: a block device or a file. Its content is lost.
+    #[arg(long = "member", value_name = "PATH")]
+    pub members: Vec<PathBuf>,
+    /// This may be overwritten although something is on it: serial number of a drive, path of a file.
+    #[arg(long, value_name = "WHAT")]
+    pub destroy: Vec<String>,
+    /// Where records, outputs and the report go; made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// RAID level: raid5 or raid6.
+    #[arg(long, default_value = "raid6")]
+    pub level: String,
+    /// Members that are taken out for the second half of each turn.
+    #[arg(long, default_value_t = 2)]
+    pub losses: u32,
+    /// Turns of each engine; from three on there are intervals.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: u32,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// MiB of the array that are used.
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    pub span: u64,
+    /// Say what would be done and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With two runs: exit with 1 if a case reaches less than this share of the older run.
+    #[arg(long, default_value_t = 0.95, value_name = "SHARE")]
+    pub worse_below: f64,
+}
+
+/// Strip size of all arrays, bytes.
+const STRIP_BYTES: u64 = 64 << 10;
+
+/// Do what was asked.
+///
+/// # Errors
+/// If a target must not be overwritten, an engine refuses, or fio fails. What was measured by then is kept.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    if Path::new(&args.a).join("run.json").is_file()
+        || Path::new(&args.b).join("run.json").is_file()
+    {
+        return stored_runs(args, json);
+    }
+    let code = code_of(args)?;
+    let workloads = workloads::all(STRIP_BYTES * u64::from(code.data));
+    let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
+    let conditions = if args.losses == 0 { 1 } else { 2 };
+    let planned = each + each * conditions * args.rounds * 2;
+    let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;
+    println!(
+        "{planned} measurements of {} s each: about {} min",
+        args.seconds,
+        about_s.div_ceil(60)
+    );
+    let mut engines = vec![by_name(&args.a)?, by_name(&args.b)?];
+    if args.dry_run {
+        println!("would overwrite: {}", shown(&args.members));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.dir.clone().ok_or_else(|| {
+        Refusal::cannot_run(
+            "dir.missing",
+            "nothing was done: there is no place for records",
+            "say --dir DIR",
+        )
+    })?;
+    let looked = open_log(&path)?;
+    let look = Live::new(&looked);
+    guard::refuse_unless_named(&look, &args.members, &args.destroy)?;
+    let facts = facts(args, &look);
+    let dir = RunDir::create(&path, &facts)?;
+    let bench = Bench {
+        evidence: &looked,
+        dir: &dir,
+        workloads,
+        extent: Extent { seconds: args.seconds, span_bytes: args.span << 20 },
+        strip_bytes: STRIP_BYTES,
+        planned,
+        done: Cell::new(0),
+    };
+    let place = std::path::absolute(path.join("mounts"))
+        .map_err(|error| Refusal::file(&path, &error, ""))?;
+    let wanted = Wanted {
+        members: args.members.clone(),
+        level: args.level.clone(),
+        strip_bytes: STRIP_BYTES,
+        place,
+    };
+    let plan = Plan { wanted, code, rounds: args.rounds, losses: args.losses };
+    let measured = turns::run(&bench, &mut engines, &plan);
+    report(&dir, json)?;
+    measured.map(|()| ExitCode::SUCCESS)
+}
+
+fn code_of(args: &Args) -> Result<Code, Refusal> {
+    let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
+    let parity = match args.level.as_str() {
+        "raid5" => 1,
+        "raid6" => 2,
+        other => {
+            let said = format!("level '{other}' is not compared; nothing was done");
+            return Err(Refusal::cannot_run("level.unknown", said, "say raid5 or raid6"));
+        }
+    };
+    if members < parity + 2 || args.losses > parity {
+        let said = format!(
+            "{members} members with {} out are no {}; nothing was done",
+            args.losses, args.level
+        );
+        return Err(Refusal::cannot_run(
+            "members.wrong_number",
+            said,
+            "name more with --member, or fewer --losses",
+        ));
+    }
+    Ok(Code { data: members - parity, parity })
+}
+
+/// The forensic log, opened before anything else so that the first look is in it as well.
+fn open_log(path: &Path) -> Result<Evidence, Refusal> {
+    let interrupt = Interrupt::from_signals()
+        .map_err(|error| Refusal::cannot_run("signals.unheard", error.to_string(), ""))?;
+    Evidence::open(path, interrupt)
+}
+
+fn facts(args: &Args, commands: &dyn Commands) -> RunFacts {
+    let told = |argv: &[&str]| {
+        commands
+            .run(argv, "the environment")
+            .map(|answer| answer.stdout.trim().to_owned())
+            .unwrap_or_default()
+    };
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let environment = BTreeMap::from([
+        ("kernel".to_owned(), told(&["uname", "-srm"])),
+        ("fio".to_owned(), told(&["fio", "--version"])),
+        ("cores".to_owned(), told(&["nproc"])),
+        (
+            "cpu".to_owned(),
+            cpu.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned()),
+        ),
+        ("members".to_owned(), format!("{}: {}", args.members.len(), shown(&args.members))),
+        ("level".to_owned(), format!("{}, strips of 64 KiB", args.level)),
+    ]);
+    RunFacts {
+        format: FORMAT,
+        lab: env!("CARGO_PKG_VERSION").to_owned(),
+        question: format!(
+            "{} against {}: {} on the same {} devices",
+            args.a,
+            args.b,
+            args.level,
+            args.members.len()
+        ),
+        plan_sha256: None,
+        began_unix_s: now_unix_s(),
+        environment,
+        left_out: BTreeMap::new(),
+    }
+}
+
+/// The clock, seconds since 1970, UTC.
+pub(crate) fn now_unix_s() -> u64 {
+    std::time::Duration::try_from_secs_f64(crate::evidence::log::unix_now_s())
+        .unwrap_or_default()
+        .as_secs()
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn report(dir: &RunDir, json: bool) -> Result<(), Refusal> {
+    let run = dir.read()?;
+    let points = points::of(&run.records);
+    let path = dir.path().join("report.html");
+    std::fs::write(&path, page::html(&run, &points, dir.path())?)
+        .map_err(|error| Refusal::file(&path, &error, "the records are unharmed"))?;
+    let headline = findings::headline(&points);
+    if json {
+        println!("{}", serde_json::json!({"sentence": headline.sentence, "report": path}));
+    } else {
+        println!("{}\nreport: {}", headline.sentence, path.display());
+    }
+    Ok(())
+}
+
+fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let stored = stored::compare(Path::new(&args.a), Path::new(&args.b), args.worse_below)?;
+    let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();
+    if json {
+        println!(
+            "{}",
+            serde_json::json!({"pairs": stored.pairs, "left_out": stored.left_out, "worse": worse})
+        );
+    } else {
+        for pair in &stored.pairs {
+            println!(
+                "{} {}: {}",
+                if pair.is_worse { "WORSE" } else { "ok   " },
+                pair.case,
+                pair.sentence
+            );
+        }
+        stored.left_out.iter().for_each(|case| println!("left out: {case}"));
+        println!(
+            "{} cases, {worse} below {:.2} of the older run",
+            stored.pairs.len(),
+            args.worse_below
+        );
+    }
+    Ok(if worse == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

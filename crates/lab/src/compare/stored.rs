@@ -1,0 +1,93 @@
+//! Two runs that were measured at different times.
+//!
+//! What must stay true: it is said that they were not taken in turns; a case that only one of them has is named; an
+//! invalid side takes no part.
+
+use crate::metrics::pairs;
+use crate::record::ArrayCondition;
+use crate::refusal::Refusal;
+use crate::report::points::{self, Point};
+use crate::store::RunDir;
+use crate::units;
+use crate::validity::Mark;
+use serde::Serialize;
+use std::path::Path;
+
+/// One case in both runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Pair {
+    /// Engine and case.
+    pub case: String,
+    /// The new run's rate over the old one's.
+    pub ratio: f64,
+    /// In words.
+    pub sentence: String,
+    /// Below the limit that was asked for.
+    pub is_worse: bool,
+}
+
+/// What came of the comparison.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Stored {
+    /// Cases that both have.
+    pub pairs: Vec<Pair>,
+    /// Cases that cannot be compared, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Compare the run at `new` with the one at `old`; a case below `limit` of the old rate is worse.
+///
+/// # Errors
+/// If one of them cannot be read or they have no case in common.
+pub fn compare(new: &Path, old: &Path, limit: f64) -> Result<Stored, Refusal> {
+    let read = |path: &Path| Ok::<_, Refusal>(points::of(&RunDir::open(path)?.read()?.records));
+    let (new, old) = (read(new)?, read(old)?);
+    let stored = judge(&new, &old, limit);
+    if stored.pairs.is_empty() {
+        let said = "the two runs have no valid case in common; nothing was compared";
+        return Err(Refusal::cannot_run("compare.nothing", said, "compare runs of the same plan"));
+    }
+    Ok(stored)
+}
+
+fn judge(new: &[Point], old: &[Point], limit: f64) -> Stored {
+    let mut stored = Stored::default();
+    let measured = |points: &'_ [Point]| {
+        points.iter().filter(|point| point.condition != ArrayCondition::Raw).count()
+    };
+    if measured(new) + measured(old) == 0 {
+        return stored;
+    }
+    for point in new {
+        let name = format!("{}, {}", point.engine, point.case());
+        let is_same = |other: &&Point| {
+            other.case() == point.case()
+                && other.stage == point.stage
+                && other.rounds[0].engine.name == point.rounds[0].engine.name
+        };
+        let Some(other) = old.iter().find(is_same) else {
+            stored.left_out.push(format!("{name}: only in the new run"));
+            continue;
+        };
+        if point.mark() == Mark::Invalid || other.mark() == Mark::Invalid {
+            stored.left_out.push(format!("{name}: a side is INVALID"));
+            continue;
+        }
+        let ratio = point.rate() / other.rate();
+        let interval = pairs::compare(&point.samples, &other.samples);
+        // With an interval, worse means that even its upper end is below the limit.
+        let is_worse = interval.map_or(ratio, |interval| interval.high) < limit;
+        let shown = interval.map_or_else(
+            || "too few rounds for an interval".to_owned(),
+            |interval| format!("95 % interval {:.3} to {:.3}", interval.low, interval.high),
+        );
+        let rate = |point: &Point| units::rate(point.rate(), point.unit());
+        let sentence = format!(
+            "{} against {}: {ratio:.3} times ({shown}; not taken in turns)",
+            rate(point),
+            rate(other)
+        );
+        stored.pairs.push(Pair { case: name, ratio, sentence, is_worse });
+    }
+    stored
+}

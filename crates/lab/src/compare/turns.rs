@@ -1,0 +1,299 @@
+//! A, B, A, B: make the array, measure it healthy, take members out, measure again, take it away.
+//!
+//! What must stay true: an array is taken away whatever happened; a turn that fails is said and ends the comparison, with
+//! everything measured before it kept.
+
+use super::members::{self, Devices};
+use super::workloads::{self, Extent};
+use crate::adapter::commands::{Commands, Live};
+use crate::adapter::{Engine, Wanted};
+use crate::evidence::Evidence;
+use crate::fio::job::JobFile;
+use crate::fio::measure::figures;
+use crate::fio::run::{FioOrder, FioRan};
+use crate::host_cpu::HostCpu;
+use crate::metrics::baseline::Code;
+use crate::metrics::plausible::little_finding;
+use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Record, Workload};
+use crate::refusal::Refusal;
+use crate::store::RunDir;
+use crate::validity::{Finding, Severity};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// What a comparison is made of.
+pub struct Bench<'a> {
+    /// Where outputs go.
+    pub evidence: &'a Evidence,
+    /// Where records go.
+    pub dir: &'a RunDir,
+    /// What both engines are asked to do.
+    pub workloads: Vec<Workload>,
+    /// How long and how far.
+    pub extent: Extent,
+    /// Strip size, bytes.
+    pub strip_bytes: u64,
+    /// Measurements in all.
+    pub planned: u32,
+    /// Measurements done.
+    pub done: Cell<u32>,
+}
+
+/// What a measurement is of.
+pub struct Case<'a> {
+    /// By whom it is served.
+    pub engine: EngineIdentity,
+    /// In which state.
+    pub condition: ArrayCondition,
+    /// Which round.
+    pub round: u32,
+    /// Stage of the plan.
+    pub stage: &'a str,
+    /// What was measured.
+    pub target: &'a str,
+}
+
+/// Looks at background work before a turn is given up, and the time between.
+const LOOKS_MAX: u32 = 6000;
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Below this, a figure is for demonstration only (lint rule L03).
+const RUNTIME_FLOOR_S: u64 = 60;
+
+impl Bench<'_> {
+    /// Run fio.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn fio(&self, jobs: JobFile, why: &str) -> Result<FioRan, Refusal> {
+        let seconds = Duration::from_secs(self.extent.seconds).as_secs_f64();
+        let order = FioOrder {
+            jobs,
+            why: why.to_owned(),
+            expected_s: seconds,
+            log_bandwidth: seconds >= 5.0,
+        };
+        crate::fio::run::run(self.evidence, &order)
+    }
+
+    /// Write a record down.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn keep(&self, record: &Record) -> Result<(), Refusal> {
+        self.dir.append(record)
+    }
+
+    /// Measure one load and write it down; the rate of each fio job, and of all.
+    ///
+    /// # Errors
+    /// If fio fails or the record cannot be written.
+    pub fn measure(
+        &self,
+        jobs: JobFile,
+        case: &Case<'_>,
+        workload: &Workload,
+    ) -> Result<(Vec<f64>, f64), Refusal> {
+        let whose = match case.condition {
+            ArrayCondition::Raw => "raw devices".to_owned(),
+            condition => format!("{}, {condition}", case.engine.label()),
+        };
+        let why = format!("{whose}, {}", workload.describe());
+        let left = (self.planned - self.done.get().min(self.planned))
+            * u32::try_from(self.extent.seconds + 1).unwrap_or(1);
+        println!("[{:>3} of {}, about {left} s left] {why}", self.done.get() + 1, self.planned);
+        self.done.set(self.done.get() + 1);
+        let before = HostCpu::now()?;
+        let ran = match self.fio(jobs, &why) {
+            Ok(ran) => ran,
+            Err(refusal)
+                if refusal.code == "fio.failed" && case.condition != ArrayCondition::Raw =>
+            {
+                println!("      failed: {refusal}");
+                return self.keep_failure(case, workload, &refusal).map(|()| (Vec::new(), 0.0));
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        let after = HostCpu::now()?;
+        let all = figures(&ran.result, |_| true).with_series(ran.series.clone());
+        let measurement = Measurement {
+            cpu: Some(before.until(&after, all.client_s)),
+            findings: self.judged(workload, &all.read, &all.write),
+            read: all.read,
+            write: all.write,
+            argv: ran.ran.entry.argv.clone(),
+            evidence: Some(ran.ran.entry.n),
+            ..self.blank(case, workload)
+        };
+        let rates = ran
+            .result
+            .jobs
+            .iter()
+            .map(|job| match workload.unit() {
+                crate::record::RateUnit::Iops => job.read.iops + job.write.iops,
+                crate::record::RateUnit::BytesPerS => job.read.bytes_per_s + job.write.bytes_per_s,
+            })
+            .collect();
+        let rate = measurement.rate();
+        self.keep(&Record::Measurement(Box::new(measurement)))?;
+        Ok((rates, rate))
+    }
+
+    /// An engine that answers with errors is a result, too: an invalid figure that says so.
+    fn keep_failure(
+        &self,
+        case: &Case<'_>,
+        workload: &Workload,
+        refusal: &Refusal,
+    ) -> Result<(), Refusal> {
+        let finding = Finding {
+            rule: "L28".to_owned(),
+            severity: Severity::Error,
+            reason: format!("the load ended with an error: {}", refusal.message),
+            correction: None,
+        };
+        let measurement = Measurement { findings: vec![finding], ..self.blank(case, workload) };
+        self.keep(&Record::Measurement(Box::new(measurement)))
+    }
+
+    fn blank(&self, case: &Case<'_>, workload: &Workload) -> Measurement {
+        Measurement {
+            id: format!(
+                "{}/{}/{}/{}#{}",
+                case.stage, case.engine.name, case.condition, workload.name, case.round
+            ),
+            stage: case.stage.to_owned(),
+            round: case.round,
+            target: case.target.to_owned(),
+            engine: case.engine.clone(),
+            condition: case.condition,
+            workload: workload.clone(),
+            read: Direction::default(),
+            write: Direction::default(),
+            cpu: None,
+            findings: Vec::new(),
+            argv: Vec::new(),
+            evidence: None,
+            began_unix_s: crate::compare::cli::now_unix_s(),
+        }
+    }
+
+    /// What rules say of a figure: too short, or the depth was not kept.
+    fn judged(
+        &self,
+        workload: &Workload,
+        read: &crate::record::Direction,
+        write: &crate::record::Direction,
+    ) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.extent.seconds < RUNTIME_FLOOR_S {
+            findings.push(Finding {
+                rule: "L03".to_owned(),
+                severity: Severity::Warning,
+                reason: format!(
+                    "{} s is below the floor of {RUNTIME_FLOOR_S} s: good for a first look",
+                    self.extent.seconds
+                ),
+                correction: Some(format!("--seconds {RUNTIME_FLOOR_S} or more")),
+            });
+        }
+        let iops = read.iops + write.iops;
+        let mean = (read.iops * read.latency_mean_ns + write.iops * write.latency_mean_ns) / iops;
+        findings.extend(little_finding(workload.jobs, workload.depth, iops, mean));
+        findings
+    }
+}
+
+/// What is done in turns.
+pub struct Plan {
+    /// What each array is to be.
+    pub wanted: Wanted,
+    /// Its redundancy.
+    pub code: Code,
+    /// Turns of each engine.
+    pub rounds: u32,
+    /// Members that are taken out in the second half of each turn.
+    pub losses: u32,
+}
+
+/// Measure the raw devices, then the engines in turns.
+///
+/// # Errors
+/// The first thing that failed; what was measured before is kept.
+pub fn run(bench: &Bench<'_>, engines: &mut [Box<dyn Engine>], plan: &Plan) -> Result<(), Refusal> {
+    let commands = Live::new(bench.evidence);
+    let devices = Devices::of(&commands, &plan.wanted.members)?;
+    members::baselines(bench, &devices.paths, plan.code, plan.losses)?;
+    for round in 0..plan.rounds {
+        for engine in engines.iter_mut() {
+            let wanted = Wanted {
+                members: devices.paths.clone(),
+                place: plan.wanted.place.join(format!("{}-{round}", engine.name())),
+                ..plan.wanted.clone()
+            };
+            std::fs::create_dir_all(&wanted.place)
+                .map_err(|error| Refusal::file(&wanted.place, &error, ""))?;
+            let measured = turn(bench, engine.as_mut(), (&commands, &wanted), (round, plan.losses));
+            let gone = engine.destroy(&commands);
+            measured.and(gone)?;
+        }
+    }
+    Ok(())
+}
+
+fn turn(
+    bench: &Bench<'_>,
+    engine: &mut dyn Engine,
+    (commands, wanted): (&dyn Commands, &Wanted),
+    (round, losses): (u32, u32),
+) -> Result<(), Refusal> {
+    let served = engine.create(commands, wanted)?;
+    let identity = engine.identity(commands)?;
+    let target = served.way.clone();
+    let stripe =
+        bench.workloads.iter().map(|workload| workload.block_bytes).max().unwrap_or(1 << 20);
+    bench.fio(
+        workloads::fill(&served.path, stripe, bench.extent.span_bytes),
+        "fill what is measured",
+    )?;
+    for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(losses)] {
+        if condition == ArrayCondition::Degraded(losses) {
+            if losses == 0 {
+                break;
+            }
+            let out: Vec<usize> =
+                (0..usize::try_from(losses).unwrap_or(0)).map(|at| at * 3).collect();
+            engine.take_out(commands, &out)?;
+        }
+        await_idle(engine, commands)?;
+        for workload in &bench.workloads {
+            let case = Case {
+                engine: identity.clone(),
+                condition,
+                round,
+                stage: "compare",
+                target: &target,
+            };
+            bench.measure(
+                workloads::jobs(workload, &served.path, bench.extent),
+                &case,
+                workload,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Wait until the engine does nothing in the background.
+fn await_idle(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusal> {
+    for _ in 0..LOOKS_MAX {
+        if !engine.is_busy(commands)? {
+            return Ok(());
+        }
+        commands.pause(LOOK_EVERY);
+    }
+    let said = format!(
+        "{} still works in the background after 20 minutes; it was not measured",
+        engine.name()
+    );
+    Err(Refusal::cannot_run("engine.busy", said, "measure with smaller members, or wait longer"))
+}

@@ -1,0 +1,145 @@
+//! What both engines are asked to do, as fio jobs.
+//!
+//! What must stay true: reads touch only what was written before; the jobs of a sequential load work on parts of their own.
+
+use crate::fio::job::{JobFile, Section, Setting};
+use crate::record::Workload;
+use std::path::{Path, PathBuf};
+
+/// Jobs of each load.
+const JOBS: u32 = 2;
+
+/// The loads, in order. `stripe_bytes` is the data of one stripe.
+pub fn all(stripe_bytes: u64) -> Vec<Workload> {
+    [
+        ("write", stripe_bytes, 8),
+        ("read", stripe_bytes, 8),
+        ("randread", 4096, 16),
+        ("randwrite", 4096, 16),
+    ]
+    .into_iter()
+    .map(|(mix, block_bytes, depth)| workload(mix, block_bytes, depth))
+    .collect()
+}
+
+/// One load with its short name: `rr-4k-j2-q16`.
+pub fn workload(mix: &str, block_bytes: u64, depth: u32) -> Workload {
+    let short = match mix {
+        "read" => "sr",
+        "write" => "sw",
+        "randread" => "rr",
+        "randwrite" => "rw",
+        other => other,
+    };
+    let block = crate::units::block(block_bytes).to_lowercase();
+    Workload {
+        name: format!("{short}-{block}-j{JOBS}-q{depth}"),
+        mix: mix.to_owned(),
+        read_percent: None,
+        block_bytes,
+        jobs: JOBS,
+        depth,
+    }
+}
+
+/// How long and how far.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Extent {
+    /// Seconds of each measurement.
+    pub seconds: u64,
+    /// Bytes of the served file or device that are used.
+    pub span_bytes: u64,
+}
+
+/// The job file of one load on `target`.
+pub fn jobs(workload: &Workload, target: &Path, extent: Extent) -> JobFile {
+    let part = extent.span_bytes / u64::from(workload.jobs);
+    let is_random = workload.mix.starts_with("rand");
+    let mut settings = common(target, &workload.mix, workload.block_bytes, workload.depth);
+    settings.extend([
+        Setting::new("time_based", "1"),
+        Setting::new("runtime", extent.seconds.to_string()),
+        Setting::new("numjobs", workload.jobs.to_string()),
+        Setting::new("group_reporting", "1"),
+        Setting::new("norandommap", "1"),
+        Setting::new("randrepeat", "0"),
+    ]);
+    if is_random {
+        settings.push(Setting::new("size", extent.span_bytes.to_string()));
+    } else {
+        let part = part / workload.block_bytes * workload.block_bytes;
+        settings.push(Setting::new("size", part.to_string()));
+        settings.push(Setting::new("offset_increment", part.to_string()));
+    }
+    JobFile { sections: vec![Section::new(&workload.name, settings)] }
+}
+
+/// Write the whole span once, so that nothing that was never written is read.
+pub fn fill(target: &Path, block_bytes: u64, span_bytes: u64) -> JobFile {
+    let mut settings = common(target, "write", block_bytes, 8);
+    settings.push(Setting::new("size", span_bytes.to_string()));
+    JobFile { sections: vec![Section::new("fill", settings)] }
+}
+
+/// The same load on every raw device at once, one job each.
+pub fn raw(
+    members: &[PathBuf],
+    mix: &str,
+    (block_bytes, depth): (u64, u32),
+    extent: Extent,
+) -> JobFile {
+    let job = |(at, member): (usize, &PathBuf)| {
+        let mut settings = common(member, mix, block_bytes, depth);
+        settings.extend([
+            Setting::new("time_based", "1"),
+            Setting::new("runtime", extent.seconds.to_string()),
+            Setting::new("size", extent.span_bytes.to_string()),
+            Setting::new("norandommap", "1"),
+            Setting::new("randrepeat", "0"),
+        ]);
+        Section::new(&format!("member{at}"), settings)
+    };
+    JobFile { sections: members.iter().enumerate().map(job).collect() }
+}
+
+fn common(target: &Path, mix: &str, block_bytes: u64, depth: u32) -> Vec<Setting> {
+    vec![
+        Setting::new("filename", target.display().to_string()),
+        Setting::new("ioengine", "io_uring"),
+        Setting::new("direct", "1"),
+        Setting::new("thread", "1"),
+        Setting::new("rw", mix),
+        Setting::new("bs", block_bytes.to_string()),
+        Setting::new("iodepth", depth.to_string()),
+        Setting::new("refill_buffers", "1"),
+        Setting::new("end_fsync", "0"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, all, jobs, raw};
+    use std::path::{Path, PathBuf};
+
+    const EXTENT: Extent = Extent { seconds: 2, span_bytes: 1 << 30 };
+
+    #[test]
+    fn sequential_jobs_work_on_parts_of_their_own_within_the_span() {
+        let writes = &all(512 << 10)[0];
+        let file = jobs(writes, Path::new("/x"), EXTENT);
+        let job = &file.jobs()[0];
+        assert_eq!(job.bytes("size"), Some(512 << 20));
+        assert_eq!(job.bytes("offset_increment"), Some(512 << 20));
+        assert_eq!(writes.name, "sw-512k-j2-q8");
+        assert!(job.is_direct());
+    }
+
+    #[test]
+    fn raw_loads_have_one_job_a_device() {
+        let members: Vec<PathBuf> = ["/a", "/b", "/c"].map(PathBuf::from).into();
+        let file = raw(&members, "randread", (4096, 4), EXTENT);
+        let targets: Vec<_> =
+            file.jobs().iter().flat_map(super::super::super::fio::job::Job::filenames).collect();
+        assert_eq!(targets, ["/a", "/b", "/c"]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Nothing is written to a device that carries something, unless its user names it.
+//!
+//! What must stay true: a mounted or held device is refused whatever was named; a block device is named by its serial
+//! number, a file by its path; when a tool cannot tell what is on a device, that counts as something.
+
+use crate::adapter::commands::Commands;
+use crate::adapter::word;
+use crate::refusal::Refusal;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Refuse `targets` that must not be written to; `named` are the serials and paths given with `--destroy`.
+///
+/// # Errors
+/// The first target that must not be written to, and how to go on. Nothing was written.
+pub fn refuse_unless_named(
+    commands: &dyn Commands,
+    targets: &[PathBuf],
+    named: &[String],
+) -> Result<(), Refusal> {
+    for (at, target) in targets.iter().enumerate() {
+        if targets[..at].contains(target) {
+            let said = format!("{} was named twice; nothing was written", target.display());
+            return Err(Refusal::cannot_run("target.twice", said, "name each target once"));
+        }
+        refuse_one(commands, target, named)?;
+    }
+    Ok(())
+}
+
+fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Result<(), Refusal> {
+    let facts = std::fs::metadata(target).map_err(|error| {
+        Refusal::file(target, &error, "nothing was written; name what is there")
+    })?;
+    let is_block = facts.file_type().is_block_device();
+    if !is_block && !facts.is_file() {
+        let said = format!(
+            "{} is neither a file nor a block device; nothing was written",
+            target.display()
+        );
+        return Err(Refusal::cannot_run("target.unusable", said, "name files or block devices"));
+    }
+    let real = std::fs::canonicalize(target).map_err(|error| Refusal::file(target, &error, ""))?;
+    if is_block {
+        refuse_in_use(commands, &real)?;
+    }
+    let wanted = if is_block { serial(commands, &real)? } else { Some(real.display().to_string()) };
+    let is_named =
+        |wanted: &String| named.iter().any(|name| name == wanted || Path::new(name) == target);
+    if wanted.as_ref().is_some_and(is_named)
+        || (wanted.is_none() && named.iter().any(|name| Path::new(name) == target))
+    {
+        return Ok(());
+    }
+    let found = signatures(commands, &real)?;
+    match (is_block, found.as_str()) {
+        (false, "") => Ok(()),
+        (_, found) => {
+            let carries = if found.is_empty() {
+                "would be overwritten".to_owned()
+            } else {
+                format!("carries {found}")
+            };
+            let say = wanted.unwrap_or_else(|| target.display().to_string());
+            let said = format!("{} {carries}; nothing was written", target.display());
+            Err(Refusal::new(
+                "target.not_named",
+                said,
+                format!("if it may go, say --destroy {say}"),
+            ))
+        }
+    }
+}
+
+/// Mounted, or held by another device (md, dm, loop, LVM).
+fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> {
+    let device_word = word(device)?;
+    let argv = ["lsblk", "--noheadings", "--raw", "--output", "KNAME,MOUNTPOINT", device_word];
+    let listed = commands.succeed(&argv, "is it in use?")?.stdout;
+    let refused = |how: &str| {
+        let said = format!("{} is {how}; nothing was written", device.display());
+        Err(Refusal::new("target.in_use", said, "let it go first; --destroy does not help here"))
+    };
+    let mut lines = listed.lines();
+    let own = lines.next().unwrap_or_default();
+    if own.split_whitespace().nth(1).is_some() {
+        return refused("mounted");
+    }
+    match lines.next().map(|line| line.split_whitespace().nth(1)) {
+        Some(Some(_)) => refused("mounted in part"),
+        Some(None) => refused("held, or divided into partitions"),
+        None => Ok(()),
+    }
+}
+
+/// Serial number of a block device; `None` if it has none, as loop devices have not.
+fn serial(commands: &dyn Commands, device: &Path) -> Result<Option<String>, Refusal> {
+    let argv = ["lsblk", "--nodeps", "--noheadings", "--raw", "--output", "SERIAL", word(device)?];
+    let told = commands.succeed(&argv, "which drive is it?")?.stdout;
+    Ok(Some(told.trim().to_owned()).filter(|serial| !serial.is_empty()))
+}
+
+/// Names of the signatures on it, or nothing.
+fn signatures(commands: &dyn Commands, target: &Path) -> Result<String, Refusal> {
+    let argv = ["wipefs", "--noheadings", "--output", "TYPE", word(target)?];
+    let told = commands.succeed(&argv, "what is on it?")?.stdout;
+    let mut names: Vec<&str> = told.split_whitespace().collect();
+    names.dedup();
+    Ok(names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refuse_unless_named;
+    use crate::adapter::commands::Recorded;
+
+    #[test]
+    fn a_blank_file_may_be_used_and_one_with_a_signature_only_if_named() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = std::fs::canonicalize(place.path()).expect("there").join("drive0");
+        std::fs::write(&path, [0; 512]).expect("written");
+        let shown = path.display();
+        let look = format!("$ wipefs --noheadings --output TYPE {shown}\n");
+        let blank = Recorded::parse(&look);
+        refuse_unless_named(&blank, std::slice::from_ref(&path), &[]).expect("blank");
+        let signed = Recorded::parse(&format!("{look}xfs\n"));
+        let refusal =
+            refuse_unless_named(&signed, std::slice::from_ref(&path), &[]).expect_err("signed");
+        assert_eq!(
+            refusal.to_string(),
+            format!(
+                "{shown} carries xfs; nothing was written; if it may go, say --destroy {shown}"
+            )
+        );
+        let named = [path.display().to_string()];
+        refuse_unless_named(&Recorded::default(), std::slice::from_ref(&path), &named)
+            .expect("named");
+        let twice = refuse_unless_named(&Recorded::default(), &[path.clone(), path], &named)
+            .expect_err("twice");
+        assert_eq!(twice.code, "target.twice");
+    }
+
+    #[test]
+    fn what_is_not_there_or_a_directory_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        let nothing = Recorded::default();
+        assert!(refuse_unless_named(&nothing, &[place.path().join("none")], &[]).is_err());
+        let refusal =
+            refuse_unless_named(&nothing, &[place.path().into()], &[]).expect_err("a directory");
+        assert_eq!(refusal.code, "target.unusable");
+    }
+}

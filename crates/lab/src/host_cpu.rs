@@ -1,0 +1,88 @@
+//! CPU time of the whole machine around a piece of work, from /proc/stat.
+//!
+//! What must stay true: time that was stolen or idle is not busy; the load generator's own time is a column beside it.
+//! These are ticks (10 ms): good for seconds of work, not for less. Stacks and exact accounting are `lab cpu`'s.
+
+use crate::metrics::latency::to_f64;
+use crate::record::CpuCost;
+use crate::refusal::Refusal;
+use std::path::Path;
+use std::time::Duration;
+
+/// Ticks of a core since boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+/// The machine's CPU time at one moment.
+#[derive(Clone, Debug)]
+pub struct HostCpu {
+    cores: Vec<Ticks>,
+    /// Monotonic time.
+    taken: Duration,
+}
+
+impl HostCpu {
+    /// Look now.
+    ///
+    /// # Errors
+    /// If /proc/stat cannot be read.
+    pub fn now() -> Result<HostCpu, Refusal> {
+        let path = Path::new("/proc/stat");
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Refusal::file(path, &error, ""))?;
+        Ok(HostCpu { cores: parse(&text), taken: crate::evidence::process::monotonic() })
+    }
+
+    /// What was spent since then; `client_s` is the load generator's own time.
+    pub fn until(&self, later: &HostCpu, client_s: f64) -> CpuCost {
+        let pairs = || self.cores.iter().zip(&later.cores);
+        let wall_s = later.taken.saturating_sub(self.taken).as_secs_f64();
+        let per_core: Vec<f64> = pairs()
+            .map(|(before, after)| {
+                let all = after.all.saturating_sub(before.all);
+                let busy = after.busy.saturating_sub(before.busy);
+                if all == 0 { 0.0 } else { to_f64(busy) / to_f64(all) }
+            })
+            .collect();
+        CpuCost {
+            cores: u32::try_from(per_core.len()).unwrap_or(u32::MAX),
+            wall_s,
+            busy_s: per_core.iter().sum::<f64>() * wall_s,
+            per_core,
+            client_s,
+        }
+    }
+}
+
+/// The lines `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guest time is in user time already.
+fn parse(text: &str) -> Vec<Ticks> {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let core = words.next()?.strip_prefix("cpu")?;
+            if core.is_empty() {
+                return None;
+            }
+            let ticks: Vec<u64> = words.take(8).map(|word| word.parse().unwrap_or(0)).collect();
+            let idle =
+                ticks.iter().skip(3).take(2).sum::<u64>() + ticks.get(7).copied().unwrap_or(0);
+            let all = ticks.iter().sum::<u64>();
+            Some(Ticks { busy: all - idle, all })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ticks, parse};
+
+    #[test]
+    fn idle_waiting_and_stolen_time_is_not_busy() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 60 5 1 2 1 7 0\ncpu1 0 0 0 100 0 0 0 0 0 0\nintr 5\n";
+        assert_eq!(parse(text), [Ticks { busy: 34, all: 100 }, Ticks { busy: 0, all: 100 }]);
+        assert_eq!(parse("garbage\n\ncpu0\n"), [Ticks::default()]);
+    }
+}
