@@ -47,6 +47,9 @@ pub struct Args {
     /// Turns of each engine; from three on there are intervals.
     #[arg(long, default_value_t = 3)]
     pub rounds: u32,
+    /// Which loads, as fio calls them: write, read (both whole stripes), randread, randwrite (both 4 KiB). All without this.
+    #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
+    pub loads: Vec<String>,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
@@ -75,7 +78,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         return stored_runs(args, json);
     }
     let code = code_of(args)?;
-    let workloads = workloads::all(STRIP_BYTES * u64::from(code.data));
+    let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads)?;
     let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
     let conditions = if args.losses == 0 { 1 } else { 2 };
     let planned = each + each * conditions * args.rounds * 2;

@@ -4,6 +4,7 @@
 
 use crate::fio::job::{JobFile, Section, Setting};
 use crate::record::Workload;
+use crate::refusal::Refusal;
 use std::path::{Path, PathBuf};
 
 /// Jobs of each load.
@@ -20,6 +21,25 @@ pub fn all(stripe_bytes: u64) -> Vec<Workload> {
     .into_iter()
     .map(|(mix, block_bytes, depth)| workload(mix, block_bytes, depth))
     .collect()
+}
+
+/// The loads whose mix is among `mixes`; all of them if there is none.
+///
+/// # Errors
+/// If a mix is not known.
+pub fn chosen(stripe_bytes: u64, mixes: &[String]) -> Result<Vec<Workload>, Refusal> {
+    let all = all(stripe_bytes);
+    let is_known = |mix: &&String| all.iter().any(|workload| workload.mix == **mix);
+    if let Some(mix) = mixes.iter().find(|mix| !is_known(mix)) {
+        let said = format!("'{mix}' is no load of a comparison; nothing was done");
+        return Err(Refusal::cannot_run(
+            "load.unknown",
+            said,
+            "say write, read, randread or randwrite",
+        ));
+    }
+    let is_wanted = |workload: &Workload| mixes.is_empty() || mixes.contains(&workload.mix);
+    Ok(all.iter().filter(|workload| is_wanted(workload)).cloned().collect())
 }
 
 /// One load with its short name: `rr-4k-j2-q16`.
@@ -118,7 +138,7 @@ fn common(target: &Path, mix: &str, block_bytes: u64, depth: u32) -> Vec<Setting
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, all, jobs, raw};
+    use super::{Extent, all, chosen, jobs, raw};
     use std::path::{Path, PathBuf};
 
     const EXTENT: Extent = Extent { seconds: 2, span_bytes: 1 << 30 };
@@ -132,6 +152,17 @@ mod tests {
         assert_eq!(job.bytes("offset_increment"), Some(512 << 20));
         assert_eq!(writes.name, "sw-512k-j2-q8");
         assert!(job.is_direct());
+    }
+
+    #[test]
+    fn loads_are_chosen_by_name_and_unknown_ones_refused() {
+        let names = |mixes: &[&str]| {
+            let mixes: Vec<String> = mixes.iter().map(ToString::to_string).collect();
+            chosen(512 << 10, &mixes).map(|loads| loads.len())
+        };
+        assert_eq!(names(&[]), Ok(4));
+        assert_eq!(names(&["randread", "write"]), Ok(2));
+        assert_eq!(names(&["randread", "trim"]).expect_err("refused").code, "load.unknown");
     }
 
     #[test]
