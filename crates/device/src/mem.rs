@@ -1,13 +1,14 @@
 //! A device in memory of this process: for tests, and for measuring the engine without drives.
 //!
 //! What must stay true: a command is done within `submit`; every worker sees the same bytes; pages never
-//! written take no memory and read as zeros. It costs a memcpy and a lock for each 64 KiB page touched, so
-//! workers on different pages do not meet.
+//! written read as zeros and take no memory beyond what the mapping that they will be cut from rounds up to. It costs
+//! a memcpy and a lock for each 64 KiB page touched, so workers on different pages do not meet.
 //! Not here: durability. The bytes go with the last holder.
 
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use ashlar_iobuf::BufMut;
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::{to_u64, to_usize};
 
@@ -16,8 +17,11 @@ use crate::fault::Fault;
 
 /// Lock and allocation unit. 64 KiB: a default strip is one lock.
 const PAGE_BYTES: usize = 64 << 10;
+/// Pages are cut from mappings of this size, a huge page each: blocks of 4 KiB then lie on one page of memory each,
+/// and 32 pages of ours on one of the processor's.
+const MAPPING_BYTES: usize = 2 << 20;
 
-type Page = RwLock<Option<Box<[u8]>>>;
+type Page = RwLock<Option<BufMut>>;
 
 /// A device in memory. Clones share the bytes.
 #[derive(Clone)]
@@ -26,17 +30,20 @@ pub struct MemDevice(Arc<Shared>);
 struct Shared {
     facts: DeviceFacts,
     pages: Box<[Page]>,
+    /// What the next page is cut from.
+    uncut: Mutex<BufMut>,
 }
 
 impl MemDevice {
     /// A device called `name` with `size_bytes` (rounded down to 512) bytes of zeros. It takes 32 bytes of memory
-    /// for each 64 KiB now, and those 64 KiB with the first write to them.
+    /// for each 64 KiB now, and those 64 KiB with the first write to them (the first of every 32: a huge page).
     pub fn new(name: &str, size_bytes: u64) -> MemDevice {
         let mut facts = DeviceFacts::plain(name, size_bytes, DeviceKind::Memory);
         facts.size_bytes -= size_bytes % u64::from(facts.logical_block_bytes);
         let count = to_usize(facts.size_bytes).div_ceil(PAGE_BYTES);
         let pages = std::iter::repeat_with(|| RwLock::new(None)).take(count).collect();
-        MemDevice(Arc::new(Shared { facts, pages }))
+        let uncut = Mutex::new(BufMut::zeroed(0));
+        MemDevice(Arc::new(Shared { facts, pages, uncut }))
     }
 
     /// Memory that its pages take up now, in bytes.
@@ -80,10 +87,23 @@ impl Shared {
         for part in parts(offset, rest.len()) {
             let (front, back) = rest.split_at(part.bytes);
             let mut page = exclusive(&self.pages[part.page]);
-            let page = page.get_or_insert_with(|| vec![0; PAGE_BYTES].into_boxed_slice());
+            let page = page.get_or_insert_with(|| self.new_page());
             page[part.at..part.at + part.bytes].copy_from_slice(front);
             rest = back;
         }
+    }
+
+    /// Memory for a page, all zeros.
+    fn new_page(&self) -> BufMut {
+        let mut uncut = self.uncut.lock().unwrap_or_else(PoisonError::into_inner);
+        if uncut.is_empty() {
+            match BufMut::mapped(MAPPING_BYTES) {
+                Ok(mapping) => *uncut = mapping,
+                // The kernel gives no more mappings, of which it counts the number.
+                Err(_) => return BufMut::zeroed(PAGE_BYTES),
+            }
+        }
+        uncut.split_to(PAGE_BYTES)
     }
 
     fn zero(&self, offset: usize, bytes: usize) {
@@ -174,10 +194,10 @@ fn parts(offset: usize, bytes: usize) -> impl Iterator<Item = Part> {
 }
 
 // A panic while a page is locked leaves it with some bytes copied, which is what an interrupted write is.
-fn shared(page: &Page) -> RwLockReadGuard<'_, Option<Box<[u8]>>> {
+fn shared(page: &Page) -> RwLockReadGuard<'_, Option<BufMut>> {
     page.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn exclusive(page: &Page) -> RwLockWriteGuard<'_, Option<Box<[u8]>>> {
+fn exclusive(page: &Page) -> RwLockWriteGuard<'_, Option<BufMut>> {
     page.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use crate::intent::IntentMap;
 use crate::log::LogShape;
 use crate::member::SlotState;
 use crate::metrics::{
-    ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberCounters, StageLatencies,
+    ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
 };
 use crate::spare::SparePools;
 use crate::written::WrittenMap;
@@ -73,11 +73,6 @@ pub(crate) struct Slot {
     /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
     lost: LostStripes,
     tenures: Tenures,
-    pub(crate) counters: MemberCounters,
-    /// The most commands that were under way at once, as seen by those that began.
-    depth_max: AtomicU64,
-    pub(crate) read_latency: Latency,
-    pub(crate) write_latency: Latency,
 }
 
 /// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
@@ -148,52 +143,9 @@ impl Slot {
         Tenure(self.tenures.drawn.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Home only: the device of this tenure fills the slot from now on.
-    pub(crate) fn set_tenure(&self, tenure: Tenure) {
-        self.tenures.errors_before.store(self.counters.read_errors.get(), Ordering::Release);
-        self.tenures.current.store(tenure.0, Ordering::Release);
-    }
-
     /// Home only: the device of this tenure is being filled to replace it.
     pub(crate) fn set_replacement_tenure(&self, tenure: Tenure) {
         self.tenures.replacement.store(tenure.0, Ordering::Release);
-    }
-
-    /// Read errors of the device that fills the slot.
-    pub(crate) fn read_errors(&self) -> u64 {
-        self.counters.read_errors.get() - self.tenures.errors_before.load(Ordering::Acquire)
-    }
-
-    /// Count a read that has begun.
-    pub(crate) fn begin_read(&self, bytes: u64) {
-        self.counters.reads.add(1);
-        self.counters.read_bytes.add(bytes);
-        self.note_depth();
-    }
-
-    /// Count a write that has begun.
-    pub(crate) fn begin_write(&self, bytes: u64) {
-        self.counters.writes.add(1);
-        self.counters.write_bytes.add(bytes);
-        self.note_depth();
-    }
-
-    /// Commands under way now, over all workers.
-    pub(crate) fn depth(&self) -> u64 {
-        let begun = self.counters.reads.get() + self.counters.writes.get();
-        begun.saturating_sub(self.counters.completed.get())
-    }
-
-    /// The most that were under way at once.
-    pub(crate) fn depth_max(&self) -> u64 {
-        self.depth_max.load(Ordering::Relaxed)
-    }
-
-    fn note_depth(&self) {
-        let depth = self.depth();
-        if depth > self.depth_max.load(Ordering::Relaxed) {
-            self.depth_max.fetch_max(depth, Ordering::Relaxed);
-        }
     }
 
     /// Every stripe below is on the device that is being filled.
@@ -279,14 +231,29 @@ pub struct Array {
     is_stopping: AtomicBool,
 }
 
-/// What one worker counts for one array.
-#[derive(Default)]
+/// What one worker counts for one array. On cache lines of its own: other workers write next to it.
+#[repr(align(128))]
 pub(crate) struct ShardCounters {
     pub(crate) counts: ArrayCounters,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
     pub(crate) flush_latency: Latency,
     pub(crate) stages: StageLatencies,
+    /// One for each slot.
+    pub(crate) members: Box<[MemberTally]>,
+}
+
+impl ShardCounters {
+    fn new(slots: usize) -> ShardCounters {
+        ShardCounters {
+            counts: ArrayCounters::default(),
+            read_latency: Latency::default(),
+            write_latency: Latency::default(),
+            flush_latency: Latency::default(),
+            stages: StageLatencies::default(),
+            members: (0..slots).map(|_| MemberTally::default()).collect(),
+        }
+    }
 }
 
 /// The parts an array is made of, when it starts.
@@ -312,7 +279,9 @@ impl Array {
         let home = parts.identity.id.0 % parts.worker_count;
         let array = Array {
             slots: parts.slot_states.iter().map(|_| Slot::default()).collect(),
-            counters: (0..parts.worker_count).map(|_| ShardCounters::default()).collect(),
+            counters: (0..parts.worker_count)
+                .map(|_| ShardCounters::new(parts.slot_states.len()))
+                .collect(),
             identity: parts.identity,
             geometry: parts.geometry,
             code: parts.code,
@@ -374,6 +343,28 @@ impl Array {
         &self.slots[member.at()]
     }
 
+    /// What a slot's devices did, one tally for each worker.
+    pub(crate) fn tallies(&self, member: MemberIdx) -> impl Iterator<Item = &MemberTally> {
+        self.counters.iter().map(move |counters| &counters.members[member.at()])
+    }
+
+    /// Read errors of the device that fills the slot.
+    pub(crate) fn read_errors(&self, member: MemberIdx) -> u64 {
+        let before = self.slot(member).tenures.errors_before.load(Ordering::Acquire);
+        self.read_errors_of_all(member).saturating_sub(before)
+    }
+
+    /// Home only: the device of this tenure fills the slot from now on.
+    pub(crate) fn set_tenure(&self, member: MemberIdx, tenure: Tenure) {
+        let tenures = &self.slot(member).tenures;
+        tenures.errors_before.store(self.read_errors_of_all(member), Ordering::Release);
+        tenures.current.store(tenure.0, Ordering::Release);
+    }
+
+    fn read_errors_of_all(&self, member: MemberIdx) -> u64 {
+        self.tallies(member).map(|tally| tally.counters.read_errors.get()).sum()
+    }
+
     /// Put a slot into `state`. Called by the home worker, and by any worker for `Failing`.
     pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
         self.slot(member).state.store(state as u8, Ordering::Release);
@@ -393,6 +384,12 @@ impl Array {
     /// Slots that are not in sync.
     pub(crate) fn missing_slots(&self) -> usize {
         self.missing_slots.load(Ordering::Acquire)
+    }
+
+    /// The member that holds a strip, and the bytes from the member's start where the strip's row `row` lies.
+    pub(crate) fn place(&self, stripe: StripeNo, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
+        let place = self.geometry.place(stripe, strip);
+        (place.member, self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
     }
 
     pub(crate) fn member_of(&self, stripe: StripeNo, strip: StripIdx) -> MemberIdx {

@@ -75,6 +75,12 @@ impl EngineConfig {
 }
 
 impl EngineConfig {
+    /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker at once; `None` if
+    /// that is more than can be addressed.
+    pub fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
+        crate::worker::payload_bytes_for(count, bytes)
+    }
+
     /// The parity kernel that arrays will use.
     ///
     /// # Errors

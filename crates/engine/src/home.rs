@@ -257,7 +257,7 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     slot.set_rebuilt_below(StripeNo(0));
     slot.set_lost(&BTreeSet::new());
     let tenure = slot.replacement_tenure();
-    slot.set_tenure(tenure);
+    array.set_tenure(member, tenure);
     // On every worker before the slot may be written again: a write must not go to the device that went.
     everywhere(shard, move |shard| {
         let current = shard.slot_devices(member).replacement;

@@ -1,27 +1,33 @@
 //! Counters and latency histograms: one set per array and worker, one per member.
 //!
-//! What must stay true: counting never takes a lock and never allocates; a reader adds the workers' sets
-//! up and may see two counters a moment apart. Counters only grow.
+//! What must stay true: every set has one worker that counts in it, so counting is a load and a store: no lock, no
+//! locked instruction, no cache line that moves between cores. A reader adds the workers' sets up and may see two
+//! counters a moment apart. Counters only grow.
 
 use crate::shard::Shard;
 use ashlar_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A counter that only grows.
+/// A counter that only grows. One thread adds, any may read.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Add `amount`.
+    /// Add `amount`. If two threads did, some of it would be lost.
     pub fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Relaxed);
+        add_alone(&self.0, amount);
     }
 
     /// Its value now.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
+}
+
+/// What the one thread that changes `value` adds to it.
+fn add_alone(value: &AtomicU64, amount: u64) {
+    value.store(value.load(Relaxed).wrapping_add(amount), Relaxed);
 }
 
 macro_rules! counters {
@@ -117,7 +123,7 @@ counters! {
 }
 
 counters! {
-    /// What one member did, over all workers.
+    /// What one member did for one worker.
     MemberCounters, MemberCounts {
         /// Reads started.
         reads,
@@ -137,6 +143,49 @@ counters! {
         repaired_blocks,
         /// Reads that were given up on because they took too long.
         slow_reads,
+    }
+}
+
+/// What one member does for one worker, counted by that worker.
+#[derive(Debug, Default)]
+pub(crate) struct MemberTally {
+    pub(crate) counters: MemberCounters,
+    pub(crate) read_latency: Latency,
+    pub(crate) write_latency: Latency,
+    depth_max: AtomicU64,
+}
+
+impl MemberTally {
+    /// Count a read that has begun.
+    pub(crate) fn begin_read(&self, bytes: u64) {
+        self.counters.reads.add(1);
+        self.counters.read_bytes.add(bytes);
+        self.note_depth();
+    }
+
+    /// Count a write that has begun.
+    pub(crate) fn begin_write(&self, bytes: u64) {
+        self.counters.writes.add(1);
+        self.counters.write_bytes.add(bytes);
+        self.note_depth();
+    }
+
+    /// Commands of this worker that are under way now.
+    pub(crate) fn depth(&self) -> u64 {
+        let begun = self.counters.reads.get() + self.counters.writes.get();
+        begun.saturating_sub(self.counters.completed.get())
+    }
+
+    /// The most that were under way at once.
+    pub(crate) fn depth_max(&self) -> u64 {
+        self.depth_max.load(Relaxed)
+    }
+
+    fn note_depth(&self) {
+        let depth = self.depth();
+        if depth > self.depth_max() {
+            self.depth_max.store(depth, Relaxed);
+        }
     }
 }
 
@@ -209,7 +258,7 @@ const BUCKET_COUNT: usize = (64 << SUB_BUCKETS_LOG2) as usize;
 pub const POWERS: usize = 28;
 
 /// A latency histogram with four buckets to each power of two of nanoseconds: a quantile read from it is
-/// at most 19 % above the true one. Fixed size, lock-free; workers fill their own and readers merge.
+/// at most 19 % above the true one. Fixed size; one thread records, any may read, readers merge.
 #[derive(Debug)]
 pub struct Latency {
     buckets: Box<[AtomicU64; BUCKET_COUNT]>,
@@ -264,10 +313,10 @@ impl Latency {
     /// Count one value.
     pub fn record(&self, took: Duration) {
         let value_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(value_ns)].fetch_add(1, Relaxed);
-        self.sum_ns.fetch_add(value_ns, Relaxed);
+        add_alone(&self.buckets[bucket_of(value_ns)], 1);
+        add_alone(&self.sum_ns, value_ns);
         if value_ns > self.max_ns.load(Relaxed) {
-            self.max_ns.fetch_max(value_ns, Relaxed);
+            self.max_ns.store(value_ns, Relaxed);
         }
     }
 

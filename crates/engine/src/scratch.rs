@@ -59,12 +59,10 @@ impl Scratch {
         credits.take(count).await;
         let leave = Leave { credits: credits.clone(), count };
         let mut buffers = self.lists.list();
-        for _ in 0..count {
+        self.pool.try_get_each(bytes, count, &mut buffers);
+        while buffers.len() < count {
             // A device that was given up on may still own a buffer whose leave is back: wait for it.
-            buffers.push(match self.pool.try_get(bytes) {
-                Some(buffer) => buffer,
-                None => self.pool.get(bytes).await,
-            });
+            buffers.push(self.pool.get(bytes).await);
         }
         (buffers, leave)
     }

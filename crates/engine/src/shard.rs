@@ -12,7 +12,7 @@ use crate::datapath::store::StoreWrite;
 use crate::home::Home;
 use crate::lists::Lists;
 use crate::log::{Log, Piece};
-use crate::metrics::{ArrayCounters, StageLatencies};
+use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
 use crate::scratch::Scratch;
 use crate::stripe::lock::RowLocks;
 use crate::worker::Worker;
@@ -161,6 +161,11 @@ impl Shard {
 
     pub(crate) fn counts(&self) -> &ArrayCounters {
         &self.array.counters[self.worker.index].counts
+    }
+
+    /// What a slot's devices do for this worker.
+    pub(crate) fn tally(&self, member: MemberIdx) -> &MemberTally {
+        &self.array.counters[self.worker.index].members[member.at()]
     }
 
     /// The device in a slot, if there is one.

@@ -9,12 +9,11 @@ use crate::error::Refusal;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::shard::Shard;
-use ashlar_iobuf::PoolUsage;
+use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ConsistencyPolicy, ScrubRecord};
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use uuid::Uuid;
 
 /// Everything at one moment.
@@ -109,7 +108,7 @@ pub struct MemberStatus {
     pub counts: MemberCounts,
     /// Commands under way.
     pub in_flight: u64,
-    /// The most that were under way at once since the array started.
+    /// At most so many were under way at once since the array started: the most of each worker, added up.
     pub in_flight_max: u64,
     /// Latency of reads.
     pub read_latency: LatencySummary,
@@ -156,10 +155,11 @@ impl Engine {
         let (mut workers, mut pools) = (Vec::new(), Vec::new());
         let looked = self.shared().on_every_worker(|worker| {
             let shards = worker.shards();
-            let mut pools = vec![PoolStatus {
-                name: format!("worker{}.payload", worker.index),
-                usage: worker.payload.usage(),
-            }];
+            let own = |kind: &str, pool: &Pool| PoolStatus {
+                name: format!("worker{}.{kind}", worker.index),
+                usage: pool.usage(),
+            };
+            let mut pools = vec![own("payload", &worker.payload), own("wide", &worker.wide)];
             for shard in &shards {
                 let name = format!("worker{}.stripes.{}", worker.index, shard.array.name());
                 pools.push(PoolStatus { name, usage: shard.scratch.usage() });
@@ -170,8 +170,8 @@ impl Engine {
             }
             let status = WorkerStatus {
                 worker: worker.index,
-                requests: worker.load.requests.load(Ordering::Relaxed),
-                pieces: worker.load.pieces.load(Ordering::Relaxed),
+                requests: worker.load.requests.get(),
+                pieces: worker.load.pieces.get(),
                 in_flight: worker.under_way.now(),
                 in_flight_max: worker.under_way.max(),
             };
@@ -229,9 +229,14 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
     let slot = shard.array.slot(member);
     let (mut counts, mut read_latency, mut write_latency) =
         (MemberCounts::default(), LatencySummary::default(), LatencySummary::default());
-    slot.counters.add_to(&mut counts);
-    slot.read_latency.add_to(&mut read_latency);
-    slot.write_latency.add_to(&mut write_latency);
+    let (mut in_flight, mut in_flight_max) = (0, 0);
+    for tally in shard.array.tallies(member) {
+        tally.counters.add_to(&mut counts);
+        tally.read_latency.add_to(&mut read_latency);
+        tally.write_latency.add_to(&mut write_latency);
+        in_flight += tally.depth();
+        in_flight_max += tally.depth_max();
+    }
     let device = shard.device(member);
     let facts = device.as_ref().map(|device| device.facts());
     let replacement = shard.replacement(member);
@@ -242,8 +247,8 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
         replacement: replacement.map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
-        in_flight: slot.depth(),
-        in_flight_max: slot.depth_max(),
+        in_flight,
+        in_flight_max,
         counts,
         read_latency,
         write_latency,

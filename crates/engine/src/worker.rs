@@ -6,23 +6,29 @@
 
 use crate::array::ArrayId;
 use crate::datapath::{self, Answer, Piece};
+use crate::metrics::Counter;
 use crate::shard::Shard;
 use ashlar_device::Outcome;
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
 use ashlar_ring::mailbox::{Receiver, Sender};
 use ashlar_ring::{Completion, Completions, Handle, Pending, local};
-use ashlar_units::BLOCK_BYTES_USIZE;
+use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
 use ashlar_volume::VolumeErrorKind;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest request, bytes; also the length of the shared run of zeros.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Payloads of more than a block and at most this many bytes have a class of buffers of their own.
+const MIDDLE_BYTES: usize = 65_536;
 /// Stripes that one worker has in flight at most.
 const STRIPE_TASKS: usize = 256;
+/// Longest write that is not whole blocks, with the rest of its blocks, bytes.
+const WIDE_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * BLOCK_BYTES_USIZE;
+/// As many writes of more than two blocks are made whole at once on one worker; shorter ones never wait.
+const WIDE_COUNT: usize = 4;
 
 /// Something to be run on a worker's thread.
 pub(crate) type Control = Box<dyn FnOnce(&Rc<Worker>) + Send>;
@@ -37,13 +43,13 @@ pub(crate) enum Message {
     Run(Control),
 }
 
-/// Load figures of a worker, readable from any thread.
+/// Load figures of a worker: it counts, any thread may read.
 #[derive(Debug, Default)]
 pub struct WorkerLoad {
     /// Pieces of stripe work done.
-    pub pieces: AtomicU64,
+    pub pieces: Counter,
     /// Client requests that arrived here.
-    pub requests: AtomicU64,
+    pub requests: Counter,
 }
 
 /// Requests and pieces under way on a worker, and the most that ever were.
@@ -77,7 +83,10 @@ impl Depth {
 pub struct Worker {
     pub(crate) index: usize,
     pub(crate) handle: Handle,
+    /// Buffers of requests: clients take them.
     pub(crate) payload: Pool,
+    /// Buffers of writes that are being made whole blocks.
+    pub(crate) wide: Pool,
     pub(crate) outcomes: Completions<Outcome>,
     pub(crate) zeros: Buf,
     pub(crate) load: Arc<WorkerLoad>,
@@ -96,6 +105,12 @@ pub(crate) struct WorkerParts {
     pub(crate) payload_bytes: usize,
     pub(crate) peers: Box<[Sender<Message>]>,
     pub(crate) load: Arc<WorkerLoad>,
+}
+
+/// The `payload_bytes` with which a worker holds `count` buffers of `bytes` at once; `None` beyond all bounds.
+pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
+    let class = if bytes <= to_u64(MIDDLE_BYTES) { MIDDLE_BYTES } else { REQUEST_BYTES_MAX };
+    count.checked_mul(2 * class)
 }
 
 struct StripeTask {
@@ -135,13 +150,21 @@ impl Worker {
         let large = (parts.payload_bytes / 2 / REQUEST_BYTES_MAX).max(8);
         let payload = Pool::new(&[
             PoolClass { buffer_bytes: BLOCK_BYTES_USIZE, count: 2048 },
-            PoolClass { buffer_bytes: 65_536, count: (parts.payload_bytes / 2 / 65_536).max(64) },
+            PoolClass {
+                buffer_bytes: MIDDLE_BYTES,
+                count: (parts.payload_bytes / 2 / MIDDLE_BYTES).max(64),
+            },
             PoolClass { buffer_bytes: REQUEST_BYTES_MAX, count: large },
+        ])?;
+        let wide = Pool::new(&[
+            PoolClass { buffer_bytes: 2 * BLOCK_BYTES_USIZE, count: STRIPE_TASKS },
+            PoolClass { buffer_bytes: WIDE_BYTES_MAX, count: WIDE_COUNT },
         ])?;
         let worker = Rc::new(Worker {
             index: parts.index,
             handle: parts.handle,
             payload,
+            wide,
             outcomes: Completions::new(),
             zeros: BufMut::zeroed(REQUEST_BYTES_MAX).freeze(),
             load: parts.load,
@@ -235,7 +258,7 @@ impl Worker {
     }
 
     fn answer(&self, reply: Reply, answer: Answer) {
-        self.load.pieces.fetch_add(1, Ordering::Relaxed);
+        self.load.pieces.add(1);
         match reply {
             Reply::Here(completion) => completion.complete(answer),
             Reply::There { worker, ticket } => {

@@ -6,6 +6,7 @@
 //! Not here: counting and giving back memory (`memory`).
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
@@ -44,6 +45,16 @@ impl BufMut {
     pub fn zeroed(bytes: usize) -> BufMut {
         let (share, start) = Share::on_heap(bytes);
         BufMut { share, start, bytes }
+    }
+
+    /// Own memory on a mapping of its own, on huge pages if there are any: zero-filled, takes memory with first use.
+    /// For large areas that are cut by [`BufMut::split_to`].
+    ///
+    /// # Errors
+    /// What the kernel says to the mapping.
+    pub fn mapped(bytes: usize) -> io::Result<BufMut> {
+        let (share, start) = Share::on_mapping(bytes)?;
+        Ok(BufMut { share, start, bytes })
     }
 
     /// Own memory with a copy of `content`; 4096-aligned.

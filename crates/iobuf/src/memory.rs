@@ -7,10 +7,12 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
+use crate::arena::Arena;
 use crate::pool::Shared;
 
 /// Alignment of memory that is not from a pool: the largest that direct I/O asks for.
@@ -28,12 +30,28 @@ enum Home {
         start: NonNull<u8>,
         layout: Layout,
     },
+    /// A mapping of its own, which unmaps itself.
+    Mapped {
+        _arena: Arena,
+    },
     Slot {
-        slot: u32,
+        place: Place,
         /// Keeps the pool alive while the slot is out. Touched only by who takes the slot and by
         /// who drops its last share.
         pool: UnsafeCell<Option<Arc<Shared>>>,
     },
+}
+
+/// Which slot of a pool, and what the pool asks about it each time it is taken and put back.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) slot: u32,
+    /// Index of its class.
+    pub(crate) class: usize,
+    /// Its offset modulo 4 KiB, as a colour.
+    pub(crate) colour: usize,
+    /// Where it starts in the arena, in bytes.
+    pub(crate) offset: usize,
 }
 
 // SAFETY: `owners` is atomic; `home` is immutable but for `pool`, which only the single taker or the
@@ -43,12 +61,18 @@ unsafe impl Sync for Memory {}
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// The header of pool slot `slot`, not taken yet.
-    pub(crate) fn of_slot(slot: u32) -> Memory {
+    /// The header of a pool's slot, not taken yet.
+    pub(crate) fn of_slot(place: Place) -> Memory {
         Memory {
             owners: AtomicUsize::new(0),
-            home: Home::Slot { slot, pool: UnsafeCell::new(None) },
+            home: Home::Slot { place, pool: UnsafeCell::new(None) },
         }
+    }
+
+    /// The slot that it is the header of.
+    pub(crate) fn place(&self) -> Place {
+        let Home::Slot { place, .. } = &self.home else { panic!("a pool's headers are slots") };
+        *place
     }
 }
 
@@ -66,6 +90,15 @@ impl Share {
         let header =
             Box::new(Memory { owners: AtomicUsize::new(1), home: Home::Heap { start, layout } });
         (Share(NonNull::from(Box::leak(header))), start)
+    }
+
+    /// New zero-filled memory on a mapping of its own and its first byte.
+    pub(crate) fn on_mapping(bytes: usize) -> io::Result<(Share, NonNull<u8>)> {
+        let arena = Arena::map(bytes)?;
+        let start = arena.start();
+        let header =
+            Box::new(Memory { owners: AtomicUsize::new(1), home: Home::Mapped { _arena: arena } });
+        Ok((Share(NonNull::from(Box::leak(header))), start))
     }
 
     /// The first reference to a free slot of `pool`.
@@ -123,16 +156,17 @@ impl Drop for Share {
 fn send_home(header: NonNull<Memory>) {
     // SAFETY: nobody else refers to the header any more and it has not been freed yet.
     match unsafe { &header.as_ref().home } {
-        Home::Slot { slot, pool } => {
+        Home::Slot { place, pool } => {
             // SAFETY: the last dropper is the only one who may touch the header now.
             let pool = unsafe { (*pool.get()).take() };
-            pool.expect("a slot that is out knows its pool").put_back(*slot);
+            return pool.expect("a slot that is out knows its pool").put_back(*place);
         }
         &Home::Heap { start, layout } => {
             // SAFETY: `start` was allocated with this layout in `on_heap` and no owner is left.
             unsafe { dealloc(start.as_ptr(), layout) };
-            // SAFETY: the header was leaked from a box in `on_heap` and no share of it is left.
-            drop(unsafe { Box::from_raw(header.as_ptr()) });
         }
+        Home::Mapped { .. } => {}
     }
+    // SAFETY: the header was leaked from a box in `on_heap` or `on_mapping` and no share of it is left.
+    drop(unsafe { Box::from_raw(header.as_ptr()) });
 }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use crate::arena::{Arena, Backing};
 use crate::buf::BufMut;
 use crate::line::{COLOURS, Left, Line, Ticket};
-use crate::memory::{Memory, Share};
+use crate::memory::{Memory, Place, Share};
 
 /// Buffers with fixed sizes and a fixed number of each, allocated at start. Clones share it.
 #[derive(Clone)]
@@ -80,6 +80,7 @@ pub(crate) struct Shared {
     line: Mutex<Line>,
 }
 
+#[derive(Clone, Copy)]
 struct Class {
     buffer_bytes: usize,
     count: usize,
@@ -124,9 +125,11 @@ impl Pool {
         let placed = place(&sorted, alignment).ok_or_else(too_large)?;
         let last = placed.last().expect("there is a class");
         let arena = Arena::map(last.end())?;
-        let slots = u32::try_from(last.first_slot + last.count).map_err(|_| too_large())?;
-        let line = Mutex::new(full_line(&arena, &placed));
-        let headers = (0..slots).map(Memory::of_slot).collect();
+        u32::try_from(last.first_slot + last.count).map_err(|_| too_large())?;
+        let places: Vec<Place> =
+            placed.iter().enumerate().flat_map(|c| places(&arena, c)).collect();
+        let line = Mutex::new(full_line(placed.len(), &places));
+        let headers = places.into_iter().map(Memory::of_slot).collect();
         Ok(Pool(Arc::new(Shared { arena, alignment, classes: placed, headers, line })))
     }
 
@@ -137,6 +140,15 @@ impl Pool {
         let class = self.0.class_for(bytes)?;
         let slot = self.0.line().take(class)?;
         Some(self.0.hand_out(slot, bytes))
+    }
+
+    /// Adds buffers as from [`Pool::try_get`] to `buffers`, at most `count` of them and as many as there are. For
+    /// several at once it is cheaper.
+    pub fn try_get_each(&self, bytes: usize, count: usize, buffers: &mut Vec<BufMut>) {
+        let Some(class) = self.0.class_for(bytes) else { return };
+        let mut line = self.0.line();
+        let slots = std::iter::from_fn(|| line.take(class)).take(count);
+        buffers.extend(slots.map(|slot| self.0.hand_out(slot, bytes)));
     }
 
     /// The same; waits in line while none is free.
@@ -195,17 +207,15 @@ impl std::fmt::Debug for Pool {
 
 impl Shared {
     /// Takes back a slot whose last owner is gone.
-    pub(crate) fn put_back(&self, slot: u32) {
+    pub(crate) fn put_back(&self, place: Place) {
         if cfg!(debug_assertions) {
-            self.poison(slot);
+            self.poison(place);
         }
-        self.pass_on(slot);
+        self.pass_on(place);
     }
 
-    fn pass_on(&self, slot: u32) {
-        let class = self.class_of(slot);
-        let colour = self.classes[class].colour(&self.arena, index(slot));
-        let next = self.line().put_back(class, colour, slot);
+    fn pass_on(&self, place: Place) {
+        let next = self.line().put_back(place.class, place.colour, place.slot);
         if let Some(waker) = next {
             waker.wake();
         }
@@ -213,28 +223,24 @@ impl Shared {
 
     /// Makes a buffer of a slot that `line` took off its free list.
     fn hand_out(self: &Arc<Shared>, slot: u32, bytes: usize) -> BufMut {
-        let start = self.arena.at(self.classes[self.class_of(slot)].offset_of(index(slot)));
+        let header = &self.headers[index(slot)];
+        let start = self.arena.at(header.place().offset);
         // SAFETY: `line` gave the slot to us, so no other share of it exists.
-        let share = unsafe { Share::of_slot(&self.headers[index(slot)], self) };
+        let share = unsafe { Share::of_slot(header, self) };
         // SAFETY: the slot holds `bytes` (`class_for` chose it), is initialised because fresh mappings are
         // zeros, lives as long as the pool that `share` keeps, and overlaps no other slot (`place`).
         unsafe { BufMut::sole(share, start, bytes) }
     }
 
-    fn poison(&self, slot: u32) {
-        let class = &self.classes[self.class_of(slot)];
-        let start = self.arena.at(class.offset_of(index(slot)));
+    fn poison(&self, place: Place) {
+        let start = self.arena.at(place.offset);
         // SAFETY: the slot's last owner is gone and it is not on the free list yet: it is ours.
-        unsafe { start.write_bytes(POISON, class.buffer_bytes) };
+        unsafe { start.write_bytes(POISON, self.classes[place.class].buffer_bytes) };
     }
 
     fn class_for(&self, bytes: usize) -> Option<usize> {
         let class = self.classes.partition_point(|class| class.buffer_bytes < bytes);
         (class < self.classes.len()).then_some(class)
-    }
-
-    fn class_of(&self, slot: u32) -> usize {
-        self.classes.partition_point(|class| class.first_slot + class.count <= index(slot))
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -246,11 +252,6 @@ impl Shared {
 impl Class {
     fn offset_of(&self, slot: usize) -> usize {
         self.offset + (slot - self.first_slot) * self.stride_bytes
-    }
-
-    fn colour(&self, arena: &Arena, slot: usize) -> usize {
-        let address = arena.start().addr().get() + self.offset_of(slot);
-        address % PAGE / SECTOR % COLOURS
     }
 
     /// First byte after the class's slots.
@@ -289,14 +290,22 @@ fn stride(buffer_bytes: usize, alignment: Alignment) -> Option<usize> {
     }
 }
 
-fn full_line(arena: &Arena, classes: &[Class]) -> Line {
-    let mut line = Line::new(classes.len());
-    for (at, class) in classes.iter().enumerate() {
-        // The last one first: slots are taken off the end, so the arena is used from its start.
-        for slot in (class.first_slot..class.first_slot + class.count).rev() {
-            let number = u32::try_from(slot).expect("counted by the caller");
-            line.add(at, class.colour(arena, slot), number);
-        }
+/// Where the slots of a class are, by rising numbers.
+fn places(arena: &Arena, (at, class): (usize, &Class)) -> impl Iterator<Item = Place> + use<> {
+    let (start, class) = (arena.start().addr().get(), *class);
+    (class.first_slot..class.first_slot + class.count).map(move |slot| {
+        let offset = class.offset_of(slot);
+        let colour = (start + offset) % PAGE / SECTOR % COLOURS;
+        let slot = u32::try_from(slot).expect("counted by the caller");
+        Place { slot, class: at, colour, offset }
+    })
+}
+
+fn full_line(classes: usize, places: &[Place]) -> Line {
+    let mut line = Line::new(classes);
+    // The last one first: slots are taken off the end, so the arena is used from its start.
+    for place in places.iter().rev() {
+        line.add(place.class, place.colour, place.slot);
     }
     line
 }
@@ -349,7 +358,7 @@ impl Drop for Get {
         let Some(ticket) = self.ticket else { return };
         let left = self.pool.line().leave(ticket);
         if let Left::Slot(slot) = left {
-            self.pool.pass_on(slot);
+            self.pool.pass_on(self.pool.headers[index(slot)].place());
         }
     }
 }

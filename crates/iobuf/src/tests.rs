@@ -46,6 +46,37 @@ fn zeroed_memory_is_page_aligned_zero_and_writable() {
 }
 
 #[test]
+fn a_mapping_is_zeros_and_lives_as_long_as_any_part_of_it() {
+    let mut rest = BufMut::mapped(100_000).expect("memory");
+    assert_eq!((rest.len(), rest.address() % 4096), (100_000, 0));
+    assert!(rest.iter().all(|byte| *byte == 0));
+    let mut front = rest.split_to(4096);
+    drop(rest);
+    front.fill(3);
+    assert!(front.freeze().iter().all(|byte| *byte == 3));
+}
+
+#[test]
+fn several_are_taken_at_once_as_far_as_there_are_and_all_come_back() {
+    let pool = Pool::new(&[class(4096, 3), class(8192, 2)]).expect("small pool");
+    for _ in 0..2 {
+        let mut buffers = Vec::new();
+        pool.try_get_each(4000, 2, &mut buffers);
+        assert_eq!(buffers.len(), 2);
+        pool.try_get_each(4000, 9, &mut buffers);
+        assert!(buffers.iter().all(|buffer| buffer.len() == 4000));
+        let mut starts: Vec<usize> = buffers.iter().map(BufMut::address).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), 5, "the larger class helps out, and no two are the same");
+        pool.try_get_each(1 << 20, 1, &mut buffers);
+        assert_eq!(buffers.len(), 5, "no class is that large");
+        drop(buffers);
+        assert!(pool.usage().classes.iter().all(|class| class.in_use == 0));
+    }
+}
+
+#[test]
 fn splits_are_disjoint_and_join_back_in_order_only() {
     let mut rest = BufMut::zeroed(1000);
     counted(&mut rest);

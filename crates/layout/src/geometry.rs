@@ -259,9 +259,11 @@ impl Geometry {
     #[inline]
     pub fn place(&self, stripe: StripeNo, strip: StripIdx) -> Place {
         assert!(strip.at() < self.strips(), "a stripe here has {} strips", self.strips());
-        let row = self.row_of(stripe);
+        self.check_stripe(stripe);
+        let groups = to_u64(self.groups);
+        let (row, group) = (stripe.0 / groups, to_usize(stripe.0 % groups));
         let position = self.rotation.position(self.row_code(row), u64::from(strip.0));
-        let member = self.group_of(stripe) * self.strips() + to_usize(position);
+        let member = group * self.strips() + to_usize(position);
         Place { member: MemberIdx::from_at(member), offset: row * self.strip_bytes }
     }
 
@@ -323,10 +325,12 @@ impl Geometry {
         StripeNo(row * to_u64(self.groups) + to_u64(member.at() / self.strips()))
     }
 
+    #[inline]
     fn check_stripe(&self, stripe: StripeNo) {
         assert!(stripe.0 < self.stripe_count(), "stripe {stripe} of {}", self.stripe_count());
     }
 
+    #[inline]
     fn row_code(&self, row: u64) -> RowCode {
         RowCode {
             row,

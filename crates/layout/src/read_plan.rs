@@ -85,12 +85,12 @@ impl ReadPlan {
 
     /// The reads, strip by strip, rows of neighbouring bands merged.
     pub fn reads(&self) -> StripIos {
-        StripIos::new(self.bands.map(|band| (band.rows, band.sources)))
+        StripIos::new(self.bands.map(|band| (band.rows, band.sources)), self.band_count)
     }
 
     /// What is asked for, strip by strip: one run of rows each.
     pub fn wanted(&self) -> StripIos {
-        StripIos::new(self.bands.map(|band| (band.rows, band.wanted)))
+        StripIos::new(self.bands.map(|band| (band.rows, band.wanted)), self.band_count)
     }
 
     /// Strips that are computed, in any band. A strip is computed in all rows that are asked of it or in none.

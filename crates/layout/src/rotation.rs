@@ -29,11 +29,13 @@ pub(crate) struct RowCode {
 }
 
 impl RowCode {
+    #[inline]
     fn strips(self) -> u64 {
         self.data_strips + self.parity_strips
     }
 
     /// Where P sits in the left-symmetric layout.
+    #[inline]
     fn p_position(self) -> u64 {
         self.strips() - 1 - self.row % self.strips()
     }
@@ -41,6 +43,7 @@ impl RowCode {
 
 impl Rotation {
     /// The position, `0..strips`, that holds `strip` in this row.
+    #[inline]
     pub(crate) fn position(self, code: RowCode, strip: u64) -> u64 {
         debug_assert!(strip < code.strips());
         match self {
@@ -51,7 +54,9 @@ impl Rotation {
                     Some(parity) => parity,
                     None => code.parity_strips + strip,
                 };
-                (code.p_position() + steps) % code.strips()
+                // Both are below the number of strips. A subtraction costs less than a division.
+                let position = code.p_position() + steps;
+                if position < code.strips() { position } else { position - code.strips() }
             }
         }
     }

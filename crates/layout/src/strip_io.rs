@@ -21,6 +21,7 @@ pub struct StripIo {
 #[derive(Clone, Debug)]
 pub struct StripIos {
     bands: [(RowRange, StripSet); BANDS_MAX],
+    band_count: usize,
     /// Strips not yet finished; the lowest is the current one.
     strips: StripSet,
     /// First band of the current strip not yet looked at.
@@ -28,16 +29,18 @@ pub struct StripIos {
 }
 
 impl StripIos {
-    /// The I/Os of these strips in these rows; bands in rising order, unused ones without strips.
-    pub(crate) fn new(bands: [(RowRange, StripSet); BANDS_MAX]) -> StripIos {
-        let strips = bands.iter().fold(StripSet::EMPTY, |union, band| union.or(band.1));
-        StripIos { bands, strips, band: 0 }
+    /// The I/Os of these strips in these rows; the first `band_count` bands count, in rising order.
+    #[inline]
+    pub(crate) fn new(bands: [(RowRange, StripSet); BANDS_MAX], band_count: usize) -> StripIos {
+        let used = &bands[..band_count];
+        let strips = used.iter().fold(StripSet::EMPTY, |union, band| union.or(band.1));
+        StripIos { bands, band_count, strips, band: 0 }
     }
 
     /// The rows of `strip` from the next band on that has it, with all bands that continue them.
     fn next_rows(&mut self, strip: StripIdx) -> Option<RowRange> {
         let mut found: Option<RowRange> = None;
-        while let Some((rows, strips)) = self.bands.get(self.band) {
+        while let Some((rows, strips)) = self.bands[..self.band_count].get(self.band) {
             let has = strips.contains(strip);
             found = match found {
                 None => has.then_some(*rows),
@@ -53,7 +56,14 @@ impl StripIos {
 impl Iterator for StripIos {
     type Item = StripIo;
 
+    #[inline]
     fn next(&mut self) -> Option<StripIo> {
+        if let [(rows, _)] = self.bands[..self.band_count] {
+            // Nearly every write: one I/O for each strip.
+            let strip = self.strips.iter().next()?;
+            self.strips = self.strips.without(strip);
+            return Some(StripIo { strip, rows });
+        }
         while let Some(strip) = self.strips.iter().next() {
             if let Some(rows) = self.next_rows(strip) {
                 return Some(StripIo { strip, rows });

@@ -148,12 +148,15 @@ impl WritePlan {
 
     /// The reads, strip by strip, rows of neighbouring bands merged.
     pub fn reads(&self) -> StripIos {
-        StripIos::new(self.bands.map(|band| (band.rows, band.gather)))
+        StripIos::new(self.bands.map(|band| (band.rows, band.gather)), self.band_count)
     }
 
     /// The writes, strip by strip, rows of neighbouring bands merged; writable strips only.
     pub fn writes(&self) -> StripIos {
-        StripIos::new(self.bands.map(|band| (band.rows, band.stored(self.writable))))
+        StripIos::new(
+            self.bands.map(|band| (band.rows, band.stored(self.writable))),
+            self.band_count,
+        )
     }
 
     /// Number of reads.

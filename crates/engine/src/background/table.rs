@@ -219,7 +219,7 @@ async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx,
             shard.set_tenures(slot, tenures);
         }
     };
-    shard.array.slot(slot).set_tenure(tenure);
+    shard.array.set_tenure(slot, tenure);
     home::everywhere(shard, swap((tenure, before))).await;
     let record = job.record();
     let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;

@@ -1,7 +1,9 @@
 //! A write that is not whole blocks becomes one that is: its first and last block get their old content
 //! around the new. Rare: file systems write whole blocks.
 //!
-//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in between.
+//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in between. The buffer is
+//! not from the payload pool: clients that wait for this write may hold all of that. It is taken after the row lock and
+//! before stripe buffers, and who has one waits for neither locks nor another one; so whoever waits for it is served.
 
 use super::reconstruct;
 use super::write::{Payload, StripeWrite};
@@ -19,7 +21,7 @@ pub(super) async fn widen(
 ) -> Result<Payload, VolumeErrorKind> {
     let strip_bytes = shard.array.geometry.strip_bytes();
     let wide = write.extent.widened_to(BLOCK_BYTES);
-    let mut bytes = shard.worker.payload.get(to_usize(wide.bytes)).await;
+    let mut bytes = shard.worker.wide.get(to_usize(wide.bytes)).await;
     let last = wide.end() - BLOCK_BYTES;
     read_block(shard, write.stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
     if last != wide.offset {

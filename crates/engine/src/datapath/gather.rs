@@ -27,6 +27,7 @@ pub(crate) type GatherRead = (StripIo, Option<Reading>);
 
 /// A read under way, and on which of the slot's devices.
 pub(crate) struct Reading {
+    member: MemberIdx,
     tenure: Tenure,
     pending: Pending<Outcome>,
 }
@@ -111,7 +112,7 @@ pub(crate) async fn gather_within(
     let mut gathered = Gathered { rows: RowSet::new(shard), missing: Missing::default() };
     for (io, reading) in started.drain(..) {
         let missing = &mut gathered.missing;
-        match await_read(shard, stripe, (io, reading), deadline.as_mut()).await {
+        match await_read(shard, reading, deadline.as_mut()).await {
             Ok(bytes) => gathered.rows.push(io.strip, io.rows, bytes),
             Err(NotRead::Broken) => missing.broken = missing.broken.with(io.strip),
             Err(NotRead::Failed) => missing.failed = missing.failed.with(io.strip),
@@ -130,29 +131,26 @@ enum NotRead {
 
 fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> Option<Reading> {
     let array = &shard.array;
-    let member = array.member_of(stripe, io.strip);
+    let (member, offset) = array.place(stripe, io.strip, io.rows.start);
     // Since the plan was made another device may have come into the slot, with nothing on it yet.
     if !array.is_readable(stripe, member) {
         return None;
     }
-    let offset = array.device_offset(stripe, io.strip, io.rows.start);
     let tenure = shard.tenures(member).0;
     let pending = shard.start(member, offset, Command::Read(buffer))?;
-    array.slot(member).begin_read(io.rows.bytes());
+    shard.tally(member).begin_read(io.rows.bytes());
     shard.counts().member_reads.add(1);
-    Some(Reading { tenure, pending })
+    Some(Reading { member, tenure, pending })
 }
 
 async fn await_read(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
-    (io, reading): GatherRead,
+    reading: Option<Reading>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(Reading { tenure, pending }) = reading else { return Err(NotRead::Failed) };
-    let member = shard.array.member_of(stripe, io.strip);
+    let Some(Reading { member, tenure, pending }) = reading else { return Err(NotRead::Failed) };
     let answered = before(pending, deadline).await;
-    shard.array.slot(member).counters.completed.add(1);
+    shard.tally(member).counters.completed.add(1);
     match answered {
         None => {
             note_slow(shard, member);
@@ -187,6 +185,6 @@ async fn before(
 
 /// A read of this member was given up on.
 pub(super) fn note_slow(shard: &Shard, member: MemberIdx) {
-    shard.array.slot(member).counters.slow_reads.add(1);
+    shard.tally(member).counters.slow_reads.add(1);
     shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
 }

@@ -47,7 +47,7 @@ struct Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.shard.array.slot(self.member).counters.completed.add(1);
+        self.shard.tally(self.member).counters.completed.add(1);
     }
 }
 
@@ -168,7 +168,7 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     let offset = array.data_offset
         + array.geometry.place(part.stripe, part.strip).offset
         + part.extent.offset;
-    array.slot(member).begin_read(part.extent.bytes);
+    shard.tally(member).begin_read(part.extent.bytes);
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
         Some(pending) => {
@@ -250,9 +250,8 @@ async fn straight(
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let member = shard.array.member_of(part.stripe, part.strip);
-    let slot = shard.array.slot(member);
     let outcome = before_deadline(shard, pending).await;
-    slot.read_latency.record(shard.worker.handle.turn_now().since(began.at));
+    shard.tally(member).read_latency.record(shard.worker.handle.turn_now().since(began.at));
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
         return Ok(buffer);
     }

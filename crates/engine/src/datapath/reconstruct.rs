@@ -276,7 +276,7 @@ pub(crate) async fn write_back(
     if is_stored {
         let blocks = u64::from(rows.blocks());
         shard.counts().repaired_blocks.add(blocks);
-        shard.array.slot(member).counters.repaired_blocks.add(blocks);
+        shard.tally(member).counters.repaired_blocks.add(blocks);
         shard.array.record(names::MEMBER_BLOCK_REPAIRED, fields);
     } else {
         // The read itself succeeded; that the member is out is recorded all the same.

@@ -40,8 +40,8 @@ pub(super) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault:
         // It left the slot while the read was under way: its successor has no part in this.
         return;
     }
-    slot.counters.read_errors.add(1);
-    let is_worn = slot.read_errors() > array.tuning.read_errors_max;
+    shard.tally(holder.0).counters.read_errors.add(1);
+    let is_worn = array.read_errors(holder.0) > array.tuning.read_errors_max;
     if fault.kind == FaultKind::Gone || is_worn {
         home::take_out_soon(shard, holder, fault.to_string());
     }

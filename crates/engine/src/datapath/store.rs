@@ -176,8 +176,7 @@ impl Writes {
     ) {
         let array = &shard.array;
         self.began = shard.worker.handle.turn_now();
-        let member = array.member_of(stripe, strip);
-        let offset = array.device_offset(stripe, strip, row);
+        let (member, offset) = array.place(stripe, strip, row);
         let (current, replacement) = shard.tenures(member);
         let replacing = shard.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
@@ -190,7 +189,7 @@ impl Writes {
         // A slot whose device has just been taken away is out: its content is carried by parity, and
         // the slots that were left out are settled before the client is answered.
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
-            array.slot(member).begin_write(bytes);
+            shard.tally(member).begin_write(bytes);
             let target = Target::current(member, current);
             self.started.push((target, pending));
         }
@@ -201,13 +200,13 @@ impl Writes {
         let mut failed = FailedMembers::new();
         for (target, pending) in self.started.drain(..) {
             let result = ended(pending).await;
-            let slot = shard.array.slot(target.member);
             if !target.is_replacement {
-                slot.counters.completed.add(1);
-                slot.write_latency.record(shard.worker.handle.turn_now().since(self.began));
+                let tally = shard.tally(target.member);
+                tally.counters.completed.add(1);
+                tally.write_latency.record(shard.worker.handle.turn_now().since(self.began));
             }
             match result {
-                Ok(()) => slot.set_unflushed(),
+                Ok(()) => shard.array.slot(target.member).set_unflushed(),
                 Err(_) if sings(Canary::FailedWriteIgnored) => {}
                 Err(fault) => blame(shard, target, fault, &mut failed).await,
             }
@@ -243,7 +242,7 @@ pub(crate) async fn blame(
         let holder = (target.member, target.tenure);
         return crate::home::replacement_failed(shard, holder, fault.to_string()).await;
     }
-    shard.array.slot(target.member).counters.write_errors.add(1);
+    shard.tally(target.member).counters.write_errors.add(1);
     if failed.iter().all(|(member, ..)| *member != target.member) {
         failed.push((target.member, target.tenure, fault));
     }

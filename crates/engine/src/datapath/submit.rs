@@ -18,7 +18,6 @@ use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
 use smallvec::SmallVec;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 /// Carry out one request of a client.
 ///
@@ -29,7 +28,7 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
     // By the clock of the turn, which costs nothing to read: late by some microseconds at most.
     let started = shard.worker.handle.turn_now();
     let _under_way = shard.begin();
-    shard.worker.load.requests.fetch_add(1, Ordering::Relaxed);
+    shard.worker.load.requests.add(1);
     admit(shard, &request)?;
     let counters = &shard.array.counters[shard.worker.index];
     let (counts, fua) = (&counters.counts, request.fua);

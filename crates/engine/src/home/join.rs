@@ -221,7 +221,7 @@ async fn fill(
     let tenure = slot.draw_tenure();
     slot.set_rebuilt_below(StripeNo(0));
     slot.set_lost(&BTreeSet::new());
-    slot.set_tenure(tenure);
+    array.set_tenure(member, tenure);
     everywhere(shard, move |shard| {
         let device = opened.attach(&shard.worker.handle);
         let current = Some(SlotDevice { device, log_tag });

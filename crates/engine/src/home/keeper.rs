@@ -222,7 +222,7 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
     let mut is_kept = true;
     for (holder, flush) in flushes {
         if !all_went_well(vec![flush]).await {
-            shard.array.slot(holder.member).counters.write_errors.add(1);
+            shard.tally(holder.member).counters.write_errors.add(1);
             is_kept &= lose(shard, holder, "a flush").await;
         }
     }
