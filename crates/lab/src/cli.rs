@@ -24,6 +24,8 @@ pub enum Verb {
     Redact(crate::redact::Args),
     /// Make the report of a run.
     Report(crate::report::cli::Args),
+    /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
+    Run(crate::plan::cli::Args),
 }
 
 /// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
@@ -37,5 +39,6 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
         Verb::Compare(args) => crate::compare::cli::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
+        Verb::Run(args) => crate::plan::cli::run(&args, json),
     }
 }

@@ -15,6 +15,7 @@
 //! - guard: nothing is written to a device that carries something, unless its user names it
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - compare: two engines in turns, or two stored runs
+//! - plan: a run by plan: stages around fio job files
 //! - metrics: the formulas, without any I/O
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
@@ -36,6 +37,7 @@ pub mod host_cpu;
 pub mod inspect;
 pub mod lint;
 pub mod metrics;
+pub mod plan;
 pub mod record;
 pub mod redact;
 pub mod refusal;

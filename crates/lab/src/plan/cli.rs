@@ -1,0 +1,187 @@
+//! `lab run`: measure what a plan says.
+
+use super::environment;
+use super::execute::{Run, Summary, execute};
+use super::file::Plan;
+use super::points::{Expanded, expand};
+use super::progress::{Progress, duration};
+use crate::Refusal;
+use crate::adapter::commands::Live as LiveCommands;
+use crate::evidence::{Evidence, Interrupt};
+use crate::guard::refuse_unless_named;
+use crate::lint::live::Live;
+use crate::lint::machine::Machine;
+use crate::store::{FORMAT, RunDir, RunFacts};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  ashlar lab run plan.toml --dry-run\n  ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
+                        ashlar lab run plan.toml --resume results/monday\n\n\
+                        A plan is TOML around fio job files; docs/lab/fio.md describes it. Exit code: 0 done, 1 refused,\n\
+                        invalid figures or failed checks, 2 could not run."
+)]
+pub struct Args {
+    /// The plan.
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// Directory for the results; it must not hold a run.
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["resume", "dry_run"], conflicts_with = "resume")]
+    to: Option<PathBuf>,
+    /// Go on with the run in this directory.
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// Print every command and job file, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Serial (or path, for a file) that may be destroyed. May be repeated.
+    #[arg(long, value_name = "SERIAL")]
+    destroy: Vec<String>,
+}
+
+/// Run a plan.
+///
+/// # Errors
+/// If the plan is not understood, a target must not be written to, or anything fails while measuring.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let text = std::fs::read_to_string(&args.plan)
+        .map_err(|error| Refusal::file(&args.plan, &error, "name a plan"))?;
+    let plan = Plan::parse(&text)?;
+    let folder = args.plan.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
+    let expanded = expand(&plan, &folder, &size_of)?;
+    if args.dry_run {
+        println!("{}", described(&expanded, json));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if expanded.points().next().is_none() {
+        let why: Vec<String> =
+            expanded.left_out.iter().map(|(stage, why)| format!("{stage}: {why}")).collect();
+        return Err(Refusal::cannot_run(
+            "plan.empty",
+            format!("nothing is left to measure ({})", why.join("; ")),
+            "",
+        ));
+    }
+    let interrupt = Interrupt::from_signals()
+        .map_err(|error| Refusal::cannot_run("signals.unavailable", error.to_string(), ""))?;
+    let (dir, evidence) = open(args, &plan, &text, &expanded, interrupt)?;
+    if !json {
+        eprintln!("{}", estimate(&expanded));
+    }
+    let mut targets = expanded.points().flat_map(|point| &point.targets);
+    if let Some(missing) = targets.find(|target| !target.path.exists()) {
+        // fio would make a plain file of that name and measure the file system below.
+        let said = format!("{} is not there; nothing was started", missing.path.display());
+        return Err(Refusal::cannot_run("target.missing", said, "correct the plan"));
+    }
+    refuse_unless_named(&LiveCommands::new(&evidence), &expanded.written(), &args.destroy)?;
+    let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
+    let run = Run { dir: &dir, evidence: &evidence, machine: &Live, named: &args.destroy };
+    let summary = execute(&expanded, &run, &mut progress)?;
+    report(&summary, &dir, json);
+    Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
+}
+
+fn open(
+    args: &Args,
+    plan: &Plan,
+    text: &str,
+    expanded: &Expanded,
+    interrupt: Interrupt,
+) -> Result<(RunDir, Evidence), Refusal> {
+    let sha256 = crate::evidence::log::sha256(text.as_bytes());
+    if let Some(path) = &args.resume {
+        let dir = RunDir::open(path)?;
+        if dir.read()?.facts.plan_sha256.as_ref() != Some(&sha256) {
+            let said = format!("{} was begun with another plan", path.display());
+            return Err(Refusal::new(
+                "run.other_plan",
+                said,
+                "give the same plan, or begin anew with --to",
+            ));
+        }
+        return Ok((dir, Evidence::open(path, interrupt)?));
+    }
+    let path = args.to.clone().unwrap_or_default();
+    let facts = RunFacts {
+        format: FORMAT,
+        lab: env!("CARGO_PKG_VERSION").to_owned(),
+        question: plan.question.clone(),
+        plan_sha256: Some(sha256),
+        began_unix_s: format!("{:.0}", crate::evidence::log::unix_now_s()).parse().unwrap_or(0),
+        environment: environment::facts(),
+        left_out: expanded.left_out.clone(),
+    };
+    let dir = RunDir::create(&path, &facts)?;
+    let kept = path.join("plan.toml");
+    std::fs::write(&kept, text).map_err(|error| Refusal::file(&kept, &error, ""))?;
+    Ok((dir, Evidence::open(&path, interrupt)?))
+}
+
+fn estimate(expanded: &Expanded) -> String {
+    let mut text =
+        format!("{} points, about {}", expanded.points().count(), duration(expanded.expected_s()));
+    for (stage, why) in &expanded.left_out {
+        text += &format!("\nleft out: {stage}: {why}");
+    }
+    for path in expanded.written() {
+        text += &format!("\nwill be overwritten: {}", path.display());
+    }
+    text
+}
+
+/// Everything that would be done.
+fn described(expanded: &Expanded, json: bool) -> String {
+    if json {
+        let points: Vec<_> = expanded
+            .points()
+            .map(|point| {
+                let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
+                json!({"ids": ids, "expected_s": point.expected_s, "writes": point.writes(), "job_file": point.jobs.to_string()})
+            })
+            .collect();
+        return json!({"points": points, "expected_s": expanded.expected_s(), "left_out": expanded.left_out}).to_string();
+    }
+    let mut text = estimate(expanded);
+    let mut n = 0;
+    for group in &expanded.groups {
+        group.before.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
+        for point in &group.points {
+            n += 1;
+            let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
+            text += &format!(
+                "\n\n# {n}. {}: about {}\n$ fio --output-format=json+ {n}.fio",
+                ids.join(" and "),
+                duration(point.expected_s)
+            );
+            text += &point
+                .jobs
+                .to_string()
+                .lines()
+                .map(|line| format!("\n    {line}"))
+                .collect::<String>();
+        }
+        group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
+    }
+    text
+}
+
+fn report(summary: &Summary, dir: &RunDir, json: bool) {
+    if json {
+        println!("{}", json!({"run": dir.path(), "summary": summary}));
+        return;
+    }
+    println!(
+        "{} measurements in {}; {} there before; {} invalid; {} checks failed",
+        summary.measured,
+        dir.path().display(),
+        summary.resumed,
+        summary.invalid,
+        summary.failed
+    );
+    println!("next: ashlar lab report {}", dir.path().display());
+}

@@ -1,0 +1,95 @@
+//! What the machine was during the run: what must be known to repeat it (rule L26).
+//!
+//! What must stay true: what cannot be read says so; nothing is left out in silence.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Facts by name.
+pub fn facts() -> BTreeMap<String, String> {
+    let cpu = "/sys/devices/system/cpu";
+    let mut facts = BTreeMap::new();
+    let mut add = |name: &str, value: String| drop(facts.insert(name.to_owned(), value));
+    add("kernel", file("/proc/sys/kernel/osrelease"));
+    add("kernel command line", file("/proc/cmdline"));
+    add("cpu", line_of("/proc/cpuinfo", "model name", ':'));
+    add("cores", file(&format!("{cpu}/online")));
+    add("memory", line_of("/proc/meminfo", "MemTotal", ':'));
+    add(
+        "distribution",
+        line_of("/etc/os-release", "PRETTY_NAME", '=').trim_matches('"').to_owned(),
+    );
+    add("governor", file(&format!("{cpu}/cpu0/cpufreq/scaling_governor")));
+    add("turbo", turbo(cpu));
+    add("C-states", states(cpu));
+    add("SMT", file(&format!("{cpu}/smt/control")));
+    add("mitigations", mitigations(cpu));
+    let fio = std::process::Command::new("fio")
+        .arg("--version")
+        .stdin(std::process::Stdio::null())
+        .output();
+    let fio = fio.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    add("fio", fio.unwrap_or_else(|error| format!("cannot tell: {error}")));
+    facts
+}
+
+fn file(path: &str) -> String {
+    match fs::read_to_string(path) {
+        Ok(text) => text.trim().to_owned(),
+        Err(error) => format!("cannot tell: {path}: {error}"),
+    }
+}
+
+fn line_of(path: &str, key: &str, separator: char) -> String {
+    let text = file(path);
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(separator));
+    line.map_or_else(
+        || format!("cannot tell: {path} has no {key}"),
+        |value| value.trim().to_owned(),
+    )
+}
+
+fn turbo(cpu: &str) -> String {
+    match (
+        fs::read_to_string(format!("{cpu}/intel_pstate/no_turbo")),
+        fs::read_to_string(format!("{cpu}/cpufreq/boost")),
+    ) {
+        (Ok(off), _) => if off.trim() == "0" { "on" } else { "off" }.to_owned(),
+        (_, Ok(on)) => if on.trim() == "1" { "on" } else { "off" }.to_owned(),
+        _ => "cannot tell: neither intel_pstate nor cpufreq says".to_owned(),
+    }
+}
+
+fn states(cpu: &str) -> String {
+    let folder = format!("{cpu}/cpu0/cpuidle");
+    let Ok(items) = fs::read_dir(&folder) else {
+        return format!("cannot tell: {folder} is not there");
+    };
+    let mut names: Vec<String> = items
+        .filter_map(Result::ok)
+        .filter(|item| {
+            fs::read_to_string(item.path().join("disable")).is_ok_and(|off| off.trim() == "0")
+        })
+        .filter_map(|item| fs::read_to_string(item.path().join("name")).ok())
+        .map(|name| name.trim().to_owned())
+        .collect();
+    names.sort();
+    names.join(", ")
+}
+
+fn mitigations(cpu: &str) -> String {
+    let Ok(items) = fs::read_dir(format!("{cpu}/vulnerabilities")) else {
+        return "cannot tell".to_owned();
+    };
+    let mut all: Vec<String> = items
+        .filter_map(Result::ok)
+        .map(|item| {
+            (item.file_name().to_string_lossy().into_owned(), file(&item.path().to_string_lossy()))
+        })
+        .filter(|(_, state)| state != "Not affected")
+        .map(|(name, state)| format!("{name}: {state}"))
+        .collect();
+    all.sort();
+    if all.is_empty() { "none needed".to_owned() } else { all.join("; ") }
+}

@@ -1,0 +1,326 @@
+//! Measuring the points one by one.
+//!
+//! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
+//! not measured again; the first thing that fails ends the run, with everything before it kept.
+
+use super::file::Kind;
+use super::findings;
+use super::points::{Expanded, Group, Point, Target};
+use super::progress::Progress;
+use crate::Refusal;
+use crate::adapter::commands::{Commands, Live};
+use crate::evidence::Evidence;
+use crate::fio::measure::{Figures, figures};
+use crate::fio::run::{FioOrder, FioRan, run as run_fio};
+use crate::host_cpu::HostCpu;
+use crate::lint::machine::Machine;
+use crate::lint::subject::{Intent, Subject};
+use crate::lint::{Remark, lint};
+use crate::metrics::steady;
+use crate::record::{Check, Measurement, Record};
+use crate::store::RunDir;
+use crate::units;
+use crate::validity::{Finding, Mark, Outcome, Severity};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a run needs.
+pub struct Run<'a> {
+    /// Where records go.
+    pub dir: &'a RunDir,
+    /// Where commands are written down.
+    pub evidence: &'a Evidence,
+    /// What rules look at.
+    pub machine: &'a dyn Machine,
+    /// Serials and paths that may be destroyed.
+    pub named: &'a [String],
+}
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Summary {
+    /// Measurements that were made now.
+    pub measured: usize,
+    /// Points that were there already.
+    pub resumed: usize,
+    /// Measurements that must not be used.
+    pub invalid: usize,
+    /// Checks that failed.
+    pub failed: usize,
+}
+
+struct Session<'a> {
+    run: &'a Run<'a>,
+    known: BTreeMap<String, Measurement>,
+    checked: BTreeSet<(String, String)>,
+    commanded: BTreeSet<Vec<String>>,
+    summary: Summary,
+}
+
+/// Measure everything that is not there yet.
+///
+/// # Errors
+/// The first thing that failed. What was measured before it is kept.
+pub fn execute(
+    plan: &Expanded,
+    run: &Run<'_>,
+    progress: &mut Progress,
+) -> Result<Summary, Refusal> {
+    let stored = run.dir.read()?;
+    let mut known = BTreeMap::new();
+    let mut checked = BTreeSet::new();
+    for record in stored.records {
+        match record {
+            Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
+            Record::Check(check) => drop(checked.insert((check.name, check.target))),
+            Record::Baseline(_) => {}
+        }
+    }
+    let mut session =
+        Session { run, known, checked, commanded: BTreeSet::new(), summary: Summary::default() };
+    for group in &plan.groups {
+        session.group(group, progress)?;
+    }
+    progress.finish();
+    Ok(session.summary)
+}
+
+impl Session<'_> {
+    fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
+        let wanted = group.points.iter().any(|point| !self.has(point));
+        if wanted {
+            for argv in &group.before {
+                // Each takes one more member out: those of the group before have been run.
+                if self.commanded.insert(argv.clone()) {
+                    self.command(argv, "as the plan says, before measuring")?;
+                }
+            }
+        }
+        for point in &group.points {
+            let needed = !self.has(point) && !self.is_steady_before(point);
+            if needed {
+                self.point(point, progress)?;
+            } else {
+                self.summary.resumed += usize::from(self.has(point));
+                progress.end(point.expected_s, None);
+            }
+        }
+        if wanted {
+            for argv in &group.after {
+                self.command(argv, "as the plan says, after measuring")?;
+            }
+        }
+        self.conclude(group)
+    }
+
+    fn has(&self, point: &Point) -> bool {
+        point.targets.iter().all(|target| self.known.contains_key(&point.id(target)))
+    }
+
+    /// Whether the rounds before this one have reached steady state.
+    fn is_steady_before(&self, point: &Point) -> bool {
+        point.until_steady
+            && point
+                .targets
+                .iter()
+                .all(|target| steady::reached(&self.rates(&point.series(target))).is_some())
+    }
+
+    /// Rates of a series, round by round.
+    fn rates(&self, series: &str) -> Vec<f64> {
+        let rounds = self
+            .known
+            .values()
+            .filter(|measured| measured.id.rsplit_once('#').is_some_and(|(own, _)| own == series));
+        let mut rounds: Vec<&Measurement> = rounds.collect();
+        rounds.sort_by_key(|measured| measured.round);
+        rounds.iter().map(|measured| measured.rate()).collect()
+    }
+
+    fn command(&self, argv: &[String], why: &str) -> Result<(), Refusal> {
+        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+        Live::new(self.run.evidence).succeed(&words, why).map(|_| ())
+    }
+
+    fn point(&mut self, point: &Point, progress: &mut Progress) -> Result<(), Refusal> {
+        let names: Vec<String> =
+            point.targets.iter().map(|target| target.path.display().to_string()).collect();
+        let what = format!("{} {} on {}", point.kind.name(), point.workload.name, names.join(", "));
+        progress.begin(&what);
+        let before_remarks = self.lint_before(point);
+        let order = FioOrder {
+            jobs: point.jobs.clone(),
+            why: what,
+            expected_s: point.expected_s,
+            log_bandwidth: point.kind != Kind::Precondition,
+        };
+        let before = HostCpu::now()?;
+        let ran = run_fio(self.run.evidence, &order)?;
+        let after = HostCpu::now()?;
+        let after_remarks = lint_after(&ran, self.run.machine);
+        let mut said = Vec::new();
+        for target in &point.targets {
+            let mut measured = measurement(point, target, &ran);
+            let client_s = figures(&ran.result, |_| true).client_s;
+            // With several targets the time is all of theirs together: it belongs to none of them.
+            measured.cpu = (point.targets.len() == 1).then(|| before.until(&after, client_s));
+            measured.findings = of_target(&before_remarks, &after_remarks, target);
+            let mark = Mark::of(&measured.findings);
+            self.summary.invalid += usize::from(mark == Mark::Invalid);
+            said.push(format!(
+                "{}: {} {mark}",
+                target.path.display(),
+                units::rate(measured.rate(), measured.workload.unit())
+            ));
+            self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
+            self.known.insert(measured.id.clone(), measured);
+            self.summary.measured += 1;
+        }
+        progress.end(point.expected_s, Some(&said.join("; ")));
+        Ok(())
+    }
+
+    fn lint_before(&self, point: &Point) -> Vec<Remark> {
+        let filled = |target: &Target| {
+            self.known.values().any(|measured| {
+                measured.stage == Kind::Precondition.name()
+                    && measured.target == target.path.display().to_string()
+            })
+        };
+        let intent = Intent {
+            stress: matches!(point.kind, Kind::RawAll | Kind::ArraysAll),
+            stripe_bytes: None,
+            preconditioned: point.kind == Kind::Precondition || point.targets.iter().all(filled),
+            environment_recorded: true,
+            named: self.run.named.to_vec(),
+            ..Intent::default()
+        };
+        let subject = Subject { jobs: point.jobs.jobs(), result: None, intent };
+        let mut remarks = lint(&subject, self.run.machine);
+        match point.kind {
+            // It ends by itself on purpose.
+            Kind::Precondition => {
+                remarks.retain(|remark| !["L03", "L04", "L15"].contains(&remark.rule))
+            }
+            // Places and caches are looked for on purpose.
+            Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
+                remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
+            }
+            _ => {}
+        }
+        // Whoever may write was asked before the run began (guard).
+        remarks.retain(|remark| remark.rule != "L18");
+        remarks
+    }
+
+    /// What the points of a group show together.
+    fn conclude(&mut self, group: &Group) -> Result<(), Refusal> {
+        let mut checks: Vec<Check> = Vec::new();
+        let mut zones: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
+        for point in &group.points {
+            let measured: Vec<Measurement> = point
+                .targets
+                .iter()
+                .filter_map(|target| self.known.get(&point.id(target)).cloned())
+                .collect();
+            match point.kind {
+                Kind::RawAll if !measured.is_empty() => {
+                    checks.push(findings::slow_members(&measured))
+                }
+                Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
+                Kind::Precondition => checks.extend(measured.iter().map(filled)),
+                Kind::Zone => {
+                    for one in &measured {
+                        let place =
+                            one.workload.name.rsplit('-').next().and_then(|text| text.parse().ok());
+                        zones
+                            .entry(one.target.clone())
+                            .or_default()
+                            .push((place.unwrap_or(0), one.read.bytes_per_s));
+                    }
+                }
+                _ => {}
+            }
+            if point.until_steady && point.round == 0 {
+                let series = point.targets.iter().map(|target| point.series(target));
+                checks.extend(
+                    series.map(|series| findings::steadiness(&series, &self.rates(&series))),
+                );
+            }
+        }
+        checks.extend(zones.iter().map(|(drive, places)| findings::zones(drive, places)));
+        for check in checks {
+            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
+            if self.checked.insert((check.name.clone(), check.target.clone())) {
+                self.run.dir.append(&Record::Check(check))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record of a preconditioning.
+fn filled(measured: &Measurement) -> Check {
+    let bytes = units::bytes(crate::metrics::latency::to_f64(measured.write.bytes));
+    let rate = units::bytes_per_s(measured.write.bytes_per_s);
+    Check {
+        name: "drive.preconditioned".to_owned(),
+        target: measured.target.clone(),
+        outcome: Outcome::Pass,
+        found: format!("written whole twice by sequential 1 MiB writes: {bytes} at {rate}"),
+        next: None,
+    }
+}
+
+fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
+    let Figures { mut read, mut write, .. } =
+        figures(&ran.result, |job| job.name.starts_with(&target.prefix));
+    if point.targets.len() == 1 {
+        read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
+        write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
+    }
+    let mut engine = target.engine.clone();
+    engine.kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    Measurement {
+        id: point.id(target),
+        stage: point.kind.name().to_owned(),
+        round: point.round,
+        target: target.path.display().to_string(),
+        engine,
+        condition: point.condition,
+        workload: point.workload.clone(),
+        read,
+        write,
+        cpu: None,
+        findings: Vec::new(),
+        argv: ran.ran.entry.argv.clone(),
+        evidence: Some(ran.ran.entry.n),
+        began_unix_s: format!("{:.0}", ran.ran.entry.began_unix_s).parse().unwrap_or(0),
+    }
+}
+
+/// What the result itself shows: errors, short I/Os, a depth that was not kept.
+fn lint_after(ran: &FioRan, machine: &dyn Machine) -> Vec<Remark> {
+    let intent = Intent { environment_recorded: true, ..Intent::default() };
+    let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
+    lint(&subject, machine)
+        .into_iter()
+        .filter(|remark| matches!(remark.rule, "L14" | "L28"))
+        .collect()
+}
+
+/// The findings on one target, each rule once; what could not be told is a note.
+fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
+    let own = |remark: &&Remark| remark.job.starts_with(&target.prefix);
+    let mut findings: Vec<Finding> = Vec::new();
+    for remark in before.iter().chain(after).filter(own) {
+        let finding = Finding {
+            severity: if remark.cannot_tell { Severity::Info } else { remark.severity },
+            ..remark.finding()
+        };
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}

@@ -1,0 +1,226 @@
+//! The plan, in TOML.
+//!
+//! What must stay true: a misspelt key is an error, not a default.
+
+use crate::Refusal;
+use crate::fio::value;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What is to be measured.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The question that the run answers.
+    pub question: String,
+    /// How long each point is measured, seconds.
+    #[serde(default = "runtime_s")]
+    pub runtime_s: u64,
+    /// How long each point warms up before, seconds.
+    #[serde(default = "ramp_s")]
+    pub ramp_s: u64,
+    /// fio's engine for I/O.
+    #[serde(default = "ioengine")]
+    pub ioengine: String,
+    /// Raw drives, block devices or files.
+    #[serde(default)]
+    pub drives: Vec<PathBuf>,
+    /// Arrays that are there already.
+    #[serde(default)]
+    pub arrays: Vec<Array>,
+    /// Own profiles: name -> fio job file, relative to the plan.
+    #[serde(default)]
+    pub profiles: BTreeMap<String, PathBuf>,
+    /// What to do, in order.
+    pub stages: Vec<Stage>,
+}
+
+/// An array to be measured.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Array {
+    /// Its block device or file.
+    pub path: PathBuf,
+    /// Which engine made it: `mdadm`, `ashlar`.
+    #[serde(default = "device")]
+    pub engine: String,
+    /// The engine's version.
+    #[serde(default)]
+    pub version: String,
+    /// What was set away from the default, by name.
+    #[serde(default)]
+    pub tunables: BTreeMap<String, String>,
+    /// Strip size: `64k`.
+    #[serde(default)]
+    pub strip: Option<String>,
+    /// Members that hold data in a stripe.
+    #[serde(default)]
+    pub data_members: Option<u64>,
+    /// Commands that each take one more member out.
+    #[serde(default)]
+    pub take_out: Vec<Vec<String>>,
+    /// Commands that put the members back.
+    #[serde(default)]
+    pub restore: Vec<Vec<String>>,
+    /// Commands that begin a rebuild.
+    #[serde(default)]
+    pub rebuild: Vec<Vec<String>>,
+}
+
+/// One thing to do.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Which kind of stage.
+    pub kind: Kind,
+    /// Workloads; those that ship, or own ones.
+    #[serde(default)]
+    pub profiles: Vec<String>,
+    /// I/O depths.
+    #[serde(default = "depths")]
+    pub depths: Vec<u32>,
+    /// Numbers of jobs.
+    #[serde(default = "one")]
+    pub jobs: Vec<u32>,
+    /// How often each point is measured; with `steady`, at most.
+    #[serde(default = "rounds")]
+    pub rounds: u32,
+    /// Measure rounds until the SNIA criteria of steady state hold.
+    #[serde(default)]
+    pub steady: bool,
+    /// How long each point is measured, seconds, if not as in the plan.
+    #[serde(default)]
+    pub runtime_s: Option<u64>,
+    /// Sizes of the working set: `1g`.
+    #[serde(default)]
+    pub sizes: Vec<String>,
+}
+
+/// Kinds of stages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Write every drive and array whole, twice.
+    Precondition,
+    /// Drives one by one.
+    #[serde(rename = "raw.each")]
+    RawEach,
+    /// All drives at once, one job each.
+    #[serde(rename = "raw.all")]
+    RawAll,
+    /// Bandwidth over the whole width of each drive.
+    Zone,
+    /// Sequential writing until a drive's fast cache is full.
+    Cliff,
+    /// One array after the other, over depths and jobs.
+    #[serde(rename = "array.sweep")]
+    ArraySweep,
+    /// All arrays at once.
+    #[serde(rename = "arrays.all")]
+    ArraysAll,
+    /// With one, two, ... members out.
+    Degraded,
+    /// While a member is rebuilt.
+    Rebuild,
+    /// Zipf over a range of sizes, to find caches.
+    WorkingSet,
+}
+
+impl Kind {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Precondition => "precondition",
+            Kind::RawEach => "raw.each",
+            Kind::RawAll => "raw.all",
+            Kind::Zone => "zone",
+            Kind::Cliff => "cliff",
+            Kind::ArraySweep => "array.sweep",
+            Kind::ArraysAll => "arrays.all",
+            Kind::Degraded => "degraded",
+            Kind::Rebuild => "rebuild",
+            Kind::WorkingSet => "working-set",
+        }
+    }
+}
+
+fn runtime_s() -> u64 {
+    60
+}
+
+fn ramp_s() -> u64 {
+    5
+}
+
+fn ioengine() -> String {
+    "io_uring".to_owned()
+}
+
+fn device() -> String {
+    "device".to_owned()
+}
+
+fn depths() -> Vec<u32> {
+    vec![32]
+}
+
+fn one() -> Vec<u32> {
+    vec![1]
+}
+
+fn rounds() -> u32 {
+    1
+}
+
+impl Plan {
+    /// Read a plan.
+    ///
+    /// # Errors
+    /// If it is not TOML, has keys it should not have, or lacks what its stages need.
+    pub fn parse(text: &str) -> Result<Plan, Refusal> {
+        let plan: Plan = toml::from_str(text).map_err(|error| {
+            let at = error
+                .span()
+                .map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            refused(format!("line {at}: {}", error.message()))
+        })?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let counts = self
+            .stages
+            .iter()
+            .flat_map(|stage| stage.depths.iter().chain(&stage.jobs).chain([&stage.rounds]));
+        if counts.into_iter().any(|count| *count == 0) {
+            return Err(refused("depths, jobs and rounds are 1 or more".to_owned()));
+        }
+        if self.runtime_s == 0 || self.stages.is_empty() {
+            return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
+        }
+        let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
+        let sizes = self.stages.iter().flat_map(|stage| stage.sizes.iter().map(String::as_str));
+        match strips.chain(sizes).find(|text| value::bytes(text).is_none_or(|bytes| bytes == 0)) {
+            Some(text) => Err(refused(format!("'{text}' is no size such as 64k"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Array {
+    /// Data of a full stripe, bytes, if the plan says it.
+    pub fn stripe_data_bytes(&self) -> Option<u64> {
+        let strip = self.strip.as_deref().and_then(value::bytes)?;
+        strip.checked_mul(self.data_members?)
+    }
+}
+
+fn refused(what: String) -> Refusal {
+    Refusal::cannot_run(
+        "plan.not_understood",
+        format!("plan: {what}"),
+        "docs/lab/fio.md has an example",
+    )
+}

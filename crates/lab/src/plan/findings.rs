@@ -1,0 +1,137 @@
+//! What is concluded from several points: slow members, cliffs, steady state, zones.
+//!
+//! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
+
+use crate::metrics::{cliff, slow_member, steady};
+use crate::record::{Check, Measurement};
+use crate::units;
+use crate::validity::Outcome;
+use std::path::Path;
+
+/// Which of the drives measured together is slow, and what the slow ones share.
+pub fn slow_members(together: &[Measurement]) -> Check {
+    let members: Vec<slow_member::Member> = together
+        .iter()
+        .map(|measured| slow_member::Member {
+            name: measured.target.clone(),
+            rate: measured.rate(),
+            hangs_on: hangs_on(Path::new(&measured.target)),
+        })
+        .collect();
+    let target = together.first().map_or(String::new(), |first| {
+        format!("{} drives, {}", members.len(), first.workload.name)
+    });
+    let (outcome, found, next) = match (members.len(), slow_member::find(&members).sentence()) {
+        (0..3, _) => (
+            Outcome::CannotTell,
+            "fewer than three drives: none can be called slow".to_owned(),
+            None,
+        ),
+        (_, Some(slow)) => (
+            Outcome::Fail,
+            slow,
+            Some("measure it alone, in another slot, on another path".to_owned()),
+        ),
+        (_, None) => {
+            let rates = || members.iter().map(|member| member.rate);
+            let slowest = rates().fold(f64::INFINITY, f64::min) / slow_member::median(rates());
+            (
+                Outcome::Pass,
+                format!(
+                    "all drives show the same speed; the slowest does {} of the median",
+                    units::percent(slowest)
+                ),
+                None,
+            )
+        }
+    };
+    Check { name: "drives.slow_member".to_owned(), target, outcome, found, next }
+}
+
+/// What a drive hangs on, nearest first: PCIe function, NUMA node.
+fn hangs_on(path: &Path) -> Vec<(String, String)> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(facts) = std::fs::metadata(path) else { return Vec::new() };
+    let Ok(sysfs) = crate::lint::live::Sysfs::of(facts.rdev()) else { return Vec::new() };
+    let names = sysfs.disk.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    // 0000:3b:00.0
+    let is_function =
+        |name: &String| name.len() == 12 && name.matches(':').count() == 2 && name.contains('.');
+    let mut all: Vec<(String, String)> =
+        names.filter(is_function).map(|name| ("PCIe function".to_owned(), name)).collect();
+    all.reverse();
+    if let Ok(node) = std::fs::read_to_string(sysfs.disk.join("device/numa_node")) {
+        all.push(("NUMA node".to_owned(), node.trim().to_owned()));
+    }
+    all
+}
+
+/// Where a drive's sequential writing falls and stays down.
+pub fn cliff_of(measured: &Measurement) -> Check {
+    let series: Vec<f64> = measured.write.series.iter().map(|(_, rate)| *rate).collect();
+    let seconds = series.len();
+    let (outcome, found) = match cliff::find(&series, 1.0) {
+        Some(cliff) => (
+            Outcome::Fail,
+            format!(
+                "falls from {} to {} after {} s and {}",
+                units::bytes_per_s(cliff.before),
+                units::bytes_per_s(cliff.after),
+                cliff.at,
+                units::bytes(cliff.bytes_before)
+            ),
+        ),
+        None if seconds < 10 => {
+            (Outcome::CannotTell, format!("{seconds} s of writing are too short to see a cliff"))
+        }
+        None => (
+            Outcome::Pass,
+            format!(
+                "no fall in {seconds} s and {}",
+                units::bytes(crate::metrics::latency::to_f64(measured.write.bytes))
+            ),
+        ),
+    };
+    let next = (outcome == Outcome::Fail).then(|| "publish the rate after the fall".to_owned());
+    Check { name: "drive.cliff".to_owned(), target: measured.target.clone(), outcome, found, next }
+}
+
+/// Whether a series of rounds reached steady state on both criteria.
+pub fn steadiness(series: &str, rates: &[f64]) -> Check {
+    let (outcome, found) = match (steady::reached(rates), steady::judge(rates)) {
+        (Some(round), _) => {
+            (Outcome::Pass, format!("steady after {round} rounds (range and slope, 5 rounds)"))
+        }
+        (None, Some(window)) => {
+            let (range, slope) = (units::percent(window.range), units::percent(window.excursion));
+            (
+                Outcome::Fail,
+                format!(
+                    "not steady after {} rounds: range {range} (20 % allowed), slope {slope} (10 % allowed)",
+                    rates.len()
+                ),
+            )
+        }
+        (None, None) => (Outcome::CannotTell, format!("{} rounds; five are needed", rates.len())),
+    };
+    let next =
+        (outcome != Outcome::Pass).then(|| "more rounds, or preconditioning first".to_owned());
+    Check { name: "workload.steady".to_owned(), target: series.to_owned(), outcome, found, next }
+}
+
+/// The rates over a drive's width: of `(percent of the width, measurement)`.
+pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
+    let ends = (points.first(), points.last());
+    let (outcome, found) = match ends {
+        (Some((from, outer)), Some((to, inner))) if points.len() > 2 && *outer > 0.0 => {
+            let (fast, slow) = (units::bytes_per_s(*outer), units::bytes_per_s(*inner));
+            let said = format!(
+                "{fast} at {from} % of the width, {slow} at {to} %: {}",
+                units::percent(inner / outer)
+            );
+            (Outcome::Pass, said)
+        }
+        _ => (Outcome::CannotTell, "too few places were read".to_owned()),
+    };
+    Check { name: "drive.zones".to_owned(), target: drive.to_owned(), outcome, found, next: None }
+}

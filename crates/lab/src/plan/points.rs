@@ -1,0 +1,393 @@
+//! The plan as a list of points to measure, made before anything is started.
+//!
+//! What must stay true: identities do not depend on time or chance, so that a resumed run knows what it has.
+
+use super::file::{Array, Kind, Plan, Stage};
+use super::profile::{Fill, Profile, workload};
+use crate::Refusal;
+use crate::fio::{JobFile, Setting, value};
+use crate::metrics::latency::to_f64;
+use crate::record::{ArrayCondition, EngineIdentity, Workload};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bytes a second that preconditioning is expected to run at, for the estimate only.
+const FILL_BYTES_PER_S: f64 = 500e6;
+/// What starting and ending fio takes, seconds.
+const START_S: f64 = 2.0;
+/// Places at which a zone curve is taken, percent of the width.
+const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
+/// Rounds that SNIA allows for reaching steady state.
+const STEADY_ROUNDS: u32 = 25;
+
+/// Points that belong together: commands before them and after them.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Commands before the first point; each is run once in a session.
+    pub before: Vec<Vec<String>>,
+    /// What is measured.
+    pub points: Vec<Point>,
+    /// Commands after the last point.
+    pub after: Vec<Vec<String>>,
+}
+
+/// One start of fio.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Which kind of stage it belongs to.
+    pub kind: Kind,
+    /// Round, from 0.
+    pub round: u32,
+    /// State of the array.
+    pub condition: ArrayCondition,
+    /// What is asked for.
+    pub workload: Workload,
+    /// The jobs, filled in.
+    pub jobs: JobFile,
+    /// What is measured: each target by itself.
+    pub targets: Vec<Target>,
+    /// Seconds it should take.
+    pub expected_s: f64,
+    /// Rounds of the same series end when it is steady.
+    pub until_steady: bool,
+}
+
+/// A target within a point.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Beginning of the names of its jobs: `t0.`.
+    pub prefix: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// By whom it is served.
+    pub engine: EngineIdentity,
+}
+
+/// A plan, expanded.
+#[derive(Clone, Debug, Default)]
+pub struct Expanded {
+    /// What to do, in order.
+    pub groups: Vec<Group>,
+    /// Stages that are left out, and why.
+    pub left_out: BTreeMap<String, String>,
+}
+
+impl Point {
+    /// The series it is a round of: `stage/target/workload`.
+    pub fn series(&self, target: &Target) -> String {
+        let stage = match self.condition {
+            ArrayCondition::Degraded(out) => format!("{}-{out}", self.kind.name()),
+            _ => self.kind.name().to_owned(),
+        };
+        format!("{stage}/{}/{}", target.path.display(), self.workload.name)
+    }
+
+    /// The identity of its measurement of `target`.
+    pub fn id(&self, target: &Target) -> String {
+        format!("{}#{}", self.series(target), self.round)
+    }
+
+    /// Whether it destroys what is on its targets.
+    pub fn writes(&self) -> bool {
+        self.jobs.jobs().iter().any(crate::fio::Job::writes)
+    }
+}
+
+impl Expanded {
+    /// All points in order.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        self.groups.iter().flat_map(|group| &group.points)
+    }
+
+    /// Seconds everything should take.
+    pub fn expected_s(&self) -> f64 {
+        self.points().map(|point| point.expected_s).sum()
+    }
+
+    /// Paths that are written to, each once.
+    pub fn written(&self) -> Vec<PathBuf> {
+        let writing = self.points().filter(|point| point.writes());
+        let mut paths: Vec<PathBuf> = writing
+            .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
+            .collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+}
+
+/// Expand `plan`, which lies in `folder`. `size_of` gives the size of a target in bytes, for the estimate.
+///
+/// # Errors
+/// If a profile is missing or cannot be filled in.
+pub fn expand(
+    plan: &Plan,
+    folder: &Path,
+    size_of: &dyn Fn(&Path) -> u64,
+) -> Result<Expanded, Refusal> {
+    let mut all = Expanded::default();
+    for stage in &plan.stages {
+        let maker = Maker { plan, folder, stage, size_of };
+        let name = stage.kind.name().to_owned();
+        match maker.missing() {
+            Some(why) => drop(all.left_out.insert(name, why)),
+            None => all.groups.extend(maker.groups()?),
+        }
+    }
+    Ok(all)
+}
+
+struct Maker<'a> {
+    plan: &'a Plan,
+    folder: &'a Path,
+    stage: &'a Stage,
+    size_of: &'a dyn Fn(&Path) -> u64,
+}
+
+impl Maker<'_> {
+    /// Why the stage cannot be done, if it cannot.
+    fn missing(&self) -> Option<String> {
+        let arrays = &self.plan.arrays;
+        let hooked = |commands: fn(&Array) -> &Vec<Vec<String>>| {
+            arrays.iter().any(|array| !commands(array).is_empty())
+        };
+        let missing = match self.stage.kind {
+            Kind::Precondition if self.plan.drives.is_empty() && arrays.is_empty() => {
+                "no drives and no arrays are named"
+            }
+            Kind::RawEach | Kind::RawAll | Kind::Zone | Kind::Cliff
+                if self.plan.drives.is_empty() =>
+            {
+                "no drives are named"
+            }
+            Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
+                "no arrays are named"
+            }
+            Kind::Degraded if !hooked(|array| &array.take_out) => "no array has take_out commands",
+            Kind::Rebuild if !hooked(|array| &array.rebuild) => "no array has rebuild commands",
+            Kind::Precondition | Kind::Zone | Kind::Cliff => return None,
+            _ if self.stage.profiles.is_empty() => "it names no profiles",
+            _ => return None,
+        };
+        Some(missing.to_owned())
+    }
+
+    fn groups(&self) -> Result<Vec<Group>, Refusal> {
+        let group = |points| vec![Group { points, ..Group::default() }];
+        let drives: Vec<Target> = self.plan.drives.iter().map(|path| raw(path)).collect();
+        let arrays: Vec<Target> = self.plan.arrays.iter().map(served).collect();
+        let each = |targets: &[Target], condition| -> Result<Vec<Point>, Refusal> {
+            let points =
+                targets.iter().map(|target| self.matrix(std::slice::from_ref(target), condition));
+            Ok(points.collect::<Result<Vec<_>, _>>()?.concat())
+        };
+        Ok(match self.stage.kind {
+            Kind::Precondition => {
+                let targets = if drives.is_empty() { arrays } else { drives };
+                group(targets.into_iter().map(|target| self.fill(target)).collect())
+            }
+            Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
+            Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
+            Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
+            Kind::Cliff => group(drives.iter().map(|drive| self.cliff(drive)).collect()),
+            Kind::ArraySweep => group(each(&arrays, ArrayCondition::Healthy)?),
+            Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
+            Kind::WorkingSet => group(each(&arrays, ArrayCondition::Healthy)?),
+            Kind::Degraded => self.degraded()?,
+            Kind::Rebuild => self.rebuilding()?,
+        })
+    }
+
+    fn degraded(&self) -> Result<Vec<Group>, Refusal> {
+        let mut groups = Vec::new();
+        for array in self.plan.arrays.iter().filter(|array| !array.take_out.is_empty()) {
+            for out in 1..=array.take_out.len() {
+                let condition = ArrayCondition::Degraded(u32::try_from(out).unwrap_or(u32::MAX));
+                let points = self.matrix(&[served(array)], condition)?;
+                groups.push(Group {
+                    before: array.take_out[..out].to_vec(),
+                    points,
+                    after: Vec::new(),
+                });
+            }
+            if let Some(last) = groups.last_mut() {
+                last.after = array.restore.clone();
+            }
+        }
+        Ok(groups)
+    }
+
+    fn rebuilding(&self) -> Result<Vec<Group>, Refusal> {
+        let mut groups = Vec::new();
+        for array in self.plan.arrays.iter().filter(|array| !array.rebuild.is_empty()) {
+            let points = self.matrix(&[served(array)], ArrayCondition::Rebuilding)?;
+            groups.push(Group { before: array.rebuild.clone(), points, after: Vec::new() });
+        }
+        Ok(groups)
+    }
+
+    /// Profiles x sizes x jobs x depths x rounds, on `targets` at once.
+    fn matrix(&self, targets: &[Target], condition: ArrayCondition) -> Result<Vec<Point>, Refusal> {
+        let sizes: Vec<Option<&str>> = match self.stage.sizes.as_slice() {
+            [] => vec![None],
+            sizes => sizes.iter().map(|size| Some(size.as_str())).collect(),
+        };
+        let mut points = Vec::new();
+        for name in &self.stage.profiles {
+            let profile = Profile::named(name, self.plan, self.folder)?;
+            for size in &sizes {
+                for (jobs, depth) in self
+                    .stage
+                    .jobs
+                    .iter()
+                    .flat_map(|jobs| self.stage.depths.iter().map(move |depth| (*jobs, *depth)))
+                {
+                    let more = size.map_or_else(Vec::new, working_set);
+                    let file =
+                        profile.filled(&Fill { more, ..self.fill_in(targets, depth, jobs) })?;
+                    let first = file.jobs().into_iter().next().unwrap_or_default();
+                    let mut work = workload(name, &first, depth, jobs);
+                    if let Some(size) = size {
+                        work.name = format!("{}-ws{size}", work.name);
+                    }
+                    points.extend(self.rounds(targets, condition, &work, &file));
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    fn rounds(
+        &self,
+        targets: &[Target],
+        condition: ArrayCondition,
+        work: &Workload,
+        file: &JobFile,
+    ) -> Vec<Point> {
+        let rounds = match (self.stage.steady, self.stage.rounds) {
+            (true, 1) => STEADY_ROUNDS,
+            (_, rounds) => rounds,
+        };
+        let point = |round| Point {
+            kind: self.stage.kind,
+            round,
+            condition,
+            workload: work.clone(),
+            jobs: file.clone(),
+            targets: numbered(targets),
+            expected_s: to_f64(self.runtime_s() + self.plan.ramp_s) + START_S,
+            until_steady: self.stage.steady,
+        };
+        (0..rounds).map(point).collect()
+    }
+
+    fn runtime_s(&self) -> u64 {
+        self.stage.runtime_s.unwrap_or(self.plan.runtime_s)
+    }
+
+    fn fill_in<'t>(&'t self, targets: &'t [Target], depth: u32, jobs: u32) -> Fill<'t> {
+        let names = targets
+            .iter()
+            .enumerate()
+            .map(|(at, target)| (format!("t{at}"), target.path.as_path()));
+        let array = self
+            .plan
+            .arrays
+            .iter()
+            .find(|array| targets.iter().any(|target| target.path == array.path));
+        Fill {
+            targets: names.collect(),
+            ioengine: &self.plan.ioengine,
+            depth,
+            jobs,
+            runtime_s: Some(self.runtime_s()),
+            ramp_s: self.plan.ramp_s,
+            stripe_data_bytes: array.and_then(Array::stripe_data_bytes),
+            more: Vec::new(),
+        }
+    }
+
+    /// A point made by the lab itself, from these settings.
+    fn own(&self, target: &Target, name: &str, settings: Vec<Setting>, expected_s: f64) -> Point {
+        let section = crate::fio::Section::new(name, settings);
+        let profile = Profile::of(name, JobFile { sections: vec![section] });
+        let targets = numbered(std::slice::from_ref(target));
+        let timed = self.stage.kind != Kind::Precondition;
+        let fill = Fill {
+            runtime_s: timed.then(|| self.runtime_s()),
+            ramp_s: 0,
+            ..self.fill_in(&targets, 32, 1)
+        };
+        // Nothing in it needs filling in that could be missing.
+        let jobs = profile.filled(&fill).unwrap_or_default();
+        let first = jobs.jobs().into_iter().next().unwrap_or_default();
+        Point {
+            kind: self.stage.kind,
+            round: 0,
+            condition: if target.engine.name == "raw" {
+                ArrayCondition::Raw
+            } else {
+                ArrayCondition::Healthy
+            },
+            workload: Workload { name: name.to_owned(), ..workload(name, &first, 32, 1) },
+            jobs,
+            targets,
+            expected_s: expected_s + START_S,
+            until_steady: false,
+        }
+    }
+
+    fn fill(&self, target: Target) -> Point {
+        let set = |key: &str, value: &str| Setting::new(key, value);
+        let settings =
+            vec![set("rw", "write"), set("bs", "1m"), set("loops", "2"), set("size", "100%")];
+        let expected_s = 2.0 * to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
+        self.own(&target, "fill-twice", settings, expected_s)
+    }
+
+    fn zones(&self, drive: &Target) -> Vec<Point> {
+        let point = |percent: u32| {
+            let set = |key: &str, value: String| Setting::new(key, value);
+            let settings = vec![
+                set("rw", "read".into()),
+                set("bs", "1m".into()),
+                set("offset", format!("{percent}%")),
+                set("size", "1%".into()),
+            ];
+            self.own(drive, &format!("zone-{percent:02}"), settings, to_f64(self.runtime_s()))
+        };
+        ZONES.into_iter().map(point).collect()
+    }
+
+    fn cliff(&self, drive: &Target) -> Point {
+        let settings = vec![Setting::new("rw", "write"), Setting::new("bs", "1m")];
+        self.own(drive, "fill-until-cliff", settings, to_f64(self.runtime_s()))
+    }
+}
+
+/// Zipf over the first `size` bytes.
+fn working_set(size: &str) -> Vec<Setting> {
+    let bytes = value::bytes(size).unwrap_or_default();
+    vec![Setting::new("size", bytes.to_string()), Setting::new("random_distribution", "zipf:1.2")]
+}
+
+fn numbered(targets: &[Target]) -> Vec<Target> {
+    let prefix =
+        |(at, target): (usize, &Target)| Target { prefix: format!("t{at}."), ..target.clone() };
+    targets.iter().enumerate().map(prefix).collect()
+}
+
+fn raw(path: &Path) -> Target {
+    let engine = EngineIdentity { name: "raw".to_owned(), ..EngineIdentity::default() };
+    Target { prefix: String::new(), path: path.to_owned(), engine }
+}
+
+fn served(array: &Array) -> Target {
+    let engine = EngineIdentity {
+        name: array.engine.clone(),
+        version: array.version.clone(),
+        kernel: String::new(),
+        tunables: array.tunables.clone(),
+    };
+    Target { prefix: String::new(), path: array.path.clone(), engine }
+}

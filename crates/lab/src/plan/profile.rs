@@ -1,0 +1,173 @@
+//! Profiles: fio job files into which targets, depth, jobs and time are filled.
+//!
+//! What must stay true: what a profile says wins, except for target, depth, jobs and time, which are the plan's.
+
+use super::file::Plan;
+use crate::Refusal;
+use crate::fio::{Job, JobFile, Section, Setting};
+use crate::record::Workload;
+use std::path::Path;
+
+/// The profiles that ship.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("burst-1m", include_str!("../../profiles/burst-1m.fio")),
+    ("full-stripe", include_str!("../../profiles/full-stripe.fio")),
+    ("mixed-4k", include_str!("../../profiles/mixed-4k.fio")),
+    ("rr-4k", include_str!("../../profiles/rr-4k.fio")),
+    ("rw-4k", include_str!("../../profiles/rw-4k.fio")),
+    ("seq-read-1m", include_str!("../../profiles/seq-read-1m.fio")),
+    ("seq-write-1m", include_str!("../../profiles/seq-write-1m.fio")),
+    ("sync-4k", include_str!("../../profiles/sync-4k.fio")),
+    ("unaligned", include_str!("../../profiles/unaligned.fio")),
+];
+
+/// A profile by its name.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    file: JobFile,
+}
+
+/// What is filled in.
+#[derive(Clone, Debug)]
+pub struct Fill<'a> {
+    /// Targets, each with the job name that stands for it.
+    pub targets: Vec<(String, &'a Path)>,
+    /// fio's engine.
+    pub ioengine: &'a str,
+    /// Depth of each job.
+    pub depth: u32,
+    /// Jobs on each target.
+    pub jobs: u32,
+    /// Seconds measured; `None` for work that ends by itself.
+    pub runtime_s: Option<u64>,
+    /// Seconds before that.
+    pub ramp_s: u64,
+    /// Data of a full stripe of the array, bytes.
+    pub stripe_data_bytes: Option<u64>,
+    /// Further settings, which win.
+    pub more: Vec<Setting>,
+}
+
+impl Profile {
+    /// The profile called `name`: one of the plan's own, or one that ships. `folder` is where the plan lies.
+    ///
+    /// # Errors
+    /// If there is none, or its file cannot be read.
+    pub fn named(name: &str, plan: &Plan, folder: &Path) -> Result<Profile, Refusal> {
+        let text = match (plan.profiles.get(name), BUILT_IN.iter().find(|(own, _)| *own == name)) {
+            (Some(path), _) => {
+                let path = folder.join(path);
+                std::fs::read_to_string(&path).map_err(|error| {
+                    Refusal::file(&path, &error, "the plan names it as a profile")
+                })?
+            }
+            (None, Some((_, text))) => (*text).to_owned(),
+            (None, None) => {
+                let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+                let said = format!("there is no profile '{name}'");
+                let hint = format!(
+                    "give its job file under [profiles], or use one of {}",
+                    known.join(", ")
+                );
+                return Err(Refusal::cannot_run("plan.no_profile", said, hint));
+            }
+        };
+        Ok(Profile { name: name.to_owned(), file: JobFile::parse(&text)? })
+    }
+
+    /// A profile that the lab makes up itself.
+    pub(super) fn of(name: &str, file: JobFile) -> Profile {
+        Profile { name: name.to_owned(), file }
+    }
+
+    /// Fill in.
+    ///
+    /// # Errors
+    /// If the profile needs the stripe and the plan does not say it, or has no job.
+    pub fn filled(&self, fill: &Fill<'_>) -> Result<JobFile, Refusal> {
+        let mut sections = vec![Section::new("global", defaults(fill))];
+        for section in &self.file.sections {
+            if section.name == "global" {
+                sections.push(self.substituted(section, "global", fill)?);
+                continue;
+            }
+            for (name, path) in &fill.targets {
+                let mut own =
+                    self.substituted(section, &format!("{name}.{}", section.name), fill)?;
+                own.settings.extend(of_target(fill, path, &own));
+                sections.push(own);
+            }
+        }
+        Ok(JobFile { sections })
+    }
+
+    fn substituted(
+        &self,
+        section: &Section,
+        name: &str,
+        fill: &Fill<'_>,
+    ) -> Result<Section, Refusal> {
+        let mut settings = section.settings.clone();
+        for value in settings.iter_mut().filter_map(|setting| setting.value.as_mut()) {
+            *value = value.replace("${DEPTH}", &fill.depth.to_string());
+            if value.contains("${STRIPE_DATA}") {
+                let bytes = fill.stripe_data_bytes.ok_or_else(|| {
+                    let said = format!("profile {} needs the stripe of the array", self.name);
+                    Refusal::cannot_run("plan.no_stripe", said, "give strip and data_members of the array, and no such profile to raw drives")
+                })?;
+                *value = value.replace("${STRIPE_DATA}", &bytes.to_string());
+            }
+        }
+        Ok(Section::new(name, settings))
+    }
+}
+
+/// What every job has unless its profile says otherwise.
+fn defaults(fill: &Fill<'_>) -> Vec<Setting> {
+    let mut settings = vec![
+        Setting::new("direct", "1"),
+        Setting::new("ioengine", fill.ioengine),
+        Setting::new("randrepeat", "0"),
+        Setting::new("norandommap", "1"),
+        Setting::new("refill_buffers", "1"),
+        Setting::new("group_reporting", "1"),
+        // One group for each target, so that each has its own figures.
+        Setting::new("new_group", "1"),
+    ];
+    if let Some(runtime_s) = fill.runtime_s {
+        settings.push(Setting::new("time_based", "1"));
+        settings.push(Setting::new("runtime", runtime_s.to_string()));
+        settings.push(Setting::new("ramp_time", fill.ramp_s.to_string()));
+    }
+    settings
+}
+
+fn of_target(fill: &Fill<'_>, path: &Path, own: &Section) -> Vec<Setting> {
+    let mut settings = vec![
+        Setting::new("filename", path.to_string_lossy().replace(':', "\\:")),
+        Setting::new("iodepth", fill.depth.to_string()),
+        Setting::new("numjobs", fill.jobs.to_string()),
+    ];
+    let job = JobFile { sections: vec![own.clone()] }.jobs().pop().unwrap_or_default();
+    if fill.jobs > 1 && job.is_sequential() && job.get("offset_increment").is_none() {
+        settings.push(Setting::new("offset_increment", format!("{}%", 100 / fill.jobs.min(100))));
+    }
+    settings.extend(fill.more.clone());
+    settings
+}
+
+/// What the first job asks for, under the name of its profile.
+pub fn workload(name: &str, job: &Job, depth: u32, jobs: u32) -> Workload {
+    let mixed = job.reads() && job.writes();
+    let read_percent = u32::try_from(job.count("rwmixread", 50)).unwrap_or(50);
+    Workload {
+        name: format!("{name}-j{jobs}-q{depth}"),
+        mix: job.mix().to_owned(),
+        read_percent: mixed.then_some(read_percent),
+        block_bytes: job.block_bytes().first().copied().unwrap_or(4096),
+        jobs,
+        depth,
+    }
+}

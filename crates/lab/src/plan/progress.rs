@@ -1,0 +1,83 @@
+//! How far a run is: a bar on a terminal, plain lines elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// How far a run is.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    points: usize,
+    done: usize,
+    left_s: f64,
+}
+
+impl Progress {
+    /// Of so many points that take so many seconds together. Nothing is shown if `quiet`.
+    pub fn new(points: usize, expected_s: f64, quiet: bool) -> Progress {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(
+                Some(whole(expected_s)),
+                ProgressDrawTarget::stderr(),
+            );
+            let style = ProgressStyle::with_template(
+                "{bar:30} {percent:>3} %  {elapsed} gone, {eta} to go  {msg}",
+            );
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_secs(1));
+            bar
+        });
+        Progress { bar, points, done: 0, left_s: expected_s }
+    }
+
+    /// A point begins.
+    pub fn begin(&self, what: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(what.to_owned()),
+            None => eprintln!(
+                "[{}/{}] {what}, about {} to go",
+                self.done + 1,
+                self.points,
+                duration(self.left_s)
+            ),
+        }
+    }
+
+    /// A point that was to take so many seconds is done, or needs not be done; `said` is its result.
+    pub fn end(&mut self, expected_s: f64, said: Option<&str>) {
+        self.done += 1;
+        self.left_s = (self.left_s - expected_s).max(0.0);
+        match (&self.bar, said) {
+            (Some(bar), said) => {
+                bar.inc(whole(expected_s));
+                said.into_iter().for_each(|said| bar.println(format!("  {said}")));
+            }
+            (None, Some(said)) => eprintln!("        {said}"),
+            (None, None) => {}
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn whole(seconds: f64) -> u64 {
+    format!("{:.0}", seconds.max(1.0)).parse().unwrap_or(1)
+}
+
+/// Seconds for people: `45 s`, `12 min`, `3 h 20 min`.
+pub fn duration(seconds: f64) -> String {
+    let seconds = whole(seconds);
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0 | 1) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}

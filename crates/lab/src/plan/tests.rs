@@ -1,0 +1,249 @@
+//! Plans, expanded and run on small files.
+
+use super::execute::{Run, Summary, execute};
+use super::file::Plan;
+use super::points::{Expanded, expand};
+use super::progress::Progress;
+use crate::Refusal;
+use crate::evidence::{Evidence, Interrupt, verify};
+use crate::lint::live::Live;
+use crate::record::{ArrayCondition, Measurement, Record};
+use crate::store::{RunDir, RunFacts};
+use crate::validity::Outcome;
+use std::path::Path;
+
+fn expanded(text: &str) -> Result<Expanded, Refusal> {
+    expand(&Plan::parse(text)?, Path::new("."), &|_| 1_000_000_000)
+}
+
+const WHOLE: &str = r#"
+question = "what do the drives and the array do?"
+runtime_s = 10
+drives = ["/dev/a", "/dev/b:c"]
+[[arrays]]
+path = "/dev/md9"
+engine = "mdadm"
+strip = "64k"
+data_members = 4
+take_out = [["fail", "one"], ["fail", "two"]]
+restore = [["add", "both"]]
+[[stages]]
+kind = "raw.each"
+profiles = ["rr-4k"]
+depths = [1, 16]
+[[stages]]
+kind = "raw.all"
+profiles = ["seq-read-1m"]
+[[stages]]
+kind = "array.sweep"
+profiles = ["full-stripe", "unaligned", "burst-1m", "sync-4k", "mixed-4k"]
+jobs = [1, 4]
+[[stages]]
+kind = "degraded"
+profiles = ["rr-4k"]
+[[stages]]
+kind = "rebuild"
+profiles = ["rr-4k"]
+"#;
+
+#[test]
+fn a_plan_becomes_points_with_everything_filled_in() {
+    let all = expanded(WHOLE).unwrap();
+    let ids: Vec<String> = all
+        .points()
+        .flat_map(|point| point.targets.iter().map(|target| point.id(target)))
+        .collect();
+    assert_eq!(ids.len(), 2 * 2 + 2 + 5 * 2 + 2, "{ids:?}");
+    assert!(ids.contains(&"raw.each//dev/b:c/rr-4k-j1-q16#0".to_owned()), "{ids:?}");
+    let mut unique = ids.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), ids.len(), "identities are unique");
+    let all_at_once = all.points().find(|point| point.targets.len() == 2).unwrap();
+    let jobs = all_at_once.jobs.jobs();
+    assert_eq!(jobs.len(), 2, "one job for each drive");
+    assert_eq!(jobs[1].filenames(), ["/dev/b:c"]);
+    assert!(jobs.iter().all(|job| job.is_direct() && job.is_on("time_based")));
+    let full = all.points().find(|point| point.workload.name == "full-stripe-j4-q32").unwrap();
+    assert_eq!(full.workload.block_bytes, 4 * 65_536);
+    assert_eq!(full.jobs.jobs()[0].get("offset_increment"), Some("25%"));
+    let burst = all.points().find(|point| point.workload.name == "burst-1m-j1-q32").unwrap();
+    assert_eq!(burst.jobs.jobs()[0].count("iodepth_batch_complete_min", 1), 32);
+    assert_eq!(all.written(), [Path::new("/dev/md9")], "reads destroy nothing");
+    assert!(all.left_out["rebuild"].contains("no array has rebuild commands"));
+}
+
+#[test]
+fn each_degraded_condition_takes_one_more_member_out_and_the_last_puts_them_back() {
+    let all = expanded(WHOLE).unwrap();
+    let degraded: Vec<_> = all.groups.iter().filter(|group| !group.before.is_empty()).collect();
+    let counts: Vec<_> =
+        degraded.iter().map(|group| (group.before.len(), group.after.len())).collect();
+    assert_eq!(counts, [(1, 0), (2, 1)]);
+    assert_eq!(degraded[1].points[0].condition, ArrayCondition::Degraded(2));
+}
+
+#[test]
+fn what_is_no_plan_is_refused_in_one_line_with_its_place() {
+    for (text, what) in [
+        ("question = 1\n", "line 1"),
+        ("question = \"a\"\nstages = []\n", "needs a stage"),
+        ("question = \"a\"\nrutime_s = 5\nstages = []\n", "rutime_s"),
+        ("question = \"a\"\n[[stages]]\nkind = \"raw\"\n", "raw"),
+        ("question = \"a\"\n[[stages]]\nkind = \"cliff\"\ndepths = [0]\n", "1 or more"),
+        ("question = \"a\"\n[[stages]]\nkind = \"cliff\"\nsizes = [\"big\"]\n", "'big' is no size"),
+        (
+            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"no\"]\n",
+            "no profile 'no'",
+        ),
+        (
+            "question = \"a\"\ndrives = [\"d\"]\n[[stages]]\nkind = \"raw.each\"\nprofiles = [\"unaligned\"]\n",
+            "needs the stripe",
+        ),
+    ] {
+        let line = expanded(text).unwrap_err().to_string();
+        assert!(line.contains(what) && !line.contains('\n'), "{text}: {line}");
+    }
+}
+
+#[test]
+fn every_profile_that_ships_passes_its_own_rules() {
+    let text = "question = \"a\"\n[[arrays]]\npath = \"f\"\nstrip = \"64k\"\ndata_members = 4\n[[stages]]\nkind = \"array.sweep\"\n\
+                profiles = [\"burst-1m\", \"full-stripe\", \"mixed-4k\", \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \
+                \"sync-4k\", \"unaligned\"]\njobs = [1, 4]\n";
+    for point in expanded(text).unwrap().points() {
+        let intent = crate::lint::subject::Intent { preconditioned: true, ..Default::default() };
+        let subject =
+            crate::lint::subject::Subject { jobs: point.jobs.jobs(), result: None, intent };
+        let said = crate::lint::lint(&subject, &Live);
+        let errors: Vec<_> = said
+            .iter()
+            .filter(|remark| {
+                remark.severity == crate::validity::Severity::Error && remark.rule != "L23"
+            })
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", point.workload.name);
+    }
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+    plan: Expanded,
+}
+
+/// Three drives of 4 MiB and an array that is a file, too.
+fn place(stages: &str) -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c", "array"] {
+        std::fs::write(dir.path().join(name), vec![7; 4 << 20]).unwrap();
+    }
+    let at = dir.path().display();
+    let text = format!(
+        "question = \"q\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [\"{at}/a\", \"{at}/b\", \"{at}/c\"]\n\
+         [[arrays]]\npath = \"{at}/array\"\ntake_out = [[\"sh\", \"-c\", \"echo out >> {at}/hooks\"]]\n\
+         restore = [[\"sh\", \"-c\", \"echo back >> {at}/hooks\"]]\n{stages}"
+    );
+    let plan = expanded(&text).unwrap();
+    RunDir::create(&dir.path().join("run"), &RunFacts::default()).unwrap();
+    Place { dir, plan }
+}
+
+impl Place {
+    fn run(&self, interrupt: Interrupt) -> Result<Summary, Refusal> {
+        let path = self.dir.path().join("run");
+        let dir = RunDir::open(&path).unwrap();
+        let evidence = Evidence::open(&path, interrupt)?;
+        let run = Run { dir: &dir, evidence: &evidence, machine: &Live, named: &[] };
+        execute(&self.plan, &run, &mut Progress::new(1, 1.0, true))
+    }
+
+    fn records(&self) -> Vec<Record> {
+        RunDir::open(&self.dir.path().join("run")).unwrap().read().unwrap().records
+    }
+
+    fn measured(&self) -> Vec<Measurement> {
+        let only = |record| {
+            if let Record::Measurement(measured) = record { Some(*measured) } else { None }
+        };
+        self.records().into_iter().filter_map(only).collect()
+    }
+}
+
+fn fio_is_missing(test: &str) -> bool {
+    let missing = std::process::Command::new("fio").arg("--version").output().is_err();
+    if missing {
+        eprintln!("left out: {test}: fio is not installed here");
+    }
+    missing
+}
+
+const STAGES: &str = "[[stages]]\nkind = \"precondition\"\n[[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n\
+                      [[stages]]\nkind = \"degraded\"\nprofiles = [\"rw-4k\"]\ndepths = [1]\n";
+
+#[test]
+fn a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted() {
+    if fio_is_missing("a_run_measures_each_point_once_and_goes_on_where_it_was_interrupted") {
+        return;
+    }
+    let place = place(STAGES);
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    let refusal = place.run(interrupt).unwrap_err();
+    assert_eq!(refusal.code, "run.interrupted", "{refusal}");
+    assert!(place.measured().is_empty());
+
+    let first = place.run(Interrupt::default()).unwrap();
+    assert_eq!((first.measured, first.resumed), (3 + 3 + 1, 0));
+    let measured = place.measured();
+    let raw: Vec<_> = measured.iter().filter(|measured| measured.stage == "raw.all").collect();
+    assert_eq!(raw.len(), 3, "each drive by itself");
+    assert!(raw.iter().all(|measured| measured.read.ios > 0
+        && measured.write.ios == 0
+        && !measured.read.latency_bins.is_empty()));
+    let fill = &measured[0];
+    assert_eq!(
+        (fill.stage.as_str(), fill.write.bytes),
+        ("precondition", 8 << 20),
+        "written whole twice"
+    );
+    let degraded = measured.last().unwrap();
+    assert_eq!(degraded.condition, ArrayCondition::Degraded(1));
+    assert!(degraded.cpu.as_ref().is_some_and(|cpu| cpu.wall_s > 0.0 && cpu.cores > 0));
+    let hooks = || std::fs::read_to_string(place.dir.path().join("hooks")).unwrap();
+    assert_eq!(hooks(), "out\nback\n");
+    let checks: Vec<_> = place
+        .records()
+        .into_iter()
+        .filter_map(|record| if let Record::Check(check) = record { Some(check) } else { None })
+        .collect();
+    let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
+    assert_eq!(names.iter().filter(|name| **name == "drive.preconditioned").count(), 3);
+    assert!(
+        names.contains(&"drives.slow_member")
+            && checks.iter().all(|check| check.outcome != Outcome::CannotTell)
+    );
+
+    let again = place.run(Interrupt::default()).unwrap();
+    assert_eq!((again.measured, again.resumed), (0, 5));
+    assert_eq!(
+        (place.measured().len(), hooks().as_str()),
+        (7, "out\nback\n"),
+        "nothing is done twice"
+    );
+    assert_eq!(verify(&place.dir.path().join("run")).unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured() {
+    if fio_is_missing("a_target_that_vanishes_ends_the_run_in_one_line_and_keeps_what_was_measured")
+    {
+        return;
+    }
+    let place = place("[[stages]]\nkind = \"precondition\"\n");
+    let gone = place.dir.path().join("b");
+    std::fs::remove_file(&gone).unwrap();
+    std::fs::create_dir(&gone).unwrap();
+    let refusal = place.run(Interrupt::default()).unwrap_err();
+    assert_eq!((refusal.code.as_str(), refusal.exit_code()), ("fio.failed", 2), "{refusal}");
+    assert_eq!(place.measured().len(), 1);
+}
