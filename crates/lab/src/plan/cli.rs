@@ -162,6 +162,7 @@ fn described(expanded: &Expanded, json: bool) -> String {
                 .jobs
                 .to_string()
                 .lines()
+                .filter(|line| !line.is_empty())
                 .map(|line| format!("\n    {line}"))
                 .collect::<String>();
         }

@@ -81,6 +81,10 @@ pub fn execute(
         session.group(group, progress)?;
     }
     progress.finish();
+    let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
+    let all = ids.filter_map(|id| session.known.get(&id));
+    session.summary.invalid =
+        all.filter(|measured| Mark::of(&measured.findings) == Mark::Invalid).count();
     Ok(session.summary)
 }
 
@@ -156,7 +160,7 @@ impl Session<'_> {
         let before = HostCpu::now()?;
         let ran = run_fio(self.run.evidence, &order)?;
         let after = HostCpu::now()?;
-        let after_remarks = lint_after(&ran, self.run.machine);
+        let after_remarks = lint_after(point, &ran, self.run.machine);
         let mut said = Vec::new();
         for target in &point.targets {
             let mut measured = measurement(point, target, &ran);
@@ -164,13 +168,8 @@ impl Session<'_> {
             // With several targets the time is all of theirs together: it belongs to none of them.
             measured.cpu = (point.targets.len() == 1).then(|| before.until(&after, client_s));
             measured.findings = of_target(&before_remarks, &after_remarks, target);
-            let mark = Mark::of(&measured.findings);
-            self.summary.invalid += usize::from(mark == Mark::Invalid);
-            said.push(format!(
-                "{}: {} {mark}",
-                target.path.display(),
-                units::rate(measured.rate(), measured.workload.unit())
-            ));
+            let rate = units::rate(measured.rate(), measured.workload.unit());
+            said.push(format!("{}: {rate} {}", target.path.display(), marked(&measured.findings)));
             self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
             self.known.insert(measured.id.clone(), measured);
             self.summary.measured += 1;
@@ -300,13 +299,33 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
 }
 
 /// What the result itself shows: errors, short I/Os, a depth that was not kept.
-fn lint_after(ran: &FioRan, machine: &dyn Machine) -> Vec<Remark> {
+fn lint_after(point: &Point, ran: &FioRan, machine: &dyn Machine) -> Vec<Remark> {
     let intent = Intent { environment_recorded: true, ..Intent::default() };
     let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
-    lint(&subject, machine)
-        .into_iter()
-        .filter(|remark| matches!(remark.rule, "L14" | "L28"))
-        .collect()
+    let mut remarks = lint(&subject, machine);
+    remarks.retain(|remark| matches!(remark.rule, "L14" | "L28"));
+    if point.kind == Kind::Precondition {
+        // Its rate is no figure: what counts is that everything was written, and errors have ended the run by now.
+        remarks.clear();
+    }
+    remarks
+}
+
+/// The mark with the rules behind it, and the reason for the worst.
+fn marked(findings: &[Finding]) -> String {
+    let mark = Mark::of(findings);
+    let mut rules: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Info)
+        .map(|finding| finding.rule.as_str())
+        .collect();
+    rules.sort_unstable();
+    rules.dedup();
+    match findings.iter().find(|finding| finding.severity == Severity::Error) {
+        Some(worst) => format!("{mark} ({}: {})", worst.rule, worst.reason),
+        None if rules.is_empty() => mark.to_string(),
+        None => format!("{mark} ({})", rules.join(", ")),
+    }
 }
 
 /// The findings on one target, each rule once; what could not be told is a note.
