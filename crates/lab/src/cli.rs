@@ -16,10 +16,12 @@ pub struct Args {
 pub enum Verb {
     /// Write down what `inspect` reads of this server, to be looked at elsewhere.
     Capture(crate::capture::Args),
-    /// Say what is wrong with a benchmark, before it runs or after.
-    Lint(Box<crate::lint::cli::Args>),
     /// Compare two engines in turns, or two stored runs.
     Compare(crate::compare::cli::Args),
+    /// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
+    Inspect(crate::inspect::Args),
+    /// Say what is wrong with a benchmark, before it runs or after.
+    Lint(Box<crate::lint::cli::Args>),
     /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
     Redact(crate::redact::Args),
     /// Make the report of a run.
@@ -35,8 +37,9 @@ pub enum Verb {
 pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
         Verb::Capture(args) => crate::capture::run(&args, json),
-        Verb::Lint(args) => crate::lint::cli::run(&args, json),
         Verb::Compare(args) => crate::compare::cli::run(&args, json),
+        Verb::Inspect(args) => crate::inspect::run(&args, json),
+        Verb::Lint(args) => crate::lint::cli::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),

@@ -1,7 +1,186 @@
-//! `lab inspect`: the server as it is, what is wrong with it, and what limits it.
+//! `lab inspect`: the server as it is, what is wrong with it, and which link is the narrowest.
 //!
-//! - server: the model
+//! - server: the model, read from the live machine or from a capture
+//! - topology: its links with their bandwidths, and what flows over them
+//! - checks: what is judged, each by a stable name
+//! - resources: utilisation, saturation and errors of every resource, empty cells and all
+//! - diagram: the links as text and as SVG
+//! - page: what is printed
 //!
-//! What must stay true: a check that could not be made never passes; the verdict is computed from the checks alone.
+//! What must stay true: a check that could not be made never passes; the verdict is computed from the checks alone; nothing
+//! is written but the SVG that was asked for.
 
+pub mod checks;
+pub mod diagram;
+pub mod page;
+pub mod resources;
 pub mod server;
+pub mod topology;
+
+use crate::Refusal;
+use crate::metrics::bandwidth::Rate;
+use crate::record::Check;
+use crate::source::{Source, folder};
+use crate::validity::{Outcome, Severity};
+use diagram::Measured;
+use serde::Serialize;
+use server::Server;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use topology::flow::{Flow, READ_PASSES, REBUILD_PASSES, flow};
+use topology::{Given, Topology};
+
+/// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
+///
+/// Looks at this machine, or at a directory made by `lab capture`. Nothing is changed and no drive is written to. Exit
+/// code 0: qualified; 1: a check fails; 2: none fails and some that decide could not be made.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
+pub struct Args {
+    /// A directory made by `lab capture`, instead of this machine.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+
+    /// A capture of the same server before the load: shows what has grown.
+    #[arg(long, value_name = "DIR")]
+    before: Option<PathBuf>,
+
+    /// Draw the bottleneck diagram into FILE.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Use only N drives at once, spread over the controllers.
+    #[arg(long, value_name = "N")]
+    drives: Option<u64>,
+
+    /// What one drive does, MB/s, from its data sheet or a measurement.
+    #[arg(long, value_name = "MB/S")]
+    drive_rate: Option<u64>,
+
+    /// What two sockets carry between each other, GB/s one way, from the processor's data sheet.
+    #[arg(long, value_name = "GB/S")]
+    inter_socket: Option<u64>,
+
+    /// Show passing checks too.
+    #[arg(long)]
+    all: bool,
+
+    /// Seconds that one program may take.
+    #[arg(long, value_name = "S", default_value_t = 20)]
+    limit: u64,
+}
+
+/// What becomes of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every check that decides was made and passes, or does not apply.
+    Qualified,
+    /// A check that decides fails.
+    NotQualified,
+    /// None fails, and some that decide could not be made.
+    Undecided,
+}
+
+/// All that is known of a server.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Inspection {
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// The checks.
+    pub checks: Vec<Check>,
+    /// All drives read at once.
+    pub read: Flow,
+    /// All drives in a rebuild.
+    pub rebuild: Flow,
+    /// The links.
+    pub topology: Topology,
+    /// Every resource.
+    pub resources: Vec<resources::Row>,
+    /// The server.
+    pub server: Server,
+}
+
+impl Inspection {
+    /// Judge a server. `before` is the same one earlier.
+    pub fn of(server: Server, before: Option<&Server>, given: Given) -> Inspection {
+        let topology = Topology::of(&server, given);
+        let (read, rebuild) = (flow(&topology, READ_PASSES), flow(&topology, REBUILD_PASSES));
+        let facts = checks::Facts {
+            server: &server,
+            before,
+            topology: &topology,
+            read: &read,
+            rebuild: &rebuild,
+        };
+        let checks = checks::all(&facts);
+        let resources = resources::table(&server, before);
+        Inspection { verdict: verdict(&checks), checks, read, rebuild, topology, resources, server }
+    }
+
+    /// The flow that says more: a rebuild, unless plain reading is limited already.
+    pub fn telling_flow(&self) -> &Flow {
+        if self.read.is_limited_by_drives() { &self.rebuild } else { &self.read }
+    }
+
+    /// The bottleneck diagram as SVG, with what was measured on its links, if anything was.
+    pub fn svg(&self, measured: &Measured) -> String {
+        diagram::svg::draw(self, measured)
+    }
+}
+
+fn verdict(checks: &[Check]) -> Verdict {
+    let has = |outcome: Outcome| {
+        let mut decide = checks.iter().filter(|it| checks::severity(&it.name) == Severity::Error);
+        decide.any(|check| check.outcome == outcome)
+    };
+    match (has(Outcome::Fail), has(Outcome::CannotTell)) {
+        (true, _) => Verdict::NotQualified,
+        (false, true) => Verdict::Undecided,
+        (false, false) => Verdict::Qualified,
+    }
+}
+
+/// Read a server out of a capture.
+///
+/// # Errors
+/// It is not a capture, or cannot be read.
+pub fn captured(dir: &Path) -> Result<Server, Refusal> {
+    let (capture, odd) = folder::read(dir)?;
+    if odd > 0 {
+        eprintln!("{}: {odd} lines of files.txt are not understood and left out", dir.display());
+    }
+    Ok(Server::read(&Source::captured(capture)))
+}
+
+/// Do it.
+///
+/// # Errors
+/// A capture cannot be read, or the diagram not written.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let server = match &args.from {
+        Some(dir) => captured(dir)?,
+        None => Server::read(&Source::live(Duration::from_secs(args.limit))),
+    };
+    let before = args.before.as_deref().map(captured).transpose()?;
+    let given = Given {
+        drive_rate: args.drive_rate.map(Rate::mega),
+        inter_socket: args.inter_socket.map(|giga| Rate::mega(giga.saturating_mul(1_000))),
+        drive_count: args.drives,
+    };
+    let inspection = Inspection::of(server, before.as_ref(), given);
+    if let Some(path) = &args.svg {
+        std::fs::write(path, inspection.svg(&Measured::new()))
+            .map_err(|error| Refusal::file(path, &error, "choose a place that you may write to"))?;
+    }
+    match json {
+        true => println!("{}", serde_json::to_string(&inspection).unwrap_or_default()),
+        false => print!("{}", page::text(&inspection, args.all)),
+    }
+    Ok(match inspection.verdict {
+        Verdict::Qualified => ExitCode::SUCCESS,
+        Verdict::NotQualified => ExitCode::from(1),
+        Verdict::Undecided => ExitCode::from(2),
+    })
+}

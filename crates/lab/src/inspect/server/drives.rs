@@ -181,8 +181,9 @@ fn drive(
     let text = |file: &str| source.text(&at(file)).filter(|text| !text.is_empty());
     let words: Vec<String> =
         ["device/vendor", "device/model"].into_iter().filter_map(text).collect();
-    let words: Vec<&str> =
-        words.iter().map(|word| word.trim()).filter(|it| !it.is_empty()).collect();
+    // Virtio has a number for a vendor.
+    let words = words.iter().map(|word| word.trim());
+    let words: Vec<&str> = words.filter(|it| !it.is_empty() && !it.starts_with("0x")).collect();
     let kind = kind(name, path);
     let node = attachments.first().and_then(|way| pci.get(&way.controller)).and_then(|it| it.node);
     let scheduler = text("queue/scheduler").map(|list| {

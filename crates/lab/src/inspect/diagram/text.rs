@@ -1,0 +1,101 @@
+//! The diagram as a tree of lines: memory at the top, drives at the leaves, each line with its link towards memory.
+
+use crate::inspect::Inspection;
+use crate::inspect::topology::flow::usable;
+use crate::inspect::topology::{Link, Node, Place};
+use crate::source::natural;
+use std::fmt::Write;
+
+const BAR: usize = 10;
+
+struct Line {
+    name: String,
+    standard: String,
+    carries: String,
+    used: String,
+}
+
+/// Draw it. Each line: a place, its link towards memory, what that carries, how much of it is used.
+pub fn draw(inspection: &Inspection) -> String {
+    let topology = &inspection.topology;
+    let mut lines = Vec::new();
+    for (at, node) in topology.nodes.iter().enumerate() {
+        if node.place == Place::Memory {
+            below(inspection, at, 0, &mut lines);
+        }
+    }
+    let width =
+        |of: fn(&Line) -> &String| lines.iter().map(|it| of(it).chars().count()).max().unwrap_or(0);
+    let (name, standard) = (width(|it| &it.name), width(|it| &it.standard));
+    let carries = width(|it| &it.carries);
+    let mut out = String::new();
+    for line in &lines {
+        let text = format!(
+            "  {:<name$}  {:<standard$}  {:>carries$}  {}",
+            line.name, line.standard, line.carries, line.used
+        );
+        let _ = writeln!(out, "{}", text.trim_end());
+    }
+    out
+}
+
+fn below(inspection: &Inspection, at: usize, depth: usize, lines: &mut Vec<Line>) {
+    let topology = &inspection.topology;
+    let node = &topology.nodes[at];
+    let indent = "  ".repeat(depth);
+    if node.place == Place::Socket {
+        // Its link into its own memory is the memory's line; one to another socket stands among the notes.
+        let name = format!("{indent}{}", name(node));
+        lines.push(Line {
+            name,
+            standard: String::new(),
+            carries: String::new(),
+            used: String::new(),
+        });
+    } else {
+        let own = topology.links.iter().enumerate().filter(|(_, link)| link.from == Some(at));
+        for (order, (index, link)) in own.enumerate() {
+            let name = if order == 0 { format!("{indent}{}", name(node)) } else { String::new() };
+            lines.push(line(inspection, name, index, link));
+        }
+    }
+    let mut sources: Vec<usize> =
+        topology.links.iter().filter(|it| it.to == Some(at)).filter_map(|it| it.from).collect();
+    // Sockets side by side belong to their memory, not below each other.
+    sources.retain(|from| topology.nodes[*from].place < node.place);
+    sources.sort_by_key(|from| natural(&topology.nodes[*from].id));
+    for from in sources {
+        below(inspection, from, depth + 1, lines);
+    }
+}
+
+fn name(node: &Node) -> String {
+    match node.place {
+        Place::Drives if node.count > 1 => {
+            format!("{} x {}  {}", node.count, node.title, node.detail)
+        }
+        Place::Drives | Place::Controller | Place::Switch => {
+            format!("{}  {}", node.title, node.detail)
+        }
+        Place::Expander => node.detail.clone(),
+        Place::Socket => format!("{}  {}", node.id, node.detail),
+        Place::Memory => node.id.clone(),
+    }
+}
+
+fn line(inspection: &Inspection, name: String, index: usize, link: &Link) -> Line {
+    let flow = inspection.telling_flow();
+    let standard = link.standard.clone();
+    let Some((all, capacity)) = link.capacity.zip(usable(link, flow.passes)) else {
+        return Line { name, standard, carries: "?".to_owned(), used: String::new() };
+    };
+    let share = flow.by_link[index].share_of(capacity);
+    let full = (0..BAR).take_while(|step| (*step as f64 + 0.5) / (BAR as f64) < share).count();
+    let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
+    let mark = if flow.narrowest.contains(&index) { "  <-- narrowest" } else { "" };
+    let carries = match link.is_memory() && flow.passes > 1 {
+        true => format!("{all} : {} passes", flow.passes),
+        false => capacity.to_string(),
+    };
+    Line { name, standard, carries, used: format!("{bar} {:>3.0} %{mark}", share * 100.0) }
+}

@@ -1,0 +1,169 @@
+//! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link, the links, the resources.
+
+use super::topology::Topology;
+use super::topology::flow::Flow;
+use super::{Inspection, Verdict, checks, diagram};
+use crate::record::Check;
+use crate::validity::{Outcome, Severity};
+use std::fmt::Write;
+
+/// The page; `all` shows passing checks too.
+pub fn text(inspection: &Inspection, all: bool) -> String {
+    let mut out = headline(inspection);
+    out.push('\n');
+    for check in &inspection.checks {
+        if let Some(mark) = mark(check, all) {
+            line(&mut out, mark, check);
+        }
+    }
+    let _ = writeln!(out, "\n{}", server_line(inspection));
+    for sentence in sentences(inspection) {
+        let _ = writeln!(out, "{sentence}");
+    }
+    out.push('\n');
+    out.push_str(&diagram::text::draw(inspection));
+    for assumption in &inspection.topology.assumptions {
+        let _ = writeln!(out, "  * {assumption}");
+    }
+    out.push('\n');
+    resources(&mut out, inspection);
+    out
+}
+
+/// The verdict in one line.
+pub fn headline(inspection: &Inspection) -> String {
+    let count = |outcome: Outcome, severity: Severity| {
+        let checks = inspection.checks.iter();
+        checks.filter(|it| it.outcome == outcome && checks::severity(&it.name) == severity).count()
+    };
+    let (error, note) = (Severity::Error, Severity::Warning);
+    let unknown = count(Outcome::CannotTell, error) + count(Outcome::CannotTell, note);
+    let notes = match count(Outcome::Fail, note) {
+        0 => String::new(),
+        1 => ", 1 note".to_owned(),
+        notes => format!(", {notes} notes"),
+    };
+    let open = if unknown > 0 { format!(", {unknown} could not be made") } else { String::new() };
+    let made = inspection.checks.iter().filter(|it| it.outcome == Outcome::Pass).count();
+    match inspection.verdict {
+        Verdict::Qualified => format!("QUALIFIED: {made} checks pass{notes}{open}\n"),
+        Verdict::NotQualified => {
+            let fails = count(Outcome::Fail, error);
+            let verb = if fails == 1 { "check fails" } else { "checks fail" };
+            format!("NOT QUALIFIED: {fails} {verb}{notes}{open}, {made} pass\n")
+        }
+        Verdict::Undecided => {
+            let open = count(Outcome::CannotTell, error);
+            format!(
+                "CANNOT SAY: no check fails, but {open} that decide could not be made{notes}; {made} pass\n"
+            )
+        }
+    }
+}
+
+fn mark(check: &Check, all: bool) -> Option<&'static str> {
+    Some(match (check.outcome, checks::severity(&check.name)) {
+        (Outcome::Fail, Severity::Error) => "FAIL",
+        (Outcome::Fail, _) => "note",
+        (Outcome::CannotTell, _) => "?",
+        (Outcome::Pass, _) if all => "pass",
+        (Outcome::NotApplicable, _) if all => "n/a",
+        (Outcome::Pass | Outcome::NotApplicable, _) => return None,
+    })
+}
+
+fn line(out: &mut String, mark: &str, check: &Check) {
+    let place = match check.outcome {
+        // Which drives or phys; `memory` and the like stand in the check's name.
+        Outcome::Fail if check.target.contains(|c: char| c.is_ascii_digit()) => {
+            format!("{}: ", check.target)
+        }
+        Outcome::Fail | Outcome::Pass | Outcome::CannotTell | Outcome::NotApplicable => {
+            String::new()
+        }
+    };
+    let _ = writeln!(out, "  {mark:<4}  {:<28} {place}{}", check.name, check.found);
+    if let (Outcome::Fail, Some(next)) = (check.outcome, &check.next) {
+        let _ = writeln!(out, "  {:<34} -> {next}", "");
+    }
+}
+
+fn server_line(inspection: &Inspection) -> String {
+    let server = &inspection.server;
+    let cpu = &server.cpu;
+    let model = cpu.model.as_deref().unwrap_or("processor unknown");
+    let place = server.hypervisor.as_ref().map_or(String::new(), |it| format!(", a guest of {it}"));
+    format!(
+        "{} x {model}: {}, {}, {}; {} on {}; Linux {}{place}",
+        cpu.sockets().len().max(1),
+        counted(cpu.core_count(), "core"),
+        counted(cpu.threads.len(), "thread"),
+        counted(cpu.nodes.len(), "NUMA node"),
+        counted(server.drives.len(), "drive"),
+        counted(server.controllers.len(), "controller"),
+        server.kernel.as_deref().unwrap_or("unknown"),
+    )
+}
+
+fn counted(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What limits, in two sentences: reading, and a rebuild.
+pub fn sentences(inspection: &Inspection) -> Vec<String> {
+    let topology = &inspection.topology;
+    if topology.drive_count == 0 {
+        return vec!["No drives, so nothing flows.".to_owned()];
+    }
+    if inspection.read.demand.0 == 0 {
+        return vec!["Nobody says what the drives can give, so no link can be called the narrowest; give --drive-rate.".to_owned()];
+    }
+    let drives = match topology.drive_count {
+        1 => "1 drive".to_owned(),
+        count => format!("all {count} drives"),
+    };
+    let read = format!("Reading {drives}: {}", limit(topology, &inspection.read));
+    let passes = inspection.rebuild.passes;
+    let rebuild =
+        format!("A rebuild, {passes} passes over memory: {}", limit(topology, &inspection.rebuild));
+    vec![read, rebuild]
+}
+
+fn limit(topology: &Topology, flow: &Flow) -> String {
+    let (carried, demand) = (flow.carried, flow.demand);
+    if flow.is_limited_by_drives() {
+        let fullest = flow.fullest.map_or(String::new(), |at| {
+            let link = &topology.links[at];
+            let share = super::topology::flow::usable(link, flow.passes)
+                .map_or(0.0, |capacity| flow.by_link[at].share_of(capacity) * 100.0);
+            format!("; fullest link: {}, {share:.0} %", topology.name(link))
+        });
+        return format!("{carried}, the drives set the pace{fullest}.");
+    }
+    let links: Vec<_> = flow.narrowest.iter().map(|at| &topology.links[*at]).collect();
+    let mut names: Vec<String> = links.iter().map(|link| topology.ends(link)).collect();
+    let more = names.len().saturating_sub(2);
+    names.truncate(2);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let mut standards: Vec<&str> = links.iter().map(|link| link.standard.as_str()).collect();
+    standards.dedup();
+    standards.truncate(2);
+    let each = if links.len() > 1 { " each" } else { "" };
+    let names = names.join(", ");
+    format!("{carried} of {demand}; narrowest: {names}{more} ({}{each}).", standards.join("; "))
+}
+
+fn resources(out: &mut String, inspection: &Inspection) {
+    let _ = writeln!(out, "  {:<24} {:<26} {:<26} errors", "resource", "utilisation", "saturation");
+    for row in &inspection.resources {
+        let cell = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "[empty]".to_owned());
+        let _ = writeln!(
+            out,
+            "  {:<24} {:<26} {:<26} {}",
+            row.resource,
+            cell(&row.utilisation),
+            cell(&row.saturation),
+            cell(&row.errors)
+        );
+    }
+}

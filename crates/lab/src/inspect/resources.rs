@@ -1,0 +1,107 @@
+//! The USE checklist: utilisation, saturation and errors of every resource, filled in as far as they are known.
+//!
+//! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is missed.
+
+use super::server::{DriveKind, PhyErrors, Server};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One resource.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// What it is.
+    pub resource: String,
+    /// How much of it is used.
+    pub utilisation: Option<String>,
+    /// How much waits for it.
+    pub saturation: Option<String>,
+    /// What went wrong with it.
+    pub errors: Option<String>,
+}
+
+/// Every resource of a server; `before` is the same one earlier.
+pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
+    let software = &server.software;
+    let waits = |name: &str| {
+        software.pressure.get(name).map(|share| format!("{share:.1} % of a minute waited"))
+    };
+    let threads = server.cpu.threads.len();
+    let row = |resource: &str, utilisation, saturation, errors| Row {
+        resource: resource.to_owned(),
+        utilisation,
+        saturation,
+        errors,
+    };
+    let load = software
+        .load
+        .filter(|_| threads > 0)
+        .map(|load| format!("load {load:.2} on {threads} CPUs"));
+    let memory = software.memory_bytes.filter(|it| it.1 > 0).map(|(available, total)| {
+        let used = u128::from(total.saturating_sub(available)) * 100 / u128::from(total);
+        format!("{used} % of {:.1} GiB", total as f64 / f64::from(1 << 30))
+    });
+    let memory_errors = software.memory_errors.map(|(ce, ue)| format!("{ce} corrected, {ue} not"));
+    let mut rows = vec![
+        row("processors", load, waits("cpu"), None),
+        row("memory, space", memory, waits("memory"), memory_errors),
+        row("memory, bandwidth", None, None, None),
+    ];
+    if server.cpu.sockets().len() > 1 {
+        rows.push(row("link between sockets", None, None, None));
+    }
+    for controller in &server.controllers {
+        let is_drive = |kind| matches!(kind, DriveKind::Nvme | DriveKind::Virtual);
+        let mut own = server
+            .drives
+            .iter()
+            .filter(|it| it.attachments.iter().any(|way| way.controller == controller.address));
+        if !own.any(|it| is_drive(it.kind)) {
+            rows.push(row(
+                &format!("controller {}", controller.address.trim_start_matches("0000:")),
+                None,
+                None,
+                None,
+            ));
+        }
+    }
+    if let Some(errors) = phys(server, before) {
+        rows.push(row("SAS phys", None, None, Some(errors)));
+    }
+    rows.push(drives(server, waits("io")));
+    for network in &server.networks {
+        let rate = network.rate.map(|rate| format!("? of {rate}"));
+        rows.push(row(&format!("network {}", network.name), rate, None, None));
+    }
+    rows
+}
+
+fn drives(server: &Server, saturation: Option<String>) -> Row {
+    let in_flight: Option<u64> = server.drives.iter().map(|it| it.in_flight).sum();
+    let bad = server.drives.iter().filter(|it| it.is_healthy == Some(false)).count();
+    let asked = server.drives.iter().filter(|it| it.is_healthy.is_some()).count();
+    Row {
+        resource: format!("drives: {}", server.drives.len()),
+        utilisation: in_flight
+            .filter(|_| !server.drives.is_empty())
+            .map(|count| format!("{count} I/Os in flight")),
+        saturation,
+        errors: (asked > 0).then(|| format!("{bad} failing of {asked} asked")),
+    }
+}
+
+fn phys(server: &Server, before: Option<&Server>) -> Option<String> {
+    let counted = |server: &Server| -> BTreeMap<String, PhyErrors> {
+        server.phys.iter().filter_map(|it| Some((it.name.clone(), it.errors?))).collect()
+    };
+    let now = counted(server);
+    if now.is_empty() {
+        return None;
+    }
+    let sum: u64 = now.values().map(|it| it.sum()).fold(0, u64::saturating_add);
+    let Some(before) = before.map(counted) else {
+        return Some(format!("{sum} since reset on {} phys, growth ?", now.len()));
+    };
+    let grown =
+        now.iter().filter_map(|(name, errors)| Some(errors.since(*before.get(name)?).sum()));
+    Some(format!("{sum} since reset, {} between captures", grown.fold(0, u64::saturating_add)))
+}

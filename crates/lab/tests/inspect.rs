@@ -1,0 +1,515 @@
+//! Inspecting captured servers: every check passes, fails and cannot tell where it must; the first story's server gives the
+//! story's answer; damaged captures are survived.
+
+use ashlar_lab::inspect::diagram::Measured;
+use ashlar_lab::inspect::server::Server;
+use ashlar_lab::inspect::topology::{Given, Topology};
+use ashlar_lab::inspect::{Inspection, Verdict, page};
+use ashlar_lab::metrics::bandwidth::Rate;
+use ashlar_lab::redact::redact;
+use ashlar_lab::source::tree::{Entry, Tree};
+use ashlar_lab::source::{Capture, Source, folder};
+use ashlar_lab::validity::Outcome;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+const BEFORE: &str = "story-before-repair";
+const AFTER: &str = "story-after-repair";
+const FLASH: &str = "nvme-24-dual-socket";
+const JBOD: &str = "jbod-60-four-hba";
+const DESKTOP: &str = "desktop";
+const ALL: [&str; 5] = [BEFORE, AFTER, FLASH, JBOD, DESKTOP];
+
+/// One change to a capture.
+#[derive(Clone, Debug)]
+enum Edit {
+    /// A file holds something else.
+    Set(String, &'static str),
+    /// A path and all below it is not there.
+    Drop(String),
+    /// Everything with this in its path is not there.
+    DropAll(&'static str),
+    /// A program is not installed.
+    NoTool(&'static str),
+    /// The first of these words in a program's output is another one.
+    Say(&'static str, &'static str, &'static str),
+}
+
+fn set(path: &str, value: &'static str) -> Edit {
+    Edit::Set(path.to_owned(), value)
+}
+
+fn gone(path: &str) -> Edit {
+    Edit::Drop(path.to_owned())
+}
+
+fn capture(name: &str) -> Capture {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let (capture, odd) = folder::read(&folder).expect("a capture");
+    assert_eq!(odd, 0, "{name}");
+    capture
+}
+
+fn edited(name: &str, edits: &[Edit]) -> Capture {
+    let mut capture = capture(name);
+    for edit in edits {
+        match edit {
+            Edit::Set(path, value) => capture.tree.insert(path.clone(), Entry::Text((*value).into())),
+            Edit::Drop(path) => assert!(capture.tree.remove(path) > 0, "{path} is not in {name}"),
+            Edit::DropAll(part) => {
+                let paths: Vec<String> =
+                    capture.tree.iter().map(|it| it.0.clone()).filter(|it| it.contains(part)).collect();
+                assert!(!paths.is_empty(), "{part} is not in {name}");
+                paths.iter().for_each(|path| drop(capture.tree.remove(path)));
+            }
+            Edit::NoTool(tool) => assert!(capture.runs.remove(*tool).is_some(), "{tool} is not in {name}"),
+            Edit::Say(tool, from, to) => {
+                let run = capture.runs.get_mut(*tool).expect("a tool");
+                assert!(run.stdout.contains(from), "{tool} does not say {from:?}");
+                run.stdout = run.stdout.replacen(from, to, 1);
+            }
+        }
+    }
+    capture
+}
+
+fn server(capture: Capture) -> Server {
+    Server::read(&Source::captured(capture))
+}
+
+fn inspection(name: &str) -> Inspection {
+    Inspection::of(server(capture(name)), None, Given::default())
+}
+
+struct Case {
+    check: &'static str,
+    pass: (&'static str, Vec<Edit>),
+    fail: (&'static str, Vec<Edit>),
+    cannot_tell: (&'static str, Vec<Edit>),
+}
+
+fn queues_but_one() -> Vec<Edit> {
+    (1..32).map(|queue| Edit::Drop(format!("/sys/block/nvme0n1/mq/{queue}"))).collect()
+}
+
+fn irqs_on_one_cpu() -> Vec<Edit> {
+    (80..88).map(|irq| Edit::Set(format!("/proc/irq/{irq}/effective_affinity_list"), "0")).collect()
+}
+
+fn six_drives_gone() -> Vec<Edit> {
+    ["a", "b", "c", "d", "e", "f"].iter().map(|it| Edit::Drop(format!("/sys/block/sd{it}"))).collect()
+}
+
+fn memory_cases() -> Vec<Case> {
+    let no_table = || vec![Edit::NoTool("dmidecode-memory")];
+    let smt = "/sys/devices/system/cpu/smt";
+    vec![
+        Case {
+            check: "memory.channels_populated",
+            pass: (AFTER, vec![]),
+            fail: (BEFORE, vec![]),
+            cannot_tell: (AFTER, no_table()),
+        },
+        Case {
+            check: "memory.sockets_balanced",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Say("dmidecode-memory", "Size: 16 GB", "Size: No Module Installed")]),
+            cannot_tell: (AFTER, vec![Edit::Say("dmidecode-memory", "P0_Node0_Channel0_Dimm0", "BANK 0"), Edit::Say("dmidecode-memory", "P1-DIMMA1", "A1")]),
+        },
+        Case {
+            check: "memory.bandwidth_for_rebuild",
+            pass: (AFTER, vec![]),
+            fail: (BEFORE, vec![]),
+            cannot_tell: (BEFORE, no_table()),
+        },
+        Case {
+            check: "memory.speed_configured",
+            pass: (FLASH, vec![]),
+            fail: (BEFORE, vec![]),
+            cannot_tell: (FLASH, no_table()),
+        },
+        Case {
+            check: "memory.errors",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/sys/devices/system/edac/mc/mc0/ce_count", "3")]),
+            cannot_tell: (DESKTOP, vec![]),
+        },
+        Case {
+            check: "cpu.governor",
+            pass: (AFTER, vec![]),
+            fail: (DESKTOP, vec![]),
+            cannot_tell: (AFTER, vec![Edit::DropAll("/cpufreq/")]),
+        },
+        Case {
+            check: "cpu.smt_recorded",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Say("lscpu-p", "\n31,15,1,1", "")]),
+            cannot_tell: (AFTER, vec![gone(smt)]),
+        },
+    ]
+}
+
+fn fabric_cases() -> Vec<Case> {
+    let node = "/sys/bus/pci/devices/0000:82:00.0/numa_node";
+    let other = "/sys/bus/pci/devices/0000:85:00.0/numa_node";
+    let phy = "/sys/class/sas_phy/phy-1:0:3";
+    vec![
+        Case {
+            check: "pcie.link_negotiated",
+            pass: (AFTER, vec![]),
+            fail: (FLASH, vec![]),
+            cannot_tell: (AFTER, vec![Edit::DropAll("_link_"), Edit::NoTool("lspci")]),
+        },
+        Case {
+            check: "numa.drives_balanced",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set(node, "0"), set(other, "0")]),
+            cannot_tell: (AFTER, vec![set(node, "-1")]),
+        },
+        Case {
+            check: "controller.drives_balanced",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, six_drives_gone()),
+            cannot_tell: (AFTER, vec![gone("/sys/block")]),
+        },
+        Case {
+            check: "controller.oversubscribed",
+            pass: (AFTER, vec![]),
+            fail: (JBOD, vec![]),
+            cannot_tell: (DESKTOP, vec![]),
+        },
+        Case {
+            check: "sas.link_negotiated",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Set(format!("{phy}/negotiated_linkrate"), "6.0 Gbit")]),
+            cannot_tell: (AFTER, vec![Edit::DropAll("linkrate")]),
+        },
+        Case {
+            check: "sas.phy_errors_growing",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Set(format!("{phy}/invalid_dword_count"), "900")]),
+            cannot_tell: (
+                AFTER,
+                vec![
+                    Edit::DropAll("_count"),
+                    Edit::NoTool("smp_rep_phy_err_log-expander-0:0"),
+                    Edit::NoTool("smp_rep_phy_err_log-expander-1:0"),
+                    Edit::NoTool("smp_rep_phy_err_log-expander-2:0"),
+                    Edit::NoTool("smp_rep_phy_err_log-expander-3:0"),
+                ],
+            ),
+        },
+        Case {
+            check: "queues.count",
+            pass: (FLASH, vec![]),
+            fail: (FLASH, queues_but_one()),
+            cannot_tell: (FLASH, vec![Edit::DropAll("/mq/")]),
+        },
+        Case {
+            check: "irq.spread",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, irqs_on_one_cpu()),
+            cannot_tell: (AFTER, vec![gone("/proc/irq")]),
+        },
+    ]
+}
+
+fn drive_cases() -> Vec<Case> {
+    let second = "  phy  52:S:attached:[500605b0deadbeef:00  i(SSP+STP+SMP)]  12 Gbps\n  phy  48";
+    vec![
+        Case {
+            check: "drive.health",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Say("smartctl-sdc", "true", "false")]),
+            cannot_tell: (AFTER, vec![Edit::NoTool("smartctl-sdc")]),
+        },
+        Case {
+            check: "dual_port.second_host",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![Edit::Say("smp_discover-expander-1:0", "  phy  48", second)]),
+            cannot_tell: (AFTER, vec![Edit::NoTool("smp_discover-expander-1:0")]),
+        },
+        Case {
+            check: "drive.partition_aligned",
+            pass: (DESKTOP, vec![set("/sys/block/sda/sda1/start", "2048")]),
+            fail: (DESKTOP, vec![]),
+            cannot_tell: (DESKTOP, vec![gone("/sys/block/sda/queue/physical_block_size")]),
+        },
+        Case {
+            check: "drive.sector_size",
+            pass: (AFTER, vec![]),
+            fail: (DESKTOP, vec![]),
+            cannot_tell: (AFTER, vec![gone("/sys/block/sda/queue/logical_block_size")]),
+        },
+        Case {
+            check: "drive.firmware_uniform",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/sys/block/sdb/device/rev", "0102")]),
+            cannot_tell: (AFTER, vec![gone("/sys/block/sdb/device/rev")]),
+        },
+        Case {
+            check: "cache.volatile_write",
+            pass: (AFTER, vec![]),
+            fail: (DESKTOP, vec![]),
+            cannot_tell: (AFTER, vec![gone("/sys/block/sda/queue/write_cache")]),
+        },
+    ]
+}
+
+fn software_cases() -> Vec<Case> {
+    let scheduler = "/sys/block/nvme0n1/queue/scheduler";
+    let resync = "md0 : active raid6 sda[0]\n      [=>...]  resync =  8.4% (41/488) finish=7.2min speed=1K/sec";
+    vec![
+        Case {
+            check: "background.activity",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/proc/mdstat", resync)]),
+            cannot_tell: (AFTER, vec![gone("/proc/mdstat")]),
+        },
+        Case {
+            check: "limits.aio_max_nr",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/proc/sys/fs/aio-max-nr", "1024")]),
+            cannot_tell: (AFTER, vec![gone("/proc/sys/fs/aio-max-nr")]),
+        },
+        Case {
+            check: "limits.scheduler",
+            pass: (FLASH, vec![]),
+            fail: (FLASH, vec![set(scheduler, "[mq-deadline] none")]),
+            cannot_tell: (FLASH, vec![gone(scheduler)]),
+        },
+        Case {
+            check: "limits.request_size",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/sys/block/sda/queue/max_sectors_kb", "128")]),
+            cannot_tell: (AFTER, vec![gone("/sys/block/sda/queue/max_sectors_kb")]),
+        },
+    ]
+}
+
+fn cases() -> Vec<Case> {
+    [memory_cases(), fabric_cases(), drive_cases(), software_cases()].into_iter().flatten().collect()
+}
+
+/// How a check comes out; the capture before the load is the unedited one.
+fn outcome(check: &str, (name, edits): &(&'static str, Vec<Edit>)) -> (Outcome, String) {
+    let before = server(capture(name));
+    let inspection = Inspection::of(server(edited(name, edits)), Some(&before), Given::default());
+    let found = inspection.checks.into_iter().find(|it| it.name == check).expect("a check of this name");
+    (found.outcome, found.found)
+}
+
+#[test]
+fn every_check_passes_fails_and_cannot_tell_where_it_must() {
+    for case in cases() {
+        for (capture, wanted) in [
+            (&case.pass, Outcome::Pass),
+            (&case.fail, Outcome::Fail),
+            (&case.cannot_tell, Outcome::CannotTell),
+        ] {
+            let (outcome, found) = outcome(case.check, capture);
+            assert_eq!(outcome, wanted, "{} on {capture:?}: {found}", case.check);
+        }
+    }
+}
+
+#[test]
+fn no_check_is_without_its_three_captures() {
+    let told: BTreeSet<String> = inspection(AFTER).checks.into_iter().map(|it| it.name).collect();
+    let tried: BTreeSet<String> = cases().iter().map(|it| it.check.to_owned()).collect();
+    assert_eq!(told, tried);
+}
+
+#[test]
+fn a_server_of_which_nothing_is_known_passes_no_check() {
+    let nothing = Inspection::of(Server::default(), None, Given::default());
+    let passed: Vec<&str> =
+        nothing.checks.iter().filter(|it| it.outcome == Outcome::Pass).map(|it| it.name.as_str()).collect();
+    assert!(passed.is_empty(), "{passed:?}");
+    assert_eq!(nothing.verdict, Verdict::Undecided);
+    assert!(page::headline(&nothing).starts_with("CANNOT SAY"));
+}
+
+#[test]
+fn the_story_s_server_is_refused_for_its_memory_and_for_nothing_else() {
+    let story = inspection(BEFORE);
+    assert_eq!(story.verdict, Verdict::NotQualified);
+    let failed: Vec<&str> =
+        story.checks.iter().filter(|it| it.outcome == Outcome::Fail).map(|it| it.name.as_str()).collect();
+    let wanted = ["memory.channels_populated", "memory.bandwidth_for_rebuild", "memory.speed_configured"];
+    assert_eq!(failed, wanted);
+    // Reading raw drives hides it, as it did in the story; the rebuild shows it.
+    assert_eq!(story.read.carried, Rate::mega(15_900));
+    assert!(story.read.is_limited_by_drives());
+    assert_eq!(story.rebuild.carried, Rate::mega(2 * 17_064 / 4));
+    let narrowest: Vec<&str> =
+        story.rebuild.narrowest.iter().map(|at| story.topology.links[*at].id.as_str()).collect();
+    assert_eq!(narrowest, ["memory of socket 0>", "memory of socket 1>"]);
+    assert!(page::text(&story, false).starts_with("NOT QUALIFIED: 2 checks fail"));
+}
+
+#[test]
+fn four_modules_in_the_right_slots_qualify_it_and_double_the_rebuild() {
+    let (story, repaired) = (inspection(BEFORE), {
+        let before = server(capture(BEFORE));
+        Inspection::of(server(capture(AFTER)), Some(&before), Given::default())
+    });
+    assert_eq!(repaired.verdict, Verdict::Qualified);
+    assert!(repaired.rebuild.is_limited_by_drives());
+    let ratio = repaired.rebuild.carried.share_of(story.rebuild.carried);
+    assert!((1.8..2.1).contains(&ratio), "{ratio}");
+    // What still could be better is a note, with both figures.
+    assert!(page::text(&repaired, false).contains("4 modules run at 2133 MT/s and are made for 2400"));
+}
+
+#[test]
+fn the_story_s_controllers_have_the_room_that_it_computed() {
+    let story = inspection(AFTER);
+    let links = &story.topology.links;
+    let to_sockets: Vec<_> = links.iter().enumerate().filter(|(_, it)| it.standard.starts_with("PCIe")).collect();
+    assert_eq!(to_sockets.len(), 4);
+    let sum: u64 = to_sockets.iter().filter_map(|(_, it)| it.capacity).map(|it| it.0).sum();
+    assert_eq!(Rate(sum), Rate::mega(24_000));
+    for (at, link) in to_sockets {
+        assert_eq!(link.capacity, Some(Rate::mega(6_000)));
+        assert_eq!(story.read.by_link[at], Rate::mega(3_975));
+    }
+}
+
+#[test]
+fn a_half_trained_drive_and_a_thin_uplink_are_named() {
+    let flash = inspection(FLASH);
+    let text = page::text(&flash, false);
+    assert!(text.contains("0000:48:00.0: 1 of 24 links below what both ends can: PCIe 4.0 x2 of PCIe 4.0 x4"), "{text}");
+    let jbod = inspection(JBOD);
+    assert_eq!(jbod.read.carried, Rate::mega(4 * 2_400));
+    assert_eq!(jbod.read.narrowest.len(), 4);
+    assert!(page::text(&jbod, false).contains("expander-0:0 to 01:00.0"));
+}
+
+#[test]
+fn with_few_drives_the_same_uplinks_are_wide_enough() {
+    let given = Given { drive_count: Some(8), ..Given::default() };
+    let jbod = Inspection::of(server(capture(JBOD)), None, given);
+    assert_eq!(jbod.topology.drive_count, 8);
+    assert!(jbod.read.is_limited_by_drives());
+    assert_eq!(jbod.read.carried, Rate::mega(8 * 270));
+}
+
+#[test]
+fn what_the_operator_gives_replaces_what_was_assumed() {
+    let given = Given { drive_rate: Some(Rate::mega(100)), ..Given::default() };
+    let topology = Topology::of(&server(capture(JBOD)), given);
+    assert!(topology.assumptions.is_empty(), "{:?}", topology.assumptions);
+    let sockets = Given { inter_socket: Some(Rate::mega(32_000)), ..Given::default() };
+    let topology = Topology::of(&server(capture(BEFORE)), sockets);
+    assert_eq!(topology.links.iter().filter(|it| it.standard == "between sockets").count(), 2);
+}
+
+#[test]
+fn empty_cells_of_the_resource_table_are_seen() {
+    let text = page::text(&inspection(BEFORE), false);
+    let row = text.lines().find(|it| it.contains("memory, bandwidth")).expect("a row");
+    assert_eq!(row.matches("[empty]").count(), 3);
+}
+
+#[test]
+fn the_diagram_names_every_bandwidth_and_takes_measured_flows() {
+    let story = inspection(BEFORE);
+    let link = story.topology.links.iter().find(|it| it.standard == "SAS 12G x4").expect("an uplink");
+    let measured = Measured::from([(link.id.clone(), Rate::mega(3_210))]);
+    let svg = story.svg(&measured);
+    for text in ["Narrowest for a rebuild: memory. 8.53 GB/s of 15.9 GB/s", "17.1 GB/s", "4.80 GB/s", "6.00 GB/s", "measured 3.21 GB/s"] {
+        assert!(svg.contains(text), "{text} is missing");
+    }
+    assert!(!svg.contains("http://www.w3.org/1999/xhtml") && !svg.contains("<script") && !svg.contains("url("));
+    assert!(!story.svg(&Measured::new()).contains("measured"));
+}
+
+#[test]
+fn a_redacted_capture_gives_the_same_answers_and_none_of_the_names() {
+    for name in ALL {
+        let original = capture(name);
+        let (redacted, counts) = redact(&original, "a salt");
+        let (first, second) = (server(original.clone()), server(redacted.clone()));
+        let judge = |server: Server| {
+            let inspection = Inspection::of(server, None, Given::default());
+            (inspection.checks, inspection.topology, inspection.rebuild)
+        };
+        assert_eq!(judge(first), judge(second), "{name}");
+        let text = |capture: &Capture| {
+            let runs = capture.runs.values().map(|run| run.stdout.as_str()).collect::<String>();
+            capture.tree.print() + &runs
+        };
+        let (before, after) = (text(&original), text(&redacted));
+        assert!(counts["host names"] > 0 && counts["serial numbers"] > 0, "{name}: {counts:?}");
+        for word in before.split(|c: char| !c.is_ascii_alphanumeric()) {
+            let is_wwn = word.len() == 16 && word.starts_with('5');
+            let is_serial = word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit() && !c.is_lowercase())
+                && word.chars().any(|c| c.is_ascii_uppercase());
+            assert!(!(is_wwn || is_serial) || !after.contains(word), "{name}: {word} survives");
+        }
+        assert!(!after.contains("storage.example"), "{name}");
+    }
+}
+
+#[test]
+fn a_capture_of_this_machine_gives_the_same_server() {
+    let source = Source::live(Duration::from_secs(30));
+    let live = Server::read(&source);
+    assert_eq!(server(source.into_capture()), live);
+}
+
+/// A small generator, so that a failing seed can be tried again.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or(0) % limit.max(1)
+    }
+}
+
+/// Cut, doubled, swapped and overwritten text, always valid UTF-8.
+fn damaged(text: &str, chance: &mut Chance) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for _ in 0..1 + lines.len() / 20 {
+        let at = chance.below(lines.len());
+        let Some(line) = lines.get_mut(at) else { break };
+        let place = (0..=line.len()).rev().find(|it| *it <= chance.below(line.len() + 1) && line.is_char_boundary(*it));
+        let place = place.unwrap_or(0);
+        match chance.below(6) {
+            0 => line.truncate(place),
+            1 => line.insert_str(place, "18446744073709551615"),
+            2 => line.insert(place, ['\u{e9}', '-', '[', ':', '/', '\t'][chance.below(6)]),
+            3 => line.insert_str(place, "0000:05:00.0/host9/expander-9:9/"),
+            4 => drop(lines.remove(at)),
+            _ => {
+                let other = chance.below(lines.len());
+                lines.swap(at, other);
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn damaged_captures_are_survived() {
+    for name in ALL {
+        let original = capture(name);
+        for seed in 0..12 {
+            let mut chance = Chance(seed);
+            let mut capture = original.clone();
+            let whole = capture.tree.print();
+            (capture.tree, _) = Tree::parse(&damaged(&whole, &mut chance));
+            for run in capture.runs.values_mut() {
+                run.stdout = damaged(&run.stdout, &mut chance);
+            }
+            let inspection = Inspection::of(server(capture), None, Given::default());
+            assert!(inspection.rebuild.carried <= inspection.rebuild.demand, "{name} seed {seed}");
+            assert!(page::text(&inspection, true).len() > 500, "{name} seed {seed}");
+            assert!(inspection.svg(&Measured::new()).ends_with("</svg>\n"), "{name} seed {seed}");
+        }
+    }
+}
