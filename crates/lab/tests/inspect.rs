@@ -55,15 +55,23 @@ fn edited(name: &str, edits: &[Edit]) -> Capture {
     let mut capture = capture(name);
     for edit in edits {
         match edit {
-            Edit::Set(path, value) => capture.tree.insert(path.clone(), Entry::Text((*value).into())),
+            Edit::Set(path, value) => {
+                capture.tree.insert(path.clone(), Entry::Text((*value).into()))
+            }
             Edit::Drop(path) => assert!(capture.tree.remove(path) > 0, "{path} is not in {name}"),
             Edit::DropAll(part) => {
-                let paths: Vec<String> =
-                    capture.tree.iter().map(|it| it.0.clone()).filter(|it| it.contains(part)).collect();
+                let paths: Vec<String> = capture
+                    .tree
+                    .iter()
+                    .map(|it| it.0.clone())
+                    .filter(|it| it.contains(part))
+                    .collect();
                 assert!(!paths.is_empty(), "{part} is not in {name}");
                 paths.iter().for_each(|path| drop(capture.tree.remove(path)));
             }
-            Edit::NoTool(tool) => assert!(capture.runs.remove(*tool).is_some(), "{tool} is not in {name}"),
+            Edit::NoTool(tool) => {
+                assert!(capture.runs.remove(*tool).is_some(), "{tool} is not in {name}")
+            }
             Edit::Say(tool, from, to) => {
                 let run = capture.runs.get_mut(*tool).expect("a tool");
                 assert!(run.stdout.contains(from), "{tool} does not say {from:?}");
@@ -98,7 +106,10 @@ fn irqs_on_one_cpu() -> Vec<Edit> {
 }
 
 fn six_drives_gone() -> Vec<Edit> {
-    ["a", "b", "c", "d", "e", "f"].iter().map(|it| Edit::Drop(format!("/sys/block/sd{it}"))).collect()
+    ["a", "b", "c", "d", "e", "f"]
+        .iter()
+        .map(|it| Edit::Drop(format!("/sys/block/sd{it}")))
+        .collect()
 }
 
 fn memory_cases() -> Vec<Case> {
@@ -114,8 +125,17 @@ fn memory_cases() -> Vec<Case> {
         Case {
             check: "memory.sockets_balanced",
             pass: (AFTER, vec![]),
-            fail: (AFTER, vec![Edit::Say("dmidecode-memory", "Size: 16 GB", "Size: No Module Installed")]),
-            cannot_tell: (AFTER, vec![Edit::Say("dmidecode-memory", "P0_Node0_Channel0_Dimm0", "BANK 0"), Edit::Say("dmidecode-memory", "P1-DIMMA1", "A1")]),
+            fail: (
+                AFTER,
+                vec![Edit::Say("dmidecode-memory", "Size: 16 GB", "Size: No Module Installed")],
+            ),
+            cannot_tell: (
+                AFTER,
+                vec![
+                    Edit::Say("dmidecode-memory", "P0_Node0_Channel0_Dimm0", "BANK 0"),
+                    Edit::Say("dmidecode-memory", "P1-DIMMA1", "A1"),
+                ],
+            ),
         },
         Case {
             check: "memory.bandwidth_for_rebuild",
@@ -289,14 +309,18 @@ fn software_cases() -> Vec<Case> {
 }
 
 fn cases() -> Vec<Case> {
-    [memory_cases(), fabric_cases(), drive_cases(), software_cases()].into_iter().flatten().collect()
+    [memory_cases(), fabric_cases(), drive_cases(), software_cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// How a check comes out; the capture before the load is the unedited one.
 fn outcome(check: &str, (name, edits): &(&'static str, Vec<Edit>)) -> (Outcome, String) {
     let before = server(capture(name));
     let inspection = Inspection::of(server(edited(name, edits)), Some(&before), Given::default());
-    let found = inspection.checks.into_iter().find(|it| it.name == check).expect("a check of this name");
+    let found =
+        inspection.checks.into_iter().find(|it| it.name == check).expect("a check of this name");
     (found.outcome, found.found)
 }
 
@@ -324,8 +348,12 @@ fn no_check_is_without_its_three_captures() {
 #[test]
 fn a_server_of_which_nothing_is_known_passes_no_check() {
     let nothing = Inspection::of(Server::default(), None, Given::default());
-    let passed: Vec<&str> =
-        nothing.checks.iter().filter(|it| it.outcome == Outcome::Pass).map(|it| it.name.as_str()).collect();
+    let passed: Vec<&str> = nothing
+        .checks
+        .iter()
+        .filter(|it| it.outcome == Outcome::Pass)
+        .map(|it| it.name.as_str())
+        .collect();
     assert!(passed.is_empty(), "{passed:?}");
     assert_eq!(nothing.verdict, Verdict::Undecided);
     assert!(page::headline(&nothing).starts_with("CANNOT SAY"));
@@ -335,9 +363,14 @@ fn a_server_of_which_nothing_is_known_passes_no_check() {
 fn the_story_s_server_is_refused_for_its_memory_and_for_nothing_else() {
     let story = inspection(BEFORE);
     assert_eq!(story.verdict, Verdict::NotQualified);
-    let failed: Vec<&str> =
-        story.checks.iter().filter(|it| it.outcome == Outcome::Fail).map(|it| it.name.as_str()).collect();
-    let wanted = ["memory.channels_populated", "memory.bandwidth_for_rebuild", "memory.speed_configured"];
+    let failed: Vec<&str> = story
+        .checks
+        .iter()
+        .filter(|it| it.outcome == Outcome::Fail)
+        .map(|it| it.name.as_str())
+        .collect();
+    let wanted =
+        ["memory.channels_populated", "memory.bandwidth_for_rebuild", "memory.speed_configured"];
     assert_eq!(failed, wanted);
     // Reading raw drives hides it, as it did in the story; the rebuild shows it.
     assert_eq!(story.read.carried, Rate::mega(15_900));
@@ -360,14 +393,17 @@ fn four_modules_in_the_right_slots_qualify_it_and_double_the_rebuild() {
     let ratio = repaired.rebuild.carried.share_of(story.rebuild.carried);
     assert!((1.8..2.1).contains(&ratio), "{ratio}");
     // What still could be better is a note, with both figures.
-    assert!(page::text(&repaired, false).contains("4 modules run at 2133 MT/s and are made for 2400"));
+    assert!(
+        page::text(&repaired, false).contains("4 modules run at 2133 MT/s and are made for 2400")
+    );
 }
 
 #[test]
 fn the_story_s_controllers_have_the_room_that_it_computed() {
     let story = inspection(AFTER);
     let links = &story.topology.links;
-    let to_sockets: Vec<_> = links.iter().enumerate().filter(|(_, it)| it.standard.starts_with("PCIe")).collect();
+    let to_sockets: Vec<_> =
+        links.iter().enumerate().filter(|(_, it)| it.standard.starts_with("PCIe")).collect();
     assert_eq!(to_sockets.len(), 4);
     let sum: u64 = to_sockets.iter().filter_map(|(_, it)| it.capacity).map(|it| it.0).sum();
     assert_eq!(Rate(sum), Rate::mega(24_000));
@@ -381,7 +417,12 @@ fn the_story_s_controllers_have_the_room_that_it_computed() {
 fn a_half_trained_drive_and_a_thin_uplink_are_named() {
     let flash = inspection(FLASH);
     let text = page::text(&flash, false);
-    assert!(text.contains("0000:48:00.0: 1 of 24 links below what both ends can: PCIe 4.0 x2 of PCIe 4.0 x4"), "{text}");
+    assert!(
+        text.contains(
+            "0000:48:00.0: 1 of 24 links below what both ends can: PCIe 4.0 x2 of PCIe 4.0 x4"
+        ),
+        "{text}"
+    );
     let jbod = inspection(JBOD);
     assert_eq!(jbod.read.carried, Rate::mega(4 * 2_400));
     assert_eq!(jbod.read.narrowest.len(), 4);
@@ -417,13 +458,24 @@ fn empty_cells_of_the_resource_table_are_seen() {
 #[test]
 fn the_diagram_names_every_bandwidth_and_takes_measured_flows() {
     let story = inspection(BEFORE);
-    let link = story.topology.links.iter().find(|it| it.standard == "SAS 12G x4").expect("an uplink");
+    let link =
+        story.topology.links.iter().find(|it| it.standard == "SAS 12G x4").expect("an uplink");
     let measured = Measured::from([(link.id.clone(), Rate::mega(3_210))]);
     let svg = story.svg(&measured);
-    for text in ["Narrowest for a rebuild: memory. 8.53 GB/s of 15.9 GB/s", "17.1 GB/s", "4.80 GB/s", "6.00 GB/s", "measured 3.21 GB/s"] {
+    for text in [
+        "Narrowest for a rebuild: memory. 8.53 GB/s of 15.9 GB/s",
+        "17.1 GB/s",
+        "4.80 GB/s",
+        "6.00 GB/s",
+        "measured 3.21 GB/s",
+    ] {
         assert!(svg.contains(text), "{text} is missing");
     }
-    assert!(!svg.contains("http://www.w3.org/1999/xhtml") && !svg.contains("<script") && !svg.contains("url("));
+    assert!(
+        !svg.contains("http://www.w3.org/1999/xhtml")
+            && !svg.contains("<script")
+            && !svg.contains("url(")
+    );
     assert!(!story.svg(&Measured::new()).contains("measured"));
 }
 
@@ -446,7 +498,8 @@ fn a_redacted_capture_gives_the_same_answers_and_none_of_the_names() {
         assert!(counts["host names"] > 0 && counts["serial numbers"] > 0, "{name}: {counts:?}");
         for word in before.split(|c: char| !c.is_ascii_alphanumeric()) {
             let is_wwn = word.len() == 16 && word.starts_with('5');
-            let is_serial = word.len() == 12 && word.chars().all(|c| c.is_ascii_hexdigit() && !c.is_lowercase())
+            let is_serial = word.len() == 12
+                && word.chars().all(|c| c.is_ascii_hexdigit() && !c.is_lowercase())
                 && word.chars().any(|c| c.is_ascii_uppercase());
             assert!(!(is_wwn || is_serial) || !after.contains(word), "{name}: {word} survives");
         }
@@ -466,7 +519,8 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % limit.max(1)
     }
 }
@@ -477,7 +531,9 @@ fn damaged(text: &str, chance: &mut Chance) -> String {
     for _ in 0..1 + lines.len() / 20 {
         let at = chance.below(lines.len());
         let Some(line) = lines.get_mut(at) else { break };
-        let place = (0..=line.len()).rev().find(|it| *it <= chance.below(line.len() + 1) && line.is_char_boundary(*it));
+        let place = (0..=line.len())
+            .rev()
+            .find(|it| *it <= chance.below(line.len() + 1) && line.is_char_boundary(*it));
         let place = place.unwrap_or(0);
         match chance.below(6) {
             0 => line.truncate(place),

@@ -106,7 +106,7 @@ const RULES: [Rule; 25] = [
     note("drive.sector_size", drives::sector_size),
     note("drive.firmware_uniform", drives::firmware_uniform),
     note("cache.volatile_write", drives::volatile_write),
-    must("background.activity", software::background_activity),
+    note("background.activity", software::background_activity),
     note("limits.aio_max_nr", software::aio_max_nr),
     note("limits.scheduler", software::scheduler),
     note("limits.request_size", software::request_size),

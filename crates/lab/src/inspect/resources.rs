@@ -76,7 +76,8 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
 }
 
 fn drives(server: &Server, saturation: Option<String>) -> Row {
-    let in_flight: Option<u64> = server.drives.iter().map(|it| it.in_flight).sum();
+    let in_flight: Option<Vec<u64>> = server.drives.iter().map(|it| it.in_flight).collect();
+    let in_flight = in_flight.map(|all| all.into_iter().fold(0, u64::saturating_add));
     let bad = server.drives.iter().filter(|it| it.is_healthy == Some(false)).count();
     let asked = server.drives.iter().filter(|it| it.is_healthy.is_some()).count();
     Row {

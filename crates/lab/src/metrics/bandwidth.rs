@@ -90,7 +90,7 @@ impl PcieLink {
     /// What is left for data when packets carry `payload_bytes` each: 26 bytes of every packet are header (4 words),
     /// sequence number, CRC and framing.
     pub fn payload(self, payload_bytes: u64) -> Rate {
-        let whole = payload_bytes + PACKET_OVERHEAD_BYTES;
+        let whole = payload_bytes.saturating_add(PACKET_OVERHEAD_BYTES);
         let rate = u128::from(self.raw().0) * u128::from(payload_bytes) / u128::from(whole);
         Rate(u64::try_from(rate).unwrap_or(u64::MAX))
     }

@@ -175,14 +175,16 @@ pub fn oversubscribed(facts: &Facts<'_>) -> Found {
 /// What all drives give whose way leads through a node.
 fn demand(facts: &Facts<'_>, node: usize) -> u64 {
     let topology = facts.topology;
-    let mut sum = 0;
-    for link in &topology.links {
-        if link.to == Some(node) {
-            sum += match link.from {
-                None => link.capacity.map_or(0, |it| it.0),
-                Some(from) => demand(facts, from),
-            };
-        }
+    let mut sum: u64 = 0;
+    for link in topology.links.iter().filter(|it| it.to == Some(node)) {
+        sum = sum.saturating_add(match link.from {
+            None => link.capacity.map_or(0, |it| it.0),
+            // Only upwards: sockets may have links to each other.
+            Some(from) if topology.nodes[from].place < topology.nodes[node].place => {
+                demand(facts, from)
+            }
+            Some(_) => 0,
+        });
     }
     sum
 }

@@ -328,8 +328,8 @@ impl Pen<'_> {
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"7\"/>"
         );
         let title = match (node.place, node.count) {
-            (Place::Drives, count) if count > 1 => format!("{count} x {}", model(&node.title, 15)),
-            (Place::Drives, _) => model(&node.title, 20),
+            (Place::Drives, count) if count > 1 => format!("{count} x {}", model(&node.title, 13)),
+            (Place::Drives | Place::Expander, _) => model(&node.title, 18),
             _ => node.title.clone(),
         };
         let line = |out: &mut String, class: &str, down: f64, text: &str| {
@@ -338,7 +338,7 @@ impl Pen<'_> {
                 "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 x + 10.0,
                 y + down,
-                escape(&short(text, if class == "title" { 20 } else { 25 }))
+                escape(&short(text, if class == "title" { 18 } else { 25 }))
             );
         };
         line(out, "title", 18.0, &title);

@@ -212,7 +212,11 @@ fn drive(
         is_healthy: health(source, name, kind),
         is_shared: shared(source, name, kind),
         in_flight: text("inflight").and_then(|it| {
-            it.split_whitespace().map(|part| part.parse::<u64>().ok()).sum::<Option<u64>>()
+            // Reads and writes.
+            let parts = it.split_whitespace().map(|part| part.parse::<u64>().ok());
+            parts
+                .collect::<Option<Vec<u64>>>()
+                .map(|all| all.into_iter().fold(0, u64::saturating_add))
         }),
         attachments,
     }

@@ -150,6 +150,9 @@ fn spoken(text: &str) -> BTreeMap<String, Spoken> {
         let (Some(device), line) = (devices.get_mut(&address), line.trim_start()) else { continue };
         if line.starts_with("MaxPayload ") && !line.contains("PhantFunc") {
             device.payload_bytes = line.split_whitespace().nth(1).and_then(|it| it.parse().ok());
+            // What the standard has.
+            device.payload_bytes =
+                device.payload_bytes.filter(|bytes| (128..=4_096).contains(bytes));
         } else if let Some(rest) = line.strip_prefix("LnkSta:") {
             device.negotiated = spoken_link(rest);
         } else if let Some(rest) = line.strip_prefix("LnkCap:") {

@@ -3,7 +3,7 @@
 //! What must stay true: the narrowest links are those of a minimum cut, so widening anything else helps nothing; a link of
 //! unknown capacity is never named.
 
-use super::{Link, Topology};
+use super::{Link, Place, Topology};
 use crate::metrics::bandwidth::Rate;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
     let (source, sink) = (topology.nodes.len(), topology.nodes.len() + 1);
     let ends = |link: &Link| (link.from.unwrap_or(source), link.to.unwrap_or(sink));
     let limit = |link: &Link| match usable(link, passes) {
-        Some(rate) => rate.0,
+        Some(rate) => rate.0.min(UNLIMITED),
         // Media of which nothing is known give nothing, rather than all there is.
         None if link.is_media() => 0,
         None => UNLIMITED,
@@ -85,7 +85,7 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
     for (at, link) in topology.links.iter().enumerate() {
         let (from, to) = edges[at];
         if link.is_media() {
-            flow.demand.0 += usable(link, passes).unwrap_or_default().0;
+            flow.demand.0 += usable(link, passes).map_or(0, |rate| rate.0.min(UNLIMITED));
             flow.carried.0 += flow.by_link[at].0;
         } else if reached[from] && !reached[to] && link.capacity.is_some() {
             flow.narrowest.push(at);
@@ -99,16 +99,17 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
 const STEPS: u64 = 128;
 
 /// More than any sum of real links, and small enough that sums do not overflow.
-const UNLIMITED: u64 = u64::MAX / 1_024;
+const UNLIMITED: u64 = u64::MAX / 65_536;
 
 fn fullest(topology: &Topology, flow: &Flow) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
     for (at, link) in topology.links.iter().enumerate() {
-        let Some(capacity) = usable(link, flow.passes).filter(|_| !link.is_media()) else {
+        // A drive's own link says nothing new: where nothing else is known, it is what the drive is taken for.
+        let is_own = link.from.is_none_or(|from| topology.nodes[from].place == Place::Drives);
+        let Some(capacity) = usable(link, flow.passes).filter(|_| !is_own) else {
             continue;
         };
         let share = flow.by_link[at].share_of(capacity);
-        // One node's own link to a drive says nothing new: it is never wider than it must be.
         if share > 0.0 && best.is_none_or(|(_, most)| share > most) {
             best = Some((at, share));
         }
