@@ -67,7 +67,9 @@ fn edited(name: &str, edits: &[Edit]) -> Capture {
                     .filter(|it| it.contains(part))
                     .collect();
                 assert!(!paths.is_empty(), "{part} is not in {name}");
-                paths.iter().for_each(|path| drop(capture.tree.remove(path)));
+                for path in &paths {
+                    capture.tree.remove(path);
+                }
             }
             Edit::NoTool(tool) => {
                 assert!(capture.runs.remove(*tool).is_some(), "{tool} is not in {name}")

@@ -261,7 +261,7 @@ impl Build<'_> {
             Some(rate) => format!("{count} x {rate}"),
             None => format!("{count} x ?"),
         };
-        self.link(None, Some(at), standard, rate.map(|rate| rate.times(count)), basis);
+        self.link((None, Some(at)), standard, rate.map(|rate| rate.times(count)), basis);
     }
 
     /// One drive's own link: its name and what it carries.
@@ -286,19 +286,19 @@ impl Build<'_> {
         let basis = "negotiated".to_owned();
         if is_own_controller(drive) {
             let to = self.above(&way.controller);
-            self.link(Some(from), Some(to), standard, capacity, basis);
+            self.link((Some(from), Some(to)), standard, capacity, basis);
             return;
         }
         let controller = self.controller(&way.controller);
         match &way.expander {
-            None => self.link(Some(from), Some(controller), standard, capacity, basis),
+            None => self.link((Some(from), Some(controller)), standard, capacity, basis),
             Some(expander) => {
                 let at = self.expander(expander);
-                self.link(Some(from), Some(at), standard, capacity, basis);
+                self.link((Some(from), Some(at)), standard, capacity, basis);
                 let uplink = way.uplink;
                 let name = uplink.map_or("lanes unknown".to_owned(), |it| lanes(drive.kind, it));
                 let rate = uplink.map(|it| sas(it.mega_bits, it.count));
-                self.link(Some(at), Some(controller), name, rate, "negotiated lanes".to_owned());
+                self.link((Some(at), Some(controller)), name, rate, "negotiated lanes".to_owned());
             }
         }
     }
@@ -341,9 +341,11 @@ impl Build<'_> {
                     Some(wire) => format!("{why}; the link would carry {wire}"),
                     None => why.to_owned(),
                 };
-                self.link(Some(at), Some(to), standard, Some(own), basis);
+                self.link((Some(at), Some(to)), standard, Some(own), basis);
             }
-            Some(_) | None => self.link(Some(at), Some(to), standard, wire, payload_basis(device)),
+            Some(_) | None => {
+                self.link((Some(at), Some(to)), standard, wire, payload_basis(device))
+            }
         }
         at
     }
@@ -366,7 +368,7 @@ impl Build<'_> {
             let link = device.and_then(|it| it.negotiated);
             let name = link.map_or("link unknown".to_owned(), |link| link.to_string());
             let rate = device.and_then(super::server::PciDevice::rate);
-            self.link(Some(at), Some(above), name, rate, payload_basis(device));
+            self.link((Some(at), Some(above)), name, rate, payload_basis(device));
             above = at;
         }
         above
@@ -413,10 +415,14 @@ impl Build<'_> {
             };
             let id = format!("memory of socket {socket}");
             let at = self.node(Node { id, place: Place::Memory, title, detail, count: 1 });
-            self.link(Some(from), Some(at), String::new(), None, "inside the processor".to_owned());
             self.link(
-                Some(at),
+                (Some(from), Some(at)),
+                String::new(),
                 None,
+                "inside the processor".to_owned(),
+            );
+            self.link(
+                (Some(at), None),
                 standard,
                 rate,
                 "8 bytes x configured speed x populated channels".to_owned(),
@@ -429,8 +435,7 @@ impl Build<'_> {
             )
         {
             self.link(
-                Some(from),
-                Some(to),
+                (Some(from), Some(to)),
                 "unknown".to_owned(),
                 None,
                 "the firmware does not say".to_owned(),
@@ -454,8 +459,7 @@ impl Build<'_> {
         for (from, to) in at.iter().flat_map(|from| at.iter().map(move |to| (*from, *to))) {
             if from != to {
                 self.link(
-                    Some(from),
-                    Some(to),
+                    (Some(from), Some(to)),
                     "between sockets".to_owned(),
                     Some(rate),
                     "given by the operator".to_owned(),
@@ -477,8 +481,7 @@ impl Build<'_> {
 
     fn link(
         &mut self,
-        from: Option<usize>,
-        to: Option<usize>,
+        (from, to): (Option<usize>, Option<usize>),
         standard: String,
         capacity: Option<Rate>,
         basis: String,

@@ -10,6 +10,7 @@ use crate::inspect::{Inspection, Verdict, page};
 use crate::metrics::bandwidth::Rate;
 use crate::source::natural;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1_280.0;
@@ -192,8 +193,8 @@ impl Plan {
                     .collect();
                 if !known.is_empty() {
                     rows.insert(at, known.iter().sum::<f64>() / (known.len() as f64));
-                } else if !rows.contains_key(&at) {
-                    rows.insert(at, next);
+                } else if let Entry::Vacant(row) = rows.entry(at) {
+                    row.insert(next);
                     next += 1.0;
                 }
             }

@@ -59,9 +59,9 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
     let mut free: Vec<[u64; 2]> = topology.links.iter().map(|link| [limit(link), 0]).collect();
     let edges: Vec<(usize, usize)> = topology.links.iter().map(ends).collect();
     // The drives turn up together, step by step, so that those behind one narrow link share it as they would.
-    for at in 0..free.len() {
-        if topology.links[at].is_media() {
-            free[at][0] = 0;
+    for (link, free) in topology.links.iter().zip(&mut free) {
+        if link.is_media() {
+            free[0] = 0;
         }
     }
     for step in 1..=STEPS {
