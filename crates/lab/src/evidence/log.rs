@@ -235,6 +235,9 @@ impl Evidence {
     }
 
     fn abandon(&self, begun: Begun, path: &Path) -> Result<(), Refusal> {
+        if let Some(pid) = begun.pid {
+            super::process::end_orphan(pid, &begun.argv);
+        }
         for extension in ["stdout", "stderr"] {
             let mut options = OpenOptions::new();
             let made = options.append(true).create(true).open(path.with_extension(extension));

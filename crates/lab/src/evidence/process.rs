@@ -132,6 +132,16 @@ impl Order {
     }
 }
 
+/// End what a killed lab left running, if process `pid` still is what it started: it would disturb what is measured now.
+pub(super) fn end_orphan(pid: u32, argv: &[String]) {
+    let expected: Vec<u8> = argv.iter().flat_map(|word| word.bytes().chain([0])).collect();
+    let running = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(group) = group.filter(|_| !expected.is_empty() && running == expected) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
 enum Ended {
     Itself,
     TooLate,

@@ -123,6 +123,31 @@ fn numbers_go_on_after_a_crash_and_the_command_of_the_crash_has_its_line() {
 }
 
 #[test]
+fn what_a_killed_lab_left_running_is_ended_and_a_stranger_of_that_number_is_not() {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("evidence");
+    fs::create_dir_all(&folder).unwrap();
+    let mut children: Vec<_> = (0..2)
+        .map(|_| std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap())
+        .collect();
+    for (n, (child, seconds)) in children.iter().zip(["1000", "999"]).enumerate() {
+        let n = n + 1;
+        let begun = format!(
+            r#"{{"n":{n},"why":"a test","began_unix_s":5.0,"argv":["sleep","{seconds}"],"program":"sleep","pid":{}}}"#,
+            child.id()
+        );
+        fs::write(folder.join(format!("0000{n}-sleep.begun")), begun).unwrap();
+    }
+    open(dir.path());
+    let orphan = children[0].wait().unwrap();
+    let stranger = children[1].try_wait().unwrap();
+    children[1].kill().unwrap();
+    children[1].wait().unwrap();
+    assert_eq!((orphan.signal(), stranger), (Some(9), None));
+}
+
+#[test]
 fn two_labs_do_not_write_to_one_directory() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path());

@@ -107,6 +107,9 @@ fn open(
         return Ok((dir, Evidence::open(path, interrupt)?));
     }
     let path = args.to.clone().unwrap_or_default();
+    if let Some(dir) = begun_in_vain(&path, &sha256) {
+        return Ok((dir, Evidence::open(&path, interrupt)?));
+    }
     let facts = RunFacts {
         format: FORMAT,
         lab: env!("CARGO_PKG_VERSION").to_owned(),
@@ -122,9 +125,18 @@ fn open(
     Ok((dir, Evidence::open(&path, interrupt)?))
 }
 
+/// The run in `path` if the same plan was refused there before anything was measured.
+fn begun_in_vain(path: &Path, sha256: &String) -> Option<RunDir> {
+    let dir = RunDir::open(path).ok()?;
+    let run = dir.read().ok()?;
+    let same = run.facts.plan_sha256.as_ref() == Some(sha256);
+    (same && run.records.is_empty() && run.unread.is_empty()).then_some(dir)
+}
+
 fn estimate(expanded: &Expanded) -> String {
-    let mut text =
-        format!("{} points, about {}", expanded.points().count(), duration(expanded.expected_s()));
+    let points = expanded.points().count();
+    let plural = if points == 1 { "" } else { "s" };
+    let mut text = format!("{points} point{plural}, about {}", duration(expanded.expected_s()));
     for (stage, why) in &expanded.left_out {
         text += &format!("\nleft out: {stage}: {why}");
     }
