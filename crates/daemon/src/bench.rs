@@ -29,6 +29,9 @@ use std::time::Duration;
 /// The array that the load is on.
 const NAME: &str = "bench";
 
+/// Memory that requests in flight may take on each worker, bytes.
+const PAYLOAD_BYTES_MAX: usize = 4 << 30;
+
 /// How much larger than the span a member in memory is, in MiB.
 const MEMBER_MIB_MORE: u64 = 8 << 10;
 
@@ -186,11 +189,25 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
     if spec.workers > 0 {
         config.worker_count = spec.workers;
     }
+    make_room(&mut config, spec.load)?;
     let engine =
         Engine::start(config).map_err(|error| fault("the workers cannot be started", error))?;
     let result = runtime.block_on(on_engine(&engine, spec, &hollow));
     engine.shut_down();
     result
+}
+
+/// Buffers for all requests in flight: were there fewer, some clients would wait for those of others for ever.
+fn make_room(config: &mut EngineConfig, load: Load) -> Result<(), ApiError> {
+    let needed = EngineConfig::payload_bytes_for(load.depth, load.bytes);
+    if needed.is_none_or(|bytes| bytes > PAYLOAD_BYTES_MAX) {
+        let message =
+            format!("{} requests of {} bytes at once are too many", load.depth, load.bytes);
+        let hint = format!("take fewer: their buffers may take {} GiB", PAYLOAD_BYTES_MAX >> 30);
+        return Err(ApiError::new(codes::REQUEST_MALFORMED, message, hint));
+    }
+    config.payload_bytes = config.payload_bytes.max(needed.unwrap_or(0));
+    Ok(())
 }
 
 async fn on_engine(
@@ -397,6 +414,25 @@ mod tests {
         assert_eq!((requests, pieces), (result.requests, result.requests), "{result:?}");
         let cpu: f64 = result.shares.iter().map(|share| share.cpu_seconds).sum();
         assert!(cpu > 0.0 && cpu <= result.cpu_seconds, "{result:?}");
+    }
+
+    #[test]
+    fn more_requests_at_once_than_a_pool_usually_has_buffers_are_all_served() {
+        let load = Load { is_write: false, is_random: true, bytes: 128 << 10, depth: 80 };
+        for is_write in [true, false] {
+            let load = Load { is_write, ..load };
+            let result = run(&BenchSpec { load, workers: 1, ..spec(Members::Null) });
+            assert!(result.expect("measured").requests > 0);
+        }
+    }
+
+    #[test]
+    fn a_depth_beyond_all_memory_is_refused_with_what_to_do() {
+        for depth in [1 << 20, usize::MAX] {
+            let load = Load { is_write: true, is_random: true, bytes: 1 << 20, depth };
+            let refusal = run(&BenchSpec { load, ..spec(Members::Null) }).expect_err("too many");
+            assert!(refusal.to_string().contains("too many"), "{refusal}");
+        }
     }
 
     #[test]

@@ -100,15 +100,18 @@ impl Client {
     async fn ask_until(mut self, end: Nanos) -> Result<u64, VolumeError> {
         let places = self.span / self.load.bytes;
         let mut place = self.seed % places;
-        let source = self.volume.buffer(to_usize(self.load.bytes)).await.freeze();
-        let mut target = Some(self.volume.buffer(to_usize(self.load.bytes)).await);
+        // One buffer each: the pool was sized for that.
+        let buffer = self.volume.buffer(to_usize(self.load.bytes)).await;
+        let (mut target, source) =
+            if self.load.is_write { (None, Some(buffer.freeze())) } else { (Some(buffer), None) };
         let mut count = 0;
         while self.handle.turn_now() < end {
             place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
             let extent = Extent::new(place * self.load.bytes, self.load.bytes);
-            let command = match target.take() {
-                Some(buffer) if !self.load.is_write => Command::Read(buffer),
-                _ => Command::Write(source.clone()),
+            let command = match (target.take(), &source) {
+                (Some(buffer), _) => Command::Read(buffer),
+                (None, Some(source)) => Command::Write(source.clone()),
+                (None, None) => unreachable!("a read gives its buffer back"),
             };
             if let Reply::Data(buffer) =
                 self.volume.submit(Request { command, extent, fua: false }).await?
