@@ -64,6 +64,13 @@ impl Superblock {
         if (self.checksums == ChecksumKind::Crc32c) != table {
             return Err("checksum_kind");
         }
+        // What the log does not cover could not be told from damage after a crash.
+        if table && !log {
+            return Err("consistency_policy");
+        }
+        if table && self.areas.checksums.bytes < crate::checksums::table_bytes(&self.geometry) {
+            return Err("areas.checksums");
+        }
         Ok(())
     }
 

@@ -41,9 +41,12 @@ impl Features {
     pub const CHECKSUM_TABLE: u64 = 1;
     /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
     pub const INTENT_LOG: u64 = 1;
-    /// What this program knows. The checksum table has its place in the format but no code yet.
-    pub const SUPPORTED: Features =
-        Features { incompatible: Features::INTENT_LOG, ..Features::NONE };
+    /// What this program knows.
+    pub const SUPPORTED: Features = Features {
+        compatible: 0,
+        read_only_compatible: Features::CHECKSUM_TABLE,
+        incompatible: Features::INTENT_LOG,
+    };
 
     /// What a program that knows `supported` may do.
     pub fn access(self, supported: Features) -> Access {

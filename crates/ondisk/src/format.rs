@@ -26,6 +26,8 @@ pub const HEARTBEAT_MAGIC: [u8; 8] = *b"ASHLARHB";
 pub const WRITE_INTENT_MAGIC: [u8; 4] = *b"AWIB";
 /// First four bytes of a written map page.
 pub const WRITTEN_MAP_MAGIC: [u8; 4] = *b"AWRM";
+/// First four bytes of a page of the checksum table.
+pub const CHECKSUM_MAGIC: [u8; 4] = *b"AWCT";
 /// First eight bytes of a batch of the stripe intent log.
 pub const LOG_BATCH_MAGIC: [u8; 8] = *b"ASHLARLG";
 
@@ -74,10 +76,14 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const PAGE_HEADER_BYTES: u64 = 32;
 /// Bits in one bitmap page.
 pub const BITS_PER_PAGE: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) * 8;
-/// Bytes of the checksum table for one checksum: CRC-32C and version, four bytes each.
-pub const CHECKSUM_ENTRY_BYTES: u64 = 8;
-/// Checksum entries in one page of the checksum table.
+/// Bytes of the checksum table for the CRC-32C of one block.
+pub const CHECKSUM_ENTRY_BYTES: u64 = 4;
+/// Checksums in one page of the checksum table.
 pub const CHECKSUMS_PER_PAGE: u64 = (PAGE_BYTES - PAGE_HEADER_BYTES) / CHECKSUM_ENTRY_BYTES;
+/// Places that each page of the checksum table has, one after the other.
+pub const CHECKSUM_PLACES: u64 = 2;
+/// Blocks for which arrays without checksums reserve one page, once for each parity strip.
+pub const CHECKSUMS_RESERVED_PER_PAGE: u64 = 508;
 
 /// Batches of the stripe intent log, their headers and their payload blocks begin at multiples of this many
 /// bytes.

@@ -10,7 +10,7 @@
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
 //! - `copies`: choose among the four of one device
-//! - `heartbeat`, `bitmap`: the other records
+//! - `heartbeat`, `bitmap`, `checksums`: the other records
 //! - `log`: the stripe intent log
 //! - `assembly`: from superblocks of many devices to a verdict
 //! - `examine`: everything of one device, for people
@@ -20,6 +20,7 @@ mod areas;
 pub mod assembly;
 pub mod bitmap;
 mod check;
+pub mod checksums;
 mod copies;
 pub mod examine;
 mod fault;

@@ -5,16 +5,15 @@
 //! overlap; more rows never need less space, so the search for the most rows that fit is exact.
 //!
 //! Sizes by default: the write-intent bitmap has at most 2^17 bits (20 KiB); the written map one bit a
-//! stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the checksum table is
-//! reserved at full size: 8 bytes per 4 KiB block for each parity strip (at least one, at most three of
-//! them), which is 0.2 %, 0.4 % or 0.6 % of the member. Checksums must live on other members than their
-//! block, so each is kept as often as the array can lose a member, up to three times.
+//! stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the checksum table, where
+//! one is kept, two places for each page, 0.2 % of the member. Arrays that keep none reserve 8 bytes per
+//! 4 KiB block for each parity strip (at least one, at most three of them).
 
 use ashlar_units::{BLOCK_BYTES, Extent};
 
 use crate::areas::{Areas, heartbeat_area, pages_bytes};
 use crate::format::{
-    AREA_ALIGN, BITS_PER_PAGE, CHECKSUMS_PER_PAGE, DATA_ALIGN, FIRST_AREA_OFFSET,
+    AREA_ALIGN, BITS_PER_PAGE, CHECKSUMS_RESERVED_PER_PAGE, DATA_ALIGN, FIRST_AREA_OFFSET,
     HEAD_COPIES_BYTES, MEMBER_BYTES_MIN, TAIL_COPIES_BYTES, member_bytes,
 };
 use crate::geometry::GeometryRecord;
@@ -61,8 +60,10 @@ pub struct AreaRequest {
     pub region_bytes: Option<u64>,
     /// The stripe intent log.
     pub intent_log: LogReserve,
-    /// Whether to reserve the checksum table.
+    /// Whether to reserve room for a checksum table that is not kept.
     pub checksum_table: bool,
+    /// Whether a checksum table is kept: then it is as large as it has to be.
+    pub keeps_checksums: bool,
     /// Places for each page of the written map: 2, or 1 as the first arrays had it.
     pub written_map_places: u64,
 }
@@ -75,6 +76,7 @@ impl AreaRequest {
             region_bytes: None,
             intent_log: LogReserve::Usual,
             checksum_table: true,
+            keeps_checksums: false,
             written_map_places: 2,
         }
     }
@@ -295,10 +297,13 @@ fn log_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> Result<u64, Pl
 }
 
 fn checksum_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {
+    if request.keeps_checksums {
+        return crate::checksums::table_bytes(geometry);
+    }
     if !request.checksum_table {
         return 0;
     }
     let copies = u64::from(geometry.parity_strips.clamp(1, 3));
     let blocks = geometry.member_data_bytes() / BLOCK_BYTES;
-    pages_bytes(blocks * copies, CHECKSUMS_PER_PAGE)
+    pages_bytes(blocks * copies, CHECKSUMS_RESERVED_PER_PAGE)
 }

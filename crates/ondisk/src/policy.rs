@@ -50,7 +50,7 @@ pub enum ChecksumKind {
     /// None; the area may still be reserved.
     #[default]
     None,
-    /// CRC-32C and version of each 4 KiB block.
+    /// CRC-32C of each 4 KiB block and its address.
     Crc32c,
 }
 

@@ -3,6 +3,7 @@
 //! What must stay true: images under `tests/images/` are never rewritten; a new version adds new ones.
 
 mod assembly;
+mod checksums;
 mod choices;
 mod copies;
 mod document;
