@@ -17,6 +17,7 @@ use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
+use ashlar_ondisk::ChecksumKind;
 use ashlar_ring::affinity;
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeError;
@@ -227,6 +228,7 @@ async fn on_engine(
         },
         devices: devices.clone(),
         policy: convert::policy(spec.policy, spec.level),
+        checksums: ChecksumKind::None,
         logical_block_bytes: 4096,
         region_bytes: None,
         destroy: spec.destroy.clone(),

@@ -83,6 +83,7 @@ impl Tuning {
             merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
             job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
+            checksum_cache_bytes: base.checksum_cache_bytes,
             job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
         }
     }

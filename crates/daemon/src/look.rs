@@ -176,7 +176,7 @@ mod tests {
     use ashlar_engine::{CreateSpec, Engine, EngineConfig};
     use ashlar_layout::{Level, Shape};
     use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, ReadLabel};
-    use ashlar_ondisk::{ConsistencyPolicy, Text};
+    use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, Text};
     use std::sync::Arc;
 
     /// A stopped RAID 5 on three files.
@@ -204,6 +204,7 @@ mod tests {
                 strip_bytes: 65_536,
             },
             policy: ConsistencyPolicy::default(),
+            checksums: ChecksumKind::None,
             logical_block_bytes: 4096,
             region_bytes: None,
             destroy: Vec::new(),

@@ -7,6 +7,7 @@
 
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
+use crate::checksums::Checksums;
 use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::log::LogShape;
@@ -50,6 +51,8 @@ pub struct ArrayTuning {
     pub job_latency_target: Duration,
     /// Bytes a second that a background job moves at least, whatever the foreground does.
     pub job_floor_bytes: u64,
+    /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is read when it is needed.
+    pub checksum_cache_bytes: u64,
 }
 
 impl Default for ArrayTuning {
@@ -60,6 +63,7 @@ impl Default for ArrayTuning {
             read_errors_max: 1000,
             job_latency_target: Duration::from_millis(5),
             job_floor_bytes: 16 << 20,
+            checksum_cache_bytes: 64 << 20,
         }
     }
 }
@@ -211,6 +215,8 @@ pub struct Array {
     pub(crate) intent: IntentMap,
     /// The lanes of the stripe intent log, if the policy is to keep one.
     pub(crate) log: Option<LogShape>,
+    /// Checksums of its blocks, if it keeps them.
+    pub(crate) checksums: Option<Checksums>,
     /// What only caches hold.
     pub(crate) caches: Caches,
     incarnation: OnceLock<Uuid>,
@@ -267,6 +273,7 @@ pub(crate) struct ArrayParts {
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
     pub(crate) log: Option<LogShape>,
+    pub(crate) checksums: Option<Checksums>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
     pub(crate) wall_clock_s: fn() -> u64,
@@ -290,6 +297,7 @@ impl Array {
             written: parts.written,
             intent: parts.intent,
             log: parts.log,
+            checksums: parts.checksums,
             caches: Caches::default(),
             incarnation: OnceLock::new(),
             events: parts.events,

@@ -7,6 +7,7 @@
 
 use crate::array::{Array, ArrayIdentity, ArrayParts, ArrayTuning};
 use crate::canary::{Canary, sings};
+use crate::checksums::Checksums;
 use crate::control_io;
 use crate::engine::Shared;
 use crate::error::Refusal;
@@ -298,6 +299,7 @@ async fn make_array(
     let kernel = shared.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
         .expect("geometries are valid codes");
+    let tuning = spec.tuning.unwrap_or(shared.config.tuning);
     let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
     let array = Array::new(ArrayParts {
         identity: ArrayIdentity {
@@ -307,12 +309,13 @@ async fn make_array(
             logical_block_bytes: superblock.logical_block_bytes,
         },
         code,
-        tuning: spec.tuning.unwrap_or(shared.config.tuning),
+        tuning,
         data_offset: superblock.areas.data.offset,
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
         written: WrittenMap::new(geometry.stripe_count(), BITS_PER_PAGE),
         intent: IntentMap::new(geometry.stripe_count(), stripes_per_region, BITS_PER_PAGE),
         log: log_shape(superblock, geometry, shared.loads.len())?,
+        checksums: Checksums::new(superblock, tuning.checksum_cache_bytes),
         events: Arc::clone(&shared.events),
         spares: Arc::clone(&shared.spares),
         wall_clock_s: shared.config.wall_clock_s,

@@ -33,6 +33,8 @@ pub struct CreateSpec {
     pub devices: Vec<String>,
     /// How it stays consistent over a crash.
     pub policy: ConsistencyPolicy,
+    /// Which checksums of its blocks it keeps; any but none want the policy `log`.
+    pub checksums: ChecksumKind,
     /// Logical block of the volume, 512 or 4096 bytes.
     pub logical_block_bytes: u32,
     /// Bytes of the volume per write-intent bit; `None` chooses by size.
@@ -123,8 +125,19 @@ fn check_devices(spec: &CreateSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A log needs redundancy to log for, and room.
+/// A log needs redundancy to log for, and room; checksums need a log.
 fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
+    if spec.policy != ConsistencyPolicy::Log && spec.checksums != ChecksumKind::None {
+        return Err(Refusal::new(
+            "array.checksums_need_log",
+            format!(
+                "checksums are kept with the policy 'log' only, not with '{}': after a crash nothing else could \
+                 tell a block that was being written from one that is damaged",
+                spec.policy.name()
+            ),
+            "use the policy 'log', or no checksums; nothing was written",
+        ));
+    }
     if spec.policy != ConsistencyPolicy::Log {
         return Ok(());
     }
@@ -165,6 +178,7 @@ async fn open_all(
 fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<AreaPlan, Refusal> {
     let request = AreaRequest {
         region_bytes: spec.region_bytes,
+        keeps_checksums: spec.checksums != ChecksumKind::None,
         ..AreaRequest::new(GeometryRecord::from_layout(shape))
     };
     let sizes: Vec<u64> = candidates.iter().map(|c| c.opened.facts().size_bytes).collect();
@@ -196,7 +210,7 @@ fn first_superblock(
     let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
     let incarnation = draw_uuid(worker);
     Superblock {
-        features: features_of(spec.policy),
+        features: features_of(spec),
         generation: 1,
         array_uuid: draw_uuid(worker),
         incarnation,
@@ -212,7 +226,7 @@ fn first_superblock(
         geometry: plan.geometry,
         logical_block_bytes: spec.logical_block_bytes,
         policy: spec.policy,
-        checksums: ChecksumKind::None,
+        checksums: spec.checksums,
         region_bytes: plan.region_bytes,
         forced: forced(spec),
         areas: plan.on_device(members[0].bytes).areas,
@@ -223,10 +237,17 @@ fn first_superblock(
 }
 
 /// What a program must know to touch the array.
-fn features_of(policy: ConsistencyPolicy) -> Features {
-    match policy {
-        ConsistencyPolicy::Log => Features { incompatible: Features::INTENT_LOG, ..Features::NONE },
-        ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => Features::NONE,
+fn features_of(spec: &CreateSpec) -> Features {
+    Features {
+        compatible: 0,
+        read_only_compatible: match spec.checksums {
+            ChecksumKind::Crc32c => Features::CHECKSUM_TABLE,
+            ChecksumKind::None => 0,
+        },
+        incompatible: match spec.policy {
+            ConsistencyPolicy::Log => Features::INTENT_LOG,
+            ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => 0,
+        },
     }
 }
 

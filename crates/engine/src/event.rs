@@ -31,6 +31,8 @@ pub mod names {
     pub const MEMBER_BLOCK_REPAIRED: &str = "member.block_repaired";
     /// Blocks of a member could not be read and could not be written back.
     pub const MEMBER_BLOCK_UNREPAIRED: &str = "member.block_unrepaired";
+    /// A block of a member is not what was written there. Fields: `slot`, `path`, `offset` (bytes on the device), `stripe`.
+    pub const MEMBER_CHECKSUM_MISMATCH: &str = "member.checksum_mismatch";
     /// A member answers too slowly; reads go around it.
     pub const MEMBER_SLOW: &str = "member.slow";
     /// A block could not be returned: more is lost in its stripe than the parity can replace.

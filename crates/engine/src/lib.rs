@@ -17,6 +17,7 @@
 //! - `lists`       short lists that are used again
 //! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
 //! - `log`         the stripe intent log; `caches`   what no log and no media hold yet
+//! - `checksums`   is a block what was written there?
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `member`      states of a slot
@@ -30,6 +31,7 @@ mod assemble;
 mod background;
 mod caches;
 mod canary;
+mod checksums;
 mod control_io;
 mod create;
 mod datapath;

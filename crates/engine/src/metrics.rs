@@ -117,6 +117,14 @@ counters! {
         log_settles,
         /// Updates that had to wait for space of the log.
         log_space_waits,
+        /// Pages of the checksum table read.
+        checksum_page_reads,
+        /// Pages of the checksum table written.
+        checksum_page_writes,
+        /// Writes that waited because too much of the checksum table in memory was to be stored first.
+        checksum_waits,
+        /// Checksums that were found to be wrong about a block that is right, and set anew.
+        checksums_corrected,
         /// Pieces of requests handed to another worker.
         handed_over,
     }
@@ -141,6 +149,8 @@ counters! {
         write_errors,
         /// Blocks repaired on it.
         repaired_blocks,
+        /// Blocks that were not what had been written.
+        checksum_mismatches,
         /// Reads that were given up on because they took too long.
         slow_reads,
     }

@@ -13,7 +13,7 @@ use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_engine::{Array, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
 use ashlar_sim::{Ended, Random, SimWorld, Stop};
 use ashlar_units::{Extent, StripIdx, StripeNo, to_usize};
@@ -77,6 +77,7 @@ impl Life<'_> {
                 devices,
                 shape: config.shape.clone(),
                 policy: config.policy,
+                checksums: ChecksumKind::None,
                 logical_block_bytes: config.logical_block_bytes,
                 region_bytes: Some(config.stripe_bytes() * config.stripes_per_region),
                 is_dry_run: false,

@@ -10,6 +10,7 @@
 
 use super::step::StepReport;
 use crate::canary::{Canary, sings};
+use crate::checksums::heal::heal;
 use crate::datapath::gather::gather_each;
 use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::rows::RowSet;
@@ -56,8 +57,8 @@ pub(super) async fn scrub(
         return;
     }
     let (mut buffers, _leave) = buffers_for(shard, rows).await;
-    let (mut tile, unreadable) =
-        read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (mut tile, unreadable) = healed(shard, tile, unreadable, report).await;
     mend(shard, &mut tile, unreadable, report).await;
     complete(shard, &mut tile, &mut buffers);
     let Some(verdict) = check(shard, &tile) else { return };
@@ -83,8 +84,8 @@ pub(super) async fn resync(
     let geometry = &shard.array.geometry;
     let view = shard.array.view(stripe);
     let (mut buffers, _leave) = buffers_for(shard, rows).await;
-    let (mut tile, unreadable) =
-        read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (mut tile, unreadable) = healed(shard, tile, unreadable, report).await;
     complete(shard, &mut tile, &mut buffers);
     // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not trusted.
     let is_mirror = geometry.data_strips() == 1;
@@ -132,6 +133,25 @@ async fn read(
     (Tile { stripe, rows, content, present, decoded: StripSet::EMPTY }, unreadable)
 }
 
+/// The tile as it is after blocks that do not match their checksums were put right, if there were any.
+async fn healed(
+    shard: &Rc<Shard>,
+    tile: Tile,
+    unreadable: StripSet,
+    report: &mut StepReport,
+) -> (Tile, StripSet) {
+    let present = unreadable.or(tile.present);
+    let healed = match unreadable.is_empty() {
+        true => None,
+        false => heal(shard, tile.stripe, tile.rows).await,
+    };
+    let Some(healed) = healed else { return (tile, unreadable) };
+    report.mismatches += healed.mismatches;
+    report.repaired += healed.repaired;
+    let mut buffers = blank_buffers(shard, present.count(), to_usize(tile.rows.bytes()));
+    read(shard, (tile.stripe, tile.rows), present, &mut buffers, report).await
+}
+
 /// Strips of the tile that could not be read at once: block by block, and what cannot be read even so is
 /// reconstructed and written back. A strip that is whole afterwards counts as read.
 async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: &mut StepReport) {
@@ -152,14 +172,16 @@ async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: 
         let sources = tile.present.or(broken.minus(bad));
         tile.content.entries.append(&mut read.entries);
         for strip in bad.iter() {
+            // With checksums what can be proven has been put right before.
+            let is_to_prove = shard.array.checksums.is_some();
             match regenerate(shard, tile, (sources, strip, one)) {
-                Some(block) => {
+                Some(block) if !is_to_prove => {
                     shard.counts().job_member_writes.add(1);
                     write_back(shard, (tile.stripe, strip, one), &block).await;
                     report.repaired += 1;
                     tile.content.push(strip, one, block);
                 }
-                None => {
+                _ => {
                     report.lost_blocks += 1;
                     whole = whole.without(strip);
                 }

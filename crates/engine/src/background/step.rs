@@ -10,6 +10,9 @@
 //! - `compare`    scrub and resync
 
 use super::compare;
+use crate::checksums::block_of;
+use crate::checksums::heal::heal;
+use crate::checksums::pins::{Noted, one, pin};
 use crate::datapath::gather::gather;
 use crate::datapath::reconstruct::decode_one;
 use crate::datapath::settle::settle;
@@ -157,6 +160,7 @@ async fn obtain(
     let (array, bytes) = (&shard.array, to_usize(rows.bytes()));
     // Each pass knows of at least one unreadable strip more, so this ends.
     let mut unreadable = avoid;
+    let mut was_healed = false;
     loop {
         let view = array.view(stripe).rebuilding(unreadable);
         let is_direct = view.readable.contains(strip);
@@ -170,7 +174,13 @@ async fn obtain(
         report.bytes += to_u64(sources.count()) * rows.bytes();
         shard.counts().job_member_reads.add(to_u64(sources.count()));
         match gather(shard, stripe, ios, &mut buffers).await {
-            Err(strips) => unreadable = unreadable.or(strips),
+            Err(strips) => {
+                let healed = match std::mem::replace(&mut was_healed, true) {
+                    true => None,
+                    false => heal(shard, stripe, rows).await,
+                };
+                unreadable = unreadable.or(healed.map_or(strips, |healed| healed.unusable()));
+            }
             Ok(mut read) if is_direct => {
                 return Ok((read.entries.pop().expect("one strip was read").bytes, leave));
             }
@@ -188,7 +198,9 @@ async fn write_rebuilt(shard: &Rc<Shard>, part: Part, content: Buf) -> bool {
     if shard.array.slot(member).state() != SlotState::Rebuilding {
         return false;
     }
-    let mut writes = Writes::new(shard);
+    // A device whose checksums cannot be had goes.
+    let Ok(pins) = pin(shard, part.stripe, one(part.strip, part.rows)).await else { return false };
+    let mut writes = Writes::noting(shard, pins);
     shard.counts().job_member_writes.add(1);
     writes.start(shard, (part.stripe, part.strip, part.rows.start), content);
     let failed = writes.finish(shard).await;
@@ -200,14 +212,20 @@ async fn write_rebuilt(shard: &Rc<Shard>, part: Part, content: Buf) -> bool {
 
 /// Store on the device that is to replace the slot's. False if there is none any more, or it fails.
 async fn write_replacement(shard: &Rc<Shard>, slot: MemberIdx, part: Part, content: Buf) -> bool {
+    let Ok(pins) = pin(shard, part.stripe, one(part.strip, part.rows)).await else { return false };
     let Some(device) = shard.replacement(slot) else { return false };
     let tenure = shard.tenures(slot).1;
     let offset = shard.array.device_offset(part.stripe, part.strip, part.rows.start);
     shard.counts().member_writes.add(1);
     shard.counts().job_member_writes.add(1);
-    let written = shard.start_on(device.as_ref(), offset, Command::Write(content)).await;
+    let written = shard.start_on(device.as_ref(), offset, Command::Write(content.clone())).await;
     let why = match written.map(|outcome| outcome.result) {
-        Some(Ok(())) => return true,
+        Some(Ok(())) => {
+            let block = block_of(&shard.array, part.stripe, part.strip, part.rows.start);
+            let noted = Noted::new((slot, tenure), block, content);
+            pins.inspect(|pins| pins.note(shard, &noted));
+            return true;
+        }
         Some(Err(fault)) => fault.to_string(),
         None => "its device is gone".to_owned(),
     };

@@ -8,6 +8,7 @@
 use super::rows::RowSet;
 use super::settle;
 use crate::array::Tenure;
+use crate::checksums;
 use crate::event::names;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
@@ -43,7 +44,7 @@ pub(crate) struct Gathered {
 /// Strips that could not be read, by reason.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Missing {
-    /// The medium does not give the block back: it can be written anew.
+    /// The medium does not give the block back, or not what was written: it can be written anew.
     pub(crate) broken: StripSet,
     /// The member is gone, or failed in another way.
     pub(crate) failed: StripSet,
@@ -157,7 +158,21 @@ async fn await_read(
             Err(NotRead::Slow)
         }
         Some(None) => Err(NotRead::Failed),
-        Some(Some(Outcome { result: Ok(()), buffer })) => buffer.ok_or(NotRead::Failed),
+        Some(Some(Outcome { result: Ok(()), buffer })) => {
+            let bytes = buffer.ok_or(NotRead::Failed)?;
+            if shard.array.checksums.is_none() {
+                return Ok(bytes);
+            }
+            let place = (stripe, io.strip, io.rows);
+            match checksums::rows_are_right(shard, place, tenure, &bytes).await {
+                Ok(true) => Ok(bytes),
+                Ok(false) => Err(NotRead::Broken),
+                Err(fault) => {
+                    settle::read_failed(shard, (member, tenure), fault);
+                    Err(NotRead::Failed)
+                }
+            }
+        }
         Some(Some(Outcome { result: Err(fault), .. })) => {
             settle::read_failed(shard, (member, tenure), fault);
             let is_media = fault.kind == FaultKind::Media;

@@ -9,6 +9,7 @@ use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
 use super::{Answer, Piece, settle};
 use crate::array::Tenure;
+use crate::checksums;
 use crate::shard::Shard;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
@@ -253,10 +254,38 @@ async fn straight(
     let outcome = before_deadline(shard, pending).await;
     shard.tally(member).read_latency.record(shard.worker.handle.turn_now().since(began.at));
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
-        return Ok(buffer);
+        if shard.array.checksums.is_none() {
+            return Ok(buffer);
+        }
+        return compared(shard, part, began, buffer).await;
     }
     // Boxed: rare, and it would make every read's future larger.
     Box::pin(around(shard, part, began, outcome)).await
+}
+
+/// The buffer, if it is what was written. If it is not, or the read crossed a write, the stripe's owner looks.
+async fn compared(
+    shard: &Rc<Shard>,
+    part: Part,
+    began: Began,
+    buffer: BufMut,
+) -> Result<BufMut, VolumeErrorKind> {
+    let array = &shard.array;
+    let member = array.member_of(part.stripe, part.strip);
+    let place = array.geometry.place(part.stripe, part.strip).offset + part.extent.offset;
+    let first = place / BLOCK_BYTES;
+    match checksums::is_right(shard, (member, began.tenure), (first, &buffer)).await {
+        Ok(true) => Ok(buffer),
+        Ok(false) => {
+            let broken = StripSet::only(part.strip);
+            let missing = Missing { broken, ..Missing::default() };
+            Box::pin(elsewhere(shard, part, missing)).await
+        }
+        Err(fault) => {
+            let outcome = Some(Some(Outcome { result: Err(fault), buffer: None }));
+            Box::pin(around(shard, part, began, outcome)).await
+        }
+    }
 }
 
 /// The member did not deliver: read around it.
@@ -282,6 +311,15 @@ async fn around(
             Missing { slow: strip, ..Missing::default() }
         }
     };
+    elsewhere(shard, part, missing).await
+}
+
+/// The part, from the stripe's owner.
+async fn elsewhere(
+    shard: &Rc<Shard>,
+    part: Part,
+    missing: Missing,
+) -> Result<BufMut, VolumeErrorKind> {
     let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
     match reconstruct_part(shard, part, buffer, missing) {
         Started::Reconstructing(pending) => reconstructed(pending).await,

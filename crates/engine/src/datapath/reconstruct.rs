@@ -12,6 +12,7 @@ use super::rows::RowSet;
 use super::settle::block_lost;
 use super::store::repair;
 use crate::canary::{Canary, sings};
+use crate::checksums::heal::heal;
 use crate::event::names;
 use crate::log::Piece;
 use crate::scratch::{Leave, StripeBuffers};
@@ -44,13 +45,16 @@ pub(crate) async fn read_stripe(
 ) -> Result<BufMut, VolumeErrorKind> {
     let StripeRead { stripe, extent, buffer, missing } = read;
     let rows = rows_touched(&shard.array.geometry, extent);
-    let mut search = Search { stripe, extent, missing, is_patient: false };
+    let mut search = Search { stripe, extent, missing, is_patient: false, heals: 0 };
     let mut buffer = Some(buffer);
     loop {
         // To repair is to write.
         let is_repair = !search.missing.broken.is_empty();
         let hold = if is_repair { Hold::Exclusive } else { Hold::Shared };
         let _rows = shard.locks.lock(stripe, rows, hold).await;
+        if is_repair {
+            search.heal(shard).await?;
+        }
         if let Some(found) = search.attempt(shard, buffer.take()).await? {
             return Ok(found);
         }
@@ -69,11 +73,13 @@ pub(crate) async fn read_rows(
 ) -> Result<BufMut, VolumeErrorKind> {
     let start = to_u64(strip.at()) * shard.array.geometry.strip_bytes();
     let extent = Extent::new(start + rows.offset_bytes(), rows.bytes());
-    let mut search = Search { stripe, extent, missing: Missing::default(), is_patient: false };
+    let mut search =
+        Search { stripe, extent, missing: Missing::default(), is_patient: false, heals: 0 };
     loop {
         if let Some(found) = search.attempt(shard, None).await? {
             return Ok(found);
         }
+        search.heal(shard).await?;
     }
 }
 
@@ -84,7 +90,12 @@ struct Search {
     missing: Missing,
     /// Slow members are waited for: without them there is no answer.
     is_patient: bool,
+    /// How often the rows were healed.
+    heals: u32,
 }
+
+/// Times that the rows of one read are healed: a device may spoil again what it was given.
+const HEALS_MAX: u32 = 3;
 
 impl Search {
     /// Plan with what is known to be missing, read, decode. `None` if more turned out to be missing, which
@@ -124,6 +135,43 @@ impl Search {
             write_back(shard, (self.stripe, strip, part.rows), &part.bytes).await;
         }
         Ok(Some(work.finish(shard, &plan, self.extent, read)))
+    }
+
+    /// Broken blocks of an array with checksums are put right first, as far as they can be. The caller holds the rows'
+    /// lock exclusively, if anything is broken.
+    ///
+    /// # Errors
+    /// If a block that is asked for cannot be proven right.
+    async fn heal(&mut self, shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+        let broken = self.missing.broken;
+        if broken.is_empty() || shard.array.checksums.is_none() {
+            return Ok(());
+        }
+        let geometry = &shard.array.geometry;
+        self.missing.broken = StripSet::EMPTY;
+        self.heals += 1;
+        if self.heals > HEALS_MAX {
+            self.missing.failed = self.missing.failed.or(broken);
+            return Ok(());
+        }
+        let rows = rows_touched(geometry, self.extent);
+        let healed = Box::pin(heal(shard, self.stripe, rows)).await.unwrap_or_default();
+        if geometry.data_strips() == 1 {
+            // Any other copy of a mirror will do.
+            self.missing.failed = self.missing.failed.or(healed.unusable());
+            return Ok(());
+        }
+        let is_wanted = |(strip, row): &(StripIdx, u32)| {
+            let (start, end) = (u64::from(*row) * BLOCK_BYTES, (u64::from(*row) + 1) * BLOCK_BYTES);
+            strips_of(geometry, self.extent).any(|run| {
+                run.strip == *strip && run.extent.offset < end && start < run.extent.end()
+            })
+        };
+        if healed.lost.iter().any(is_wanted) {
+            return Err(block_lost(shard, self.stripe));
+        }
+        self.missing.failed = self.missing.failed.or(healed.unstored);
+        Ok(())
     }
 
     fn plan(&mut self, shard: &Shard) -> Result<ReadPlan, VolumeErrorKind> {
@@ -262,12 +310,12 @@ pub(crate) fn decode_one(
     target
 }
 
-/// Store a reconstructed block where it could not be read. If that fails too the member goes out.
+/// Store a reconstructed block where it could not be read; true if it is there. If that fails too the member goes out.
 pub(crate) async fn write_back(
     shard: &Rc<Shard>,
     (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
     content: &[u8],
-) {
+) -> bool {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.
     let piece = Piece::new(strip, rows, Buf::copied(content));
     let is_stored = repair(shard, stripe, &[piece]).await;
@@ -282,4 +330,5 @@ pub(crate) async fn write_back(
         // The read itself succeeded; that the member is out is recorded all the same.
         shard.array.record(names::MEMBER_BLOCK_UNREPAIRED, fields);
     }
+    is_stored
 }

@@ -33,7 +33,7 @@ pub(crate) async fn settle(
 
 /// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of
 /// service in the background (the read itself needs nobody's record).
-pub(super) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault: Fault) {
+pub(crate) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault: Fault) {
     let array = &shard.array;
     let slot = array.slot(holder.0);
     if slot.tenure() != holder.1 {

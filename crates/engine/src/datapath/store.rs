@@ -7,8 +7,9 @@
 use super::log;
 use super::settle::settle;
 use super::write::Payload;
-use crate::array::Tenure;
+use crate::array::{Array, Tenure};
 use crate::canary::{Canary, sings};
+use crate::checksums::pins::{Noted, Pins, pin};
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
@@ -31,6 +32,8 @@ pub(crate) type StoreWrite = (Target, Pending<Outcome>);
 pub(crate) struct Writes {
     started: List<StoreWrite>,
     began: Nanos,
+    /// On an array with checksums: the pages that learn what was stored, and what that is, one for each write.
+    noted: Option<(Pins, Vec<Noted>)>,
 }
 
 /// Where a write goes.
@@ -47,10 +50,10 @@ pub(super) async fn store(
     stripe: StripeNo,
     plan: &WritePlan,
     payload: &Payload,
-    parity: &[Piece],
+    (parity, pins): (&[Piece], Option<Pins>),
 ) -> FailedMembers {
     let data_strips = shard.array.geometry.data_strips();
-    let mut writes = Writes::new(shard);
+    let mut writes = Writes::noting(shard, pins);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
     }
@@ -104,8 +107,10 @@ fn start_data(
 /// update like any other, for a write that is cut off would leave a readable block of which half is old. True if
 /// all of it is stored; members that cannot take it are recorded as out, if the array can do without them.
 pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> bool {
+    let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
+    let Ok(pins) = pin(shard, stripe, ios).await else { return false };
     let (Some(log), Some(rows)) = (shard.log(), rows_of(pieces)) else {
-        return store_pieces(shard, stripe, pieces).await;
+        return store_pieces(shard, stripe, pieces, pins).await;
     };
     let step = log.repair_rows_max(pieces.len());
     let mut is_stored = true;
@@ -121,7 +126,7 @@ pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]
         let Some(rows) = rows_of(&own) else { continue };
         let new = NewUpdate { stripe, kind: RecordKind::Full, rows, stored, pieces };
         is_stored &= match log::record(shard, new).await {
-            Ok(_update) => store_pieces(shard, stripe, &own).await,
+            Ok(_update) => store_pieces(shard, stripe, &own, pins.clone()).await,
             Err(_) => false,
         };
     }
@@ -132,8 +137,13 @@ fn rows_of(pieces: &[Piece]) -> Option<RowRange> {
     pieces.iter().map(|piece| piece.part.rows).reduce(RowRange::union)
 }
 
-async fn store_pieces(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> bool {
-    let mut writes = Writes::new(shard);
+async fn store_pieces(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    pieces: &[Piece],
+    pins: Option<Pins>,
+) -> bool {
+    let mut writes = Writes::noting(shard, pins);
     for Piece { part, bytes } in pieces {
         writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
     }
@@ -157,14 +167,15 @@ impl Target {
 }
 
 impl Writes {
-    /// None yet.
-    pub(crate) fn new(shard: &Shard) -> Writes {
-        Writes { started: shard.write_lists.list(), began: Nanos::default() }
+    /// None yet. Of an array with checksums the pages of all that will be written are handed in.
+    pub(crate) fn noting(shard: &Shard, pins: Option<Pins>) -> Writes {
+        let noted = pins.map(|pins| (pins, Vec::new()));
+        Writes { started: shard.write_lists.list(), began: Nanos::default(), noted }
     }
 
     /// Those that have been started elsewhere.
     pub(super) fn of(shard: &Shard, started: List<StoreWrite>) -> Writes {
-        Writes { started, began: shard.worker.handle.turn_now() }
+        Writes { started, began: shard.worker.handle.turn_now(), noted: None }
     }
 
     /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
@@ -180,10 +191,12 @@ impl Writes {
         let (current, replacement) = shard.tenures(member);
         let replacing = shard.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
+            self.note(array, (member, replacement), (offset, &buffer));
             let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
             let target = Target::replacement(member, replacement);
             self.started.push((target, pending));
         }
+        let noted = self.noted.is_some().then(|| buffer.clone());
         let bytes = to_u64(buffer.len());
         shard.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity, and
@@ -192,13 +205,23 @@ impl Writes {
             shard.tally(member).begin_write(bytes);
             let target = Target::current(member, current);
             self.started.push((target, pending));
+            if let Some(buffer) = noted {
+                self.note(array, (member, current), (offset, &buffer));
+            }
+        }
+    }
+
+    fn note(&mut self, array: &Array, owner: (MemberIdx, Tenure), (offset, bytes): (u64, &Buf)) {
+        if let Some((_, noted)) = &mut self.noted {
+            let block = (offset - array.data_offset) / ashlar_units::BLOCK_BYTES;
+            noted.push(Noted::new(owner, block, bytes.clone()));
         }
     }
 
     /// Wait for all of them.
     pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
-        for (target, pending) in self.started.drain(..) {
+        for (at, (target, pending)) in self.started.drain(..).enumerate() {
             let result = ended(pending).await;
             if !target.is_replacement {
                 let tally = shard.tally(target.member);
@@ -206,7 +229,12 @@ impl Writes {
                 tally.write_latency.record(shard.worker.handle.turn_now().since(self.began));
             }
             match result {
-                Ok(()) => shard.array.slot(target.member).set_unflushed(),
+                Ok(()) => {
+                    shard.array.slot(target.member).set_unflushed();
+                    if let Some((pins, noted)) = &self.noted {
+                        pins.note(shard, &noted[at]);
+                    }
+                }
                 Err(_) if sings(Canary::FailedWriteIgnored) => {}
                 Err(fault) => blame(shard, target, fault, &mut failed).await,
             }

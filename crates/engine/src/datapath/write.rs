@@ -12,6 +12,8 @@ use super::parity;
 use super::settle::{block_lost, settle};
 use super::store::store;
 use crate::canary::{Canary, sings};
+use crate::checksums::heal::heal;
+use crate::checksums::pins;
 use crate::home::{self, keeper};
 use crate::intent::RegionNo;
 use crate::metrics::{StageClock, WriteStage};
@@ -42,7 +44,8 @@ pub(crate) struct StripeWrite {
 /// 4. plan    only now: members can fail while we wait for 1 and 2
 /// 5. gather  read what the plan asks for (nothing, for a full stripe)
 /// 6. parity  computed in memory
-/// 7. log     the record is durable on every holder, if the array keeps a log
+/// 7. log     the record is durable on every holder, if the array keeps a log; before that, if it keeps checksums,
+///    the pages that will learn of the new ones come into memory
 /// 8. store   data and parity strips, in parallel
 /// 9. settle  if a member failed, the others record that before we acknowledge
 ///
@@ -99,11 +102,13 @@ async fn write_extent(
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
     log::before_plan(shard).await?;
+    pins::before_write(shard).await?;
     if kind == Some(RecordKind::FirstWrite) {
         log::before_first_write(shard, stripe).await?;
     }
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
+    let mut was_healed = false;
     loop {
         let plan =
             plan(shard, stripe, extent, unreadable).map_err(|_| block_lost(shard, stripe))?;
@@ -111,12 +116,19 @@ async fn write_extent(
         let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
         shard.counts().write_member_reads.add(to_u64(plan.read_count()));
         match gather(shard, stripe, plan.reads(), &mut buffers).await {
-            Err(strips) => unreadable = unreadable.or(strips),
+            Err(strips) => {
+                let healed = match std::mem::replace(&mut was_healed, true) {
+                    true => None,
+                    false => Box::pin(heal(shard, stripe, plan.rows())).await,
+                };
+                unreadable = unreadable.or(healed.map_or(strips, |healed| healed.unusable()));
+            }
             Ok(old) => {
                 clock.lap(shard, WriteStage::Gather);
                 let parity = parity::compute(shard, &plan, payload, old, &mut buffers);
                 let parity = parity.freeze(shard);
                 clock.lap(shard, WriteStage::Parity);
+                let pins = pins::pin(shard, stripe, plan.writes()).await?;
                 let _update = match kind {
                     None => None,
                     Some(kind) => {
@@ -125,7 +137,7 @@ async fn write_extent(
                     }
                 };
                 clock.lap(shard, WriteStage::Log);
-                let failed = store(shard, stripe, &plan, payload, &parity).await;
+                let failed = store(shard, stripe, &plan, payload, (&parity, pins)).await;
                 if !failed.is_empty() || shard.array.has_failing_slots() {
                     let settled = Box::pin(settle(shard, failed)).await;
                     done_or_distrust(shard, stripe, settled).await?;

@@ -6,8 +6,9 @@
 
 use super::record::{aligned, all_went_well};
 use super::{ArrayLost, on_home, take_out_holder};
-use crate::array::Tenure;
+use crate::array::{Array, Tenure};
 use crate::canary::{Canary, sings};
+use crate::checksums;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
@@ -119,8 +120,20 @@ pub(crate) struct Holder {
     is_replacement: bool,
 }
 
+impl Holder {
+    /// Its slot, and which of the slot's devices it is.
+    pub(crate) fn owner(&self) -> (MemberIdx, Tenure) {
+        (self.member, self.tenure)
+    }
+
+    /// Something is in its cache: the next flush must include it. (A replacement is always included.)
+    pub(crate) fn set_unflushed(&self, array: &Array) {
+        array.slot(self.member).set_unflushed();
+    }
+}
+
 /// The device could not take something: it goes. False if the array cannot do without it.
-async fn lose(shard: &Rc<Shard>, holder: Holder, what: &str) -> bool {
+pub(crate) async fn lose(shard: &Rc<Shard>, holder: Holder, what: &str) -> bool {
     let why = format!("{what} could not be written");
     let who = (holder.member, holder.tenure);
     if holder.is_replacement {
@@ -167,11 +180,14 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
     // must not be called written by this round.
     let mark = shard.array.caches.mark();
     let (numbers, pages) = take_written_pages(&shard);
-    let mut is_kept = flush_members(&shard).await;
+    // After the written map was looked at, before the flush: what is called written has its checksums.
+    let sums = store_checksums(&shard).await;
+    let mut is_kept = sums.is_kept && flush_members(&shard).await;
     if is_kept && !pages.is_empty() {
         shard.counts().written_page_writes.add(to_u64(pages.len()));
         is_kept = write_everywhere(&shard, &pages, true).await;
     }
+    sums.end(&shard, is_kept);
     let written = &shard.array.written;
     if !is_kept {
         numbers.into_iter().for_each(|(page, _)| written.put_back(page));
@@ -183,6 +199,12 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
     }
     shard.array.caches.flushed(mark);
     true
+}
+
+/// Changed pages of the checksum table are on their way to media: a flush of the members is to follow.
+pub(crate) async fn store_checksums(shard: &Rc<Shard>) -> checksums::keep::Round {
+    let next_sequence = || shard.home().next_page_sequence();
+    checksums::keep::store(shard, &devices_in_service(shard), next_sequence).await
 }
 
 /// A page of the written map, and the bits it had when it was taken.

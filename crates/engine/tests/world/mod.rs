@@ -8,7 +8,7 @@ pub mod ledger;
 
 use ashlar_engine::{ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};
-use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
@@ -62,13 +62,23 @@ pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usi
 }
 
 /// The consistency policy that the tests run under. Every test file but those about one policy is built twice: as
-/// itself, and as the module of a file whose name begins with `logged`.
+/// itself, and as the module of a file whose name begins with `logged` or `summed`.
 pub fn policy() -> ConsistencyPolicy {
-    if module_path!().starts_with("logged") {
+    if module_path!().starts_with("logged") || is_summed() {
         ConsistencyPolicy::Log
     } else {
         ConsistencyPolicy::Bitmap
     }
+}
+
+/// Whether the tests run once more on arrays that keep checksums.
+fn is_summed() -> bool {
+    module_path!().starts_with("summed")
+}
+
+/// The checksums that the tests' arrays keep.
+pub fn checksums() -> ChecksumKind {
+    if is_summed() { ChecksumKind::Crc32c } else { ChecksumKind::None }
 }
 
 /// What to create on the disks of that shape.
@@ -78,6 +88,7 @@ pub fn create_spec(shape: Shape) -> CreateSpec {
         devices: names(shape.members),
         shape,
         policy: policy(),
+        checksums: checksums(),
         logical_block_bytes: 512,
         region_bytes: None,
         destroy: Vec::new(),

@@ -6,8 +6,10 @@
 //! there are no requests and no jobs yet, so there are no row locks.
 
 use super::{ReplaySummary, Source, lose, lost};
+use crate::checksums::pins::{Noted, note_alone};
+use crate::checksums::{self, block_of};
 use crate::error::Refusal;
-use crate::home::record;
+use crate::home::{keeper, record};
 use crate::shard::Shard;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
@@ -53,6 +55,7 @@ pub(super) async fn mend(
                 lose(shard, &sources[at].target, fault.to_string()).await?;
             }
         }
+        store_checksums_if_many(shard).await?;
     }
     for stripe in stripes {
         for rows in stripe.in_doubt.iter().copied() {
@@ -60,10 +63,16 @@ pub(super) async fn mend(
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
                 generate(shard, stripe.stripe, tile).await?;
+                store_checksums_if_many(shard).await?;
             }
         }
     }
     flush(shard).await
+}
+
+/// Memory is bounded: changed pages of the checksum table go to the members, with what they speak of.
+async fn store_checksums_if_many(shard: &Rc<Shard>) -> Result<(), Refusal> {
+    if checksums::are_mostly_dirty(&shard.array) { flush(shard).await } else { Ok(()) }
 }
 
 fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
@@ -86,7 +95,7 @@ fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
 
 /// Copy the pieces of devices that have not failed; those that fail now come back.
 async fn copy(
-    shard: &Shard,
+    shard: &Rc<Shard>,
     sources: &[Source],
     pieces: Vec<Piece>,
     failed: &BTreeSet<usize>,
@@ -106,19 +115,33 @@ async fn copy(
         match content(read).await {
             Ok(bytes) => {
                 let device = sources[piece.source].target.device.as_ref();
-                let write = Command::Write(bytes.freeze());
-                writes.push((piece.source, shard.start_on(device, piece.place.offset, write)));
+                let bytes = bytes.freeze();
+                let noted = noted(shard, &sources[piece.source], piece.place.offset, &bytes);
+                let write = shard.start_on(device, piece.place.offset, Command::Write(bytes));
+                writes.push((piece.source, noted, write));
                 summary.blocks += piece.place.bytes / BLOCK_BYTES;
             }
             Err(fault) => now_failed.push((piece.source, fault)),
         }
     }
-    for (source, write) in writes {
-        if let Err(fault) = result(write).await {
+    for (source, noted, write) in writes {
+        let stored = match result(write).await {
+            Ok(()) => note_alone(shard, noted).await,
+            fault => fault,
+        };
+        if let Err(fault) = stored {
             now_failed.push((source, fault));
         }
     }
     now_failed
+}
+
+/// Blocks at `offset` of a source's device.
+fn noted(shard: &Shard, source: &Source, offset: u64, bytes: &Buf) -> Noted {
+    let slot = source.target.slot;
+    let (current, replacement) = shard.tenures(slot);
+    let tenure = if source.target.is_replacement { replacement } else { current };
+    Noted::new((slot, tenure), (offset - shard.array.data_offset) / BLOCK_BYTES, bytes.clone())
 }
 
 const GONE: Fault = Fault { kind: FaultKind::Gone, errno: 0 };
@@ -220,6 +243,7 @@ async fn store(
     for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {
         let member = shard.array.member_of(stripe, strip);
         let content = content.freeze();
+        note_as_found(shard, (stripe, strip, rows), &content).await?;
         if let Some(device) = shard.replacement(member) {
             writes.push((strip, true, device, content.clone()));
         }
@@ -246,8 +270,37 @@ async fn store(
     Ok(())
 }
 
-/// Flush every device in service; one that cannot is put out.
+/// What is in doubt is taken as it is found; so its checksums are those of what is found.
+async fn note_as_found(
+    shard: &Rc<Shard>,
+    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
+    content: &Buf,
+) -> Result<(), Refusal> {
+    let member = shard.array.member_of(stripe, strip);
+    let (current, replacement) = shard.tenures(member);
+    let block = block_of(&shard.array, stripe, strip, rows.start);
+    if shard.replacement(member).is_some() {
+        let noted = Noted::new((member, replacement), block, content.clone());
+        if let Err(fault) = note_alone(shard, noted).await {
+            let owner = (member, replacement);
+            crate::home::replacement_failed(shard, owner, fault.to_string()).await;
+        }
+    }
+    if shard.device(member).is_some() {
+        let noted = Noted::new((member, current), block, content.clone());
+        if let Err(fault) = note_alone(shard, noted).await {
+            lose_holder(shard, stripe, strip, fault).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Flush every device in service, with the changed pages of its checksum table; one that cannot is put out.
 async fn flush(shard: &Rc<Shard>) -> Result<(), Refusal> {
+    let sums = keeper::store_checksums(shard).await;
+    if !sums.is_kept {
+        return Err(lost(shard));
+    }
     let targets = record::targets(shard, &shard.home().superblock());
     let start = |target: &record::Target| shard.start_on(target.device.as_ref(), 0, Command::Flush);
     let started: Vec<_> = targets.iter().map(start).collect();
@@ -256,5 +309,6 @@ async fn flush(shard: &Rc<Shard>) -> Result<(), Refusal> {
             lose(shard, target, fault.to_string()).await?;
         }
     }
+    sums.end(shard, true);
     Ok(())
 }

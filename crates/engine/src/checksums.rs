@@ -1,0 +1,135 @@
+//! Checksums of data blocks: `docs/adr/0013-checksums-of-blocks.md` decides, this says how.
+//!
+//! - here       is what was read what was written?
+//! - `page`     the checksums of some thousand blocks of one device, in memory
+//! - `cache`    which pages are in memory, and how they come and go
+//! - `pins`     the pages of what is about to be written stay, and learn what was
+//! - `keep`     changed pages go to the members
+//! - `heal`     blocks that are not what they should be are decoded and stored anew
+//!
+//! What must stay true:
+//! - A checksum is set only after the block's record is durable in the log (or nobody will believe the block before
+//!   the next flush round), and before its update ends. So whatever a crash leaves of the table, what the log
+//!   does not set again is right.
+//! - A block that does not match is never decoded from, never computed with and never handed out. What is read
+//!   without the rows' lock may cross a write: it is only suspected, and looked at again under the lock.
+//! - A device is known here by its slot and tenure: what is known of one device is never held against the next.
+
+mod cache;
+pub(crate) mod heal;
+pub(crate) mod keep;
+mod page;
+pub(crate) mod pins;
+
+use crate::array::{Array, Tenure};
+use crate::shard::Shard;
+use ashlar_device::Fault;
+use ashlar_layout::RowRange;
+use ashlar_ondisk::Superblock;
+use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, StripeNo, to_u64};
+use cache::{Cache, Key};
+use page::Page;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The checksums of one array, shared by all workers.
+pub(crate) struct Checksums {
+    /// The table on each member.
+    area: Extent,
+    array_tag: u64,
+    cache: Cache,
+}
+
+/// A device as it is known here: its slot, and which of the slot's devices it is.
+pub(crate) type Owner = (MemberIdx, Tenure);
+
+/// What a block's checksum says about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Judgement {
+    Right,
+    Wrong,
+    /// No checksum is known.
+    Unknown,
+}
+
+impl Checksums {
+    /// The checksums of an array whose superblock says that it keeps them. At most `cache_bytes` of its table
+    /// are in memory, beside what requests under way hold.
+    pub(crate) fn new(superblock: &Superblock, cache_bytes: u64) -> Option<Checksums> {
+        (superblock.checksums == ashlar_ondisk::ChecksumKind::Crc32c).then(|| Checksums {
+            area: superblock.areas.checksums,
+            array_tag: array_tag(superblock.array_uuid),
+            cache: Cache::new(cache_bytes),
+        })
+    }
+
+    /// Pages in memory, the most there ever were, and how many there may be.
+    pub(crate) fn usage(&self) -> (usize, usize, usize) {
+        self.cache.usage()
+    }
+}
+
+/// Whether so many changed pages are in memory that they should be stored before more are changed.
+pub(crate) fn are_mostly_dirty(array: &Array) -> bool {
+    array.checksums.as_ref().is_some_and(|sums| sums.cache.is_mostly_dirty())
+}
+
+/// The number of the block in the member's data area at which a row of a strip lies.
+pub(crate) fn block_of(array: &Array, stripe: StripeNo, strip: StripIdx, row: u32) -> u64 {
+    (array.device_offset(stripe, strip, row) - array.data_offset) / BLOCK_BYTES
+}
+
+/// Whether `bytes`, read from the device at this block of its data area and on, are what was written there; always,
+/// if the array keeps no checksums.
+///
+/// # Errors
+/// The device's fault, if the checksums could not be read.
+pub(crate) async fn is_right(
+    shard: &Rc<Shard>,
+    owner: Owner,
+    (first_block, bytes): (u64, &[u8]),
+) -> Result<bool, Fault> {
+    let Some(sums) = &shard.array.checksums else { return Ok(true) };
+    let mut held: Option<Arc<Page>> = None;
+    for (at, block) in bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
+        let number = first_block + to_u64(at);
+        let (page, entry) = locate(number);
+        let key = Key::new(owner, page);
+        let known = match held.take().filter(|held| held.key == key).or_else(|| sums.cache.get(key))
+        {
+            Some(known) => known,
+            // Boxed: rare, and it would make every read's future larger.
+            None => Box::pin(cache::load(shard, key)).await?,
+        };
+        if judge(owner, (number, block), known.sum(entry)) != Judgement::Right {
+            return Ok(false);
+        }
+        held = Some(known);
+    }
+    Ok(true)
+}
+
+fn judge(owner: Owner, (number, block): (u64, &[u8]), known: u32) -> Judgement {
+    match known {
+        UNKNOWN => Judgement::Unknown,
+        known if known == block_sum(owner.0, number, block) => Judgement::Right,
+        _ => Judgement::Wrong,
+    }
+}
+
+/// The same for rows of a strip that were read under the rows' lock.
+///
+/// # Errors
+/// As [`is_right`].
+pub(crate) async fn rows_are_right(
+    shard: &Rc<Shard>,
+    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
+    tenure: Tenure,
+    bytes: &[u8],
+) -> Result<bool, Fault> {
+    let owner = (shard.array.member_of(stripe, strip), tenure);
+    let first = block_of(&shard.array, stripe, strip, rows.start);
+    is_right(shard, owner, (first, bytes)).await
+}

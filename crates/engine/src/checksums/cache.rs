@@ -1,0 +1,344 @@
+//! The pages of the checksum table that are in memory, for all workers.
+//!
+//! What must stay true: of each page there is one copy at most, and one reader that fetches it, whoever waits; a
+//! page that is dirty or held by anybody is not let go, so a page that is fetched is never older than one that was
+//! here before. At most as many pages as there is room for, and those that requests under way hold.
+//!
+//! The locks here are held for a look into a table, never across I/O.
+
+use super::Owner;
+use super::page::Page;
+use crate::shard::Shard;
+use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
+use ashlar_iobuf::BufMut;
+use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_usize};
+use futures_channel::oneshot;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tables that the pages are dealt out to, so that workers seldom meet.
+const SHELVES: usize = 16;
+/// Pages that each of them has room for at least.
+const SHELF_PAGES_MIN: usize = 4;
+
+/// Which page of which device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Key {
+    pub(super) member: u16,
+    pub(super) tenure: u32,
+    pub(super) page: u32,
+}
+
+impl Key {
+    pub(super) fn new((member, tenure): Owner, page: u32) -> Key {
+        Key { member: member.0, tenure: tenure.0, page }
+    }
+
+    pub(super) fn owner(self) -> Owner {
+        (ashlar_units::MemberIdx(self.member), crate::array::Tenure(self.tenure))
+    }
+}
+
+/// What became of fetching a page.
+type Fetched = Result<Arc<Page>, Fault>;
+
+enum Entry {
+    Here(Arc<Page>),
+    /// Being fetched; these wait for it.
+    Coming(Vec<oneshot::Sender<Fetched>>),
+}
+
+#[derive(Default)]
+struct Shelf {
+    entries: HashMap<Key, Entry>,
+    /// The pages that are here, next to be let go first.
+    line: VecDeque<Key>,
+}
+
+/// Pages in memory.
+pub(super) struct Cache {
+    shelves: [Mutex<Shelf>; SHELVES],
+    shelf_pages: usize,
+    dirty: Mutex<Vec<Arc<Page>>>,
+    dirty_count: AtomicUsize,
+    pages: AtomicUsize,
+    pages_max: AtomicUsize,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cache {
+    /// No page yet, and room for `bytes` of them.
+    pub(super) fn new(bytes: u64) -> Cache {
+        let shelf_pages = to_usize(bytes / BLOCK_BYTES) / SHELVES;
+        Cache {
+            shelves: Default::default(),
+            shelf_pages: shelf_pages.max(SHELF_PAGES_MIN),
+            dirty: Mutex::default(),
+            dirty_count: AtomicUsize::new(0),
+            pages: AtomicUsize::new(0),
+            pages_max: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn usage(&self) -> (usize, usize, usize) {
+        let most = self.pages_max.load(Ordering::Relaxed);
+        (self.pages.load(Ordering::Relaxed), most, self.shelf_pages * SHELVES)
+    }
+
+    /// The page, if it is here.
+    pub(super) fn get(&self, key: Key) -> Option<Arc<Page>> {
+        match self.shelf(key).entries.get(&key)? {
+            Entry::Here(page) => {
+                page.was_used.store(true, Ordering::Relaxed);
+                Some(Arc::clone(page))
+            }
+            Entry::Coming(_) => None,
+        }
+    }
+
+    /// The page has changed and waits to be stored.
+    pub(super) fn note_dirty(&self, page: &Arc<Page>) {
+        if page.mark_dirty() {
+            self.dirty_count.fetch_add(1, Ordering::AcqRel);
+            locked(&self.dirty).push(Arc::clone(page));
+        }
+    }
+
+    /// The pages that wait to be stored, none of them any more.
+    pub(super) fn take_dirty(&self) -> Vec<Arc<Page>> {
+        let taken = std::mem::take(&mut *locked(&self.dirty));
+        self.dirty_count.fetch_sub(taken.len(), Ordering::AcqRel);
+        taken
+    }
+
+    /// So many pages wait that those to come might find no room.
+    pub(super) fn is_mostly_dirty(&self) -> bool {
+        self.dirty_count.load(Ordering::Acquire) > self.shelf_pages * SHELVES / 2
+    }
+
+    fn shelf(&self, key: Key) -> MutexGuard<'_, Shelf> {
+        let spread =
+            (u64::from(key.page) << 16 | u64::from(key.member)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        locked(&self.shelves[to_usize(spread >> 60)])
+    }
+
+    /// The page, or its place in the line of those who wait for it; true if the caller is to fetch it.
+    fn get_or_wait(&self, key: Key) -> Result<Arc<Page>, (oneshot::Receiver<Fetched>, bool)> {
+        let mut shelf = self.shelf(key);
+        let (told, waits) = oneshot::channel();
+        match shelf.entries.get_mut(&key) {
+            Some(Entry::Here(page)) => return Ok(Arc::clone(page)),
+            Some(Entry::Coming(waiting)) => {
+                waiting.push(told);
+                return Err((waits, false));
+            }
+            None => {}
+        }
+        shelf.entries.insert(key, Entry::Coming(vec![told]));
+        Err((waits, true))
+    }
+
+    /// The page was fetched, or could not be: whoever waits is told.
+    fn put(&self, key: Key, fetched: Fetched) {
+        let mut shelf = self.shelf(key);
+        let before = shelf.entries.remove(&key);
+        if let Ok(page) = &fetched {
+            shelf.entries.insert(key, Entry::Here(Arc::clone(page)));
+            shelf.line.push_back(key);
+            let now = self.pages.fetch_add(1, Ordering::Relaxed) + 1;
+            self.pages_max.fetch_max(now, Ordering::Relaxed);
+            let gone = shelf.make_room(self.shelf_pages);
+            self.pages.fetch_sub(gone, Ordering::Relaxed);
+        }
+        drop(shelf);
+        if let Some(Entry::Coming(waiting)) = before {
+            for told in waiting {
+                // Whoever asked may have gone.
+                let _unwanted = told.send(fetched.clone());
+            }
+        }
+    }
+}
+
+impl Shelf {
+    /// Let pages go that nobody needs until there are few enough, or none can go. How many went.
+    fn make_room(&mut self, most: usize) -> usize {
+        let mut gone = 0;
+        let mut looks = 2 * self.line.len();
+        while self.line.len() > most && looks > 0 {
+            looks -= 1;
+            let Some(key) = self.line.pop_front() else { break };
+            let is_needed = match self.entries.get(&key) {
+                Some(Entry::Here(page)) => {
+                    page.was_used.swap(false, Ordering::Relaxed)
+                        || page.is_dirty()
+                        || Arc::strong_count(page) > 1
+                }
+                _ => false,
+            };
+            if is_needed {
+                self.line.push_back(key);
+            } else {
+                self.entries.remove(&key);
+                gone += 1;
+            }
+        }
+        gone
+    }
+}
+
+/// The page, from the device if need be.
+///
+/// # Errors
+/// The device's fault. Places that the medium does not give back are none: then nothing is known of the page.
+pub(super) async fn load(shard: &Rc<Shard>, key: Key) -> Fetched {
+    match begin(shard, key) {
+        Ok(page) => Ok(page),
+        Err(waits) => waits.await.unwrap_or(Err(Fault::GONE)),
+    }
+}
+
+/// The page, or where to wait for it; somebody fetches it when this returns.
+pub(super) fn begin(shard: &Rc<Shard>, key: Key) -> Result<Arc<Page>, oneshot::Receiver<Fetched>> {
+    let sums = shard.array.checksums.as_ref().expect("asked only where they are kept");
+    let (waits, is_to_fetch) = match sums.cache.get_or_wait(key) {
+        Ok(page) => return Ok(page),
+        Err(waits) => waits,
+    };
+    if is_to_fetch {
+        let shard = Rc::clone(shard);
+        // A task of its own: who asked may go away, and others may wait.
+        shard.worker.handle.clone().spawn(async move {
+            let _under_way = shard.begin();
+            let fetched = fetch(&shard, key).await;
+            let sums = shard.array.checksums.as_ref().expect("kept");
+            sums.cache.put(key, fetched);
+        });
+    }
+    Err(waits)
+}
+
+/// The device of that slot and tenure, as far as this worker was told.
+fn device_of(shard: &Shard, (member, tenure): Owner) -> Option<Rc<dyn Device>> {
+    let (current, replacement) = shard.tenures(member);
+    if tenure == current
+        && let Some(device) = shard.device(member)
+    {
+        return Some(device);
+    }
+    shard.replacement(member).filter(|_| tenure == replacement)
+}
+
+async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
+    let sums = shard.array.checksums.as_ref().expect("kept");
+    let device = device_of(shard, key.owner()).ok_or(Fault::GONE)?;
+    shard.counts().checksum_page_reads.add(1);
+    let at = |place: u64| sums.area.offset + place_offset(key.page, place);
+    let identity = SumPageIdentity { array_tag: sums.array_tag, page: key.page };
+    let both = read(shard, device.as_ref(), at(0), 2 * BLOCK_BYTES_USIZE).await;
+    let places = match both {
+        Ok(bytes) => {
+            let (first, second) = bytes.split_at(BLOCK_BYTES_USIZE);
+            identity.newest([Some(first), Some(second)])
+        }
+        Err(fault) if fault.kind == FaultKind::Media => {
+            let mut each = [None, None];
+            for (bytes, place) in each.iter_mut().zip(0..) {
+                *bytes = match read(shard, device.as_ref(), at(place), BLOCK_BYTES_USIZE).await {
+                    Ok(bytes) => Some(bytes),
+                    Err(fault) if fault.kind == FaultKind::Media => None,
+                    Err(fault) => return Err(fault),
+                };
+            }
+            identity.newest([each[0].as_deref(), each[1].as_deref()])
+        }
+        Err(fault) => return Err(fault),
+    };
+    let found = places.as_ref().map(|(page, place)| (&page.sums, *place));
+    Ok(Arc::new(Page::new(key, found)))
+}
+
+async fn read(
+    shard: &Shard,
+    device: &dyn Device,
+    offset: u64,
+    bytes: usize,
+) -> Result<BufMut, Fault> {
+    let pending = shard.start_on(device, offset, Command::Read(BufMut::zeroed(bytes)));
+    let Outcome { result, buffer } = pending.await.ok_or(Fault::GONE)?;
+    result?;
+    buffer.ok_or(Fault::GONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cache, Entry, Key, SHELVES};
+    use crate::checksums::page::Page;
+    use std::sync::Arc;
+
+    fn key(page: u32) -> Key {
+        Key { member: 0, tenure: 0, page }
+    }
+
+    fn put(cache: &Cache, page: u32) -> Arc<Page> {
+        let made = Arc::new(Page::new(key(page), None));
+        cache.put(key(page), Ok(Arc::clone(&made)));
+        made
+    }
+
+    #[test]
+    fn pages_beyond_the_room_go_but_not_those_that_are_dirty_or_held() {
+        let cache = Cache::new(0);
+        let room = cache.usage().2;
+        let held = put(&cache, 0);
+        let dirty = put(&cache, 1);
+        dirty.set(5, 77);
+        cache.note_dirty(&dirty);
+        drop(dirty);
+        for page in 2..2000 {
+            drop(put(&cache, page));
+        }
+        let (pages, most, _) = cache.usage();
+        assert!(pages <= room + 2 && most <= room + SHELVES, "{pages} of {room}, {most} at most");
+        assert!(Arc::ptr_eq(&cache.get(key(0)).expect("held"), &held));
+        assert_eq!(cache.get(key(1)).expect("dirty").sum(5), 77);
+        assert!(cache.get(key(2)).is_none(), "the oldest went");
+        let taken = cache.take_dirty();
+        assert_eq!(taken.len(), 1);
+        assert_eq!(taken[0].take()[5], 77);
+    }
+
+    #[test]
+    fn a_page_is_fetched_by_one_and_waited_for_by_all() {
+        let cache = Cache::new(1 << 20);
+        let Err((mut first, true)) = cache.get_or_wait(key(3)) else { panic!("nobody had it") };
+        let Err((mut second, false)) = cache.get_or_wait(key(3)) else { panic!("it is coming") };
+        assert!(cache.get(key(3)).is_none());
+        let page = put(&cache, 3);
+        for waits in [&mut first, &mut second] {
+            let told = waits.try_recv().expect("told").expect("now").expect("well");
+            assert!(Arc::ptr_eq(&told, &page));
+        }
+        assert!(matches!(cache.shelf(key(3)).entries.get(&key(3)), Some(Entry::Here(_))));
+    }
+
+    #[test]
+    fn a_change_after_the_page_was_taken_is_stored_by_the_next_round() {
+        let cache = Cache::new(1 << 20);
+        let page = put(&cache, 0);
+        page.set(1, 10);
+        cache.note_dirty(&page);
+        cache.note_dirty(&page);
+        assert_eq!(cache.take_dirty().len(), 1, "listed once");
+        assert_eq!(page.take()[1], 10);
+        page.set(1, 11);
+        cache.note_dirty(&page);
+        assert_eq!(cache.take_dirty().len(), 1);
+    }
+}

@@ -1,0 +1,203 @@
+//! Blocks that are not what was written, or cannot be read, are decoded from those that are, and stored anew.
+//!
+//! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
+//! is stored is proven: the decoded block has the checksum that is known of it, or none is known. If the decoded block
+//! is what the device holds, it is the table that is wrong (a write of its page was lost). If it is neither, nothing is
+//! proven and nothing is changed.
+//!
+//! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
+
+use super::pins::{Noted, note_alone};
+use super::{Judgement, block_of, cache, judge};
+use crate::array::Tenure;
+use crate::datapath::reconstruct::write_back;
+use crate::datapath::settle::read_failed;
+use crate::event::names;
+use crate::shard::Shard;
+use ashlar_device::{Command, FaultKind, Outcome};
+use ashlar_iobuf::BufMut;
+use ashlar_layout::RowRange;
+use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
+use ashlar_parity::Locality;
+use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo};
+use std::rc::Rc;
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Healed {
+    /// Blocks that did not match their checksums.
+    pub(crate) mismatches: u64,
+    /// Blocks stored anew.
+    pub(crate) repaired: u64,
+    /// Blocks that nothing can be proven about, by strip and row.
+    pub(crate) lost: Vec<(StripIdx, u32)>,
+    /// Strips with a block that is known and could not be stored.
+    pub(crate) unstored: StripSet,
+}
+
+impl Healed {
+    /// Strips that are still not to be read.
+    pub(crate) fn unusable(&self) -> StripSet {
+        self.lost.iter().fold(self.unstored, |all, (strip, _)| all.with(*strip))
+    }
+}
+
+/// A block of the row as its device holds it.
+struct Block {
+    strip: StripIdx,
+    tenure: Tenure,
+    number: u64,
+    /// The checksum that is known of it.
+    known: u32,
+    /// None if the medium does not give it back.
+    bytes: Option<BufMut>,
+    judgement: Judgement,
+}
+
+/// Put right what can be put right in these rows; `None` if the array keeps no checksums.
+pub(crate) async fn heal(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Option<Healed> {
+    shard.array.checksums.as_ref()?;
+    let mut healed = Healed::default();
+    if !shard.array.written.is_written(stripe) {
+        // Trimmed meanwhile.
+        return Some(healed);
+    }
+    for row in rows.start..rows.end {
+        let blocks = read_row(shard, stripe, row).await;
+        let (good, bad): (Vec<Block>, Vec<Block>) =
+            blocks.into_iter().partition(|block| block.judgement == Judgement::Right);
+        for block in bad.iter().filter(|block| block.judgement == Judgement::Wrong) {
+            healed.mismatches += 1;
+            say_mismatch(shard, stripe, block);
+        }
+        let good: Vec<(StripIdx, BufMut)> =
+            good.into_iter().filter_map(|block| Some((block.strip, block.bytes?))).collect();
+        for block in bad {
+            mend(shard, (stripe, row), (&good, block), &mut healed).await;
+        }
+    }
+    Some(healed)
+}
+
+/// Every block of a row that may be read. Those on devices that failed are left out.
+async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
+    let array = &shard.array;
+    let mut started = Vec::new();
+    for strip in array.view(stripe).readable.iter() {
+        let member = array.member_of(stripe, strip);
+        let tenure = shard.tenures(member).0;
+        let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
+        let offset = array.device_offset(stripe, strip, row);
+        if let Some(pending) = shard.start(member, offset, read) {
+            array.slot(member).begin_read(ashlar_units::BLOCK_BYTES);
+            started.push((strip, (member, tenure), pending));
+        }
+    }
+    let mut blocks = Vec::new();
+    for (strip, owner, pending) in started {
+        let outcome = pending.await;
+        array.slot(owner.0).counters.completed.add(1);
+        let bytes = match outcome {
+            Some(Outcome { result: Ok(()), buffer }) => buffer,
+            Some(Outcome { result: Err(fault), .. }) => {
+                read_failed(shard, owner, fault);
+                if fault.kind != FaultKind::Media {
+                    continue;
+                }
+                None
+            }
+            None => continue,
+        };
+        let number = block_of(array, stripe, strip, row);
+        let (page, entry) = locate(number);
+        let known = match cache::load(shard, cache::Key::new(owner, page)).await {
+            Ok(page) => page.sum(entry),
+            Err(fault) => {
+                read_failed(shard, owner, fault);
+                continue;
+            }
+        };
+        let judgement = match &bytes {
+            Some(bytes) => judge(owner, (number, bytes), known),
+            None => Judgement::Unknown,
+        };
+        blocks.push(Block { strip, tenure: owner.1, number, known, bytes, judgement });
+    }
+    blocks
+}
+
+async fn mend(
+    shard: &Rc<Shard>,
+    (stripe, row): (StripeNo, u32),
+    (good, block): (&[(StripIdx, BufMut)], Block),
+    healed: &mut Healed,
+) {
+    let strip = block.strip;
+    let Some(decoded) = decode(shard, good, strip) else {
+        healed.lost.push((strip, row));
+        return;
+    };
+    let member = shard.array.member_of(stripe, strip);
+    let rows = RowRange::new(row, row + 1);
+    let is_proven = block.known == block_sum(member, block.number, &decoded);
+    // Any copy of a mirror that matches its checksum is whole by itself.
+    let is_codeword =
+        shard.array.view(stripe).is_parity_valid || shard.array.geometry.data_strips() == 1;
+    let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
+    if !is_proven && is_codeword && is_held {
+        correct_table(shard, stripe, block, decoded).await;
+        return;
+    }
+    if !is_proven && !(is_codeword && block.known == UNKNOWN) {
+        healed.lost.push((strip, row));
+        return;
+    }
+    let is_stored =
+        !shard.array.is_read_only() && write_back(shard, (stripe, strip, rows), &decoded).await;
+    if is_stored {
+        healed.repaired += 1;
+    } else {
+        healed.unstored = healed.unstored.with(strip);
+    }
+}
+
+/// The block as it follows from others of its row that are right; `None` if they are too few.
+fn decode(shard: &Shard, good: &[(StripIdx, BufMut)], strip: StripIdx) -> Option<BufMut> {
+    let needed = shard.array.geometry.data_strips();
+    let present: StripSet = good.iter().map(|(strip, _)| *strip).collect();
+    if present.count() < needed {
+        return None;
+    }
+    let survivors = present.lowest(needed);
+    let cached = shard.decode_plan(survivors, StripSet::only(strip));
+    let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
+    let sources: Vec<&[u8]> =
+        good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| &bytes[..]).collect();
+    let mut target = BufMut::zeroed(BLOCK_BYTES_USIZE);
+    let decoded = cached.plan.run(&sources, &mut [&mut target[..]], Locality::Cached);
+    decoded.expect("a slice for each survivor, all one block");
+    Some(target)
+}
+
+/// The block is what it should be: what was known of it is old, or nothing was known.
+async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: Block, content: BufMut) {
+    shard.counts().checksums_corrected.add(1);
+    let owner = (shard.array.member_of(stripe, block.strip), block.tenure);
+    // If the page cannot be had any more the block is looked at again another time.
+    let _later = note_alone(shard, Noted::new(owner, block.number, content.freeze())).await;
+}
+
+fn say_mismatch(shard: &Shard, stripe: StripeNo, block: &Block) {
+    let array = &shard.array;
+    let member = array.member_of(stripe, block.strip);
+    array.slot(member).counters.checksum_mismatches.add(1);
+    let path = shard.device(member).map(|device| device.facts().path.clone());
+    let offset = array.data_offset + block.number * ashlar_units::BLOCK_BYTES;
+    let fields = vec![
+        ("slot", member.to_string()),
+        ("path", path.unwrap_or_default()),
+        ("offset", offset.to_string()),
+        ("stripe", stripe.to_string()),
+    ];
+    array.record(names::MEMBER_CHECKSUM_MISMATCH, fields);
+}

@@ -1,0 +1,97 @@
+//! Changed pages of the checksum table go to the members, as the first thing that a flush round does.
+//!
+//! What must stay true: pages are taken after those of the written map and before the members are flushed, so a
+//! stripe is never called written, and an update never settled, before its checksums are durable. A page is written
+//! to its other place only after the round before has ended well: a write that tears leaves the one before it.
+
+use super::page::Page;
+use crate::array::Array;
+use crate::home::keeper::{Holder, lose};
+use crate::home::record::aligned;
+use crate::member::SlotState;
+use crate::shard::Shard;
+use ashlar_device::{Command, Device, Outcome};
+use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
+use ashlar_ring::Pending;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Pages under way at once.
+const PAGES_AT_ONCE: usize = 256;
+
+/// The pages that a round has stored, or tried to.
+pub(crate) struct Round {
+    pages: Vec<Arc<Page>>,
+    /// Whether every device that could not take them is out.
+    pub(crate) is_kept: bool,
+}
+
+/// Write every changed page to its device. On the home worker.
+pub(crate) async fn store(
+    shard: &Rc<Shard>,
+    devices: &[(Holder, Rc<dyn Device>)],
+    next_sequence: impl Fn() -> u64,
+) -> Round {
+    let mut round = Round { pages: Vec::new(), is_kept: true };
+    let Some(sums) = &shard.array.checksums else { return round };
+    let changed = sums.cache.take_dirty();
+    for some in changed.chunks(PAGES_AT_ONCE) {
+        let mut under_way = Vec::new();
+        for page in some {
+            let is_its = |(holder, _): &&(Holder, _)| holder.owner() == page.key.owner();
+            let Some((holder, device)) = devices.iter().find(is_its) else {
+                put_back_unless_gone(&shard.array, page);
+                continue;
+            };
+            under_way.push((page, *holder, start(shard, device.as_ref(), page, next_sequence())));
+        }
+        let mut failed: Vec<Holder> = Vec::new();
+        for (page, holder, pending) in under_way {
+            let is_stored = pending.await.is_some_and(|outcome| outcome.result.is_ok());
+            holder.set_unflushed(&shard.array);
+            if !is_stored && failed.iter().all(|known| known.owner() != holder.owner()) {
+                failed.push(holder);
+            }
+            round.pages.push(Arc::clone(page));
+        }
+        for holder in failed {
+            round.is_kept &= lose(shard, holder, "a checksum page").await;
+        }
+    }
+    shard.counts().checksum_page_writes.add(ashlar_units::to_u64(round.pages.len()));
+    round
+}
+
+fn start(shard: &Shard, device: &dyn Device, page: &Page, sequence: u64) -> Pending<Outcome> {
+    let sums = shard.array.checksums.as_ref().expect("kept");
+    let identity = SumPageIdentity { array_tag: sums.array_tag, page: page.key.page };
+    let bytes = aligned(&identity.encode(sequence, &page.take()));
+    let offset = sums.area.offset + place_offset(page.key.page, page.next_place());
+    shard.start_on(device, offset, Command::Write(bytes))
+}
+
+/// A page of a device that is not in service: nobody needs it any more, unless the device is only about to go.
+fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
+    let (member, tenure) = page.key.owner();
+    let slot = array.slot(member);
+    // What the page says is not on the device; when that comes back its dirty regions are rebuilt.
+    let _unstored = page.take();
+    if slot.tenure() == tenure && slot.state() == SlotState::Failing {
+        array.checksums.as_ref().expect("kept").cache.note_dirty(page);
+    }
+}
+
+impl Round {
+    /// The members were flushed: the pages are durable. Or they were not, or not all: they are written again, to the
+    /// same places.
+    pub(crate) fn end(self, shard: &Shard, is_kept: bool) {
+        let Some(sums) = &shard.array.checksums else { return };
+        for page in self.pages {
+            if is_kept {
+                page.turn();
+            } else {
+                sums.cache.note_dirty(&page);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The checksums of one page of one device, in memory.
+//!
+//! What must stay true: a change is dirty until a flush round has taken it; a page that is dirty, or that somebody
+//! holds, stays in memory.
+
+use super::cache::Key;
+use ashlar_ondisk::checksums::{SUMS_PER_PAGE, Sums, UNKNOWN};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// One page.
+pub(super) struct Page {
+    pub(super) key: Key,
+    sums: Box<[AtomicU32]>,
+    is_dirty: AtomicBool,
+    /// Somebody asked for it since the cache last looked for a page to let go.
+    pub(super) was_used: AtomicBool,
+    /// Which of its places on the device is written next: 0 or 1.
+    next_place: AtomicU8,
+}
+
+impl Page {
+    /// What was found on the device, in which place; `None` if neither place can be used: nothing is known.
+    pub(super) fn new(key: Key, found: Option<(&Sums, u64)>) -> Page {
+        let (sums, next) = match found {
+            Some((sums, place)) => {
+                (sums.iter().map(|sum| AtomicU32::new(*sum)).collect(), 1 - place)
+            }
+            None => ((0..SUMS_PER_PAGE).map(|_| AtomicU32::new(UNKNOWN)).collect(), 0),
+        };
+        Page {
+            key,
+            sums,
+            is_dirty: AtomicBool::new(false),
+            was_used: AtomicBool::new(true),
+            next_place: AtomicU8::new(u8::try_from(next).expect("0 or 1")),
+        }
+    }
+
+    /// The checksum of an entry.
+    pub(super) fn sum(&self, entry: usize) -> u32 {
+        self.sums[entry].load(Ordering::Acquire)
+    }
+
+    /// The block of this entry has that checksum from now on. The caller says that the page is dirty.
+    pub(super) fn set(&self, entry: usize, sum: u32) {
+        self.sums[entry].store(sum, Ordering::Release);
+    }
+
+    /// It waits to be stored; true if it did not before. To be called after the change.
+    pub(super) fn mark_dirty(&self) -> bool {
+        !self.is_dirty.swap(true, Ordering::AcqRel)
+    }
+
+    /// The checksums as they are to be stored; the page counts as stored from now on.
+    pub(super) fn take(&self) -> Sums {
+        self.is_dirty.swap(false, Ordering::AcqRel);
+        std::array::from_fn(|entry| self.sum(entry))
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Ordering::Acquire)
+    }
+
+    /// The place that is written next.
+    pub(super) fn next_place(&self) -> u64 {
+        self.next_place.load(Ordering::Acquire).into()
+    }
+
+    /// It was stored, durably: next time its other place is written.
+    pub(super) fn turn(&self) {
+        self.next_place.fetch_xor(1, Ordering::AcqRel);
+    }
+}

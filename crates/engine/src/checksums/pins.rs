@@ -1,0 +1,171 @@
+//! Before a write its pages come into memory and stay; after it they learn what was stored.
+//!
+//! What must stay true: pages are here before the write gets a number in the log, so that between its record and its
+//! end nothing waits for them. A device that joins in between has no page here and needs none: the job that fills it
+//! comes to these rows afterwards. What a device failed to store is not noted: it may still hold what it held.
+
+use super::cache::{Key, begin, load};
+use super::page::Page;
+use super::{Owner, are_mostly_dirty, block_of};
+use crate::array::Tenure;
+use crate::datapath::settle::settle;
+use crate::datapath::store::{FailedMembers, Target, blame};
+use crate::home::{keeper, on_home};
+use crate::shard::Shard;
+use ashlar_device::Fault;
+use ashlar_iobuf::Buf;
+use ashlar_layout::{RowRange, StripIo};
+use ashlar_ondisk::checksums::{block_sum, locate};
+use ashlar_units::{BLOCK_BYTES_USIZE, StripeNo, to_u64};
+use ashlar_volume::VolumeErrorKind;
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The pages of a write, held.
+#[derive(Clone, Default)]
+pub(crate) struct Pins {
+    pages: SmallVec<[Arc<Page>; 4]>,
+}
+
+/// What is being stored on one device.
+pub(crate) struct Noted {
+    owner: Owner,
+    first_block: u64,
+    bytes: Buf,
+}
+
+impl Noted {
+    pub(crate) fn new(owner: Owner, first_block: u64, bytes: Buf) -> Noted {
+        Noted { owner, first_block, bytes }
+    }
+}
+
+/// Wait, if so much has changed that what is to come might find no room. Before buffers and numbers are taken.
+///
+/// # Errors
+/// As a flush.
+pub(crate) async fn before_write(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    if !are_mostly_dirty(&shard.array) {
+        return Ok(());
+    }
+    shard.counts().checksum_waits.add(1);
+    let flush = on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await);
+    Box::pin(flush).await.unwrap_or(Err(VolumeErrorKind::Stopped))
+}
+
+/// The pages of these rows on every device that would store them now. A device whose pages cannot be had goes, as
+/// if it had failed the write.
+///
+/// # Errors
+/// If the array cannot do without a device that goes.
+pub(crate) async fn pin(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    ios: impl Iterator<Item = StripIo>,
+) -> Result<Option<Pins>, VolumeErrorKind> {
+    let Some(sums) = &shard.array.checksums else { return Ok(None) };
+    let mut pins = Pins::default();
+    let mut missing: SmallVec<[(Target, Key); 4]> = SmallVec::new();
+    for StripIo { strip, rows } in ios {
+        let first = block_of(&shard.array, stripe, strip, rows.start);
+        let last = first + u64::from(rows.blocks()) - 1;
+        for (target, owner) in targets(shard, stripe, strip) {
+            for page in locate(first).0..=locate(last).0 {
+                let key = Key::new(owner, page);
+                match sums.cache.get(key) {
+                    Some(page) => pins.add(page),
+                    None => missing.push((target, key)),
+                }
+            }
+        }
+    }
+    if !missing.is_empty() {
+        Box::pin(fetch(shard, missing, &mut pins)).await?;
+    }
+    Ok(Some(pins))
+}
+
+/// The devices that a write of this strip goes to, as far as this worker was told.
+fn targets(
+    shard: &Shard,
+    stripe: StripeNo,
+    strip: ashlar_units::StripIdx,
+) -> impl Iterator<Item = (Target, Owner)> {
+    let member = shard.array.member_of(stripe, strip);
+    let (tenure, replacement): (Tenure, Tenure) = shard.tenures(member);
+    let current = shard.device(member).map(|_| (Target::current(member, tenure), (member, tenure)));
+    let replacing = shard
+        .replacement(member)
+        .map(|_| (Target::replacement(member, replacement), (member, replacement)));
+    current.into_iter().chain(replacing)
+}
+
+/// Blocks of a device are what they are: they have these checksums from now on.
+///
+/// # Errors
+/// The device's fault, if its pages cannot be had.
+pub(crate) async fn note_alone(shard: &Rc<Shard>, noted: Noted) -> Result<(), Fault> {
+    if shard.array.checksums.is_none() {
+        return Ok(());
+    }
+    let mut pins = Pins::default();
+    let last = noted.first_block + to_u64(noted.bytes.len() / BLOCK_BYTES_USIZE) - 1;
+    for page in locate(noted.first_block).0..=locate(last).0 {
+        pins.add(load(shard, Key::new(noted.owner, page)).await?);
+    }
+    pins.note(shard, &noted);
+    Ok(())
+}
+
+/// Fetch them all at once.
+async fn fetch(
+    shard: &Rc<Shard>,
+    missing: SmallVec<[(Target, Key); 4]>,
+    pins: &mut Pins,
+) -> Result<(), VolumeErrorKind> {
+    let begun: Vec<_> =
+        missing.into_iter().map(|(target, key)| (target, begin(shard, key))).collect();
+    let mut failed = FailedMembers::new();
+    for (target, begun) in begun {
+        let fetched = match begun {
+            Ok(page) => Ok(page),
+            Err(waits) => waits.await.unwrap_or(Err(Fault::GONE)),
+        };
+        match fetched {
+            Ok(page) => pins.add(page),
+            Err(fault) => blame(shard, target, fault, &mut failed).await,
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Box::pin(settle(shard, failed)).await }
+}
+
+impl Pins {
+    fn add(&mut self, page: Arc<Page>) {
+        self.pages.push(page);
+    }
+
+    /// It was stored: its blocks have these checksums from now on.
+    pub(crate) fn note(&self, shard: &Shard, noted: &Noted) {
+        let Some(sums) = &shard.array.checksums else { return };
+        let mut known: Option<&Arc<Page>> = None;
+        for (at, block) in noted.bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
+            let number = noted.first_block + to_u64(at);
+            let (page, entry) = locate(number);
+            let key = Key::new(noted.owner, page);
+            if known.is_none_or(|known| known.key != key) {
+                known.inspect(|known| sums.cache.note_dirty(known));
+                known = self.pages.iter().find(|page| page.key == key);
+            }
+            if let Some(page) = known {
+                page.set(entry, block_sum(noted.owner.0, number, block));
+            }
+        }
+        known.inspect(|known| sums.cache.note_dirty(known));
+    }
+}
+
+/// Rows of one strip as what a plan stores.
+pub(crate) fn one(strip: ashlar_units::StripIdx, rows: RowRange) -> impl Iterator<Item = StripIo> {
+    std::iter::once(StripIo { strip, rows })
+}
