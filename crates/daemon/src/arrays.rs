@@ -19,7 +19,7 @@ use ashlar_engine::{
     ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus,
 };
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::{ArrayName, ChecksumKind, DEFAULT_POOL};
+use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ impl Serves<Create> for Arrays {
         let spec = CreateSpec {
             shape: convert::shape(&call),
             policy: convert::policy(call.policy, call.level),
-            checksums: ChecksumKind::None,
+            checksums: convert::checksums(call.checksums),
             logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
             region_bytes: None,
             destroy: call.destroy,

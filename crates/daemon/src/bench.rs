@@ -11,13 +11,12 @@ mod clients;
 mod hollow;
 
 use crate::{config, convert};
-use ashlar_api::v1::array::{Level, Policy};
+use ashlar_api::v1::array::{Level, Policy, Switch};
 use ashlar_api::v1::status::Latency;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
-use ashlar_ondisk::ChecksumKind;
 use ashlar_ring::affinity;
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeError;
@@ -64,6 +63,8 @@ pub struct BenchSpec {
     pub strip_bytes: u64,
     /// How the array is to stay consistent over a crash; `None` is the default of the level.
     pub policy: Option<Policy>,
+    /// Whether it keeps checksums of its blocks; `None` is the default.
+    pub checksums: Option<Switch>,
     /// Members to take out before measuring.
     pub lost: u16,
     /// What each task asks for, one request after the other.
@@ -228,7 +229,7 @@ async fn on_engine(
         },
         devices: devices.clone(),
         policy: convert::policy(spec.policy, spec.level),
-        checksums: ChecksumKind::None,
+        checksums: convert::checksums(spec.checksums),
         logical_block_bytes: 4096,
         region_bytes: None,
         destroy: spec.destroy.clone(),
@@ -376,6 +377,7 @@ mod tests {
             group_members: None,
             strip_bytes: 64 << 10,
             policy: None,
+            checksums: None,
             lost: 0,
             load: Load { is_write: true, is_random: true, bytes: 4096, depth: 4 },
             span_bytes: 16 << 20,

@@ -13,7 +13,7 @@ use ashlar_api::v1::status::{Latency, PoolStatus, WorkerStatus};
 use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk as ondisk;
-use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_units::{ByteSize, to_u64, to_usize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,6 +75,14 @@ pub fn shape(create: &array::Create) -> Shape {
     }
 }
 
+/// The checksums that are asked for; none, if nothing is said.
+pub fn checksums(asked: Option<array::Switch>) -> ChecksumKind {
+    match asked {
+        Some(array::Switch::On) => ChecksumKind::Crc32c,
+        Some(array::Switch::Off) | None => ChecksumKind::None,
+    }
+}
+
 /// The policy that is asked for; else the default. RAID 0 has nothing that could be inconsistent.
 pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyPolicy {
     match asked {
@@ -105,6 +113,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         },
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
+        checksums: array.checksums.name().to_owned(),
         kernel: array.kernel.to_owned(),
         spare_pools: array.spare_pools,
         generation: array.generation,
@@ -149,6 +158,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         read_errors: member.counts.read_errors,
         write_errors: member.counts.write_errors,
         repaired_blocks: member.counts.repaired_blocks,
+        checksum_mismatches: member.counts.checksum_mismatches,
         slow_reads: member.counts.slow_reads,
         in_flight: member.in_flight,
         in_flight_max: member.in_flight_max,

@@ -183,6 +183,9 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         ("ashlar_member_write_bytes", "counter", "Bytes written.", |it| it.write_bytes),
         ("ashlar_member_read_errors", "counter", "Reads that failed.", |it| it.read_errors),
         ("ashlar_member_write_errors", "counter", "Writes that failed.", |it| it.write_errors),
+        ("ashlar_member_checksum_mismatches", "counter", "Blocks found wrong.", |it| {
+            it.checksum_mismatches
+        }),
         ("ashlar_member_slow_reads", "counter", "Reads given up as too slow.", |it| it.slow_reads),
     ];
     for (name, kind, help, value) in FIGURES {
@@ -240,6 +243,7 @@ fn facts(text: &mut Text, arrays: &[ArrayStatus]) {
             ("level", &level),
             ("kernel", &array.kernel),
             ("policy", &array.policy),
+            ("checksums", &array.checksums),
         ];
         text.sample("ashlar_array_info", &labels, 1);
     }

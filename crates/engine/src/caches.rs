@@ -4,6 +4,7 @@
 //! ends well takes out what was noted before it began, and nothing else.
 //!
 //! - *unlogged*: everything that FLUSH must still make durable
+//! - *logged*: writes that the log has, and that are in place, but perhaps no further than in a cache
 //! - *relaxed*: whole stripes whose record has no data; on a degraded array parity must not rest on them
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Caches {
     unlogged: Tide,
     relaxed: Tide,
+    logged: Tide,
 }
 
 /// Counts of writes of one kind.
@@ -27,6 +29,7 @@ struct Tide {
 pub(crate) struct Mark {
     unlogged: u64,
     relaxed: u64,
+    logged: u64,
 }
 
 impl Caches {
@@ -41,6 +44,16 @@ impl Caches {
         self.unlogged.note();
     }
 
+    /// A write that is in the log is on the members: its number, to be asked about later.
+    pub(crate) fn note_logged(&self) -> u64 {
+        self.logged.note()
+    }
+
+    /// Whether caches may hold the logged write of that number.
+    pub(crate) fn hold_logged(&self, number: u64) -> bool {
+        self.logged.flushed.load(Ordering::Acquire) < number
+    }
+
     /// Whether FLUSH has anything to do on an array with a log.
     pub(crate) fn hold_unlogged(&self) -> bool {
         self.unlogged.is_held()
@@ -53,19 +66,24 @@ impl Caches {
 
     /// To be taken before a flush round begins.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { unlogged: self.unlogged.now(), relaxed: self.relaxed.now() }
+        Mark {
+            unlogged: self.unlogged.now(),
+            relaxed: self.relaxed.now(),
+            logged: self.logged.now(),
+        }
     }
 
     /// The round went well, members and maps.
     pub(crate) fn flushed(&self, mark: Mark) {
         self.unlogged.flushed.fetch_max(mark.unlogged, Ordering::AcqRel);
         self.relaxed.flushed.fetch_max(mark.relaxed, Ordering::AcqRel);
+        self.logged.flushed.fetch_max(mark.logged, Ordering::AcqRel);
     }
 }
 
 impl Tide {
-    fn note(&self) {
-        self.noted.fetch_add(1, Ordering::AcqRel);
+    fn note(&self) -> u64 {
+        self.noted.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn now(&self) -> u64 {
@@ -94,5 +112,10 @@ mod tests {
         assert!(!caches.hold_unlogged());
         caches.flushed(mark);
         assert!(!caches.hold_unlogged(), "rounds may end in any order");
+        let first = caches.note_logged();
+        let mark = caches.mark();
+        let second = caches.note_logged();
+        caches.flushed(mark);
+        assert!(!caches.hold_logged(first) && caches.hold_logged(second));
     }
 }

@@ -64,11 +64,6 @@ impl Checksums {
             cache: Cache::new(cache_bytes),
         })
     }
-
-    /// Pages in memory, the most there ever were, and how many there may be.
-    pub(crate) fn usage(&self) -> (usize, usize, usize) {
-        self.cache.usage()
-    }
 }
 
 /// Whether so many changed pages are in memory that they should be stored before more are changed.

@@ -78,6 +78,7 @@ use ashlar_units::{MemberIdx, StripSet, StripeNo};
 use lane::{Common, Item, Lane};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,7 +102,21 @@ pub(crate) struct Log {
     /// Attempts to settle that failed.
     failures: Cell<u64>,
     bodies: RefCell<Vec<Rc<Body>>>,
+    unflushed: RefCell<Unflushed>,
 }
+
+/// Stripes whose logged updates are in place, but perhaps in caches only: by the number of the newest of them.
+#[derive(Default)]
+struct Unflushed {
+    stripes: BTreeMap<StripeNo, u64>,
+    /// Updates up to this one may be of any stripe: there was no room to remember of which.
+    of_any: u64,
+}
+
+/// Stripes remembered at most.
+const UNFLUSHED_MAX: usize = 1 << 16;
+/// Stripes after which those are forgotten that have been flushed.
+const UNFLUSHED_USUAL: usize = 1 << 10;
 
 #[derive(Clone, Default)]
 struct SlotLanes {
@@ -154,6 +169,7 @@ impl Log {
             is_settling: Cell::new(false),
             failures: Cell::new(0),
             bodies: RefCell::default(),
+            unflushed: RefCell::default(),
         }))
     }
 
@@ -181,6 +197,30 @@ impl Log {
         lanes[member.at()] = now;
         // Who waits for space may not need that of a device that went.
         self.common.changed.notify_all();
+    }
+
+    /// An update whose record has its blocks is in place.
+    pub(crate) fn note_in_place(&self, stripe: StripeNo) {
+        let caches = &self.common.array.caches;
+        let number = caches.note_logged();
+        let mut unflushed = self.unflushed.borrow_mut();
+        unflushed.stripes.insert(stripe, number);
+        let count = unflushed.stripes.len();
+        if count.is_multiple_of(UNFLUSHED_USUAL) {
+            unflushed.stripes.retain(|_, number| caches.hold_logged(*number));
+        }
+        if unflushed.stripes.len() > UNFLUSHED_MAX {
+            unflushed.stripes.clear();
+            unflushed.of_any = number;
+        }
+    }
+
+    /// Whether only the log may have what was last written to some block of the stripe. Then a record that outdates
+    /// older ones must not be written for it: they are still needed.
+    pub(crate) fn is_needed_for(&self, stripe: StripeNo) -> bool {
+        let unflushed = self.unflushed.borrow();
+        let newest = unflushed.stripes.get(&stripe).copied().unwrap_or(0);
+        self.common.array.caches.hold_logged(newest.max(unflushed.of_any))
     }
 
     /// Blocks of one contiguous update at most.

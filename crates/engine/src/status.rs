@@ -11,7 +11,7 @@ use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::shard::Shard;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::{ConsistencyPolicy, ScrubRecord};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord};
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
 use uuid::Uuid;
@@ -57,6 +57,8 @@ pub struct ArrayStatus {
     pub tolerates: usize,
     /// How it stays consistent over a crash.
     pub policy: ConsistencyPolicy,
+    /// Which checksums of its blocks it keeps.
+    pub checksums: ChecksumKind,
     /// Name of the parity kernel.
     pub kernel: &'static str,
     /// Pools it takes spares from, in this order.
@@ -196,6 +198,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         state: state_of(array),
         tolerates: tolerates(array),
         policy: superblock.policy,
+        checksums: superblock.checksums,
         kernel: array.code.kernel().name(),
         spare_pools: array.spare_pools.clone(),
         generation: superblock.generation,

@@ -188,7 +188,7 @@ fn degraded_arrays_lose_nothing_with_the_power_whatever_is_written() {
 
 #[test]
 fn whole_stripes_of_healthy_arrays_survive_a_power_cut_without_a_log_of_their_data() {
-    survive_all(40, |_| Conditions {
+    survive_all(80, |_| Conditions {
         atomic_bytes: 4096,
         blocks_max: 24,
         out_before: 0,

@@ -139,6 +139,33 @@ impl fmt::Display for Policy {
     }
 }
 
+/// Something that is on or off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Neither on nor off.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{0}' is neither on nor off")]
+pub struct NotASwitch(String);
+
+impl FromStr for Switch {
+    type Err = NotASwitch;
+
+    fn from_str(text: &str) -> Result<Switch, NotASwitch> {
+        match &*text.trim().to_ascii_lowercase() {
+            "on" => Ok(Switch::On),
+            "off" => Ok(Switch::Off),
+            _ => Err(NotASwitch(text.to_owned())),
+        }
+    }
+}
+
 /// A policy that does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{0}' is not a policy; write log, bitmap or none")]
@@ -199,6 +226,9 @@ pub struct Create {
     /// How it stays consistent over a crash; by default as well as the level allows.
     #[serde(default)]
     pub policy: Option<Policy>,
+    /// Keep checksums of its blocks; with the policy log only. Default off.
+    #[serde(default)]
+    pub checksums: Option<Switch>,
     /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
@@ -338,6 +368,9 @@ pub struct ArrayStatus {
     pub tolerates: u16,
     /// How parity is made right after an unclean stop.
     pub policy: String,
+    /// Checksums of its blocks: none or crc32c.
+    #[serde(default)]
+    pub checksums: String,
     /// The parity kernel in use.
     pub kernel: String,
     /// Pools it takes spares from, in this order.

@@ -109,6 +109,9 @@ pub struct MemberStatus {
     pub write_errors: u64,
     /// Blocks that could not be read, were reconstructed and written back.
     pub repaired_blocks: u64,
+    /// Blocks that were not what had been written, found by their checksums.
+    #[serde(default)]
+    pub checksum_mismatches: u64,
     /// Reads that were answered by the others because this device was slow.
     pub slow_reads: u64,
     /// Operations in flight now.

@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::render::rate::grouped;
-use ashlar_api::v1::array::{Level, Policy};
+use ashlar_api::v1::array::{Level, Policy, Switch};
 use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
@@ -46,6 +46,10 @@ pub struct Args {
     /// How the array stays consistent over a crash: log, bitmap or none; the default is that of `create`.
     #[arg(long)]
     policy: Option<Policy>,
+
+    /// Whether the array keeps checksums of its blocks: on or off.
+    #[arg(long, value_name = "ON|OFF")]
+    checksums: Option<Switch>,
 
     /// Write; without it, read.
     #[arg(long)]
@@ -107,6 +111,7 @@ impl Args {
             group_members: self.group_size,
             strip_bytes: self.strip_size.0,
             policy: self.policy,
+            checksums: self.checksums,
             lost: self.lost,
             load: Load {
                 is_write: self.write,

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
-use ashlar_api::v1::array::{Create, Created, Level, Policy};
+use ashlar_api::v1::array::{Create, Created, Level, Policy, Switch};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
@@ -47,6 +47,11 @@ pub struct Args {
     /// resynced) or none. The default is the best that the level allows.
     #[arg(long)]
     policy: Option<Policy>,
+
+    /// Keep a checksum of every block, on or off: silent corruption is found and repaired. Wants the policy log.
+    /// The default is off.
+    #[arg(long, value_name = "ON|OFF")]
+    checksums: Option<Switch>,
 
     /// Use only so much of each device.
     #[arg(short = 'z', long, value_name = "SIZE")]
@@ -103,6 +108,7 @@ impl Args {
             member_bytes: self.size.map(|size| size.0),
             logical_block_bytes: self.block_size.parse().ok(),
             policy: self.policy,
+            checksums: self.checksums,
             destroy: self.destroy,
             dry_run: self.dry_run,
         })

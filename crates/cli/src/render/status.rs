@@ -107,12 +107,14 @@ fn exported(array: &ArrayStatus, exports: &[ExportStatus]) -> String {
 
 fn summary(array: &ArrayStatus) -> String {
     let in_sync = array.members.iter().filter(|member| member.state == MemberState::InSync).count();
-    let errors: u64 = array.members.iter().map(|it| it.read_errors + it.write_errors).sum();
+    let faults = |it: &MemberStatus| it.read_errors + it.write_errors + it.checksum_mismatches;
+    let errors: u64 = array.members.iter().map(faults).sum();
     format!(
-        "slots  {in_sync} of {} in sync, {errors} device errors     policy {}{}",
+        "slots  {in_sync} of {} in sync, {errors} device errors     policy {}{}{}",
         array.members.len(),
         array.policy,
         promise(array),
+        if matches!(&*array.checksums, "" | "none") { "" } else { ", checksums of all blocks" },
     )
 }
 
@@ -207,7 +209,7 @@ fn member_table(array: &ArrayStatus) -> String {
             grouped(member.reads),
             grouped(member.writes),
             format!("{} (max {})", member.in_flight, member.in_flight_max),
-            (member.read_errors + member.write_errors).to_string(),
+            (member.read_errors + member.write_errors + member.checksum_mismatches).to_string(),
             member.slow_reads.to_string(),
             times(member.read_latency),
             times(member.write_latency),

@@ -86,7 +86,8 @@ impl Cache {
         }
     }
 
-    pub(super) fn usage(&self) -> (usize, usize, usize) {
+    #[cfg(test)]
+    fn usage(&self) -> (usize, usize, usize) {
         let most = self.pages_max.load(Ordering::Relaxed);
         (self.pages.load(Ordering::Relaxed), most, self.shelf_pages * SHELVES)
     }

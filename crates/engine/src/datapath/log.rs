@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 /// What kind of record the write needs; `None` if the array keeps no log.
 pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Option<RecordKind> {
-    shard.log()?;
+    let log = shard.log()?;
     let array = &shard.array;
     if !array.written.is_written(stripe) {
         return Some(RecordKind::FirstWrite);
@@ -27,7 +27,7 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Op
     // A copy of a mirror that tears has nobody who could tell: all copies tear at once.
     let is_mirror = array.geometry.data_strips() == 1;
     let is_whole = extent.bytes == array.geometry.stripe_bytes();
-    if is_whole && !is_mirror && array.lacks_nothing(stripe) {
+    if is_whole && !is_mirror && array.lacks_nothing(stripe) && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
     }
     Some(RecordKind::Full)

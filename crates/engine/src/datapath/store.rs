@@ -126,7 +126,11 @@ pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]
         let Some(rows) = rows_of(&own) else { continue };
         let new = NewUpdate { stripe, kind: RecordKind::Full, rows, stored, pieces };
         is_stored &= match log::record(shard, new).await {
-            Ok(_update) => store_pieces(shard, stripe, &own, pins.clone()).await,
+            Ok(_update) => {
+                let is_stored = store_pieces(shard, stripe, &own, pins.clone()).await;
+                log.note_in_place(stripe);
+                is_stored
+            }
             Err(_) => false,
         };
     }

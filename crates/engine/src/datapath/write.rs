@@ -144,7 +144,7 @@ async fn write_extent(
                 }
                 clock.lap(shard, WriteStage::Store);
                 mark_written(shard, stripe);
-                note_cached(shard, kind);
+                note_cached(shard, stripe, kind);
                 count_kinds(shard, &plan);
                 return Ok(());
             }
@@ -264,10 +264,10 @@ async fn done_or_distrust<T>(
     result
 }
 
-/// What FLUSH must still see to, and what parity must not rest on once a member is out.
-fn note_cached(shard: &Shard, kind: Option<RecordKind>) {
+/// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on once a member is out.
+fn note_cached(shard: &Shard, stripe: StripeNo, kind: Option<RecordKind>) {
     match kind {
-        Some(RecordKind::Full) => {}
+        Some(RecordKind::Full) => shard.log().expect("it has records").note_in_place(stripe),
         Some(RecordKind::InDoubt) => shard.array.caches.note_relaxed(),
         Some(RecordKind::FirstWrite) | None => shard.array.caches.note_unlogged(),
     }
