@@ -169,7 +169,7 @@ fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
 
 fn members(text: &mut Text, arrays: &[ArrayStatus]) {
     type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
-    const FIGURES: [Figure; 10] = [
+    const FIGURES: [Figure; 11] = [
         ("ashlar_member_in_flight_high_water", "gauge", "The most in flight at once.", |it| {
             it.in_flight_max
         }),

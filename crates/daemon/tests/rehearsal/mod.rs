@@ -108,6 +108,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         state: ArrayState::Clean,
         tolerates: 2,
         policy: "resync".to_owned(),
+        checksums: "none".to_owned(),
         kernel: "none".to_owned(),
         spare_pools: Vec::new(),
         generation: 1,

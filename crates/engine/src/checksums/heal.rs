@@ -148,7 +148,8 @@ async fn mend(
         correct_table(shard, stripe, block, decoded).await;
         return;
     }
-    if !is_proven && !(is_codeword && block.known == UNKNOWN) {
+    let may_be_stored = is_proven || (is_codeword && block.known == UNKNOWN);
+    if !may_be_stored {
         healed.lost.push((strip, row));
         return;
     }
