@@ -318,8 +318,13 @@ fn soak(shape: Shape, seed: u64, wanted: u64) -> Tally {
             });
             tank = run.await.expect("runs");
             while tank.tally.injected() < wanted {
+                let kind = tank.random.below(4);
+                if kind == 0 {
+                    // What the disk spoils may lie in any row: nothing else may be spoilt there.
+                    scrubbed(&engine, &handle).await;
+                }
                 let run = engine.with_volume(1, "tank", async move |volume| {
-                    match tank.random.below(4) {
+                    match kind {
                         0 => tank.lying_disk(&volume).await,
                         1 => tank.beyond_budget(&volume).await,
                         _ => tank.within_budget(&volume).await,
@@ -327,7 +332,7 @@ fn soak(shape: Shape, seed: u64, wanted: u64) -> Tally {
                     tank
                 });
                 tank = run.await.expect("runs");
-                if tank.random.percent(25) {
+                if kind == 0 || tank.random.percent(10) {
                     scrubbed(&engine, &handle).await;
                 }
             }

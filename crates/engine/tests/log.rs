@@ -297,7 +297,10 @@ fn a_flush_has_nothing_to_do_for_what_is_in_the_log() {
                 counts(&engine).await.member_flushes - before
             };
             assert_eq!(flushes(Extent::new(0, BLOCK)).await, 0, "logged in full");
-            assert_eq!(flushes(Extent::new(0, STRIPE)).await, 6, "a whole stripe");
+            // The log may be all that has the block: a record that outdates its record would lose it.
+            assert_eq!(flushes(Extent::new(0, STRIPE)).await, 0, "a whole stripe over it, too");
+            assert_eq!(flushes(Extent::new(2 * STRIPE, STRIPE)).await, 6, "a whole stripe");
+            assert_eq!(flushes(Extent::new(0, STRIPE)).await, 6, "and over what was flushed");
             assert_eq!(flushes(Extent::new(0, BLOCK)).await, 0, "again");
             assert_eq!(flushes(Extent::new(SPAN, BLOCK)).await, 6, "a first write");
             let trim = engine.with_volume(0, "tank", async |volume| {
