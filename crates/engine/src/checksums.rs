@@ -24,7 +24,6 @@ pub(crate) mod pins;
 use crate::array::{Array, Tenure};
 use crate::shard::Shard;
 use ashlar_device::Fault;
-use ashlar_layout::RowRange;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
@@ -112,19 +111,4 @@ fn judge(owner: Owner, (number, block): (u64, &[u8]), known: u32) -> Judgement {
         known if known == block_sum(owner.0, number, block) => Judgement::Right,
         _ => Judgement::Wrong,
     }
-}
-
-/// The same for rows of a strip that were read under the rows' lock.
-///
-/// # Errors
-/// As [`is_right`].
-pub(crate) async fn rows_are_right(
-    shard: &Rc<Shard>,
-    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
-    tenure: Tenure,
-    bytes: &[u8],
-) -> Result<bool, Fault> {
-    let owner = (shard.array.member_of(stripe, strip), tenure);
-    let first = block_of(&shard.array, stripe, strip, rows.start);
-    is_right(shard, owner, (first, bytes)).await
 }

@@ -89,14 +89,14 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
         let offset = array.device_offset(stripe, strip, row);
         if let Some(pending) = shard.start(member, offset, read) {
-            array.slot(member).begin_read(ashlar_units::BLOCK_BYTES);
+            shard.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
             started.push((strip, (member, tenure), pending));
         }
     }
     let mut blocks = Vec::new();
     for (strip, owner, pending) in started {
         let outcome = pending.await;
-        array.slot(owner.0).counters.completed.add(1);
+        shard.tally(owner.0).counters.completed.add(1);
         let bytes = match outcome {
             Some(Outcome { result: Ok(()), buffer }) => buffer,
             Some(Outcome { result: Err(fault), .. }) => {
@@ -191,7 +191,7 @@ async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: Block, conten
 fn say_mismatch(shard: &Shard, stripe: StripeNo, block: &Block) {
     let array = &shard.array;
     let member = array.member_of(stripe, block.strip);
-    array.slot(member).counters.checksum_mismatches.add(1);
+    shard.tally(member).counters.checksum_mismatches.add(1);
     let path = shard.device(member).map(|device| device.facts().path.clone());
     let offset = array.data_offset + block.number * ashlar_units::BLOCK_BYTES;
     let fields = vec![

@@ -16,7 +16,7 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::StripIo;
 use ashlar_ring::{Pending, Sleep};
-use ashlar_units::{MemberIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, StripeNo, to_usize};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -30,6 +30,8 @@ pub(crate) type GatherRead = (StripIo, Option<Reading>);
 pub(crate) struct Reading {
     member: MemberIdx,
     tenure: Tenure,
+    /// Bytes from the device's start.
+    offset: u64,
     pending: Pending<Outcome>,
 }
 
@@ -141,7 +143,7 @@ fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> O
     let pending = shard.start(member, offset, Command::Read(buffer))?;
     shard.tally(member).begin_read(io.rows.bytes());
     shard.counts().member_reads.add(1);
-    Some(Reading { member, tenure, pending })
+    Some(Reading { member, tenure, offset, pending })
 }
 
 async fn await_read(
@@ -149,7 +151,9 @@ async fn await_read(
     reading: Option<Reading>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(Reading { member, tenure, pending }) = reading else { return Err(NotRead::Failed) };
+    let Some(Reading { member, tenure, offset, pending }) = reading else {
+        return Err(NotRead::Failed);
+    };
     let answered = before(pending, deadline).await;
     shard.tally(member).counters.completed.add(1);
     match answered {
@@ -163,8 +167,8 @@ async fn await_read(
             if shard.array.checksums.is_none() {
                 return Ok(bytes);
             }
-            let place = (stripe, io.strip, io.rows);
-            match checksums::rows_are_right(shard, place, tenure, &bytes).await {
+            let block = (offset - shard.array.data_offset) / BLOCK_BYTES;
+            match checksums::is_right(shard, (member, tenure), (block, &bytes)).await {
                 Ok(true) => Ok(bytes),
                 Ok(false) => Err(NotRead::Broken),
                 Err(fault) => {
