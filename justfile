@@ -24,6 +24,21 @@ sim-many count *options:
 canaries:
     cargo test --release -p ashlar-universe --features canaries --test canaries -- --nocapture
 
+# hostile calls of the parity crate for so many seconds, by libFuzzer under AddressSanitizer: just fuzz 60
+# (needs a nightly compiler and `cargo install cargo-fuzz`)
+fuzz seconds:
+    cargo +nightly fuzz run parity_calls -- -max_total_time={{seconds}}
+
+# the parity crate's pointers under Miri, on the backends without intrinsics
+# (needs `rustup +nightly component add miri`)
+miri:
+    cargo +nightly miri test -p ashlar-gf --test field
+    cargo +nightly miri test -p ashlar-parity --test hostile --test sums --test kernels -- hostile no_bytes refused wrong_number twice
+
+# every parity kernel's instructions, and its share of what memory allows, held to their limits
+speed:
+    cargo bench --locked -p ashlar-parity --bench kernels -- --gate
+
 # two members destroyed under load, nothing lost
 demo:
     ./ashlar-demo

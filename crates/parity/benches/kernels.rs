@@ -20,6 +20,8 @@ mod isal;
 mod peers;
 #[path = "kernels/ring.rs"]
 mod ring;
+#[path = "kernels/steps.rs"]
+mod steps;
 #[path = "kernels/timing.rs"]
 mod timing;
 #[path = "kernels/verb.rs"]

@@ -124,7 +124,7 @@ impl Code {
         expect_count(self.data_strips, copies.len())?;
         let mut job = Job::new(self.kernel, Verb::GenerateCopy, locality);
         for (strip, copy) in data.iter().zip(copies) {
-            job.copied_source(strip, copy)?;
+            job.copied_source(strip, Some(copy))?;
         }
         self.add_parity(&mut job, parity)?;
         job.run();

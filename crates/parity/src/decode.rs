@@ -150,6 +150,33 @@ impl DecodePlan {
         job.run();
         Ok(())
     }
+
+    /// As [`DecodePlan::run`], and in the same pass copies each source to its entry in `copies`, `None` for
+    /// those that are not copied: a degraded read hands out what survives together with what was lost.
+    ///
+    /// # Errors
+    /// As for [`DecodePlan::run`]; `copies` has an entry for each source, and the copies have the length of
+    /// all others.
+    pub fn run_copying(
+        &self,
+        sources: &[&[u8]],
+        copies: &mut [Option<&mut [u8]>],
+        outputs: &mut [&mut [u8]],
+        locality: Locality,
+    ) -> Result<(), CodeError> {
+        expect_count(self.sources.count(), sources.len())?;
+        expect_count(self.sources.count(), copies.len())?;
+        expect_count(self.wanted.count(), outputs.len())?;
+        let mut job = Job::new(self.kernel, Verb::GenerateCopy, locality);
+        for (strip, copy) in sources.iter().zip(copies) {
+            job.copied_source(strip, copy.as_deref_mut())?;
+        }
+        for (strip, row) in outputs.iter_mut().zip(&self.rows) {
+            job.output(strip, row)?;
+        }
+        job.run();
+        Ok(())
+    }
 }
 
 /// Leading zero bits, as an index.

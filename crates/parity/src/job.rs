@@ -65,16 +65,18 @@ impl<'a> Job<'a> {
         self.sources.push(strip.as_ptr())
     }
 
-    /// Adds a source of a `GenerateCopy` job and the place its copy goes to.
+    /// Adds a source of a `GenerateCopy` job and the place its copy goes to, if it is to be copied.
     pub(crate) fn copied_source(
         &mut self,
         strip: &'a [u8],
-        copy: &'a mut [u8],
+        copy: Option<&'a mut [u8]>,
     ) -> Result<(), CodeError> {
         assert!(self.verb == Verb::GenerateCopy, "a copy that nobody makes");
         self.length(strip.len())?;
-        self.length(copy.len())?;
-        self.companions.push(copy.as_mut_ptr())?;
+        if let Some(copy) = &copy {
+            self.length(copy.len())?;
+        }
+        self.companions.push(copy.map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr))?;
         self.sources.push(strip.as_ptr())
     }
 
@@ -208,6 +210,10 @@ impl<'a> Job<'a> {
             padded.sources.push_known(copy.as_ptr());
         }
         for (strip, copy) in self.companions.iter().zip(&mut companions) {
+            if strip.is_null() {
+                padded.companions.push_known(*strip);
+                continue;
+            }
             // SAFETY: as above; both kinds of companion are initialised bytes.
             unsafe { fill(*strip, start, &mut copy[..tail]) };
             padded.companions.push_known(copy.as_mut_ptr());
@@ -226,7 +232,8 @@ impl<'a> Job<'a> {
             }
         }
         if self.verb == Verb::GenerateCopy {
-            for (strip, copy) in self.companions.iter().zip(&sources) {
+            let copied = self.companions.iter().zip(&sources).filter(|(strip, _)| !strip.is_null());
+            for (strip, copy) in copied {
                 // SAFETY: copies came from mutable slices this long.
                 unsafe { drain(&copy[..tail], *strip, start) };
             }
@@ -239,7 +246,8 @@ impl<'a> Job<'a> {
         if self.verb != Verb::GenerateCopy {
             return;
         }
-        for (source, copy) in self.sources.iter().zip(self.companions.iter()) {
+        let copied = self.sources.iter().zip(self.companions.iter());
+        for (source, copy) in copied.filter(|(_, copy)| !copy.is_null()) {
             // SAFETY: both are from slices of `bytes` bytes, the copy's a mutable one.
             unsafe { std::ptr::copy_nonoverlapping(*source, *copy, bytes) };
         }

@@ -6,8 +6,16 @@
 //! parity strip is a copy, so a mirror needs nothing of its own.
 //!
 //! What must stay true: all slices of one call have one length, any length, any alignment; a wrong
-//! call gives a [`CodeError`], never a panic and never undefined behaviour. The borrow checker rules
-//! out aliasing. Every backend gives the same bytes as [`reference`](Kernel::by_name). Nothing is
+//! call gives a [`CodeError`], never a panic and never undefined behaviour. Outputs that alias do not compile:
+//!
+//! ```compile_fail,E0499
+//! # use ashlar_parity::{Code, Kernel, Locality};
+//! let (data, mut out) = ([0u8; 64], [0u8; 64]);
+//! let mut parity = [Some(&mut out[..]), Some(&mut out[..])];
+//! Code::new(1, 2, Kernel::best()).unwrap().generate(&[&data], &mut parity, Locality::Cached).unwrap();
+//! ```
+//!
+//! Every backend gives the same bytes as [`reference`](Kernel::by_name). Nothing is
 //! allocated. For speed, strips should be multiples of 64 bytes, aligned to 64 and *displaced*: when
 //! all strips of a stripe start at the same offset of a 4 KiB page they share a few cache sets.
 //!

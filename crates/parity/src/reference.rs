@@ -65,7 +65,8 @@ unsafe fn source_byte(pass: &Pass<'_>, column: usize, at: usize) -> u8 {
 /// # Safety
 /// The contract of [`Pass`], and `at` is inside it.
 unsafe fn copy_byte(pass: &Pass<'_>, at: usize) {
-    for (source, copy) in pass.sources.iter().zip(pass.companions) {
+    let copied = pass.sources.iter().zip(pass.companions).filter(|(_, copy)| !copy.is_null());
+    for (source, copy) in copied {
         // SAFETY: sources cover `at`.
         let source = unsafe { source.add(at) };
         // SAFETY: copies cover `at`.

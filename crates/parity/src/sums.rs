@@ -53,7 +53,7 @@ impl Code {
             let mut job = Job::new(self.kernel(), Verb::GenerateCopy, locality);
             job.keep_outputs();
             for (strip, copy) in data.iter().zip(copies.iter_mut()) {
-                job.copied_source(&strip[part.clone()], &mut copy[part.clone()])?;
+                job.copied_source(&strip[part.clone()], Some(&mut copy[part.clone()]))?;
             }
             for (strip, row) in parity.iter_mut().zip(&PARITY_ROWS) {
                 if let Some(strip) = strip {

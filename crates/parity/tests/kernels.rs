@@ -57,6 +57,11 @@ macro_rules! backend {
             fn sampled_losses_of_wide_codes_are_reconstructed() {
                 hold($name, decode_claims::sampled_losses_of_wide_codes_are_reconstructed);
             }
+
+            #[test]
+            fn degraded_reads_copy_what_survives() {
+                hold($name, decode_claims::degraded_reads_copy_what_survives);
+            }
         }
     };
 }

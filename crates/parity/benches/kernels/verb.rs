@@ -16,14 +16,25 @@ pub enum Verb {
     Update,
     Decode,
     GenerateCopy,
+    /// Three data strips in one pass.
+    UpdateThree,
+    /// A degraded read: the sources that are data strips are copied too.
+    DecodeCopy,
     /// With CRC-32C of each 4 KiB.
     SummedCheck,
     SummedCopy,
 }
 
 impl Verb {
-    pub const ALL: [Verb; 5] =
-        [Verb::Generate, Verb::Check, Verb::Update, Verb::Decode, Verb::GenerateCopy];
+    pub const ALL: [Verb; 7] = [
+        Verb::Generate,
+        Verb::Check,
+        Verb::Update,
+        Verb::UpdateThree,
+        Verb::Decode,
+        Verb::DecodeCopy,
+        Verb::GenerateCopy,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -31,12 +42,17 @@ impl Verb {
             Verb::Check => "check",
             Verb::Update => "update 1 strip of",
             Verb::Decode => "decode m data strips of",
+            Verb::UpdateThree => "update 3 strips of",
+            Verb::DecodeCopy => "decode m data strips and copy the others of",
             Verb::GenerateCopy => "generate_copy",
             Verb::SummedCheck => "check with sums",
             Verb::SummedCopy => "generate_copy with sums",
         }
     }
 }
+
+/// Columns that an update changes: the first of them, or all.
+const CHANGED: [usize; 3] = [3, 1, 5];
 
 /// One column of the table.
 pub struct Subject<'a> {
@@ -88,7 +104,7 @@ impl<'a> Subject<'a> {
 
     pub fn isal(verb: Verb, isal: &'a Isal, (data, parity): (usize, usize)) -> Subject<'a> {
         let tables = match verb {
-            Verb::Decode => decode_tables(isal, data, parity),
+            Verb::Decode | Verb::DecodeCopy => decode_tables(isal, data, parity),
             _ => Tables::of_code(isal, data, parity),
         };
         Subject { verb, who: Who::Isal(isal, tables) }
@@ -96,7 +112,11 @@ impl<'a> Subject<'a> {
 
     /// The bytes that a figure counts for one run.
     pub fn counted_bytes(&self, stripe: &Stripe<'_>) -> usize {
-        let strips = if self.verb == Verb::Update { 1 } else { stripe.data.len() };
+        let strips = match self.verb {
+            Verb::Update => 1,
+            Verb::UpdateThree => CHANGED.len(),
+            _ => stripe.data.len(),
+        };
         strips * stripe.data[0].len()
     }
 
@@ -167,6 +187,10 @@ fn run_isal(verb: Verb, isal: &Isal, tables: &Tables, stripe: &mut Stripe<'_>) {
     if verb == Verb::GenerateCopy {
         copy_data(stripe);
     }
+    if verb == Verb::DecodeCopy {
+        let survive = &stripe.data[stripe.rebuilt.len()..];
+        stripe.copies.iter_mut().zip(survive).for_each(|(copy, data)| copy.copy_from_slice(data));
+    }
     let mut outputs: [&mut [u8]; 32] = std::array::from_fn(|_| &mut [][..]);
     match verb {
         Verb::Generate | Verb::GenerateCopy => {
@@ -182,14 +206,17 @@ fn run_isal(verb: Verb, isal: &Isal, tables: &Tables, stripe: &mut Stripe<'_>) {
             let [Some(p), Some(q)] = &stripe.parity[..] else { panic!("ISA-L checks P and Q") };
             assert!(isal.pq_check(&stripe.data, [p, q]), "stripes to check are consistent");
         }
-        Verb::Update => {
-            let delta = &mut *stripe.rebuilt[0];
-            isal.xor_gen(&[stripe.data[3], &*stripe.copies[3]], delta);
+        Verb::Update | Verb::UpdateThree => {
+            let columns = if verb == Verb::Update { &CHANGED[..1] } else { &CHANGED };
             let parity = stripe.parity.iter_mut().flatten().map(|strip| &mut **strip);
             let count = put_all(&mut outputs, parity);
-            isal.update(tables, 3, delta, &mut outputs[..count]);
+            for &column in columns {
+                let delta = &mut *stripe.rebuilt[0];
+                isal.xor_gen(&[stripe.data[column], &*stripe.copies[column]], delta);
+                isal.update(tables, column, delta, &mut outputs[..count]);
+            }
         }
-        Verb::Decode => {
+        Verb::Decode | Verb::DecodeCopy => {
             let mut rebuilt = std::mem::take(&mut stripe.rebuilt);
             let sources = survivors(stripe, rebuilt.len());
             isal.encode(tables, &sources[..stripe.data.len()], &mut rebuilt);
@@ -227,12 +254,8 @@ fn run_kernel(
     stripe: &mut Stripe<'_>,
     locality: Locality,
 ) {
-    if verb == Verb::Decode {
-        let mut rebuilt = std::mem::take(&mut stripe.rebuilt);
-        let sources = survivors(stripe, rebuilt.len());
-        let done = plan.run(&sources[..stripe.data.len()], &mut rebuilt, locality);
-        stripe.rebuilt = rebuilt;
-        return done.expect("the table has sound calls");
+    if matches!(verb, Verb::Decode | Verb::DecodeCopy) {
+        return run_plan(verb, plan, stripe, locality);
     }
     let Stripe { data, parity, copies, .. } = stripe;
     let mut stored = [None; 32];
@@ -243,9 +266,11 @@ fn run_kernel(
         Verb::Generate => code.generate(data, parity, locality),
         Verb::GenerateCopy => code.generate_copy(data, copies, parity, locality),
         Verb::Check => code.check_from(data, &stored[..code.parity_strips()], locality).map(drop),
-        Verb::Update => {
-            let change = Change { column: 3, old: data[3], new: &*copies[3] };
-            code.update(&[change], parity, locality)
+        Verb::Update | Verb::UpdateThree => {
+            let changes =
+                CHANGED.map(|column| Change { column, old: data[column], new: &*copies[column] });
+            let count = if verb == Verb::Update { 1 } else { changes.len() };
+            code.update(&changes[..count], parity, locality)
         }
         Verb::SummedCheck => {
             let mut sums = [0; SUMS_MAX];
@@ -261,8 +286,27 @@ fn run_kernel(
             std::hint::black_box(&sums);
             done
         }
-        Verb::Decode => Ok(()),
+        Verb::Decode | Verb::DecodeCopy => Ok(()),
     };
+    done.expect("the table has sound calls");
+}
+
+fn run_plan(verb: Verb, plan: &DecodePlan, stripe: &mut Stripe<'_>, locality: Locality) {
+    let mut rebuilt = std::mem::take(&mut stripe.rebuilt);
+    let mut copies = std::mem::take(&mut stripe.copies);
+    let (count, copied) = (stripe.data.len(), stripe.data.len() - rebuilt.len());
+    let sources = survivors(stripe, rebuilt.len());
+    let done = if verb == Verb::DecodeCopy {
+        let mut places: [Option<&mut [u8]>; 64] = [const { None }; 64];
+        for (place, copy) in places.iter_mut().zip(&mut copies[..copied]) {
+            *place = Some(copy);
+        }
+        plan.run_copying(&sources[..count], &mut places[..count], &mut rebuilt, locality)
+    } else {
+        plan.run(&sources[..count], &mut rebuilt, locality)
+    };
+    stripe.rebuilt = rebuilt;
+    stripe.copies = copies;
     done.expect("the table has sound calls");
 }
 
@@ -284,15 +328,23 @@ fn run_ceiling(verb: Verb, stripe: &mut Stripe<'_>, locality: Locality) {
             0
         }
         Verb::Decode => put_all(&mut write, rebuilt.iter_mut().map(|strip| &mut **strip)),
+        Verb::DecodeCopy => {
+            traffic.copies = data.len() - rebuilt.len();
+            let copied = copies.iter_mut().take(traffic.copies).map(|strip| &mut **strip);
+            put_all(&mut write, copied.chain(rebuilt.iter_mut().map(|strip| &mut **strip)))
+        }
         Verb::GenerateCopy | Verb::SummedCopy => {
             traffic.copies = data.len();
             put_all(&mut write, copies.iter_mut().map(|strip| &mut **strip).chain(outputs))
         }
         Verb::Generate => put_all(&mut write, outputs),
-        Verb::Update => {
-            read[0] = data[3];
-            read[1] = &*copies[3];
-            reads = 2;
+        Verb::Update | Verb::UpdateThree => {
+            let columns = if verb == Verb::Update { &CHANGED[..1] } else { &CHANGED };
+            reads = 2 * columns.len();
+            for (pair, &column) in read.chunks_mut(2).zip(columns) {
+                pair[0] = data[column];
+                pair[1] = &*copies[column];
+            }
             traffic.read_back = true;
             put_all(&mut write, outputs)
         }

@@ -2,7 +2,8 @@
 
 use ashlar_parity::{Code, Locality, StripMask};
 
-use super::strips::{Strip, slices, stripe, strips};
+use super::claims::LENGTHS;
+use super::strips::{Strip, present_mut, slices, slices_mut, stripe, strips};
 use super::{Claim, Seeded, Subject};
 use crate::claim;
 
@@ -51,6 +52,50 @@ pub fn sampled_losses_of_wide_codes_are_reconstructed(subject: &impl Subject) ->
         let mut outputs = strips(wanted.count(), bytes, random.coin(), &mut random);
         reconstruct(subject, &subject.code(k, m), &all, &mut outputs, [survivors, wanted])
             .map_err(|what| format!("seed {seed:#x}: {what}"))?;
+    }
+    Ok(())
+}
+
+/// A degraded read: in the pass that reconstructs, some sources are copied, and the others are not.
+pub fn degraded_reads_copy_what_survives(subject: &impl Subject) -> Claim {
+    let seed = 0xA5_0008;
+    let mut random = Seeded(seed);
+    for turn in 0..300 {
+        let (k, m) = random.shape();
+        let bytes = random.pick(&LENGTHS);
+        let all = stripe(k, m, bytes, &mut random);
+        let lost_count = random.below(m + 1);
+        let lost = mask(random.distinct(k + m, lost_count));
+        let survivors = StripMask(StripMask::first(k + m).0 & !lost.0);
+        let plan = subject
+            .plan(&subject.code(k, m), survivors, lost)
+            .map_err(|error| format!("seed {seed:#x}: {error}"))?;
+        let count = plan.sources().count();
+        let aligned = random.coin();
+        let mut copies = strips(count, bytes, aligned, &mut random);
+        let before = copies.clone();
+        let mut outputs = strips(lost.count(), bytes, aligned, &mut random);
+        // All, none or some of them.
+        let copied: Vec<bool> = (0..count).map(|_| turn % 3 < random.below(3)).collect();
+        let sources: Vec<&[u8]> = plan.sources().iter().map(|strip| all[strip].get()).collect();
+        let locality = random.pick(&[Locality::Cached, Locality::Streaming]);
+        plan.run_copying(
+            &sources,
+            &mut present_mut(&mut copies, &copied),
+            &mut slices_mut(&mut outputs),
+            locality,
+        )
+        .map_err(|error| format!("seed {seed:#x}: {error}"))?;
+        let what = format!("seed {seed:#x}: {k}+{m}, lost {lost:x?}, {bytes} bytes, {locality:?}");
+        for (strip, output) in lost.iter().zip(&outputs) {
+            claim!(output.get() == all[strip].get(), "{what}: strip {strip} is wrong");
+            claim!(output.canaries_are_alive(), "{what}: strip {strip} was overrun");
+        }
+        for (n, copy) in copies.iter().enumerate() {
+            let expected = if copied[n] { sources[n] } else { before[n].get() };
+            claim!(copy.get() == expected, "{what}: copy {n} is wrong");
+            claim!(copy.canaries_are_alive(), "{what}: copy {n} was overrun");
+        }
     }
     Ok(())
 }

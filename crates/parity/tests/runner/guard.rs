@@ -69,8 +69,22 @@ fn run_everything(kernel: Kernel, (k, m): (usize, usize), bytes: usize, at_end: 
         let all: Vec<&[u8]> = data.iter().copied().chain(stored.into_iter().flatten()).collect();
         let sources: Vec<&[u8]> = plan.sources().iter().map(|strip| all[strip]).collect();
         plan.run(&sources, &mut copies[..lost], locality).unwrap();
-        for (strip, copy) in data.iter().zip(copies) {
+        for (strip, copy) in data.iter().zip(copies.iter()) {
             assert_eq!(*strip, &**copy);
+        }
+        // The lost ones into the first copies; of the sources, every other into those that are left.
+        copies.iter_mut().for_each(|copy| copy.fill(0xEE));
+        let (outputs, left) = copies.split_at_mut(lost);
+        let mut left = left.iter_mut();
+        let mut places: Vec<Option<&mut [u8]>> = (0..sources.len())
+            .map(|n| if n % 2 == 0 { left.next().map(|copy| &mut **copy) } else { None })
+            .collect();
+        plan.run_copying(&sources, &mut places, outputs, locality).unwrap();
+        for (source, copy) in sources.iter().zip(&places) {
+            assert!(copy.as_ref().is_none_or(|copy| source == copy));
+        }
+        for (strip, output) in data.iter().zip(outputs) {
+            assert_eq!(*strip, &**output);
         }
     }
 }

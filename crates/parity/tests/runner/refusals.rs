@@ -56,7 +56,13 @@ fn strips_of_different_length_are_refused() {
     let plan = DecodePlan::new(&code, StripMask(0b110), StripMask(0b001)).unwrap();
     let data = [&long[..], &long[..]];
     assert_eq!(plan.run(&data, &mut [&mut out[..64]], Locality::Cached), refused);
-    assert_eq!(out, [7; 128]);
+    let mut copy = [7u8; 128];
+    let mut copies = [None, Some(&mut copy[..64])];
+    let outputs = &mut [&mut out[..]];
+    assert_eq!(plan.run_copying(&data, &mut copies, outputs, Locality::Cached), refused);
+    let refused = Err(CodeError::WrongCount { expected: 2, given: 1 });
+    assert_eq!(plan.run_copying(&data, &mut copies[..1], outputs, Locality::Cached), refused);
+    assert_eq!((out, copy), ([7; 128], [7; 128]));
 }
 
 #[test]
