@@ -32,8 +32,7 @@ fuzz seconds:
 # the parity crate's pointers under Miri, on the backends without intrinsics
 # (needs `rustup +nightly component add miri`)
 miri:
-    cargo +nightly miri test -p ashlar-gf --test field
-    cargo +nightly miri test -p ashlar-parity --test hostile --test sums --test kernels -- hostile no_bytes refused wrong_number twice
+    cargo +nightly miri test -p ashlar-parity --test hostile
 
 # every parity kernel's instructions, and its share of what memory allows, held to their limits
 speed:
