@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// RAID for servers full of drives: drives in, volumes out.
 ///
 /// One `ashlar serve` owns the arrays. All other commands ask it over its control socket, except `examine`,
-/// `salvage` and `bench`, which need no daemon.
+/// `salvage`, `bench` and `lab`, which need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(
@@ -50,6 +50,10 @@ pub enum Command {
     Events(cmd::events::Args),
     Metrics(cmd::metrics::Args),
     Bench(cmd::bench::Args),
+    /// Qualify a server, measure any RAID engine honestly, and say what limits it.
+    ///
+    /// Needs no daemon and no array of ours: every engine is measured from outside, through devices and files.
+    Lab(ashlar_lab::cli::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -136,7 +140,7 @@ mod tests {
     fn commands_and_flags_in_the_documents_exist() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut pages = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-        for folder in ["docs", "docs/adr", "docs/results"] {
+        for folder in ["docs", "docs/adr", "docs/lab", "docs/results"] {
             let entries = std::fs::read_dir(root.join(folder)).expect("a folder");
             pages.extend(entries.map(|entry| entry.expect("readable").path()));
         }

@@ -99,6 +99,13 @@ fn usage_fault(rendered: &str, typed: impl Iterator<Item = String>) -> Fault {
     Fault::usage(format!("{message}; nothing was done"), format!("see '{named} --help'"))
 }
 
+impl From<ashlar_lab::Refusal> for Fault {
+    fn from(refusal: ashlar_lab::Refusal) -> Fault {
+        let exit = refusal.exit_code();
+        Fault { exit, ..Fault::new(&refusal.code, refusal.message, refusal.hint) }
+    }
+}
+
 impl From<ClientError> for Fault {
     fn from(error: ClientError) -> Fault {
         match error {

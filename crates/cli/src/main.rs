@@ -8,8 +8,8 @@
 //! - wait: following background work to its end
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what happened
-//! and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine` and `salvage` work
-//! without a running daemon.
+//! and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
+//! `salvage` and `lab` work without a running daemon.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -32,12 +32,12 @@ fn main() -> ExitCode {
     };
     let json = args.json;
     match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(fault) => fault.report(json),
     }
 }
 
-fn run(args: Args) -> Result<(), Fault> {
+fn run(args: Args) -> Result<ExitCode, Fault> {
     let reach = Reach { socket: args.socket, json: args.json };
     match args.command {
         Command::Serve(args) => cmd::serve::run(args, &reach),
@@ -59,7 +59,9 @@ fn run(args: Args) -> Result<(), Fault> {
         Command::Events(args) => cmd::events::run(&args, &reach),
         Command::Metrics(args) => cmd::metrics::run(&args, &reach),
         Command::Bench(args) => cmd::bench::run(&args, &reach),
+        Command::Lab(args) => return cmd::lab::run(args, &reach),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

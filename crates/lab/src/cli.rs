@@ -28,6 +28,8 @@ pub enum Verb {
     Report(crate::report::cli::Args),
     /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
     Run(crate::plan::cli::Args),
+    /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
+    Cpu(crate::cpu::verb::Args),
 }
 
 /// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
@@ -43,5 +45,6 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),
+        Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
     }
 }

@@ -20,6 +20,7 @@
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
 //! - verdict: the limiting factor, with its evidence and the next experiment
+//! - cpu: who uses the CPU, in whose context, for what
 //!
 //! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
 //! check that could not be made never passes; nothing is written to a device that the user has not named.
@@ -30,6 +31,7 @@ pub mod adapter;
 pub mod capture;
 pub mod cli;
 pub mod compare;
+pub mod cpu;
 pub mod evidence;
 pub mod fio;
 pub mod guard;

@@ -11,6 +11,9 @@
 //! - pairs: A against B in turns (F17)
 //! - bandwidth: what a link can carry (F12)
 //! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
+//! - per_work: CPU time for each I/O and each MiB, and what the load generator took of it (F5)
+//! - share: which share of the machine something takes (F1)
+//! - spread: how a load lies over the cores (F2)
 //!
 //! What must stay true: percentiles are merged by adding bins, never by averaging; each formula says its source.
 
@@ -20,8 +23,11 @@ pub mod cliff;
 pub mod efficiency;
 pub mod latency;
 pub mod pairs;
+pub mod per_work;
 pub mod plausible;
 pub mod rebuild;
+pub mod share;
 pub mod slow_member;
+pub mod spread;
 pub mod steady;
 pub mod stripe_time;

@@ -9,6 +9,7 @@
 //! What must stay true: a report is made from these files alone; a record names its evidence; unknown fields of a
 //! newer lab are passed over, a record of an unknown kind is counted and said.
 
+use crate::cpu::CpuAccount;
 use crate::validity::{Finding, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub enum Record {
     Check(Check),
     /// What the raw drives allow at one workload point.
     Baseline(BaselinePoint),
+    /// Who used the CPU, and in whose context.
+    Cpu(Box<CpuAccount>),
 }
 
 /// What the raw drives allow at one workload point, in one condition of the array.

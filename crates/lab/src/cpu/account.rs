@@ -1,0 +1,351 @@
+//! From counts to the account of a machine's CPU: shares with errors, contexts, useful work against overhead, cores.
+//!
+//! What must stay true: every share is of cores x time (F1); a group names its file's version; the sampling source and its
+//! bias stand in the account; counts that cannot be in the unit they are said to be in are refused.
+
+use super::groups::{Groups, WorkKind};
+use super::tally::{CONTEXTS, Context, Counts, EngineCounts};
+use crate::Refusal;
+use crate::metrics::per_work::PerWork;
+use crate::metrics::share::{Share, Unit, Window};
+use crate::metrics::spread::Spread;
+use crate::validity::{Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rows of the tables of threads and of plateaus.
+pub const ROWS: usize = 12;
+
+/// The account.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CpuAccount {
+    /// Measurement it belongs to, or what was asked for: a command, `whole machine`, a file.
+    pub of: String,
+    /// How it was sampled.
+    pub sampling: Sampling,
+    /// Everything but idle.
+    pub busy: Share,
+    /// Threads that the client pattern names.
+    pub client: Share,
+    /// Stacks that poll for completions in the kernel: consumed whether or not something completes.
+    pub polling: Share,
+    /// Engines that were seen, largest first.
+    pub groups: Vec<GroupAccount>,
+    /// All cores, from the samples; `None` if the samples do not say where they were taken.
+    pub spread: Option<Spread>,
+    /// Busy percent of each core, from the samples.
+    #[serde(default)]
+    pub core_percents: Vec<f64>,
+    /// Busy percent of each core from the kernel's own statistics over the same time, live only.
+    #[serde(default)]
+    pub kernel_core_percents: Vec<f64>,
+    /// Processes and kernel threads that cause the load, largest first.
+    pub threads: Vec<Row>,
+    /// Widest leaf frames of all: the plateaus of the flame graph.
+    pub plateaus: Vec<Row>,
+    /// Widest leaf frames of the client.
+    pub client_plateaus: Vec<Row>,
+    /// CPU time for each I/O, when a load generator was run.
+    #[serde(default)]
+    pub per_work: Option<PerWork>,
+    /// What sampling itself costs.
+    #[serde(default)]
+    pub profiler: Option<ProfilerCost>,
+    /// Pictures, by zoom: `whole`, `client`, or the group's name -> file.
+    #[serde(default)]
+    pub flame_graphs: BTreeMap<String, String>,
+    /// Which rules have something to say.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+/// How something was sampled.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Sampling {
+    /// `cpu-clock`, `cycles`, or `unknown` for folded files.
+    pub source: String,
+    /// What that source gets wrong, one sentence.
+    pub bias: String,
+    /// Cores, frequency, time.
+    pub window: Window,
+    /// What the counts were.
+    pub unit: Unit,
+    /// Sum of the counts, idle ones too.
+    pub total: u64,
+    /// Lines that were not understood.
+    pub unread_lines: u64,
+}
+
+/// One engine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GroupAccount {
+    /// Name of the group.
+    pub name: String,
+    /// Version of its file.
+    pub version: u32,
+    /// All its work.
+    pub share: Share,
+    /// Where it ran. A context without work is not here.
+    pub contexts: BTreeMap<Context, Share>,
+    /// What it was, largest first.
+    pub work: Vec<WorkAccount>,
+    /// Parity, reconstruction, checksums: what the user pays for.
+    pub useful: Share,
+    /// Locks, caches, copies, submission.
+    pub overhead: Share,
+    /// Polling.
+    pub polling: Share,
+    /// What no expression of the group tells apart.
+    pub unsorted: Share,
+    /// Its load over the cores.
+    pub spread: Option<Spread>,
+    /// Its widest leaf frames.
+    pub plateaus: Vec<Row>,
+}
+
+/// One kind of work.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WorkAccount {
+    /// Its name in the group file.
+    pub name: String,
+    /// Useful, overhead, polling, unsorted.
+    pub kind: WorkKind,
+    /// Of the machine.
+    pub share: Share,
+}
+
+/// A row of a table: a thread or a frame.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Thread or frame.
+    pub name: String,
+    /// Of the machine.
+    pub share: Share,
+    /// The same in cores.
+    pub cores: f64,
+}
+
+/// What sampling costs: the load with and without it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ProfilerCost {
+    /// CPU time of the sampling program itself over the window, seconds.
+    pub own_cpu_s: f64,
+    /// The same as a share of the machine.
+    pub own_share: f64,
+    /// CPU nanoseconds for each I/O without and with sampling, when a load generator was run both ways.
+    pub ns_per_io: Option<(f64, f64)>,
+    /// CPU seconds of the command without and with sampling, when a command was run both ways.
+    pub command_cpu_s: Option<(f64, f64)>,
+}
+
+/// What a source of samples gets wrong.
+pub fn bias_of(source: &str) -> &'static str {
+    match source {
+        it if it.contains("cpu-clock") || it.contains("task-clock") => {
+            "software clock: work done with interrupts off is charged to what switches them on again (often \
+             _raw_spin_unlock_irqrestore), and idle cores are sampled less"
+        }
+        "unknown" => "the file does not say by which event it was sampled",
+        _ => {
+            "hardware counter: an idle or halted core gives no samples, and counts follow the core's clock"
+        }
+    }
+}
+
+/// What the counts were taken from.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Taken<'a> {
+    /// What was measured.
+    pub of: &'a str,
+    /// Event, or `unknown`.
+    pub source: &'a str,
+    /// Cores, frequency, time.
+    pub window: Window,
+    /// The unit that was said, if one was.
+    pub unit: Option<Unit>,
+    /// Points by which a core must stand out.
+    pub spike_points: f64,
+}
+
+impl CpuAccount {
+    /// The account of `counts`.
+    ///
+    /// # Errors
+    /// There is nothing to account for, or the counts cannot be in any unit (or not in the one that was said).
+    pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
+        let window = taken.window;
+        if !window.is_sound() {
+            let what = format!(
+                "{} cores, {} Hz, {} s are nothing to divide by",
+                window.cores, window.hz, window.seconds
+            );
+            return Err(Refusal::cannot_run(
+                "cpu.window_empty",
+                what,
+                "give --cores, --hz and --seconds above 0",
+            ));
+        }
+        if counts.total == 0 {
+            let what =
+                format!("{}: no samples in it ({} lines not understood)", taken.of, counts.unread);
+            return Err(Refusal::cannot_run(
+                "cpu.no_samples",
+                what,
+                "nothing can be said about CPU",
+            ));
+        }
+        let unit = unit_of(counts.total, taken)?;
+        let share = |count: u64| window.share(count, unit);
+        let scale = Scale { window, unit };
+        let mut seen: Vec<GroupAccount> = counts
+            .engines
+            .iter()
+            .zip(&groups.all)
+            .filter(|(engine, _)| engine.total() > 0)
+            .map(|(engine, group)| scale.group(engine, group, taken.spike_points))
+            .collect();
+        seen.sort_by(|a, b| b.share.share.total_cmp(&a.share.share));
+        let core_percents = scale.cores(&counts.cores);
+        Ok(CpuAccount {
+            of: taken.of.to_owned(),
+            sampling: Sampling {
+                source: taken.source.to_owned(),
+                bias: bias_of(taken.source).to_owned(),
+                window,
+                unit,
+                total: counts.total,
+                unread_lines: counts.unread,
+            },
+            busy: share(counts.total.saturating_sub(counts.idle)),
+            client: share(counts.client),
+            polling: share(counts.polling),
+            groups: seen,
+            spread: Spread::of(&core_percents, taken.spike_points),
+            core_percents,
+            kernel_core_percents: Vec::new(),
+            threads: scale.rows(counts.threads.iter()),
+            plateaus: scale.rows(counts.leaves.iter()),
+            client_plateaus: scale.rows(counts.client_leaves.iter()),
+            per_work: None,
+            profiler: None,
+            flame_graphs: BTreeMap::new(),
+            findings: findings(counts, unit, taken),
+        })
+    }
+}
+
+fn unit_of(total: u64, taken: &Taken<'_>) -> Result<Unit, Refusal> {
+    let window = taken.window;
+    let unit = match taken.unit {
+        Some(unit) => window.holds(total, unit).then_some(unit),
+        None => window.unit_of(total),
+    };
+    unit.ok_or_else(|| {
+        let what = format!(
+            "{}: the counts sum to {total}, but {} cores x {} Hz x {} s can give {:.0} samples or {:.3e} ns",
+            taken.of, window.cores, window.hz, window.seconds, window.samples(), window.nanoseconds()
+        );
+        let hint = "give the --cores, --hz and --seconds it was sampled with; counts weighted by their period are --unit ns";
+        Refusal::cannot_run("cpu.counts_impossible", what, hint)
+    })
+}
+
+fn findings(counts: &Counts, unit: Unit, taken: &Taken<'_>) -> Vec<Finding> {
+    let finding = |rule: &str, severity, reason: String, correction: &str| Finding {
+        rule: rule.into(),
+        severity,
+        reason,
+        correction: Some(correction.into()),
+    };
+    let mut found = Vec::new();
+    if unit == Unit::Nanoseconds && taken.unit.is_none() {
+        let reason = "the counts are nanoseconds, not samples: the program that folded them weighted each by its period; F1' was used";
+        found.push(finding("F1", Severity::Info, reason.into(), "say --unit ns"));
+    }
+    if counts.unread > 0 {
+        let reason =
+            format!("{} lines were not understood and are missing from all shares", counts.unread);
+        found.push(finding("A08", Severity::Warning, reason, "look at the file; is it cut short?"));
+    }
+    if counts.polling > 0 {
+        let share = taken.window.share(counts.polling, unit).share * 100.0;
+        let reason = format!(
+            "{share:.1} % of the machine polls for completions: consumed whether or not something completes"
+        );
+        found.push(finding("L20", Severity::Info, reason, "label this configuration as polling"));
+    }
+    found
+}
+
+/// How counts become shares.
+struct Scale {
+    window: Window,
+    unit: Unit,
+}
+
+impl Scale {
+    fn group(
+        &self,
+        counts: &EngineCounts,
+        group: &super::groups::Group,
+        spike_points: f64,
+    ) -> GroupAccount {
+        let share = |count: u64| self.window.share(count, self.unit);
+        let of_kind = |kind| share(counts.of_kind(&group.work, kind));
+        let unsorted = ("not told apart".to_owned(), WorkKind::Unsorted);
+        let kinds = group.work.iter().chain([&unsorted]);
+        // A kind that a group has of its own and from another file is one row.
+        let mut sums: Vec<(&str, WorkKind, u64)> = Vec::new();
+        for ((name, kind), count) in kinds.zip(&counts.work).filter(|(_, count)| **count > 0) {
+            match sums.iter_mut().find(|(other, kind_of, _)| other == name && kind_of == kind) {
+                Some((_, _, sum)) => *sum = sum.saturating_add(*count),
+                None => sums.push((name, *kind, *count)),
+            }
+        }
+        sums.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
+        let work = sums.into_iter().map(|(name, kind, count)| WorkAccount {
+            name: name.to_owned(),
+            kind,
+            share: share(count),
+        });
+        let contexts = CONTEXTS.iter().filter_map(|(context, _)| {
+            counts.contexts.get(context).map(|count| (*context, share(*count)))
+        });
+        GroupAccount {
+            name: group.name.clone(),
+            version: group.version,
+            share: share(counts.total()),
+            contexts: contexts.collect(),
+            work: work.collect(),
+            useful: of_kind(WorkKind::Useful),
+            overhead: of_kind(WorkKind::Overhead),
+            polling: of_kind(WorkKind::Polling),
+            unsorted: of_kind(WorkKind::Unsorted),
+            spread: Spread::of(&self.cores(&counts.cores), spike_points),
+            plateaus: self.rows(counts.leaves.iter()),
+        }
+    }
+
+    /// Percent of each core; cores that were never sampled were idle. Empty if the samples name no core.
+    fn cores(&self, counts: &[u64]) -> Vec<f64> {
+        let one = Window { cores: 1, ..self.window };
+        let mut percents: Vec<f64> =
+            counts.iter().map(|count| one.share(*count, self.unit).share * 100.0).collect();
+        let cores = usize::try_from(self.window.cores).unwrap_or(usize::MAX).min(1 << 16);
+        if !percents.is_empty() && percents.len() < cores {
+            percents.resize(cores, 0.0);
+        }
+        percents
+    }
+
+    fn rows<'a>(&self, counts: impl Iterator<Item = (&'a String, &'a u64)>) -> Vec<Row> {
+        let mut sorted: Vec<_> = counts.collect();
+        // By name where counts are equal: the same input gives the same table.
+        sorted.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let row = |(name, count): (&String, &u64)| {
+            let share = self.window.share(*count, self.unit);
+            Row { name: name.clone(), share, cores: share.share * f64::from(self.window.cores) }
+        };
+        sorted.into_iter().take(ROWS).map(row).collect()
+    }
+}

@@ -1,0 +1,519 @@
+//! Counts stacks: for each engine its share, split by context (formula F3) and by kind of work.
+//!
+//! A stack belongs to the engine of the frame nearest to its leaf that is an engine's; without one, to the engine whose
+//! thread it ran in. The context is where that work ran. An interrupt ends the search: what an interrupt does is not the
+//! work of whom it interrupted, but an engine's frames inside an interrupt are the engine's work in softirq context.
+//! What must stay true: each stack is counted in one context of one engine at most; idle stacks count as nothing; counts
+//! of several tallies add up to what one tally would have counted.
+
+use super::frame::Frame;
+use super::groups::{Groups, WorkKind};
+use ahash::RandomState;
+use regex::{Regex, RegexSet};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Where an engine's work ran.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// On the CPU time of a user process that is not the engine's: fio, an application.
+    Client,
+    /// In a kernel thread of the engine, or in another kernel thread.
+    KernelThread,
+    /// In a kworker.
+    Kworker,
+    /// In an interrupt or a softirq, on whoever's CPU time that was.
+    Softirq,
+    /// In a user-space thread of the engine.
+    EngineThread,
+}
+
+/// How contexts are called in tables, in the order of [`Context`].
+pub const CONTEXTS: [(Context, &str); 5] = [
+    (Context::Client, "client"),
+    (Context::KernelThread, "kernel thread"),
+    (Context::Kworker, "kworker"),
+    (Context::Softirq, "softirq"),
+    (Context::EngineThread, "engine thread"),
+];
+
+/// What one stack was found to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Nothing ran.
+    pub is_idle: bool,
+    /// Ran in a thread that the client pattern names.
+    pub is_client: bool,
+    /// Polled for completions in the kernel.
+    pub is_polling: bool,
+    /// Engine: number of its group, context, and number of its kind of work, if one matched.
+    pub engine: Option<(usize, Context, Option<usize>)>,
+}
+
+/// Counts of one engine.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct EngineCounts {
+    /// In each context.
+    pub contexts: BTreeMap<Context, u64>,
+    /// Of each kind of work; the last one is what no expression matched.
+    pub work: Vec<u64>,
+    /// On each core, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    /// Leaf frames.
+    pub leaves: HashMap<String, u64, RandomState>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Sum of all counts, idle ones too.
+    pub total: u64,
+    /// Sum of the counts of idle stacks.
+    pub idle: u64,
+    /// Of threads that the client pattern names.
+    pub client: u64,
+    /// Of stacks that poll: completion polling and SQPOLL threads.
+    pub polling: u64,
+    /// By thread name, without idle.
+    pub threads: BTreeMap<String, u64>,
+    /// On each core, without idle, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    /// By group.
+    pub engines: Vec<EngineCounts>,
+    /// Leaf frames of everything but idle.
+    pub leaves: HashMap<String, u64, RandomState>,
+    /// Leaf frames of the client.
+    pub client_leaves: HashMap<String, u64, RandomState>,
+    /// Lines that were not understood, and too long ones.
+    pub unread: u64,
+    /// Distinct stacks, for flame graphs; `None` if they were not kept.
+    pub stacks: Option<Stacks>,
+}
+
+/// Distinct stacks: frames from the root on joined by `;`, the thread's name first.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    /// What each stack is and how often it came.
+    pub counts: HashMap<String, (Found, u64), RandomState>,
+    /// More came than are kept.
+    pub is_full: bool,
+}
+
+/// Most distinct stacks that are kept: a flame graph of more shows nothing.
+const STACKS_MAX: usize = 500_000;
+/// Most distinct frames that are told apart; hostile input has more.
+const FRAMES_MAX: usize = 2_000_000;
+/// Most cores.
+const CORES_MAX: usize = 1 << 16;
+
+/// What a frame says by its text alone.
+#[derive(Clone, Debug, Default)]
+struct FrameFacts {
+    text: String,
+    /// First group that has the frame.
+    group: Option<usize>,
+    /// For each group the kind of work it is there.
+    work: Box<[Option<usize>]>,
+    is_interrupt: bool,
+    is_kernel_thread_root: bool,
+    is_polling: bool,
+}
+
+/// What a thread's name says.
+#[derive(Clone, Debug, Default)]
+struct ThreadFacts {
+    comm: String,
+    is_idle: bool,
+    is_client: bool,
+    is_kworker: bool,
+    /// A worker that io_uring made for its user: it has no user frames and is the client all the same.
+    is_ring_worker: bool,
+    is_polling: bool,
+    kernel_of: Option<usize>,
+    thread_of: Option<usize>,
+    samples: u64,
+}
+
+/// Counts stacks against groups.
+#[derive(Debug)]
+pub struct Tally<'a> {
+    groups: &'a Groups,
+    client: &'a Regex,
+    marks: Marks,
+    frame_ids: HashMap<Box<[u8]>, u32, RandomState>,
+    frames: Vec<FrameFacts>,
+    thread_ids: HashMap<Box<[u8]>, u32, RandomState>,
+    threads: Vec<ThreadFacts>,
+    ids: Vec<u32>,
+    leaves: [Vec<u64>; 2],
+    engine_leaves: Vec<HashMap<u32, u64, RandomState>>,
+    counts: Counts,
+}
+
+/// Frames that say in which surroundings the others ran.
+#[derive(Debug)]
+struct Marks {
+    interrupt: RegexSet,
+    kernel_thread: RegexSet,
+    polling: RegexSet,
+}
+
+/// Frames at which an interrupt or a softirq begins, on x86 and arm.
+const INTERRUPTS: [&str; 3] = [
+    "^(asm_)?(sysvec_|common_interrupt)|^(handle_softirqs|__do_softirq|do_softirq|call_softirq)|^(__)?irq_exit",
+    "^(el[01]h?_(64_|t_64_)?irq|gic_handle_irq|call_on_irq_stack)|^(ret_from_intr|do_IRQ|handle_irq|run_ksoftirqd)",
+    "^(smp_)?apic_timer_interrupt",
+];
+/// Roots of kernel threads.
+const KERNEL_THREADS: [&str; 1] =
+    ["^(kthread|ret_from_fork(_asm)?|kernel_thread_helper|worker_thread)$"];
+/// Completion polling in the kernel.
+const POLLING: [&str; 1] =
+    ["^(blk_mq_poll|bio_poll|blk_hctx_poll|iocb_bio_iopoll|nvme_poll|io_do_iopoll|io_sq_thread)$"];
+
+impl<'a> Tally<'a> {
+    /// An empty tally. `client` matches thread names; `keep_stacks` for flame graphs.
+    pub fn new(groups: &'a Groups, client: &'a Regex, keep_stacks: bool) -> Tally<'a> {
+        // Constant expressions; the tests read them all.
+        let set = |patterns: &[&str]| RegexSet::new(patterns).unwrap_or_else(|_| RegexSet::empty());
+        let marks = Marks {
+            interrupt: set(&INTERRUPTS),
+            kernel_thread: set(&KERNEL_THREADS),
+            polling: set(&POLLING),
+        };
+        let engines = groups.all.iter().map(|group| EngineCounts {
+            work: vec![0; group.work.len() + 1],
+            ..EngineCounts::default()
+        });
+        let counts = Counts {
+            engines: engines.collect(),
+            stacks: keep_stacks.then(Stacks::default),
+            ..Counts::default()
+        };
+        Tally {
+            groups,
+            client,
+            marks,
+            frame_ids: HashMap::default(),
+            frames: Vec::new(),
+            thread_ids: HashMap::default(),
+            threads: Vec::new(),
+            ids: Vec::new(),
+            leaves: [Vec::new(), Vec::new()],
+            engine_leaves: vec![HashMap::default(); groups.all.len()],
+            counts,
+        }
+    }
+
+    /// Count a line of a folded file: `comm;frame;frame N`.
+    pub fn folded(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            return;
+        }
+        let end = line.iter().rposition(|byte| *byte == b' ');
+        let parts = end.map(|at| (line[..at].trim_ascii_end(), &line[at + 1..]));
+        let Some((stack, count)) = parts.and_then(|(stack, count)| Some((stack, number(count)?)))
+        else {
+            self.counts.unread += 1;
+            return;
+        };
+        let mut frames = stack.split(|byte| *byte == b';');
+        let thread = self.thread(frames.next().unwrap_or_default());
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        // bcc's profile puts a frame `-` between user and kernel.
+        ids.extend(
+            frames.filter(|it| !it.is_empty() && *it != b"-").map(|frame| self.frame(frame)),
+        );
+        self.count(thread, None, &ids, count);
+        self.ids = ids;
+    }
+
+    /// Count one sample: the thread's name, the core, frames from the root on.
+    pub fn sample(&mut self, comm: &str, cpu: Option<u32>, frames: &mut dyn Iterator<Item = &str>) {
+        let comm: String =
+            comm.chars().map(|c| if c == ';' || c.is_control() { ':' } else { c }).collect();
+        let thread = self.thread(comm.as_bytes());
+        let mut ids = std::mem::take(&mut self.ids);
+        ids.clear();
+        ids.extend(frames.map(|frame| self.frame(frame.as_bytes())));
+        self.count(thread, cpu, &ids, 1);
+        self.ids = ids;
+    }
+
+    /// Count lines that were not understood.
+    pub fn unread(&mut self, lines: u64) {
+        self.counts.unread += lines;
+    }
+
+    /// What was counted, with names instead of numbers.
+    pub fn finish(mut self) -> Counts {
+        let name = |id: usize| self.frames[id].text.clone();
+        let named = |leaves: &Vec<u64>| -> HashMap<String, u64, RandomState> {
+            let some = leaves.iter().enumerate().filter(|(_, count)| **count > 0);
+            some.map(|(id, count)| (name(id), *count)).collect()
+        };
+        self.counts.leaves = named(&self.leaves[0]);
+        self.counts.client_leaves = named(&self.leaves[1]);
+        for (engine, leaves) in self.counts.engines.iter_mut().zip(&self.engine_leaves) {
+            engine.leaves =
+                leaves.iter().map(|(id, count)| (name(to_usize(*id)), *count)).collect();
+        }
+        for thread in self.threads.iter().filter(|it| it.samples > 0) {
+            let sum = self.counts.threads.entry(thread.comm.clone()).or_default();
+            *sum = sum.saturating_add(thread.samples);
+        }
+        self.counts
+    }
+
+    fn count(&mut self, thread: u32, cpu: Option<u32>, ids: &[u32], count: u64) {
+        let found = self.find(thread, ids);
+        self.counts.total = self.counts.total.saturating_add(count);
+        if found.is_idle {
+            self.counts.idle = self.counts.idle.saturating_add(count);
+            return;
+        }
+        let core = cpu.map(to_usize).filter(|core| *core < CORES_MAX);
+        let facts = &mut self.threads[to_usize(thread)];
+        facts.samples = facts.samples.saturating_add(count);
+        if let Some(core) = core {
+            add_at(&mut self.counts.cores, core, count);
+        }
+        let leaf = ids.last().copied();
+        if let Some(leaf) = leaf {
+            add_at(&mut self.leaves[0], to_usize(leaf), count);
+        }
+        if found.is_client {
+            self.counts.client = self.counts.client.saturating_add(count);
+            if let Some(leaf) = leaf {
+                add_at(&mut self.leaves[1], to_usize(leaf), count);
+            }
+        }
+        if found.is_polling {
+            self.counts.polling = self.counts.polling.saturating_add(count);
+        }
+        if let Some((group, context, work)) = found.engine {
+            let engine = &mut self.counts.engines[group];
+            let in_context = engine.contexts.entry(context).or_default();
+            *in_context = in_context.saturating_add(count);
+            let last = engine.work.len() - 1;
+            add_at(&mut engine.work, work.unwrap_or(last), count);
+            if let Some(core) = core {
+                add_at(&mut engine.cores, core, count);
+            }
+            if let Some(leaf) = leaf {
+                let at = self.engine_leaves[group].entry(leaf).or_default();
+                *at = at.saturating_add(count);
+            }
+        }
+        self.keep(thread, ids, found, count);
+    }
+
+    fn keep(&mut self, thread: u32, ids: &[u32], found: Found, count: u64) {
+        let Some(stacks) = &mut self.counts.stacks else { return };
+        let mut text = self.threads[to_usize(thread)].comm.clone();
+        for id in ids {
+            text.push(';');
+            text.push_str(&self.frames[to_usize(*id)].text);
+        }
+        stacks.add(text, found, count);
+    }
+
+    /// What a stack is. Frames from the root on.
+    fn find(&self, thread: u32, ids: &[u32]) -> Found {
+        let thread = &self.threads[to_usize(thread)];
+        let (mut group, mut in_interrupt, mut is_polling) = (None, false, thread.is_polling);
+        let mut is_kernel_thread = false;
+        for id in ids.iter().rev() {
+            let frame = &self.frames[to_usize(*id)];
+            is_polling |= frame.is_polling;
+            is_kernel_thread |= frame.is_kernel_thread_root;
+            if frame.is_interrupt {
+                in_interrupt = true;
+                break;
+            }
+            if group.is_none() {
+                group = frame.group;
+            }
+        }
+        if thread.is_idle && !in_interrupt {
+            return Found { is_idle: true, ..Found::default() };
+        }
+        if group.is_none() && !in_interrupt {
+            group = thread.kernel_of.or(thread.thread_of);
+        }
+        let context = match thread {
+            _ if in_interrupt => Context::Softirq,
+            it if it.is_kworker => Context::Kworker,
+            it if it.kernel_of.is_some() => Context::KernelThread,
+            it if it.thread_of.is_some() => Context::EngineThread,
+            it if is_kernel_thread && !it.is_ring_worker && !it.is_client => Context::KernelThread,
+            _ => Context::Client,
+        };
+        let engine = group.map(|group| (group, context, self.work(group, ids)));
+        Found { is_idle: false, is_client: thread.is_client, is_polling, engine }
+    }
+
+    /// The kind of work nearest to the leaf, up to where an interrupt begins.
+    fn work(&self, group: usize, ids: &[u32]) -> Option<usize> {
+        let frames = ids.iter().rev().map(|id| &self.frames[to_usize(*id)]);
+        frames.take_while(|frame| !frame.is_interrupt).find_map(|frame| frame.work[group])
+    }
+
+    fn frame(&mut self, text: &[u8]) -> u32 {
+        if let Some(id) = self.frame_ids.get(text) {
+            return *id;
+        }
+        let text = if self.frames.len() < FRAMES_MAX { text } else { b"(others)".as_slice() };
+        if let Some(id) = self.frame_ids.get(text) {
+            return *id;
+        }
+        let facts = self.frame_facts(&String::from_utf8_lossy(text));
+        let id = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
+        self.frame_ids.insert(text.into(), id);
+        self.frames.push(facts);
+        id
+    }
+
+    fn frame_facts(&self, text: &str) -> FrameFacts {
+        let frame = Frame::parse(text);
+        let groups = &self.groups.all;
+        FrameFacts {
+            text: text.to_owned(),
+            group: groups.iter().position(|group| group.has_frame(frame)),
+            work: groups.iter().map(|group| group.work_of(frame)).collect(),
+            is_interrupt: self.marks.interrupt.is_match(frame.symbol),
+            is_kernel_thread_root: self.marks.kernel_thread.is_match(frame.symbol),
+            is_polling: self.marks.polling.is_match(frame.symbol),
+        }
+    }
+
+    fn thread(&mut self, comm: &[u8]) -> u32 {
+        if let Some(id) = self.thread_ids.get(comm) {
+            return *id;
+        }
+        let comm = if self.threads.len() < FRAMES_MAX { comm } else { b"(others)".as_slice() };
+        let name = String::from_utf8_lossy(comm).into_owned();
+        // `stackcollapse-perf.pl --pid` writes `fio-1234`, with --tid `fio-1234/1235`.
+        let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '/' || c == '?');
+        let bare = bare.strip_suffix('-').filter(|it| !it.is_empty() && bare.len() < name.len());
+        let is = |test: &dyn Fn(&str) -> bool| test(&name) || bare.is_some_and(test);
+        let groups = &self.groups.all;
+        let facts = ThreadFacts {
+            is_idle: name.starts_with("swapper"),
+            is_client: is(&|it| self.client.is_match(it)),
+            is_kworker: name.starts_with("kworker/"),
+            is_ring_worker: name.starts_with("iou-"),
+            is_polling: name.starts_with("iou-sqp"),
+            kernel_of: groups.iter().position(|group| is(&|it| group.has_kernel_thread(it))),
+            thread_of: groups.iter().position(|group| is(&|it| group.has_thread(it))),
+            samples: 0,
+            comm: name,
+        };
+        let id = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        self.thread_ids.insert(comm.into(), id);
+        self.threads.push(facts);
+        id
+    }
+}
+
+impl Stacks {
+    fn add(&mut self, text: String, found: Found, count: u64) {
+        if let Some((_, sum)) = self.counts.get_mut(&text) {
+            *sum = sum.saturating_add(count);
+        } else if self.counts.len() < STACKS_MAX {
+            self.counts.insert(text, (found, count));
+        } else {
+            self.is_full = true;
+        }
+    }
+}
+
+impl Counts {
+    /// Add what another tally of the same groups counted.
+    pub fn add(&mut self, other: Counts) {
+        for (mine, more) in [
+            (&mut self.total, other.total),
+            (&mut self.idle, other.idle),
+            (&mut self.client, other.client),
+            (&mut self.polling, other.polling),
+            (&mut self.unread, other.unread),
+        ] {
+            *mine = mine.saturating_add(more);
+        }
+        for (comm, count) in other.threads {
+            let sum = self.threads.entry(comm).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        other
+            .cores
+            .iter()
+            .enumerate()
+            .for_each(|(core, count)| add_at(&mut self.cores, core, *count));
+        add_names(&mut self.leaves, other.leaves);
+        add_names(&mut self.client_leaves, other.client_leaves);
+        for (mine, more) in self.engines.iter_mut().zip(other.engines) {
+            for (context, count) in more.contexts {
+                let sum = mine.contexts.entry(context).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            more.work.iter().enumerate().for_each(|(at, count)| add_at(&mut mine.work, at, *count));
+            more.cores
+                .iter()
+                .enumerate()
+                .for_each(|(at, count)| add_at(&mut mine.cores, at, *count));
+            add_names(&mut mine.leaves, more.leaves);
+        }
+        if let (Some(mine), Some(more)) = (&mut self.stacks, other.stacks) {
+            mine.is_full |= more.is_full;
+            more.counts.into_iter().for_each(|(text, (found, count))| mine.add(text, found, count));
+        }
+    }
+}
+
+impl EngineCounts {
+    /// All contexts together.
+    pub fn total(&self) -> u64 {
+        self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Counts of work of one kind.
+    pub fn of_kind(&self, work: &[(String, WorkKind)], kind: WorkKind) -> u64 {
+        let kinds = work.iter().map(|(_, kind)| *kind).chain([WorkKind::Unsorted]);
+        let counts =
+            self.work.iter().zip(kinds).filter(|(_, it)| *it == kind).map(|(count, _)| *count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+fn add_names(
+    mine: &mut HashMap<String, u64, RandomState>,
+    more: HashMap<String, u64, RandomState>,
+) {
+    for (name, count) in more {
+        let sum = mine.entry(name).or_default();
+        *sum = sum.saturating_add(count);
+    }
+}
+
+fn add_at(counts: &mut Vec<u64>, at: usize, count: u64) {
+    if counts.len() <= at {
+        counts.resize(at + 1, 0);
+    }
+    counts[at] = counts[at].saturating_add(count);
+}
+
+/// A count: digits only. Some programs write `12.0`; the fraction is nothing we count.
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.split_once('.').map_or(text, |(whole, _)| whole).parse().ok()
+}
+
+fn to_usize(id: u32) -> usize {
+    usize::try_from(id).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

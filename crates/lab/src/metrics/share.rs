@@ -1,0 +1,129 @@
+//! Which share of a machine's CPU time something takes: formulas F1 and F1'.
+//!
+//! What must stay true: the denominator is wall-clock cores x F x T (or cores x T for nanoseconds), never the number of
+//! samples received: on idle cores the software clock samples less. Counts whose sum does not fit into that product
+//! are refused, so nanoseconds are never read as samples.
+
+use crate::metrics::latency::to_f64;
+use serde::{Deserialize, Serialize};
+
+/// What a count of a folded stack is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// One for each sample.
+    Samples,
+    /// Nanoseconds: samples weighted by their period.
+    Nanoseconds,
+}
+
+/// What was sampled: how many cores, how often, how long.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Window {
+    /// Cores online.
+    pub cores: u32,
+    /// Samples a second on each busy core.
+    pub hz: f64,
+    /// Wall time, seconds.
+    pub seconds: f64,
+}
+
+/// A share with its error, both 0 to 1 of all cores.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Share {
+    /// Of cores x time.
+    pub share: f64,
+    /// One standard error of sampling.
+    pub error: f64,
+}
+
+/// How much more than cores x F x T may come in: perf starts a little before and stops a little after.
+const SLACK: f64 = 1.1;
+
+impl Window {
+    /// Samples that all cores busy all the time would give.
+    pub fn samples(&self) -> f64 {
+        f64::from(self.cores) * self.hz * self.seconds
+    }
+
+    /// Nanoseconds of all cores.
+    pub fn nanoseconds(&self) -> f64 {
+        f64::from(self.cores) * self.seconds * 1e9
+    }
+
+    /// What all cores busy all the time would count in `unit`.
+    pub fn full(&self, unit: Unit) -> f64 {
+        match unit {
+            Unit::Samples => self.samples(),
+            Unit::Nanoseconds => self.nanoseconds(),
+        }
+    }
+
+    /// Formula F1 for samples, F1' for nanoseconds. The error is that of as many samples as the window has.
+    pub fn share(&self, count: u64, unit: Unit) -> Share {
+        let share = to_f64(count) / self.full(unit);
+        let p = share.clamp(0.0, 1.0);
+        Share { share, error: (p * (1.0 - p) / self.samples()).sqrt() }
+    }
+
+    /// What counts that sum to `total` can be: samples if that fits, nanoseconds if only that fits, else neither.
+    pub fn unit_of(&self, total: u64) -> Option<Unit> {
+        [Unit::Samples, Unit::Nanoseconds]
+            .into_iter()
+            .find(|unit| to_f64(total) <= self.full(*unit) * SLACK)
+    }
+
+    /// Whether counts that sum to `total` can be in `unit`: not more than all cores could give.
+    pub fn holds(&self, total: u64, unit: Unit) -> bool {
+        to_f64(total) <= self.full(unit) * SLACK
+    }
+
+    /// Whether there is anything to divide by.
+    pub fn is_sound(&self) -> bool {
+        self.cores > 0 && [self.hz, self.seconds].iter().all(|it| it.is_finite() && *it > 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unit, Window};
+
+    const GUEST: Window = Window { cores: 2, hz: 99.0, seconds: 5.0 };
+
+    #[test]
+    fn periods_and_samples_of_the_same_run_give_the_same_share() {
+        // 990 samples, which two collapse programs turned into 1.0e10: the sum of their periods at 99 Hz.
+        let periods = 990 * 10_101_010;
+        assert_eq!(GUEST.unit_of(990), Some(Unit::Samples));
+        assert_eq!(GUEST.unit_of(periods), Some(Unit::Nanoseconds));
+        let (samples, nanoseconds) =
+            (GUEST.share(990, Unit::Samples), GUEST.share(periods, Unit::Nanoseconds));
+        assert!((samples.share - 1.0).abs() < 1e-9 && (nanoseconds.share - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn counts_that_fit_no_unit_are_not_guessed_at() {
+        assert_eq!(GUEST.unit_of(20_000_000_000), None);
+        assert!(!GUEST.holds(990 * 10_101_010, Unit::Samples));
+    }
+
+    #[test]
+    fn the_denominator_is_wall_clock_and_not_the_samples_that_came_in() {
+        // An idle guest gave 505 of 990: half of the machine, not all of it.
+        let half = GUEST.share(505, Unit::Samples);
+        assert!((half.share - 0.5101).abs() < 1e-4, "{half:?}");
+        assert!((half.error - 0.0159).abs() < 1e-4, "{half:?}");
+    }
+
+    #[test]
+    fn the_seed_s_share_of_a_share_is_10_9_and_not_10_3_percent() {
+        // "79.3 % of the total CPU load, which is 13.7 %. This translates to 10.3 %."
+        let tenths = |share: f64| (share * 1000.0).round() / 10.0;
+        assert!((tenths(0.793 * 0.137) - 10.9).abs() < 1e-9);
+        // What was printed is 79.3 % of the 13 % quoted one line earlier.
+        assert!((tenths(0.793 * 0.13) - 10.3).abs() < 1e-9);
+        // F1 divides by the machine at once, so that there is no second figure to mix up: 64 cores, 99 Hz, 60 s.
+        let window = Window { cores: 64, hz: 99.0, seconds: 60.0 };
+        assert!((tenths(window.share(41_303, Unit::Samples).share) - 10.9).abs() < 1e-9);
+    }
+}
