@@ -29,7 +29,9 @@ pub enum Verb {
     /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
     Run(crate::plan::cli::Args),
     /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
-    Cpu(crate::cpu::verb::Args),
+    Cpu(Box<crate::cpu::verb::Args>),
+    /// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment.
+    Trace(crate::trace::verb::Args),
 }
 
 /// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
@@ -46,5 +48,6 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),
         Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
+        Verb::Trace(args) => crate::trace::verb::run(&args, json),
     }
 }

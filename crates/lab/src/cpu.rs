@@ -6,16 +6,25 @@
 //! - groups: which engine and which work, from versioned files
 //! - tally: stacks are counted
 //! - account: counts become shares
+//! - live: an account of this machine while a load runs
+//! - perf, load, kernel, burn: sampling, what runs meanwhile, the kernel's own accounts, a known load
+//! - flame: flame graphs and their differences
 //! - text: how an account looks
 //!
 //! What must stay true: shares are of cores x wall-clock time, whatever the samples were; an engine's work is charged to it
 //! wherever it runs. Not here: the formulas (metrics).
 
 pub mod account;
+pub mod burn;
 pub mod files;
+pub mod flame;
 pub mod frame;
 pub mod groups;
+pub mod kernel;
 pub mod lines;
+pub mod live;
+pub mod load;
+pub mod perf;
 pub mod script;
 pub mod tally;
 pub mod text;

@@ -21,6 +21,7 @@
 //! - report: the page, and the same as Markdown, CSV and OCP lines
 //! - verdict: the limiting factor, with its evidence and the next experiment
 //! - cpu: who uses the CPU, in whose context, for what
+//! - trace: what became of I/Os between submission and the device
 //!
 //! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
 //! check that could not be made never passes; nothing is written to a device that the user has not named.
@@ -46,6 +47,7 @@ pub mod refusal;
 pub mod report;
 pub mod source;
 pub mod store;
+pub mod trace;
 pub mod units;
 pub mod validity;
 pub mod verdict;

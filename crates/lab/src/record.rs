@@ -10,6 +10,7 @@
 //! newer lab are passed over, a record of an unknown kind is counted and said.
 
 use crate::cpu::CpuAccount;
+use crate::trace::TraceAccount;
 use crate::validity::{Finding, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub enum Record {
     Baseline(BaselinePoint),
     /// Who used the CPU, and in whose context.
     Cpu(Box<CpuAccount>),
+    /// What became of I/Os between submission and the device.
+    Trace(Box<TraceAccount>),
 }
 
 /// What the raw drives allow at one workload point, in one condition of the array.

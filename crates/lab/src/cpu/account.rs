@@ -4,6 +4,7 @@
 //! bias stand in the account; counts that cannot be in the unit they are said to be in are refused.
 
 use super::groups::{Groups, WorkKind};
+use super::kernel::KernelAccount;
 use super::tally::{CONTEXTS, Context, Counts, EngineCounts};
 use crate::Refusal;
 use crate::metrics::per_work::PerWork;
@@ -36,9 +37,9 @@ pub struct CpuAccount {
     /// Busy percent of each core, from the samples.
     #[serde(default)]
     pub core_percents: Vec<f64>,
-    /// Busy percent of each core from the kernel's own statistics over the same time, live only.
+    /// What the kernel's own accounts say about the same time, live only.
     #[serde(default)]
-    pub kernel_core_percents: Vec<f64>,
+    pub kernel: Option<KernelAccount>,
     /// Processes and kernel threads that cause the load, largest first.
     pub threads: Vec<Row>,
     /// Widest leaf frames of all: the plateaus of the flame graph.
@@ -134,8 +135,8 @@ pub struct ProfilerCost {
     pub own_share: f64,
     /// CPU nanoseconds for each I/O without and with sampling, when a load generator was run both ways.
     pub ns_per_io: Option<(f64, f64)>,
-    /// CPU seconds of the command without and with sampling, when a command was run both ways.
-    pub command_cpu_s: Option<(f64, f64)>,
+    /// Busy share of the machine by `/proc/stat` without and with sampling, when the load was run both ways.
+    pub busy_share: Option<(f64, f64)>,
 }
 
 /// What a source of samples gets wrong.
@@ -222,7 +223,7 @@ impl CpuAccount {
             groups: seen,
             spread: Spread::of(&core_percents, taken.spike_points),
             core_percents,
-            kernel_core_percents: Vec::new(),
+            kernel: None,
             threads: scale.rows(counts.threads.iter()),
             plateaus: scale.rows(counts.leaves.iter()),
             client_plateaus: scale.rows(counts.client_leaves.iter()),
@@ -326,16 +327,8 @@ impl Scale {
         }
     }
 
-    /// Percent of each core; cores that were never sampled were idle. Empty if the samples name no core.
     fn cores(&self, counts: &[u64]) -> Vec<f64> {
-        let one = Window { cores: 1, ..self.window };
-        let mut percents: Vec<f64> =
-            counts.iter().map(|count| one.share(*count, self.unit).share * 100.0).collect();
-        let cores = usize::try_from(self.window.cores).unwrap_or(usize::MAX).min(1 << 16);
-        if !percents.is_empty() && percents.len() < cores {
-            percents.resize(cores, 0.0);
-        }
-        percents
+        core_percents(counts, self.window, self.unit)
     }
 
     fn rows<'a>(&self, counts: impl Iterator<Item = (&'a String, &'a u64)>) -> Vec<Row> {
@@ -348,4 +341,16 @@ impl Scale {
         };
         sorted.into_iter().take(ROWS).map(row).collect()
     }
+}
+
+/// Percent of each core; cores that were never sampled were idle. Empty if the samples name no core.
+pub fn core_percents(counts: &[u64], window: Window, unit: Unit) -> Vec<f64> {
+    let one = Window { cores: 1, ..window };
+    let mut percents: Vec<f64> =
+        counts.iter().map(|count| one.share(*count, unit).share * 100.0).collect();
+    let cores = usize::try_from(window.cores).unwrap_or(usize::MAX).min(1 << 16);
+    if !percents.is_empty() && percents.len() < cores {
+        percents.resize(cores, 0.0);
+    }
+    percents
 }

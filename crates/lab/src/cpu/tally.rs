@@ -73,6 +73,8 @@ pub struct Counts {
     pub idle: u64,
     /// Of threads that the client pattern names.
     pub client: u64,
+    /// The same on each core.
+    pub client_cores: Vec<u64>,
     /// Of stacks that poll: completion polling and SQPOLL threads.
     pub polling: u64,
     /// By thread name, without idle.
@@ -287,6 +289,9 @@ impl<'a> Tally<'a> {
         }
         if found.is_client {
             self.counts.client = self.counts.client.saturating_add(count);
+            if let Some(core) = core {
+                add_at(&mut self.counts.client_cores, core, count);
+            }
             if let Some(leaf) = leaf {
                 add_at(&mut self.leaves[1], to_usize(leaf), count);
             }
@@ -452,6 +457,11 @@ impl Counts {
             .iter()
             .enumerate()
             .for_each(|(core, count)| add_at(&mut self.cores, core, *count));
+        other
+            .client_cores
+            .iter()
+            .enumerate()
+            .for_each(|(core, count)| add_at(&mut self.client_cores, core, *count));
         add_names(&mut self.leaves, other.leaves);
         add_names(&mut self.client_leaves, other.client_leaves);
         for (mine, more) in self.engines.iter_mut().zip(other.engines) {

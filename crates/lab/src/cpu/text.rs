@@ -157,12 +157,24 @@ fn tail(out: &mut String, account: &CpuAccount) -> std::fmt::Result {
                 "profiler       {without:.0} ns per I/O without it, {with:.0} ns with it"
             )?;
         }
-        if let Some((without, with)) = cost.command_cpu_s {
+        if let Some((without, with)) = cost.busy_share {
             writeln!(
                 out,
-                "profiler       the command took {without:.3} s of CPU without it, {with:.3} s with it"
+                "profiler       machine busy {:.1} % without it, {:.1} % with it, by /proc/stat",
+                without * 100.0,
+                with * 100.0
             )?;
         }
+    }
+    if let Some(kernel) = &account.kernel {
+        let share =
+            |it: Option<f64>| it.map_or("nothing".to_owned(), |it| format!("{:.1} %", it * 100.0));
+        writeln!(
+            out,
+            "kernel says    busy {} by /proc/stat (ticks), {} ran by /proc/schedstat",
+            share(kernel.stat_share),
+            share(kernel.schedstat_share)
+        )?;
     }
     for (zoom, file) in &account.flame_graphs {
         writeln!(out, "flame graph    {zoom}: {file}")?;

@@ -2,14 +2,17 @@
 
 use super::account::{CpuAccount, Taken};
 use super::files::{self, How};
+use super::flame::{self, Zoom};
 use super::groups::Groups;
+use super::live::{self, Plan};
+use super::load::Load;
 use super::text;
 use crate::Refusal;
 use crate::metrics::share::{Unit, Window};
 use crate::metrics::spread::SPIKE_POINTS;
 use crate::record::Record;
 use regex::Regex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
@@ -17,41 +20,72 @@ use std::process::ExitCode;
 /// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's context, in kworkers and in
 /// softirqs is charged to the engine.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Example, from a file somebody sent:\n  ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60"
-)]
+#[command(after_help = "Examples:
+  ashlar lab cpu --seconds 10
+  ashlar lab cpu --fio seqwrite.fio --out run1
+  ashlar lab cpu --out run2 -- dd if=/dev/zero of=/mnt/x bs=1M count=1000 oflag=direct
+  ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60
+  ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 --out diff")]
 pub struct Args {
-    /// Read this file instead of sampling: folded stacks, or the text of perf script. May be given several times.
-    #[arg(long, value_name = "FILE", required = true)]
+    /// Account for this file instead of sampling: folded stacks, or the text of perf script. May be given several times.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
 
+    /// Draw what changed from this folded file to the one of --from (needs --out).
+    #[arg(long, value_name = "FILE", requires = "from", requires = "out")]
+    pub against: Option<PathBuf>,
+
+    /// Sample while this fio job runs; says CPU time for each I/O and each MiB.
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["command", "seconds"])]
+    pub fio: Option<PathBuf>,
+
+    /// How long to sample, or how long the file was sampled.
+    #[arg(long, value_name = "T", conflicts_with = "command")]
+    pub seconds: Option<f64>,
+
     /// Cores that were online when the file was made.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "from")]
     pub cores: Option<u32>,
 
     /// Samples a second on each core.
     #[arg(long, value_name = "F", default_value_t = 99.0)]
     pub hz: f64,
 
-    /// How long to sample, or how long the file was sampled.
-    #[arg(long, value_name = "T")]
-    pub seconds: Option<f64>,
-
     /// What the counts of a folded file are, when the file does not say.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, requires = "from")]
     pub unit: Option<UnitFlag>,
 
     /// Function groups of your own: TOML files, asked before the ones that come with the lab.
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
 
-    /// Names of the threads of the load generator, a regular expression.
-    #[arg(long, value_name = "REGEX", default_value = "^fio")]
-    pub client: String,
+    /// Names of the load generator's threads, a regular expression. Default: fio, and the command's own.
+    #[arg(long, value_name = "REGEX")]
+    pub client: Option<String>,
 
     /// Points by which a core must stand above the median to be called a spike.
     #[arg(long, value_name = "POINTS", default_value_t = SPIKE_POINTS)]
     pub spike_points: f64,
+
+    /// Keep samples, folded stacks, flame graphs and the record in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Run the load once more without sampling, to see what sampling costs.
+    #[arg(long, conflicts_with = "from")]
+    pub profiler_cost: bool,
+
+    /// Burn a known share of one core, and see whether this machine's sampler says so.
+    #[arg(long, conflicts_with_all = ["from", "fio", "command"])]
+    pub check_sampler: bool,
+
+    /// Share of the core that --check-sampler burns, percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 27, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub duty: u32,
+
+    /// Sample while this command runs.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }
 
 /// A unit as typed.
@@ -72,27 +106,66 @@ impl From<UnitFlag> for Unit {
     }
 }
 
+/// How long is sampled when nothing is said, seconds.
+const SECONDS: f64 = 10.0;
+
 /// Do what was asked.
 ///
 /// # Errors
 /// The one line that says why not.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let groups = Groups::load(&args.groups)?;
-    let client = Regex::new(&args.client).map_err(|error| {
+    let is_sound = |it: f64| it.is_finite() && it > 0.0 && it <= 1e6;
+    if !is_sound(args.hz) || !is_sound(args.seconds.unwrap_or(SECONDS)) {
+        let what = "--hz and --seconds must be above 0 and at most a million";
+        return Err(Refusal::cannot_run(
+            "cpu.window_empty",
+            what,
+            "give for example --hz 99 --seconds 10",
+        ));
+    }
+    if args.check_sampler {
+        return check_sampler(args, &groups, json);
+    }
+    let account = match args.from.is_empty() {
+        false => from_files(args, &groups, &client(args, "^fio")?)?,
+        true => live(args, &groups)?,
+    };
+    finish(args, account, json)
+}
+
+fn client(args: &Args, otherwise: &str) -> Result<Regex, Refusal> {
+    Regex::new(args.client.as_deref().unwrap_or(otherwise)).map_err(|error| {
         let why = error.to_string().lines().last().unwrap_or_default().to_owned();
         Refusal::cannot_run(
             "cpu.client_malformed",
             format!("--client: {why}"),
             "give a regular expression",
         )
-    })?;
-    let account = from_files(args, &groups, &client)?;
-    print(account, json)
+    })
+}
+
+fn live(args: &Args, groups: &Groups) -> Result<CpuAccount, Refusal> {
+    let load = match &args.fio {
+        Some(job) => Load::Fio(job.clone()),
+        None if args.command.is_empty() => Load::Wait(args.seconds.unwrap_or(SECONDS)),
+        None => Load::Command(args.command.clone()),
+    };
+    let client = client(args, &load.client_pattern())?;
+    live::account(&Plan {
+        load: &load,
+        hz: args.hz,
+        groups,
+        client: &client,
+        out: args.out.as_deref(),
+        profiler_cost: args.profiler_cost,
+        spike_points: args.spike_points,
+    })
 }
 
 fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount, Refusal> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let how = How { groups, client, keep_stacks: false, threads };
+    let how = How { groups, client, keep_stacks: args.out.is_some(), threads };
     let read = files::count(&args.from, how)?;
     let named = args.from.first().map(|path| path.display().to_string()).unwrap_or_default();
     let of = match args.from.len() {
@@ -121,22 +194,76 @@ fn from_files(args: &Args, groups: &Groups, client: &Regex) -> Result<CpuAccount
         unit: args.unit.map(Unit::from).or(read.unit),
         spike_points: args.spike_points,
     };
-    CpuAccount::of(&read.counts, groups, &taken)
+    let mut account = CpuAccount::of(&read.counts, groups, &taken)?;
+    if let Some(out) = &args.out {
+        make(out)?;
+        account.flame_graphs = live::pictures(out, &read.counts, groups, &account)?;
+        if let (Some(before), Some(stacks)) = (&args.against, &read.counts.stacks) {
+            let first =
+                files::count(std::slice::from_ref(before), How { keep_stacks: true, ..how })?;
+            let first =
+                first.counts.stacks.map(|it| flame::folded(&it, Zoom::Whole)).unwrap_or_default();
+            let title = format!("{} against {}", of, before.display());
+            let file = "flame-difference.svg";
+            flame::difference(
+                &out.join(file),
+                &first,
+                &flame::folded(stacks, Zoom::Whole),
+                &title,
+            )?;
+            account.flame_graphs.insert("difference".into(), file.into());
+        }
+    }
+    Ok(account)
 }
 
-fn print(account: CpuAccount, json: bool) -> Result<ExitCode, Refusal> {
+fn make(out: &Path) -> Result<(), Refusal> {
+    std::fs::create_dir_all(out)
+        .map_err(|error| Refusal::file(out, &error, "choose a folder that you may write to"))
+}
+
+fn check_sampler(args: &Args, groups: &Groups, json: bool) -> Result<ExitCode, Refusal> {
+    let check =
+        live::check_sampler(groups, args.hz, args.seconds.unwrap_or(SECONDS), 0, args.duty)?;
+    let percent = |it: f64| it * 100.0;
     match json {
-        false => print!("{}", text::text(&account)),
-        true => {
-            let line = serde_json::to_string(&Record::Cpu(Box::new(account))).map_err(|error| {
-                Refusal::cannot_run(
-                    "cpu.not_printed",
-                    error.to_string(),
-                    "this is a bug of the lab",
-                )
-            })?;
-            println!("{line}");
-        }
+        true => println!("{}", line(&check)?),
+        false => println!(
+            "sampler        {}: a thread that had {:.1} % of the machine by its schedstat was seen at {:.1} +-{:.1} %: {}",
+            check.source,
+            percent(check.schedstat_share),
+            percent(check.sampled.share),
+            percent(check.sampled.error),
+            if check.agrees {
+                "they agree"
+            } else {
+                "they do NOT agree; do not believe shares from this machine"
+            }
+        ),
+    }
+    Ok(ExitCode::from(u8::from(!check.agrees)))
+}
+
+fn line(value: &impl serde::Serialize) -> Result<String, Refusal> {
+    serde_json::to_string(value).map_err(|error| {
+        Refusal::cannot_run("cpu.not_printed", error.to_string(), "this is a bug of the lab")
+    })
+}
+
+fn finish(args: &Args, account: CpuAccount, json: bool) -> Result<ExitCode, Refusal> {
+    let shown = text::text(&account);
+    let record = line(&Record::Cpu(Box::new(account)))?;
+    if let Some(out) = &args.out {
+        use std::io::Write;
+        let path = out.join("records.jsonl");
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+        opened.and_then(|mut file| writeln!(file, "{record}")).map_err(|error| {
+            Refusal::file(&path, &error, "the samples are still there; free space")
+        })?;
+    }
+    match json {
+        true => println!("{record}"),
+        false => print!("{shown}"),
     }
     Ok(ExitCode::SUCCESS)
 }

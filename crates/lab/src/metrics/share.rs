@@ -17,6 +17,16 @@ pub enum Unit {
     Nanoseconds,
 }
 
+impl Unit {
+    /// How the unit is called in files and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Samples => "samples",
+            Unit::Nanoseconds => "nanoseconds",
+        }
+    }
+}
+
 /// What was sampled: how many cores, how often, how long.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Window {

@@ -1,0 +1,197 @@
+//! Flame graphs at three zooms (whole machine, client, one engine), the difference of two runs, and folded files.
+//!
+//! What must stay true: a picture says in its subtitle what it shows and how it was sampled; the same stacks give the same
+//! picture. inferno draws; its script is inside the pictures (NOTICE).
+
+use super::files::FOLDED_HEAD;
+use super::tally::{Found, Stacks};
+use crate::Refusal;
+use inferno::flamegraph::{self, Options};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// What part of the stacks a picture shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Zoom {
+    /// All that is not idle.
+    Whole,
+    /// Threads of the load generator.
+    Client,
+    /// The engine with this number.
+    Group(usize),
+}
+
+impl Zoom {
+    fn shows(self, found: Found) -> bool {
+        match self {
+            _ if found.is_idle => false,
+            Zoom::Whole => true,
+            Zoom::Client => found.is_client,
+            Zoom::Group(group) => found.engine.is_some_and(|(of, _, _)| of == group),
+        }
+    }
+}
+
+/// The lines `a;b;c N` of what `zoom` shows, sorted.
+pub fn folded(stacks: &Stacks, zoom: Zoom) -> Vec<String> {
+    let shown = stacks.counts.iter().filter(|(_, (found, _))| zoom.shows(*found));
+    let mut lines: Vec<String> =
+        shown.map(|(stack, (_, count))| format!("{stack} {count}")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Write a folded file that says its unit and can be read by every flame graph program.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_folded(path: &Path, lines: &[String], unit: &str) -> Result<(), Refusal> {
+    let write = || {
+        let mut file = BufWriter::new(File::create(path)?);
+        writeln!(file, "{FOLDED_HEAD}{unit}")?;
+        lines.iter().try_for_each(|line| writeln!(file, "{line}"))?;
+        file.flush()
+    };
+    write().map_err(|error| unwritten(path, &error))
+}
+
+/// Draw `lines` into `path`. Nothing is drawn, and `false` returned, if there are none.
+///
+/// # Errors
+/// It cannot be written.
+pub fn draw(path: &Path, lines: &[String], title: &str, subtitle: &str) -> Result<bool, Refusal> {
+    if lines.is_empty() {
+        return Ok(false);
+    }
+    let mut options = options(title, subtitle);
+    let file = File::create(path).map_err(|error| unwritten(path, &error))?;
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), BufWriter::new(file))
+        .map_err(|error| unwritten(path, &error))?;
+    Ok(true)
+}
+
+/// Draw what changed from `before` to `after`: widths are of `after`, red grew, blue shrank. Counts are scaled to the
+/// same sum, so that runs of different length can be compared.
+///
+/// # Errors
+/// It cannot be written, or one of both is empty.
+pub fn difference(
+    path: &Path,
+    before: &[String],
+    after: &[String],
+    title: &str,
+) -> Result<(), Refusal> {
+    if before.is_empty() || after.is_empty() {
+        let what = "one of both runs has no stacks; no difference was drawn";
+        return Err(Refusal::cannot_run("flame.empty", what, "give two runs with samples"));
+    }
+    let mut both = Vec::new();
+    let compare = inferno::differential::Options { normalize: true, strip_hex: false };
+    let (before, after) = (before.join("\n"), after.join("\n"));
+    inferno::differential::from_readers(compare, before.as_bytes(), after.as_bytes(), &mut both)
+        .map_err(|error| unwritten(path, &error))?;
+    // A frame's colour is its own change; a frame whose callees changed the other way keeps the colour of its own samples.
+    let subtitle =
+        "width: the second run; red: more than in the first, blue: less; true for leaf frames only";
+    let mut options = options(title, subtitle);
+    let file = File::create(path).map_err(|error| unwritten(path, &error))?;
+    flamegraph::from_reader(&mut options, both.as_slice(), BufWriter::new(file))
+        .map_err(|error| unwritten(path, &error))
+}
+
+fn options(title: &str, subtitle: &str) -> Options<'static> {
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some(subtitle.to_owned());
+    options.count_name = "samples".to_owned();
+    options.deterministic = true;
+    options.image_width = Some(1400);
+    options.min_width = 0.05;
+    options
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Refusal {
+    Refusal::file(
+        path,
+        error,
+        "what was sampled is still there; free space or choose another folder",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Zoom, difference, draw, folded, write_folded};
+    use crate::cpu::groups::Groups;
+    use crate::cpu::tally::{Stacks, Tally};
+    use regex::Regex;
+
+    const LINES: [&str; 4] = [
+        "fio;main;raid5_make_request [raid456]_[k] 30",
+        "fio;main;io_submit_[k] 10",
+        "md0_raid6;kthread_[k];raid5d [raid456]_[k] 50",
+        "swapper;do_idle_[k] 900",
+    ];
+
+    fn stacks() -> (Stacks, usize) {
+        let none: [&str; 0] = [];
+        let groups = Groups::load(&none).expect("sound");
+        let client = Regex::new("^fio").expect("sound");
+        let mut tally = Tally::new(&groups, &client, true);
+        LINES.iter().for_each(|line| tally.folded(line.as_bytes()));
+        let md = groups.all.iter().position(|group| group.name == "md").expect("there");
+        (tally.finish().stacks.expect("kept"), md)
+    }
+
+    #[test]
+    fn zooms_show_the_whole_the_client_and_one_engine_and_never_idle() {
+        let (stacks, md) = stacks();
+        assert_eq!(folded(&stacks, Zoom::Whole).len(), 3);
+        assert_eq!(folded(&stacks, Zoom::Client), [LINES[1], LINES[0]]);
+        assert_eq!(folded(&stacks, Zoom::Group(md)), [LINES[0], LINES[2]]);
+    }
+
+    #[test]
+    fn pictures_hold_their_frames_title_and_subtitle() {
+        let (stacks, _) = stacks();
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("whole.svg");
+        assert!(
+            draw(&path, &folded(&stacks, Zoom::Whole), "whole machine", "99 Hz").expect("drawn")
+        );
+        let picture = std::fs::read_to_string(&path).expect("there");
+        for part in ["<svg", "raid5_make_request", "whole machine", "99 Hz", "md0_raid6"] {
+            assert!(picture.contains(part), "no {part}");
+        }
+        assert!(!picture.contains("do_idle"));
+        assert!(!draw(&folder.path().join("none.svg"), &[], "", "").expect("nothing to draw"));
+        let changed = folder.path().join("difference.svg");
+        let first = vec!["fio;a 10".to_owned(), "fio;b 10".to_owned()];
+        let second = vec!["fio;a 30".to_owned(), "fio;b 10".to_owned()];
+        difference(&changed, &first, &second, "change").expect("drawn");
+        assert!(
+            std::fs::read_to_string(&changed).expect("there").contains("true for leaf frames only")
+        );
+        assert_eq!(difference(&changed, &[], &second, "").expect_err("refused").exit_code(), 2);
+    }
+
+    #[test]
+    fn a_folded_file_says_its_unit_and_is_read_again_as_it_was_written() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("stacks.folded");
+        let lines: Vec<String> = LINES.iter().map(|line| (*line).to_owned()).collect();
+        write_folded(&path, &lines, "samples").expect("written");
+        let none: [&str; 0] = [];
+        let groups = Groups::load(&none).expect("sound");
+        let client = Regex::new("^fio").expect("sound");
+        let how = crate::cpu::files::How {
+            groups: &groups,
+            client: &client,
+            keep_stacks: true,
+            threads: 2,
+        };
+        let taken = crate::cpu::files::count(&[path], how).expect("read");
+        assert_eq!(taken.unit, Some(crate::metrics::share::Unit::Samples));
+        assert_eq!((taken.counts.total, taken.counts.idle, taken.counts.unread), (990, 900, 0));
+    }
+}

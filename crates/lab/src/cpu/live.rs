@@ -1,0 +1,279 @@
+//! A live account: sample the machine while a load runs, and put the kernel's own figures beside the samples.
+//!
+//! What must stay true: samples, `/proc/stat` and `/proc/schedstat` cover the same time; what was sampled is kept when the load
+//! fails; without `--out` nothing stays behind.
+
+use super::account::{self, CpuAccount, ProfilerCost};
+use super::burn::Burner;
+use super::files::How;
+use super::flame::{self, Zoom};
+use super::groups::Groups;
+use super::kernel::{KernelAccount, Snapshot};
+use super::load::{FioWork, Load, generator_ns_per_io};
+use super::perf::{self, Sampler};
+use super::tally::Counts;
+use crate::Refusal;
+use crate::metrics::latency::to_f64;
+use crate::metrics::per_work::PerWork;
+use crate::metrics::share::{Unit, Window};
+use crate::validity::{Finding, Severity};
+use regex::Regex;
+use std::path::{Path, PathBuf};
+
+/// How to sample.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// What runs meanwhile.
+    pub load: &'a Load,
+    /// Samples a second on each core.
+    pub hz: f64,
+    /// Function groups.
+    pub groups: &'a Groups,
+    /// Names of the client's threads.
+    pub client: &'a Regex,
+    /// Where everything is kept; `None`: nowhere.
+    pub out: Option<&'a Path>,
+    /// Run the load without sampling too, to see what sampling costs.
+    pub profiler_cost: bool,
+    /// Points by which a core must stand out.
+    pub spike_points: f64,
+}
+
+/// A folder for what is only needed meanwhile.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Folder {
+    fn make(out: Option<&Path>) -> Result<Folder, Refusal> {
+        let scratch =
+            || std::env::temp_dir().join(format!("ashlar-lab-cpu-{}", std::process::id()));
+        let folder =
+            Folder { path: out.map_or_else(scratch, Path::to_owned), is_kept: out.is_some() };
+        std::fs::create_dir_all(&folder.path).map_err(|error| {
+            Refusal::file(&folder.path, &error, "choose a folder that you may write to")
+        })?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Sample and account.
+///
+/// # Errors
+/// perf or the load cannot run, or there were no samples.
+pub fn account(plan: &Plan<'_>) -> Result<CpuAccount, Refusal> {
+    let folder = Folder::make(plan.out)?;
+    let dir = folder.path.as_path();
+    let generator = match plan.load {
+        Load::Fio(job) => generator_ns_per_io(dir, job)?,
+        _ => None,
+    };
+    let data = dir.join("perf.data");
+    // perf first: when it cannot run, no load is started for nothing.
+    let mut sampler = Sampler::start(&data, plan.hz)?;
+    let without = match plan.profiler_cost {
+        true => Some(unsampled(plan.load, dir)?),
+        false => None,
+    };
+    let before = Snapshot::take();
+    sampler.begin()?;
+    let ran = plan.load.run(dir);
+    let after = Snapshot::take();
+    let sampled = sampler.end()?;
+    let work = ran?;
+    let how = How { groups: plan.groups, client: plan.client, keep_stacks: true, threads: 1 };
+    let read = perf::read(&data, how)?;
+    let window = Window { cores: after.cores(), hz: plan.hz, seconds: sampled.seconds };
+    let name = plan.load.name();
+    let taken = account::Taken {
+        of: &name,
+        source: read.event.as_deref().unwrap_or("unknown"),
+        window,
+        unit: Some(Unit::Samples),
+        spike_points: plan.spike_points,
+    };
+    let mut account = CpuAccount::of(&read.counts, plan.groups, &taken)?;
+    let kernel = before.until(&after, sampled.seconds);
+    account.profiler = Some(cost(&account, sampled, &kernel, without, work));
+    account.per_work = work.map(|work| per_work(&account, work, generator));
+    account.findings.extend(work.and_then(|work| client_misses(&account, work)));
+    account.kernel = Some(kernel);
+    if plan.out.is_some() {
+        account.flame_graphs = pictures(dir, &read.counts, plan.groups, &account)?;
+    }
+    Ok(account)
+}
+
+/// The machine's busy share and what fio did, without sampling.
+type Unsampled = (Option<f64>, f64, Option<FioWork>);
+
+fn unsampled(load: &Load, dir: &Path) -> Result<Unsampled, Refusal> {
+    let (before, began) = (Snapshot::take(), crate::evidence::process::monotonic());
+    let work = load.run(dir)?;
+    let seconds = (crate::evidence::process::monotonic() - began).as_secs_f64();
+    Ok((before.until(&Snapshot::take(), seconds).stat_share, seconds, work))
+}
+
+fn cost(
+    account: &CpuAccount,
+    sampled: perf::Sampled,
+    kernel: &KernelAccount,
+    without: Option<Unsampled>,
+    work: Option<FioWork>,
+) -> ProfilerCost {
+    let cores = f64::from(account.sampling.window.cores);
+    let ns_per_io = |share: f64, seconds: f64, work: FioWork| {
+        (work.ios > 0).then(|| share * cores * seconds * 1e9 / to_f64(work.ios))
+    };
+    let with = kernel
+        .stat_share
+        .zip(work)
+        .and_then(|(share, work)| ns_per_io(share, sampled.seconds, work));
+    let before = without.and_then(|(share, seconds, work)| ns_per_io(share?, seconds, work?));
+    ProfilerCost {
+        own_cpu_s: sampled.own_cpu_s,
+        own_share: sampled.own_cpu_s / (cores * sampled.seconds),
+        ns_per_io: before.zip(with),
+        busy_share: without.and_then(|(share, _, _)| share).zip(kernel.stat_share),
+    }
+}
+
+fn per_work(account: &CpuAccount, work: FioWork, generator: Option<f64>) -> PerWork {
+    let window = account.sampling.window;
+    PerWork {
+        ios: work.ios,
+        bytes: work.bytes,
+        busy_ns: account.busy.share * window.nanoseconds(),
+        generator_ns_per_io: generator,
+    }
+}
+
+/// What fio's own figures leave out.
+fn client_misses(account: &CpuAccount, work: FioWork) -> Option<Finding> {
+    let busy_s = account.busy.share * account.sampling.window.nanoseconds() / 1e9;
+    let own_s = work.own_ns / 1e9;
+    let missed = (busy_s - own_s) / busy_s * 100.0;
+    (missed > 10.0).then(|| Finding {
+        rule: "A01".into(),
+        severity: Severity::Info,
+        reason: format!(
+            "fio accounts for {own_s:.2} s of CPU and the machine for {busy_s:.2} s: {missed:.0} % of it is not in fio's figures"
+        ),
+        correction: Some("never take usr_cpu and sys_cpu for the cost of an engine".into()),
+    })
+}
+
+/// Draw all zooms that show anything into `dir`, and write the folded stacks. By zoom, the file.
+///
+/// # Errors
+/// They cannot be written.
+pub fn pictures(
+    dir: &Path,
+    counts: &Counts,
+    groups: &Groups,
+    account: &CpuAccount,
+) -> Result<std::collections::BTreeMap<String, String>, Refusal> {
+    let mut drawn = std::collections::BTreeMap::new();
+    let Some(stacks) = &counts.stacks else { return Ok(drawn) };
+    let whole = flame::folded(stacks, Zoom::Whole);
+    flame::write_folded(&dir.join("stacks.folded"), &whole, account.sampling.unit.word())?;
+    let mut zooms = vec![("whole".to_owned(), Zoom::Whole), ("client".to_owned(), Zoom::Client)];
+    for (number, group) in groups.all.iter().enumerate() {
+        zooms.push((group.name.clone(), Zoom::Group(number)));
+    }
+    let window = account.sampling.window;
+    for (name, zoom) in zooms {
+        let file = format!("flame-{name}.svg");
+        let title = format!("{}: {name}", account.of);
+        let subtitle = format!(
+            "{}, {} Hz, {} cores, {:.1} s",
+            account.sampling.source, window.hz, window.cores, window.seconds
+        );
+        if flame::draw(&dir.join(&file), &flame::folded(stacks, zoom), &title, &subtitle)? {
+            drawn.insert(name, file);
+        }
+    }
+    Ok(drawn)
+}
+
+/// How the accounting of this machine compares with a load that is known.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct SamplerCheck {
+    /// Duty cycle that was asked for, percent of one core.
+    pub asked_percent: u32,
+    /// What the kernel says the thread had, share of the machine.
+    pub schedstat_share: f64,
+    /// What the samples say, share of the machine.
+    pub sampled: crate::metrics::share::Share,
+    /// Load of each core by this thread alone, percent.
+    pub core_percents: Vec<f64>,
+    /// The same in words.
+    pub spread: Option<crate::metrics::spread::Spread>,
+    /// Event that was sampled.
+    pub source: String,
+    /// Whether both agree within two points or three standard errors, whichever is more.
+    pub agrees: bool,
+}
+
+/// Burn `percent` of core `core` for `seconds` and see what the sampler says about it.
+///
+/// # Errors
+/// perf cannot run, or there were no samples.
+pub fn check_sampler(
+    groups: &Groups,
+    hz: f64,
+    seconds: f64,
+    core: usize,
+    percent: u32,
+) -> Result<SamplerCheck, Refusal> {
+    let folder = Folder::make(None)?;
+    let data = folder.path.join(format!("check-{core}-{percent}.data"));
+    let client = Regex::new(&format!("^{}$", super::burn::NAME)).map_err(|error| {
+        Refusal::cannot_run("cpu.client_malformed", error.to_string(), "this is a bug of the lab")
+    })?;
+    let mut sampler = Sampler::start(&data, hz)?;
+    let burner = Burner::start(core, percent)?;
+    sampler.begin()?;
+    let before = burner.run_ns();
+    let waited = Load::Wait(seconds).run(&folder.path);
+    let after = burner.run_ns();
+    let sampled = sampler.end()?;
+    drop(burner);
+    waited?;
+    let how = How { groups, client: &client, keep_stacks: false, threads: 1 };
+    let counts = perf::read(&data, how)?;
+    let window = Window { cores: Snapshot::take().cores(), hz, seconds: sampled.seconds };
+    let ran_ns =
+        before.zip(after).map(|(before, after)| after.saturating_sub(before)).ok_or_else(|| {
+            Refusal::cannot_run(
+                "cpu.no_schedstat",
+                "the kernel keeps no /proc/PID/schedstat",
+                "the sampler was not checked",
+            )
+        })?;
+    let schedstat_share = to_f64(ran_ns) / window.nanoseconds();
+    let share = window.share(counts.counts.client, Unit::Samples);
+    let core_percents = account::core_percents(&counts.counts.client_cores, window, Unit::Samples);
+    Ok(SamplerCheck {
+        asked_percent: percent,
+        schedstat_share,
+        sampled: share,
+        spread: crate::metrics::spread::Spread::of(
+            &core_percents,
+            crate::metrics::spread::SPIKE_POINTS,
+        ),
+        core_percents,
+        source: counts.event.unwrap_or_default(),
+        agrees: (share.share - schedstat_share).abs() <= (3.0 * share.error).max(0.02),
+    })
+}

@@ -1,0 +1,249 @@
+//! Sampling the whole machine with `perf record`, switched on and off from here.
+//!
+//! perf is started with its events off and told over a pipe when to begin and when to end, so that T is the time in which
+//! samples were taken and not the time a program took to start.
+//! What must stay true: perf is ended whatever happens; a missing perf, a missing right and empty data are one clear line each.
+
+use super::files::{self, How, Taken};
+use super::kernel;
+use crate::Refusal;
+use crate::evidence::process::monotonic;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A perf that samples, or is about to.
+#[derive(Debug)]
+pub struct Sampler {
+    child: Child,
+    control: Option<ChildStdin>,
+    ack: BufReader<ChildStdout>,
+    complaints: PathBuf,
+    began: Option<(f64, u64)>,
+}
+
+/// How long sampling took, and what it cost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sampled {
+    /// Seconds.
+    pub seconds: f64,
+    /// CPU time of perf itself over them, seconds.
+    pub own_cpu_s: f64,
+}
+
+impl Sampler {
+    /// Start perf with its events off; what it records goes to `data`.
+    ///
+    /// # Errors
+    /// perf is missing, may not sample the machine, or cannot be told when to begin (before version 5.10).
+    pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
+        let complaints = data.with_extension("complaints");
+        let unusable = |error: &std::io::Error| {
+            Refusal::file(&complaints, error, "choose a folder that you may write to")
+        };
+        let errors = File::create(&complaints).map_err(|error| unusable(&error))?;
+        let spawned = Command::new("perf")
+            .args(["record", "-q", "-a", "-g", "-D", "-1", "--control=fd:0,1", "-F"])
+            .arg(format!("{hz:.0}"))
+            .arg("-o")
+            .arg(data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn();
+        let mut child = spawned.map_err(|error| missing(&error))?;
+        let (Some(control), Some(ack)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Refusal::cannot_run(
+                "perf.failed",
+                "perf has no pipes",
+                "this is a bug of the lab",
+            ));
+        };
+        let mut sampler = Sampler {
+            child,
+            control: Some(control),
+            ack: BufReader::new(ack),
+            complaints,
+            began: None,
+        };
+        // An answer means that the events are open, and so that we may sample.
+        sampler.tell("ping")?;
+        Ok(sampler)
+    }
+
+    /// Begin.
+    ///
+    /// # Errors
+    /// perf has ended.
+    pub fn begin(&mut self) -> Result<(), Refusal> {
+        self.tell("enable")?;
+        self.began = Some((monotonic().as_secs_f64(), self.own_ns()));
+        Ok(())
+    }
+
+    /// End, and wait until what was sampled is on disk.
+    ///
+    /// # Errors
+    /// perf has ended before, or could not write (a full disk).
+    pub fn end(mut self) -> Result<Sampled, Refusal> {
+        let now = monotonic().as_secs_f64();
+        self.tell("disable")?;
+        let (began, own_before) = self.began.unwrap_or((now, 0));
+        let own_ns = self.own_ns().saturating_sub(own_before);
+        self.tell("stop").ok();
+        self.control = None;
+        let ended = self.child.wait();
+        if !ended.is_ok_and(|status| status.success()) {
+            return Err(self.failed());
+        }
+        Ok(Sampled {
+            seconds: now - began,
+            own_cpu_s: crate::metrics::latency::to_f64(own_ns) / 1e9,
+        })
+    }
+
+    fn own_ns(&self) -> u64 {
+        kernel::run_ns(&self.child.id().to_string()).unwrap_or_default()
+    }
+
+    /// Send a command and wait for `ack`. perf writes a NUL after each.
+    fn tell(&mut self, command: &str) -> Result<(), Refusal> {
+        let sent = self.control.as_mut().map(|control| writeln!(control, "{command}"));
+        let mut answer = Vec::new();
+        let is_sent = sent.is_some_and(|it| it.is_ok());
+        let is_read = is_sent && self.ack.read_until(b'\n', &mut answer).is_ok();
+        match is_read && String::from_utf8_lossy(&answer).contains("ack") {
+            true => Ok(()),
+            false => Err(self.failed()),
+        }
+    }
+
+    fn failed(&mut self) -> Refusal {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let said = std::fs::read_to_string(&self.complaints).unwrap_or_default();
+        refusal_for(&said)
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.control = None;
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = std::fs::remove_file(&self.complaints);
+    }
+}
+
+fn missing(error: &std::io::Error) -> Refusal {
+    let what = format!("perf cannot be started: {error}; nothing was sampled");
+    let hint = "install it (Debian: linux-perf, Red Hat: perf), or account for a file with --from";
+    Refusal::cannot_run("perf.missing", what, hint)
+}
+
+/// What perf's complaint means.
+fn refusal_for(said: &str) -> Refusal {
+    let line =
+        said.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("Error:"));
+    let line = line.unwrap_or("perf ended without a word");
+    let lower = said.to_lowercase();
+    if ["permission", "paranoid", "not permitted", "access to performance"]
+        .iter()
+        .any(|it| lower.contains(it))
+    {
+        let what = "perf may not sample the whole machine; nothing was sampled";
+        return Refusal::cannot_run(
+            "perf.not_permitted",
+            what,
+            "run as root, or lower kernel.perf_event_paranoid to -1",
+        );
+    }
+    if lower.contains("unknown option")
+        || lower.contains("usage:")
+        || lower.contains("failed to parse")
+    {
+        let what = format!(
+            "this perf cannot be switched on and off from outside ({line}); nothing was sampled"
+        );
+        return Refusal::cannot_run(
+            "perf.too_old",
+            what,
+            "use perf 5.10 or newer, or account for a file with --from",
+        );
+    }
+    Refusal::cannot_run(
+        "perf.failed",
+        format!("perf: {line}"),
+        "what was sampled before is in perf.data, if anything",
+    )
+}
+
+/// Count the samples in `data`.
+///
+/// # Errors
+/// perf cannot read it, or there is nothing in it.
+pub fn read(data: &Path, how: How<'_>) -> Result<Taken, Refusal> {
+    let complaints = data.with_extension("script-complaints");
+    let errors = File::create(&complaints).map_err(|error| {
+        Refusal::file(&complaints, &error, "choose a folder that you may write to")
+    })?;
+    let spawned = Command::new("perf")
+        .args(["script", "--no-inline", "-F", "comm,pid,tid,cpu,time,event,ip,sym,dso", "-i"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn();
+    let mut child = spawned.map_err(|error| missing(&error))?;
+    let Some(output) = child.stdout.take() else {
+        return Err(Refusal::cannot_run(
+            "perf.failed",
+            "perf has no pipes",
+            "this is a bug of the lab",
+        ));
+    };
+    let taken = files::read_script(BufReader::with_capacity(1 << 18, output), how);
+    let ended = child.wait();
+    let mut said = String::new();
+    let _ = File::open(&complaints).and_then(|file| file.take(1 << 16).read_to_string(&mut said));
+    let _ = std::fs::remove_file(&complaints);
+    let taken = taken.map_err(|error| Refusal::file(data, &error, "perf.data is still there"))?;
+    if taken.counts.total == 0 {
+        let word = match ended.is_ok_and(|status| status.success()) {
+            true => String::from("perf recorded no samples"),
+            false => refusal_for(&said).message,
+        };
+        let what = format!("{}: {word}; nothing can be said about CPU", data.display());
+        return Err(Refusal::cannot_run(
+            "perf.no_samples",
+            what,
+            "sample for longer, or on a machine that is not idle",
+        ));
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal_for;
+
+    #[test]
+    fn what_perf_complains_about_becomes_one_clear_line() {
+        for (said, code) in [
+            (
+                "Error:\nAccess to performance monitoring and observability operations is limited.\n",
+                "perf.not_permitted",
+            ),
+            ("  Error: unknown option `control=fd:0,1'\n\n Usage: perf record", "perf.too_old"),
+            ("failed to write perf data, error: No space left on device\n", "perf.failed"),
+            ("", "perf.failed"),
+        ] {
+            let refusal = refusal_for(said);
+            assert_eq!((refusal.code.as_str(), refusal.exit_code()), (code, 2), "{said}");
+            assert_eq!(refusal.to_string().lines().count(), 1);
+        }
+    }
+}

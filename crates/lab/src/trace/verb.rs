@@ -1,0 +1,244 @@
+//! `lab trace`: its flags, and what is done with them.
+
+use super::account::{DeviceTally, TraceAccount};
+use super::event::{Event, lost};
+use super::instance::Instance;
+use super::text;
+use crate::Refusal;
+use crate::cpu::load::Load;
+use crate::record::Record;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to strip and stripe.
+///
+/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe of the array to see what is off them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  ashlar lab trace /dev/md0 --strip 64K --stripe 512K --seconds 10
+  ashlar lab trace /dev/md0 --member /dev/sda --member /dev/sdb -- fio seqwrite.fio")]
+pub struct Args {
+    /// The device: a whole block device.
+    pub device: PathBuf,
+
+    /// How long to trace.
+    #[arg(long, value_name = "T", default_value_t = 10.0, conflicts_with = "command")]
+    pub seconds: f64,
+
+    /// Strip of the array on the device, or of the device itself: 64K.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub strip: Option<u64>,
+
+    /// Data of a full stripe: strip times data members, 512K.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub stripe: Option<u64>,
+
+    /// A member of the array: counts member I/Os for each write. May be given several times.
+    #[arg(long, value_name = "DEVICE")]
+    pub member: Vec<PathBuf>,
+
+    /// Room for events of each core.
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub buffer_mib: u64,
+
+    /// Keep the trace's text in this file.
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
+
+    /// Trace while this command runs.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// `64K`, `1M`, `4096`: bytes, a multiple of a sector.
+fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim().trim_end_matches("iB").trim_end_matches('B');
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| "not a size: say 64K".to_owned())?;
+    let bytes = number.checked_mul(1 << shift).filter(|it| *it > 0 && *it % 512 == 0);
+    bytes.ok_or_else(|| "not a multiple of 512 bytes above 0".to_owned())
+}
+
+/// Do what was asked.
+///
+/// # Errors
+/// The one line that says why not.
+pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
+    let account = trace(args)?;
+    let record = Record::Trace(Box::new(account));
+    match (json, &record) {
+        (false, Record::Trace(account)) => print!("{}", text::text(account)),
+        _ => println!(
+            "{}",
+            serde_json::to_string(&record).map_err(|error| {
+                Refusal::cannot_run(
+                    "trace.not_printed",
+                    error.to_string(),
+                    "this is a bug of the lab",
+                )
+            })?
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn trace(args: &Args) -> Result<TraceAccount, Refusal> {
+    let paths = std::iter::once(&args.device).chain(&args.member);
+    let devices: Vec<(&PathBuf, (u32, u32))> =
+        paths.map(|path| Ok((path, number(path)?))).collect::<Result<_, Refusal>>()?;
+    let load = match args.command.is_empty() {
+        true => Load::Wait(args.seconds),
+        false => Load::Command(args.command.clone()),
+    };
+    if !(args.seconds.is_finite() && args.seconds > 0.0 && args.seconds < 1e6) {
+        return Err(Refusal::cannot_run(
+            "trace.window_empty",
+            "--seconds must be above 0",
+            "give for example --seconds 10",
+        ));
+    }
+    let mut tallies: Vec<DeviceTally> = devices
+        .iter()
+        .map(|(path, number)| {
+            DeviceTally::new(&path.display().to_string(), *number, args.strip, args.stripe)
+        })
+        .collect();
+    let mut kept = Keep::open(args.keep.as_deref())?;
+    let numbers: Vec<(u32, u32)> = devices.iter().map(|(_, number)| *number).collect();
+    let instance = Instance::start(&numbers, args.buffer_mib << 10)?;
+    let (is_over, mut lost_seen) = (AtomicBool::new(false), 0u64);
+    let mut line = |line: &str| {
+        kept.line(line);
+        lost_seen = lost_seen.saturating_add(lost(line).unwrap_or(0));
+        if let Some(event) = Event::parse(line) {
+            tallies.iter_mut().for_each(|tally| tally.add(&event));
+        }
+    };
+    let (ran, read) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| instance.read(&is_over, &mut line));
+        let ran = load.run(Path::new("."));
+        instance.stop();
+        is_over.store(true, Ordering::Release);
+        (ran, reader.join())
+    });
+    let unread = |error: &std::io::Error| {
+        Refusal::file(Path::new("trace_pipe"), error, "nothing can be said")
+    };
+    read.unwrap_or_else(|_| Err(std::io::Error::other("the reader ended early")))
+        .map_err(|error| unread(&error))?;
+    ran?;
+    kept.finish()?;
+    let lost = instance.lost().max(lost_seen);
+    let mut accounts =
+        tallies.into_iter().zip(&numbers).map(|(tally, number)| tally.finish(limits(*number)));
+    let Some(device) = accounts.next() else {
+        return Err(Refusal::cannot_run("trace.no_device", "no device was given", "name one"));
+    };
+    let members = accounts.collect();
+    Ok(TraceAccount::of(load.name(), (args.strip, args.stripe), device, members, lost))
+}
+
+/// Major and minor number of a whole block device.
+fn number(path: &Path) -> Result<(u32, u32), Refusal> {
+    let facts = std::fs::metadata(path)
+        .map_err(|error| Refusal::file(path, &error, "name a block device"))?;
+    if !facts.file_type().is_block_device() {
+        let what =
+            format!("{}: not a block device; only block devices can be traced", path.display());
+        return Err(Refusal::cannot_run("trace.not_a_device", what, "name the device below it"));
+    }
+    let (major, minor) = (rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()));
+    if Path::new(&format!("/sys/dev/block/{major}:{minor}/partition")).exists() {
+        let what =
+            format!("{}: a partition; requests are issued to the whole device", path.display());
+        return Err(Refusal::cannot_run("trace.partition", what, "name the whole device"));
+    }
+    Ok((major, minor))
+}
+
+/// What limits the size of an I/O, by the kernel's names.
+fn limits((major, minor): (u32, u32)) -> BTreeMap<String, String> {
+    let names = [
+        "max_sectors_kb",
+        "max_hw_sectors_kb",
+        "max_segments",
+        "max_segment_size",
+        "optimal_io_size",
+        "minimum_io_size",
+        "chunk_sectors",
+        "logical_block_size",
+        "physical_block_size",
+        "nomerges",
+        "nr_requests",
+    ];
+    let read = |name: &str| {
+        let text =
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/queue/{name}")).ok()?;
+        Some((name.to_owned(), text.trim().to_owned()))
+    };
+    names.into_iter().filter_map(read).collect()
+}
+
+/// The trace's text, if it is wanted. The first error is kept until the end.
+struct Keep<'a> {
+    file: Option<(&'a Path, std::io::BufWriter<std::fs::File>)>,
+    fault: Option<Refusal>,
+}
+
+impl<'a> Keep<'a> {
+    fn open(path: Option<&'a Path>) -> Result<Keep<'a>, Refusal> {
+        let open = |path: &'a Path| match std::fs::File::create(path) {
+            Ok(file) => Ok((path, std::io::BufWriter::new(file))),
+            Err(error) => Err(Refusal::file(path, &error, "choose a file that you may write to")),
+        };
+        Ok(Keep { file: path.map(open).transpose()?, fault: None })
+    }
+
+    fn line(&mut self, line: &str) {
+        use std::io::Write;
+        if let Some((path, file)) = &mut self.file
+            && let Err(error) = writeln!(file, "{line}")
+        {
+            self.fault = Some(Refusal::file(path, &error, "the trace until then is in it"));
+            self.file = None;
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Refusal> {
+        use std::io::Write;
+        if let Some((path, file)) = &mut self.file {
+            file.flush()
+                .map_err(|error| Refusal::file(path, &error, "the trace until then is in it"))?;
+        }
+        self.fault.take().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, size};
+    use std::path::Path;
+
+    #[test]
+    fn sizes_take_units_and_must_be_whole_sectors() {
+        assert_eq!((size("64K"), size("1MiB"), size("4096")), (Ok(65_536), Ok(1 << 20), Ok(4096)));
+        for wrong in ["", "K", "0", "100", "x", "99999999999999999999G", "18446744073709551615G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_block_device_is_refused() {
+        for path in ["/dev/null", "/", "/nonexistent/sdx"] {
+            assert_eq!(number(Path::new(path)).expect_err("refused").exit_code(), 2, "{path}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Accounts of this machine while it runs. These need root, perf and tracefs; one that cannot run says why and is counted by name.
+//!
+//! What must stay true: nothing here asserts how fast anything was; samples are compared with the kernel's own account of the
+//! same interval.
+#![forbid(unsafe_code)]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn lab(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashlar-lab")).args(words).output().expect("started")
+}
+
+/// Why this test cannot run here, if it cannot: said on stderr, with the test's name, to be counted.
+fn cannot(test: &str, tools: &[&str]) -> bool {
+    let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
+    let why = match (rustix::process::geteuid().is_root(), missing) {
+        (false, _) => "not root".to_owned(),
+        (true, Some(tool)) => format!("no {tool}"),
+        (true, None) => return false,
+    };
+    eprintln!("cannot run here: {test}: {why}");
+    true
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_known_duty_cycle_is_accounted_for_as_its_schedstat_says() {
+    if cannot("a_known_duty_cycle_is_accounted_for_as_its_schedstat_says", &["perf"]) {
+        return;
+    }
+    let check = json(&lab(&["--json", "cpu", "--check-sampler", "--seconds", "6"]));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let (sampled, error) = (number(&check["sampled"]["share"]), number(&check["sampled"]["error"]));
+    let schedstat = number(&check["schedstat_share"]);
+    assert!(schedstat > 0.01, "the thread did not run: {check}");
+    let allowed = (3.0 * error).min(0.02).max(error);
+    assert!(
+        (sampled - schedstat).abs() <= allowed,
+        "{sampled} sampled, {schedstat} ran, {allowed} allowed: {check}"
+    );
+    assert_eq!(check["agrees"], true);
+    // It was bound to one core, and is seen on that core only.
+    let cores = check["core_percents"].as_array().expect("cores");
+    assert!(cores.iter().skip(1).all(|core| number(core) == 0.0), "{check}");
+}
+
+#[test]
+fn a_load_on_one_core_is_one_core_at_what_its_schedstat_says() {
+    if cannot("a_load_on_one_core_is_one_core_at_what_its_schedstat_says", &["perf"]) {
+        return;
+    }
+    let check =
+        json(&lab(&["--json", "cpu", "--check-sampler", "--duty", "100", "--seconds", "4"]));
+    let cores = f64::from(
+        u32::try_from(check["core_percents"].as_array().expect("cores").len()).expect("few"),
+    );
+    if cores < 2.0 {
+        eprintln!(
+            "cannot run here: a_load_on_one_core_is_one_core_at_what_its_schedstat_says: one core only"
+        );
+        return;
+    }
+    let ran = check["schedstat_share"].as_f64().expect("a number") * cores * 100.0;
+    let (hot, percent) =
+        (&check["spread"]["hot_cores"], check["spread"]["hot_percent"].as_f64().expect("a number"));
+    assert_eq!(hot, 1, "{check}");
+    assert!(
+        (percent - ran).abs() <= 5.0,
+        "{percent} % of the core by samples, {ran} % by schedstat: {check}"
+    );
+    assert!(check["spread"]["words"].as_str().expect("words").starts_with("1x"), "{check}");
+}
+
+#[test]
+fn a_command_that_is_missing_or_fails_is_one_clear_line() {
+    if cannot("a_command_that_is_missing_or_fails_is_one_clear_line", &["perf"]) {
+        return;
+    }
+    for command in ["/nonexistent/program", "false"] {
+        let output = lab(&["cpu", "--", command]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{command}: {said}");
+    }
+}
+
+#[test]
+fn without_perf_it_is_one_clear_line() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["cpu", "--seconds", "1"])
+        .env("PATH", "/nonexistent")
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("perf cannot be started"), "{said}");
+}
+
+/// A file as a loop device, let go of at the end whatever happens.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path, mib: u64) -> Loop {
+        std::fs::File::create(file).and_then(|made| made.set_len(mib << 20)).expect("a file");
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).arg(file).output().expect("losetup");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Loop(String::from_utf8(output.stdout).expect("text").trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe() {
+    let name = "large_direct_writes_to_a_loop_device_are_shown_split_off_the_stripe";
+    if cannot(name, &["losetup", "dd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let device = Loop::over(&folder.path().join("backing"), 64);
+    let target = format!("of={}", device.0);
+    let words = ["--json", "trace", &device.0, "--strip", "64K", "--stripe", "512K", "--"];
+    let load =
+        ["dd", "if=/dev/zero", &target, "bs=2560K", "count=20", "oflag=direct", "status=none"];
+    let account = json(&lab(&[&words[..], &load[..]].concat()));
+    let (device, number) = (&account["device"], |value: &Value| value.as_u64().expect("a number"));
+    let (submitted, issued) = (&device["submitted_writes"], &device["issued_writes"]);
+    assert_eq!(account["lost"], 0);
+    assert_eq!(number(&submitted["bytes"]), 20 * 2560 * 1024, "{account}");
+    assert_eq!(submitted["bytes"], issued["bytes"], "{account}");
+    assert!(
+        number(&issued["ios"]) > number(&submitted["ios"]) || number(&device["splits"]) > 0,
+        "{account}"
+    );
+    // Nothing above wrote off the stripe, 2560 KiB are five of them: the kernel cut there.
+    assert!(number(&issued["off_stripe"]) > 0, "{account}");
+    assert!(device["limits"]["max_segments"].is_string(), "{account}");
+    let instances = std::fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
+    let left =
+        instances.flatten().filter(|it| it.file_name().to_string_lossy().starts_with("ashlar-lab"));
+    // Tests of other runs may have one at this moment; ours ended with its process.
+    let alive = |it: &std::fs::DirEntry| {
+        let pid = it.file_name().to_string_lossy().trim_start_matches("ashlar-lab-").to_owned();
+        Path::new("/proc").join(pid).exists()
+    };
+    assert!(left.into_iter().all(|it| alive(&it)), "a trace instance was left behind");
+}
+
+#[test]
+fn an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs() {
+    let name = "an_engine_s_work_in_a_client_s_context_is_seen_live_on_btrfs";
+    if cannot(name, &["perf", "losetup", "mkfs.btrfs", "dd"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let device = Loop::over(&folder.path().join("backing"), 512);
+    let mount = folder.path().join("mount");
+    std::fs::create_dir(&mount).expect("a folder");
+    let run = |words: &[&str]| {
+        Command::new(words[0]).args(&words[1..]).output().is_ok_and(|it| it.status.success())
+    };
+    let at = mount.display().to_string();
+    if !run(&["mkfs.btrfs", "-q", &device.0]) || !run(&["mount", "-t", "btrfs", &device.0, &at]) {
+        eprintln!("cannot run here: {name}: no btrfs in this kernel");
+        return;
+    }
+    let target = format!("of={at}/file");
+    let output = lab(&[
+        "--json",
+        "cpu",
+        "--hz",
+        "997",
+        "--",
+        "dd",
+        "if=/dev/zero",
+        &target,
+        "bs=64K",
+        "count=6000",
+        "status=none",
+    ]);
+    assert!(run(&["umount", &at]), "still mounted");
+    let account = json(&output);
+    let groups = account["groups"].as_array().expect("groups");
+    let btrfs = groups.iter().find(|group| group["name"] == "btrfs").expect("btrfs was seen");
+    assert!(
+        btrfs["contexts"]["client"]["share"].as_f64().is_some_and(|share| share > 0.0),
+        "{btrfs}"
+    );
+    let client = account["client"]["share"].as_f64().expect("a number");
+    assert!(client > 0.0, "dd is the client: {account}");
+}
