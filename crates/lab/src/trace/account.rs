@@ -121,7 +121,7 @@ impl DeviceTally {
                 if let (Some(bytes), Some(off)) =
                     (self.stripe_data_bytes, &mut account.splits_off_stripe)
                 {
-                    *off += u64::from(cut % bytes != 0);
+                    *off += u64::from(!cut.is_multiple_of(bytes));
                 }
             }
             Kind::Merge => account.merges += 1,
@@ -136,7 +136,7 @@ impl DeviceTally {
                 };
                 let is_off = |bytes: u64| {
                     let end = event.start().saturating_add(event.bytes());
-                    event.start() % bytes != 0 || end % bytes != 0
+                    !event.start().is_multiple_of(bytes) || !end.is_multiple_of(bytes)
                 };
                 flow.ios += 1;
                 flow.bytes = flow.bytes.saturating_add(event.bytes());

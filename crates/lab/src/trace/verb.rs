@@ -63,7 +63,7 @@ fn size(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number: u64 = number.parse().map_err(|_| "not a size: say 64K".to_owned())?;
-    let bytes = number.checked_mul(1 << shift).filter(|it| *it > 0 && *it % 512 == 0);
+    let bytes = number.checked_mul(1 << shift).filter(|it| *it > 0 && it.is_multiple_of(512));
     bytes.ok_or_else(|| "not a multiple of 512 bytes above 0".to_owned())
 }
 
