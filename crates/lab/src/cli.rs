@@ -30,8 +30,6 @@ pub enum Verb {
     Report(crate::report::cli::Args),
     /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
     Run(crate::plan::cli::Args),
-    /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
-    Cpu(Box<crate::cpu::verb::Args>),
     /// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment.
     Trace(crate::trace::verb::Args),
 }
@@ -50,7 +48,6 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),
-        Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
         Verb::Trace(args) => crate::trace::verb::run(&args, json),
     }
 }

@@ -265,6 +265,6 @@ mod tests {
     #[test]
     fn a_command_s_own_threads_are_its_client() {
         let load = Load::Command(vec!["/usr/bin/a.very-long-name-indeed".into(), "x".into()]);
-        assert_eq!(load.client_pattern(), r"^(fio|a\.very\-long\-na)");
+        assert_eq!(load.client_pattern(), r"^(fio|a\.very\-long\-nam)");
     }
 }
