@@ -113,7 +113,9 @@ mod tests {
     fn wrong(words: &[String]) -> Option<String> {
         let root = Args::command();
         let mut command = &root;
+        // What follows -- is another program's.
         let words = words.iter().map(|word| word.trim_matches(['[', ']', ',', '.']));
+        let words = words.take_while(|word| *word != "--");
         for word in words.clone() {
             // COMMAND and the like stand for anything.
             let is_placeholder = word.chars().all(|c| c.is_ascii_uppercase());

@@ -18,10 +18,10 @@ pub enum Verb {
     Capture(crate::capture::Args),
     /// Compare two engines in turns, or two stored runs.
     Compare(crate::compare::cli::Args),
-    /// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
-    Inspect(crate::inspect::Args),
     /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
     Cpu(Box<crate::cpu::verb::Args>),
+    /// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
+    Inspect(crate::inspect::Args),
     /// Say what is wrong with a benchmark, before it runs or after.
     Lint(Box<crate::lint::cli::Args>),
     /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
@@ -42,8 +42,8 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
         Verb::Capture(args) => crate::capture::run(&args, json),
         Verb::Compare(args) => crate::compare::cli::run(&args, json),
-        Verb::Inspect(args) => crate::inspect::run(&args, json),
         Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
+        Verb::Inspect(args) => crate::inspect::run(&args, json),
         Verb::Lint(args) => crate::lint::cli::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),

@@ -72,7 +72,7 @@ pub fn execute(
         match record {
             Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
             Record::Check(check) => drop(checked.insert((check.name, check.target))),
-            Record::Baseline(_) => {}
+            Record::Baseline(_) | Record::Cpu(_) | Record::Trace(_) => {}
         }
     }
     let mut session =
