@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the files of a run directory.
@@ -106,8 +106,11 @@ impl RunDir {
             .map_err(|error| Refusal::cannot_run("record.unwritable", error.to_string(), ""))?;
         line.push(b'\n');
         let mut options = OpenOptions::new();
-        let mut file =
-            options.append(true).create(true).open(&name).map_err(|error| fault(&error))?;
+        options.read(true).append(true).create(true);
+        let mut file = options.open(&name).map_err(|error| fault(&error))?;
+        if has_torn_end(&mut file).map_err(|error| fault(&error))? {
+            line.insert(0, b'\n');
+        }
         file.write_all(&line).map_err(|error| fault(&error))?;
         file.sync_data().map_err(|error| fault(&error))
     }
@@ -140,6 +143,17 @@ impl RunDir {
         }
         Ok(run)
     }
+}
+
+/// Whether the last line was not written to its end: the next one must not be glued to it.
+fn has_torn_end(file: &mut File) -> std::io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 #[cfg(test)]
@@ -178,8 +192,9 @@ mod tests {
         let name = place.path().join("records.jsonl");
         let mut file = std::fs::OpenOptions::new().append(true).open(name).expect("there");
         file.write_all(b"{\"kind\":\"of_tomorrow\"}\n{\"kind\":\"che").expect("written");
+        dir.append(&check("b")).expect("written");
         let run = dir.read().expect("readable");
-        assert_eq!(run.records, [check("a")]);
+        assert_eq!(run.records, [check("a"), check("b")]);
         assert_eq!(run.unread.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3]);
     }
 
