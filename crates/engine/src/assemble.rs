@@ -411,11 +411,12 @@ async fn home_shard(
             return Ok(());
         }
         let mut next = shard.home().superblock();
-        next.begin_start(incarnation);
-        shard.array.set_incarnation(incarnation);
+        let own = if sings(Canary::IncarnationKept) { next.incarnation } else { incarnation };
+        next.begin_start(own);
+        shard.array.set_incarnation(own);
         next.updated_at_s = now;
         record::write(&shard, next).await.map_err(not_recorded)?;
-        if shard.array.written.has_dirty_pages() {
+        if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.
             keeper::flush(&shard).await.map_err(|_| not_recorded(ArrayLost))?;
         }

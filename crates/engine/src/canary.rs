@@ -61,6 +61,36 @@ canaries! {
     TrimNotStored,
     /// A start does not bring members to one generation first.
     CatchUpSkipped,
+    /// What a start without a slot's own device says of it is written to the one that was to replace it.
+    IdentityMixed,
+    /// Writes go in place while their records are still on their way.
+    RecordNotAwaited,
+    /// Records are not forced to the media.
+    RecordNotForced,
+    /// Log space is used again though what it was for is only in caches.
+    SpaceReusedUnflushed,
+    /// Repairs are not logged.
+    RepairNotLogged,
+    /// Whole stripes are relaxed on arrays that lack members, too.
+    RelaxedWhileDegraded,
+    /// The first write of a stripe does not wait until it is durably unwritten.
+    FirstWriteTooSoon,
+    /// On a degraded array parity may rest on whole stripes that only caches hold.
+    DegradedPlanUnsettled,
+    /// A start forgets one write of what it rolls forward.
+    ReplaySkipsOne,
+    /// A start reads the records of the start before the last.
+    OldIncarnationReplayed,
+    /// A start keeps the incarnation of the last, so that records that are done with still count.
+    IncarnationKept,
+    /// A start rolls forward before it has recorded who is not there.
+    ReplayBeforeLossRecorded,
+    /// A start leaves rows in doubt as they are.
+    DoubtLeft,
+    /// A start ends the validity of the logs before what it rolled forward is flushed.
+    ReplayNotFlushed,
+    /// Pages of the written map that a crash left different stay so.
+    MapNotSettled,
 }
 
 #[cfg(feature = "canaries")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
 use ashlar_units::{Extent, SECTOR_BYTES, to_usize};
 
-use crate::state::{Content, DiskState};
+use crate::state::{Content, DiskState, Faults};
 use crate::world::World;
 
 /// What kind of disk it is.
@@ -21,7 +21,7 @@ pub struct DiskOptions {
     pub size_bytes: u64,
     /// Smallest unit of I/O, in bytes.
     pub logical_block_bytes: u32,
-    /// What a power cut never tears, in bytes: 512 or a multiple.
+    /// What a power cut never tears, in bytes: a multiple of 512, or a part of it, and then sectors tear inside.
     pub atomic_write_bytes: u64,
     /// Completed writes are lost in a power cut until they are flushed.
     pub has_volatile_cache: bool,
@@ -98,7 +98,9 @@ impl DiskOptions {
         assert!(self.size_bytes.is_multiple_of(block), "size {} in blocks", self.size_bytes);
         assert!(block.is_multiple_of(SECTOR_BYTES), "block of {block} bytes");
         assert!(
-            self.atomic_write_bytes > 0 && self.atomic_write_bytes.is_multiple_of(SECTOR_BYTES),
+            self.atomic_write_bytes > 0
+                && (self.atomic_write_bytes.is_multiple_of(SECTOR_BYTES)
+                    || SECTOR_BYTES.is_multiple_of(self.atomic_write_bytes)),
             "atomic writes of {} bytes",
             self.atomic_write_bytes
         );
@@ -110,6 +112,14 @@ impl DiskOptions {
 pub struct SimDisk {
     pub(crate) world: Arc<World>,
     pub(crate) at: usize,
+}
+
+/// A disk as it was at some moment: content, cache, faults and options.
+#[derive(Clone)]
+pub struct KeptDisk {
+    content: Content,
+    faults: Faults,
+    options: DiskOptions,
 }
 
 /// All that a disk held at some moment, cache included; for disks that come back stale.
@@ -234,6 +244,29 @@ impl SimDisk {
     pub fn put_image(&self, image: &DiskImage) {
         let content = image.0.clone();
         self.with(|disk| disk.content = content);
+    }
+
+    /// Everything about it now; for what is to be undone. Nothing may be under way.
+    pub fn keep(&self) -> KeptDisk {
+        self.with(|disk| KeptDisk {
+            content: disk.content.clone(),
+            faults: disk.faults.clone(),
+            options: disk.options.clone(),
+        })
+    }
+
+    /// Makes it as it was.
+    pub fn put_back(&self, kept: KeptDisk) {
+        self.with(|disk| {
+            disk.content = kept.content;
+            disk.faults = kept.faults;
+            disk.options = kept.options;
+        });
+    }
+
+    /// It is of this size from the next opening on. What lay beyond is out of reach.
+    pub fn set_size(&self, size_bytes: u64) {
+        self.with(|disk| disk.options.size_bytes = size_bytes);
     }
 
     /// Makes it a blank disk without media errors: a replacement.

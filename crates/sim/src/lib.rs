@@ -23,7 +23,7 @@ mod state;
 mod trace;
 mod world;
 
-pub use disk::{DiskImage, DiskOptions, Latency, SimDisk};
+pub use disk::{DiskImage, DiskOptions, KeptDisk, Latency, SimDisk};
 pub use opener::SimOpener;
 pub use random::Random;
 pub use trace::Operation;

@@ -66,7 +66,7 @@ pub(crate) struct DiskState {
 }
 
 /// What is wrong with the disk at the moment.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Faults {
     pub(crate) is_absent: bool,
     pub(crate) lies_on_flush: bool,

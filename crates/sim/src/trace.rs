@@ -9,6 +9,8 @@ use std::fmt;
 use ashlar_device::CommandKind;
 use ashlar_units::Nanos;
 
+/// Odd, with bits everywhere.
+const FACTOR: u64 = 0x9FB2_1C65_1E98_DF25;
 /// How many operations are kept for a person to read.
 const KEPT: usize = 256;
 
@@ -59,15 +61,21 @@ impl Trace {
     }
 
     pub(crate) fn add(&mut self, number: u64) {
-        self.hash = (self.hash ^ number).wrapping_mul(0x9FB2_1C65_1E98_DF25).rotate_left(29);
+        self.hash = (self.hash ^ number).wrapping_mul(FACTOR).rotate_left(29);
     }
 
     pub(crate) fn add_bytes(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in words.by_ref() {
-            self.add(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        // Four sums side by side: one after the other they took a fifth of the time of a universe.
+        let mut lanes = [1, 2, 3, 4].map(|lane: u64| lane.wrapping_mul(FACTOR));
+        let mut groups = bytes.chunks_exact(32);
+        for group in groups.by_ref() {
+            for (lane, word) in lanes.iter_mut().zip(group.chunks_exact(8)) {
+                let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                *lane = (*lane ^ word).wrapping_mul(FACTOR).rotate_left(29);
+            }
         }
-        for byte in words.remainder() {
+        lanes.into_iter().for_each(|lane| self.add(lane));
+        for byte in groups.remainder() {
             self.add(u64::from(*byte));
         }
         self.add(u64::try_from(bytes.len()).expect("a length"));

@@ -27,10 +27,11 @@ pub(crate) async fn read_all(engine: &Engine, stage: &Stage) {
         let mut offset = 0;
         while offset < window {
             let extent = Extent::new(offset, READ_BYTES.min(window - offset));
-            if let Err(kind) = client::read(&volume, &own, extent).await
-                && !own.errors_are_allowed()
-            {
-                own.fail(format!("the audit's read at {extent} was answered {kind:?}"));
+            if let Err(kind) = client::read(&volume, &own, extent).await {
+                if !own.errors_are_allowed() {
+                    own.fail(format!("the audit's read at {extent} was answered {kind:?}"));
+                }
+                own.mark("ordeal.read_failed");
             }
             offset = extent.end();
         }

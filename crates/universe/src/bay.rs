@@ -129,6 +129,17 @@ impl Bays {
         in_slot.any(|bay| bay.disk.unreadable_sectors() > 0)
     }
 
+    /// Whether some group lacks more of these than its parity replaces.
+    pub(crate) fn is_beyond(&self, out: &[bool]) -> bool {
+        let too_many = |group: &[bool]| group.iter().filter(|out| **out).count() > self.losses;
+        out.chunks(self.strips).any(too_many)
+    }
+
+    /// The slots of the group that the slot is in.
+    pub(crate) fn group_of(&self, slot: usize) -> std::ops::Range<usize> {
+        self.group(slot)
+    }
+
     fn group(&self, slot: usize) -> std::ops::Range<usize> {
         let first = slot / self.strips * self.strips;
         first..first + self.strips

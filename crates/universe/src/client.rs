@@ -12,6 +12,9 @@ use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Reply, Request, Volume, VolumeErrorKind};
 use std::time::Duration;
 
+/// No client writes it.
+const POISON: u8 = 0xB6;
+
 /// Who a client is.
 #[derive(Clone, Copy)]
 pub(crate) struct Who {
@@ -232,7 +235,9 @@ pub(crate) async fn read(
     stage: &Stage,
     extent: Extent,
 ) -> Result<(), VolumeErrorKind> {
-    let buffer = volume.buffer(to_usize(extent.bytes)).await;
+    let mut buffer = volume.buffer(to_usize(extent.bytes)).await;
+    // What lay in the buffer must not come back as data.
+    buffer.fill(POISON);
     let begun = stage.ledger().begin_read();
     let place = stage.place(extent);
     let request = Request { command: Command::Read(buffer), extent: place, fua: false };

@@ -125,7 +125,10 @@ impl Config {
         let drawn = draw_class(&mut random, policy, &geometry);
         let class = wish.class.unwrap_or(drawn);
         let logical_block_bytes = if random.percent(50) { 512 } else { 4096 };
-        let disks = draw_disks(&mut random, shape.members + SPARE_DEVICES);
+        let mut disks = draw_disks(&mut random, shape.members + SPARE_DEVICES);
+        if policy == ConsistencyPolicy::Log && Random::stream(seed, 0xC1).percent(30) {
+            tear_sectors(&mut disks);
+        }
         let atomic = disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
         let logical = u64::from(logical_block_bytes);
         let unit_bytes = if contract.mends_torn_blocks { logical } else { logical.min(atomic) };
@@ -146,8 +149,8 @@ impl Config {
             unit_bytes,
             payload: if random.percent(80) { Payload::Tags } else { Payload::Random },
             clients: (0..client_count).map(|_| draw_profile(&mut random)).collect(),
-            requests: to_usize(100 + random.below(500)),
-            lives: to_usize(1 + random.below(5)),
+            requests: to_usize(60 + random.below(240)),
+            lives: to_usize(3 + random.below(4)),
             shape,
         }
     }
@@ -274,6 +277,13 @@ fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {
         ..DiskOptions::sized(DISK_BYTES)
     };
     (0..count).map(|_| disk(random)).collect()
+}
+
+/// Where a log mends what is torn, sectors may tear inside, too.
+fn tear_sectors(disks: &mut [DiskOptions]) {
+    for disk in disks.iter_mut().filter(|disk| disk.atomic_write_bytes == 512) {
+        disk.atomic_write_bytes = 128;
+    }
 }
 
 fn draw_latency(random: &mut Random) -> Latency {

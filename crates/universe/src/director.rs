@@ -28,6 +28,8 @@ pub(crate) struct Director<'l> {
     pub(crate) random: Random,
     pub(crate) bays: &'l mut Bays,
     pub(crate) array: Arc<Array>,
+    /// A resync is under way: until it is through a loss goes with the crash.
+    pub(crate) is_resyncing: bool,
 }
 
 impl Director<'_> {
@@ -41,6 +43,10 @@ impl Director<'_> {
             self.handle.sleep(wait).await;
             self.refresh().await;
             let act = self.stage.config().menu.choose(&mut self.random);
+            let contract = self.stage.config().contract;
+            if act.is_loss() && self.is_resyncing && !contract.survives_losses_with_crash {
+                continue;
+            }
             self.act(act).await;
         }
     }
@@ -84,6 +90,7 @@ impl Director<'_> {
     pub(crate) async fn refresh(&mut self) {
         let Ok(status) = self.engine.status().await else { return };
         let Some(array) = status.arrays.first() else { return };
+        self.is_resyncing = array.jobs.iter().any(|job| job.kind == JobKind::Resync);
         let spares = self.engine.spares();
         for bay in &mut self.bays.all {
             bay.is_spare = spares.iter().any(|spare| spare.path == bay.name);

@@ -81,6 +81,7 @@ pub struct Begun {
 }
 
 /// All units of a window.
+#[derive(Clone)]
 pub struct Ledger {
     units: Vec<Vec<State>>,
     unit_bytes: u64,

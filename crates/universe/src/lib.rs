@@ -11,6 +11,8 @@
 //! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it mends; `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
+//! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `shrink`  a failing universe made smaller
 //! - `audit`     what must be true at rest
 //! - `stage`     what all of them share
 //! - `marks`     which rare events were reached
@@ -27,6 +29,8 @@ mod ledger;
 mod life;
 mod marks;
 mod menu;
+mod ordeal;
+mod shrink;
 mod stage;
 mod universe;
 
@@ -35,4 +39,5 @@ pub use content::WriteId;
 pub use ledger::{Relaxed, Wrong};
 pub use marks::Marks;
 pub use menu::{Act, Menu};
+pub use shrink::shrink;
 pub use universe::{Failure, Limits, Report, run};

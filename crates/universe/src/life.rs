@@ -47,9 +47,9 @@ pub(crate) struct Life<'w> {
 }
 
 /// An array that runs, for whoever directs it.
-struct Running {
-    engine: Engine,
-    array: Arc<Array>,
+pub(crate) struct Running {
+    pub(crate) engine: Engine,
+    pub(crate) array: Arc<Array>,
     is_read_only: bool,
 }
 
@@ -147,12 +147,13 @@ impl Life<'_> {
                 random: Random::stream(stage.config().seed, 0xAC00 + life),
                 bays: &mut *bays,
                 array: Arc::clone(&running.array),
+                is_resyncing: false,
             };
             if running.is_read_only {
                 await_clients(&stage, &handle).await;
                 return LifeEnd::ReadOnly;
             }
-            director.direct(random.below(12)).await;
+            director.direct(10 + random.below(14)).await;
             if let End::CutAfter { stop, operations } = end
                 && stage.config().class != Class::Everything
             {
@@ -244,6 +245,7 @@ impl Life<'_> {
                 random: Random::stream(stage.config().seed, 0xAC99),
                 bays: &mut *bays,
                 array: Arc::clone(&running.array),
+                is_resyncing: false,
             };
             director.make_whole().await;
             audit::read_all(&running.engine, &stage).await;
@@ -311,7 +313,7 @@ fn draw_end(random: &mut Random, class: Class, later: usize) -> End {
     }
 }
 
-fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Stage) -> Engine {
+pub(crate) fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Stage) -> Engine {
     let config = EngineConfig {
         worker_count: stage.config().workers,
         payload_bytes: 4 << 20,
@@ -324,7 +326,7 @@ fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Stage) -> Engi
     }
 }
 
-async fn assemble(
+pub(crate) async fn assemble(
     (opener, handle): (ashlar_sim::SimOpener, &Handle),
     stage: &Stage,
     bays: &mut Bays,
@@ -365,11 +367,11 @@ async fn assemble(
         }
         stage.mark("start.read_only");
     }
-    // Where a crash came together with unreadable sectors, or a device in trouble did not outlive the start that is to
-    // resync, some blocks have no parity that can be trusted.
+    // Where a crash came together with unreadable sectors, or a device in trouble does not outlive the resync, some
+    // blocks have no parity that can be trusted.
     let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
     let contract = stage.config().contract;
-    let is_loss = is_broken || (missing && out_of_sync(&array).contains(&true));
+    let is_loss = is_broken || missing;
     let may_fail = is_loss && outlook.was_crash && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail);
     stage.mark("start.done");
@@ -433,12 +435,33 @@ async fn stop_clean(engine: &Engine, stage: &Stage) -> bool {
     is_clean
 }
 
-async fn stop(engine: &Engine, stage: &Stage) -> bool {
+pub(crate) async fn stop(engine: &Engine, stage: &Stage) -> bool {
     match engine.stop(TANK).await {
-        Ok(()) => true,
+        Ok(()) => {
+            nothing_leaks(engine, stage).await;
+            true
+        }
         Err(refusal) if refusal.code == "array.stopped_unclean" => false,
         Err(refusal) => stage.fail(format!("the array does not stop: {refusal}")),
     }
+}
+
+/// The array is stopped and no client has a buffer: all of them are back in their pools, and nothing is under way.
+async fn nothing_leaks(engine: &Engine, stage: &Stage) {
+    let Ok(status) = engine.status().await else { return };
+    if stage.clients() > 0 {
+        return;
+    }
+    for pool in &status.pools {
+        let out: usize = pool.usage.classes.iter().map(|class| class.in_use).sum();
+        if out > 0 {
+            stage.fail(format!("{out} buffers of {} are out after a clean stop", pool.name));
+        }
+    }
+    if let Some(busy) = status.workers.iter().find(|worker| worker.in_flight > 0) {
+        stage.fail(format!("worker {} has work under way after a clean stop", busy.worker));
+    }
+    stage.mark("stop.nothing_leaks");
 }
 
 /// What must not have happened within the budget; what has happened is counted.
@@ -448,6 +471,11 @@ fn judge_events(engine: &Engine, stage: &Stage) {
         match field("job").or_else(|| field("role")) {
             Some((_, kind)) => stage.mark(&format!("{} ({kind})", event.name)),
             None => stage.mark(event.name),
+        }
+        if event.name == names::LOG_REPLAYED {
+            for (name, value) in &event.fields {
+                stage.marks().add(&format!("replay.{name}"), value.parse().unwrap_or(0));
+            }
         }
         let is_wrong =
             [names::BLOCK_LOST, names::SCRUB_MISMATCH, names::ARRAY_FAILED].contains(&event.name);

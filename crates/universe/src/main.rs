@@ -4,13 +4,14 @@
 
 #![forbid(unsafe_code)]
 
-use ashlar_universe::{Failure, Limits, Marks, Report, run};
+use ashlar_universe::{Failure, Limits, Marks, Report, run, shrink};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 const USAGE: &str = "\
-universe SEED [--story] [--requests N] [--acts N] [--lives N] [--policy NAME] [--class NAME]
+universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
+         [--policy NAME] [--class NAME]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME]
          [--jobs THREADS] [--marks] [--expect-marks]";
 
@@ -20,6 +21,7 @@ struct Options {
     from: u64,
     jobs: usize,
     shows_marks: bool,
+    shrinks: bool,
     expects_marks: bool,
     limits: Limits,
 }
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match (options.seed, options.many) {
-        (Some(seed), None) => one(seed, options.limits),
+        (Some(seed), None) => one(seed, &options),
         (None, Some(count)) => many(count, &options),
         _ => {
             eprintln!("{USAGE}");
@@ -47,6 +49,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         from: 0,
         jobs: 1,
         shows_marks: false,
+        shrinks: false,
         expects_marks: false,
         limits,
     };
@@ -55,6 +58,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         let limits = &mut options.limits;
         match word.as_str() {
             "--story" => limits.is_told = true,
+            "--shrink" => options.shrinks = true,
             "--marks" => options.shows_marks = true,
             "--expect-marks" => options.expects_marks = true,
             "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
@@ -62,6 +66,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--from" => options.from = number()?,
             "--requests" => limits.requests = usize::try_from(number()?).ok()?,
             "--acts" => limits.acts = usize::try_from(number()?).ok()?,
+            "--clients" => limits.clients = usize::try_from(number()?).ok()?,
             "--lives" => limits.lives = usize::try_from(number()?).ok()?,
             "--policy" => {
                 let name = words.next()?;
@@ -79,7 +84,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
     Some(options)
 }
 
-fn one(seed: u64, limits: Limits) -> ExitCode {
+fn one(seed: u64, options: &Options) -> ExitCode {
+    let limits = options.limits;
     match run(seed, limits) {
         Ok(report) => {
             println!("universe {seed} went well: {} device operations", report.operations);
@@ -90,6 +96,8 @@ fn one(seed: u64, limits: Limits) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
+            let least = |failure| shrink(failure, |step| eprintln!("shrinking: {step}"));
+            let failure = if options.shrinks { least(failure) } else { failure };
             println!("{failure}");
             ExitCode::FAILURE
         }
@@ -102,6 +110,11 @@ struct Sum {
     marks: Marks,
     failed: Vec<(u64, Box<Failure>)>,
     operations: u64,
+    /// Of each universe.
+    faults: Vec<u64>,
+    /// Universes with a crash, and with one during a start.
+    crashed: u64,
+    crashed_in_start: u64,
 }
 
 fn many(count: u64, options: &Options) -> ExitCode {
@@ -141,6 +154,13 @@ fn many(count: u64, options: &Options) -> ExitCode {
     if !missing.is_empty() {
         println!("never reached: {}", missing.join(", "));
     }
+    sum.faults.sort_unstable();
+    println!(
+        "faults a universe: {} in the median; {} universes with a crash, {} with one during a start",
+        sum.faults.get(sum.faults.len() / 2).unwrap_or(&0),
+        sum.crashed,
+        sum.crashed_in_start
+    );
     let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
     println!(
         "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} universes a \
@@ -162,6 +182,10 @@ impl Sum {
             Ok(report) => {
                 self.marks.merge(&report.marks);
                 self.operations += report.operations;
+                self.faults.push(report.faults);
+                let of = |name| report.marks.of(name);
+                self.crashed += u64::from(of("crash.power") + of("crash.kill") > 0);
+                self.crashed_in_start += u64::from(of("crash.in_start") > 0);
             }
             Err(failure) => self.failed.push((seed, failure)),
         }

@@ -31,6 +31,16 @@ impl Marks {
         self.0.get(name).copied().unwrap_or(0)
     }
 
+    /// Faults of devices, of hosts, and ordeals.
+    pub fn faults(&self) -> u64 {
+        let is_fault = |name: &str| {
+            let of_host =
+                name.starts_with("crash.in_") || ["crash.power", "crash.kill"].contains(&name);
+            name.starts_with("fault.") || of_host || ORDEALS.contains(&name)
+        };
+        self.0.iter().filter(|(name, _)| is_fault(name)).map(|(_, times)| times).sum()
+    }
+
     /// How many different marks were reached.
     pub fn reached(&self) -> usize {
         self.0.values().filter(|times| **times > 0).count()
@@ -51,16 +61,34 @@ impl fmt::Display for Marks {
     }
 }
 
+/// What may be done to members while nobody uses them.
+pub(crate) const ORDEALS: [&str; 8] = [
+    "ordeal.swapped",
+    "ordeal.shrunk",
+    "ordeal.foreign",
+    "ordeal.stale_copy",
+    "ordeal.twice",
+    "ordeal.damaged_copies",
+    "ordeal.too_many_gone",
+    "ordeal.too_many_lost",
+];
+
 /// What some thousand universes must reach.
 pub const EXPECTED: &[&str] = &[
     "audit.stripes_checked",
     "client.error_within_contract",
     "count.decode_writes",
     "count.degraded_reads",
+    "count.discards",
+    "count.errors",
     "count.first_writes",
+    "count.flushes",
     "count.full_stripe_writes",
     "count.handed_over",
+    "count.intent_page_writes",
+    "count.job_member_writes",
     "count.log_batches",
+    "count.log_records",
     "count.log_settles",
     "count.log_space_waits",
     "count.merged_writes",
@@ -69,15 +97,18 @@ pub const EXPECTED: &[&str] = &[
     "count.rmw_writes",
     "count.written_page_writes",
     "crash.degraded",
+    "crash.during_rebuild",
     "crash.during_replace",
     "crash.during_resync",
     "crash.during_scrub",
     "crash.in_create",
     "crash.in_start",
-    "crash.in_start_twice",
     "crash.in_start_thrice",
+    "crash.in_start_twice",
     "crash.kill",
     "crash.power",
+    "doubt.on_a_lost_member",
+    "doubt.read",
     "fault.flush_fails",
     "fault.reads_fail",
     "fault.sectors_broken",
@@ -92,6 +123,10 @@ pub const EXPECTED: &[&str] = &[
     "job.finished (resync)",
     "job.finished (scrub)",
     "job.paused (scrub)",
+    "job.started (rebuild)",
+    "job.started (replace)",
+    "job.started (resync)",
+    "job.started (scrub)",
     "job.stopped (rebuild)",
     "job.stopped (replace)",
     "job.stopped (scrub)",
@@ -105,9 +140,11 @@ pub const EXPECTED: &[&str] = &[
     "level.raid60",
     "level.raid7.3",
     "level.raid70",
+    "log.replayed",
     "member.block_repaired",
     "member.block_unrepaired",
     "member.failed",
+    "member.failed (replacement)",
     "member.joined (rebuilding)",
     "member.joined (replacement)",
     "member.slow",
@@ -120,17 +157,39 @@ pub const EXPECTED: &[&str] = &[
     "operator.spare_added",
     "operator.spare_removed",
     "operator.unpaused",
+    "ordeal.damaged_copies",
+    "ordeal.degraded",
+    "ordeal.foreign",
+    "ordeal.read_failed",
+    "ordeal.refused",
+    "ordeal.shrunk",
+    "ordeal.stale_copy",
+    "ordeal.swapped",
+    "ordeal.too_many_gone",
+    "ordeal.too_many_lost",
+    "ordeal.twice",
+    "ordeal.whole",
+    "ordeal.write_done",
+    "ordeal.write_refused",
     "policy.bitmap, class.crashes",
     "policy.bitmap, class.losses",
     "policy.bitmap, class.losses-then-crash",
+    "policy.log, class.everything",
+    "policy.log, class.losses",
     "rebuild.awaited",
+    "replay.blocks",
+    "replay.dropped",
+    "replay.rolled_forward",
+    "replay.rows_in_doubt",
     "spare.added",
     "spare.missing",
     "spare.removed",
     "start.after_a_crash",
     "start.degraded",
+    "start.degraded_after_a_crash",
     "start.done",
     "start.read_only",
     "stop.clean",
+    "stop.nothing_leaks",
     "universe.whole_at_the_end",
 ];

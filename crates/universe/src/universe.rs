@@ -8,10 +8,14 @@ use crate::bay::Bays;
 use crate::config::{Class, Config, Wish};
 use crate::life::{Life, Outlook};
 use crate::marks::Marks;
+use crate::ordeal::{Older, Ordeals};
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimWorld, Stop};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Ordeals between two lives, of a hundred.
+const ORDEALS: u64 = 40;
 
 /// What of a universe is to be left out: to find the least that still fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +26,8 @@ pub struct Limits {
     pub acts: usize,
     /// Lives at most.
     pub lives: usize,
+    /// Clients at most.
+    pub clients: usize,
     /// Keep the last requests of clients for the story.
     pub is_told: bool,
     /// What is wished instead of drawn.
@@ -31,7 +37,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         let most = usize::MAX;
-        Limits { requests: most, acts: most, lives: most, is_told: false, wish: Wish::default() }
+        Limits {
+            requests: most,
+            acts: most,
+            lives: most,
+            clients: most,
+            is_told: false,
+            wish: Wish::default(),
+        }
     }
 }
 
@@ -44,6 +57,8 @@ pub struct Report {
     pub operations: u64,
     /// What was reached.
     pub marks: Marks,
+    /// Faults: of devices, of hosts, and ordeals.
+    pub faults: u64,
     /// The story so far.
     pub story: String,
 }
@@ -69,18 +84,21 @@ pub struct Failure {
 /// What went wrong in it.
 pub fn run(seed: u64, limits: Limits) -> Result<Report, Box<Failure>> {
     use_small_pages();
-    let config = Config::draw(seed, limits.wish);
+    let mut config = Config::draw(seed, limits.wish);
+    config.clients.truncate(limits.clients);
     let stage = Stage::new(config.clone(), (limits.requests, limits.acts), limits.is_told);
     let mut world = SimWorld::new(seed);
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let mut universe = Universe::new(&mut world, stage.clone(), limits);
         universe.run();
     }));
+    let marks = stage.marks().clone();
     match ended {
         Ok(()) => Ok(Report {
             hash: world.trace_hash(),
             operations: world.operations(),
-            marks: stage.marks().clone(),
+            faults: marks.faults(),
+            marks,
             story: stage.story(),
         }),
         Err(panic) => {
@@ -114,6 +132,9 @@ struct Universe<'w> {
     bays: Bays,
     random: Random,
     lives_max: usize,
+    /// Of ordeals: with a stream of their own, so that they disturb nothing.
+    ordeals: Random,
+    older: Option<Older>,
 }
 
 impl Universe<'_> {
@@ -121,7 +142,8 @@ impl Universe<'_> {
         let bays = Bays::new(world, stage.config());
         stage.set_switch(world.switch());
         let random = Random::stream(stage.config().seed, 0xD1);
-        Universe { world, stage, bays, random, lives_max: limits.lives }
+        let ordeals = Random::stream(stage.config().seed, 0xD2);
+        Universe { world, stage, bays, random, lives_max: limits.lives, ordeals, older: None }
     }
 
     fn run(&mut self) {
@@ -204,6 +226,22 @@ impl Universe<'_> {
         if may_lose && self.random.percent(25) {
             self.lose_at_rest(&rest);
         }
+        self.ordeal(&rest, outlook);
+    }
+
+    fn ordeal(&mut self, rest: &crate::bay::Rest, outlook: &Outlook) {
+        let is_due = self.ordeals.percent(ORDEALS);
+        let mut ordeals = Ordeals {
+            world: self.world,
+            stage: &self.stage,
+            bays: &mut self.bays,
+            random: &mut self.ordeals,
+            older: &mut self.older,
+        };
+        if is_due {
+            ordeals.undergo(rest, outlook);
+        }
+        ordeals.remember(rest);
     }
 
     fn lose_at_rest(&mut self, rest: &crate::bay::Rest) {
@@ -292,8 +330,10 @@ impl Failure {
     /// The line that repeats it.
     pub fn command(&self) -> String {
         let mut line = format!("just sim {}", self.config.seed);
-        let Limits { requests, acts, lives, .. } = self.limits;
-        for (name, limit) in [("requests", requests), ("acts", acts), ("lives", lives)] {
+        let Limits { requests, acts, lives, clients, .. } = self.limits;
+        let limits =
+            [("requests", requests), ("acts", acts), ("lives", lives), ("clients", clients)];
+        for (name, limit) in limits {
             if limit != usize::MAX {
                 line.push_str(&format!(" --{name} {limit}"));
             }

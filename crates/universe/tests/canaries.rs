@@ -3,7 +3,7 @@
 //! Built with the feature `canaries` only: `cargo test --release -p ashlar-universe --features canaries --test canaries`.
 
 use ashlar_engine::{Canary, set_canary};
-use ashlar_universe::{Limits, run};
+use ashlar_universe::{Limits, run, shrink};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -51,4 +51,23 @@ fn every_canary_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found in {SEEDS_MAX} universes: {missed:?}");
+}
+
+#[test]
+fn a_failing_universe_is_made_smaller_and_still_fails() {
+    let sizes = |limits: Limits| (limits.lives, limits.acts, limits.clients, limits.requests);
+    std::thread::spawn(move || {
+        set_canary(Some(Canary::ParityNotStored));
+        let first = (0..SEEDS_MAX).find_map(|seed| run(seed, Limits::default()).err());
+        let first = first.expect("it is found");
+        let (seed, requests) = (first.config.seed, first.config.requests);
+        let least = shrink(first, |_| {});
+        let again = run(seed, least.limits).expect_err("what came back fails");
+        assert_eq!(again.what, least.what);
+        let (lives, acts, clients, left) = sizes(least.limits);
+        assert!(left < requests / 2, "{left} of {requests} requests");
+        println!("universe {seed} fails with {lives} lives, {acts} acts, {clients} clients, {left} requests");
+    })
+    .join()
+    .expect("no panic");
 }

@@ -7,6 +7,7 @@
 use super::settle::settle;
 use super::store::Writes;
 use super::write::Payload;
+use crate::canary::{Canary, sings};
 use crate::home::{keeper, on_home};
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece, Update};
@@ -27,7 +28,8 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Op
     // A copy of a mirror that tears has nobody who could tell: all copies tear at once.
     let is_mirror = array.geometry.data_strips() == 1;
     let is_whole = extent.bytes == array.geometry.stripe_bytes();
-    if is_whole && !is_mirror && array.lacks_nothing(stripe) && !log.is_needed_for(stripe) {
+    let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
+    if is_whole && !is_mirror && is_relaxed && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
     }
     Some(RecordKind::Full)
@@ -43,7 +45,8 @@ pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> O
 /// on whole stripes that only caches hold.
 pub(super) async fn before_plan(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
     let array = &shard.array;
-    if array.log.is_some() && array.missing_slots() != 0 && array.caches.hold_relaxed() {
+    let is_at_risk = array.missing_slots() != 0 && array.caches.hold_relaxed();
+    if array.log.is_some() && is_at_risk && !sings(Canary::DegradedPlanUnsettled) {
         Box::pin(flush(shard)).await?;
     }
     Ok(())
@@ -55,7 +58,7 @@ pub(super) async fn before_first_write(
     shard: &Rc<Shard>,
     stripe: StripeNo,
 ) -> Result<(), VolumeErrorKind> {
-    if shard.array.written.may_be_durable(stripe) {
+    if shard.array.written.may_be_durable(stripe) && !sings(Canary::FirstWriteTooSoon) {
         Box::pin(flush(shard)).await?;
     }
     Ok(())
@@ -93,6 +96,9 @@ pub(super) async fn log(
 pub(super) async fn record(shard: &Rc<Shard>, new: NewUpdate) -> Result<Update, VolumeErrorKind> {
     let log = shard.log().expect("asked only where there is one");
     let (update, batches) = log.begin(shard, new).await.map_err(|_| VolumeErrorKind::Io)?;
+    if sings(Canary::RecordNotAwaited) {
+        return Ok(update);
+    }
     let failed = Writes::of(shard, batches).finish_records(shard).await;
     if !failed.is_empty() || shard.array.has_failing_slots() {
         Box::pin(settle(shard, failed)).await?;

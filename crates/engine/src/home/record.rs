@@ -5,6 +5,7 @@
 //! put out by the next generation, which the rest take instead; a generation is never used twice.
 
 use super::ArrayLost;
+use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::Shard;
@@ -150,7 +151,9 @@ pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target>
         let is_usable = matches!(state, SlotState::InSync | SlotState::Rebuilding);
         // A start without the slot's own device has the newcomer in its place before the table says so: what the table
         // says of the one must not be written to the other.
-        let is_newcomers = state == SlotState::Rebuilding && superblock.newcomer(slot).is_some();
+        let is_newcomers = state == SlotState::Rebuilding
+            && superblock.newcomer(slot).is_some()
+            && !sings(Canary::IdentityMixed);
         let (is_replacement, device) = match entry.role {
             Role::Active if is_newcomers => continue,
             Role::Active | Role::Rebuilding if is_usable => (false, shard.device(slot)),

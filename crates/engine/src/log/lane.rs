@@ -9,6 +9,7 @@ use super::ring::Ring;
 use super::shape::LogShape;
 use super::update::Body;
 use crate::array::Array;
+use crate::canary::{Canary, sings};
 use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_ondisk::log::{BatchEncoder, LogIdentity, NewRecord, Part};
@@ -282,11 +283,8 @@ impl Lane {
     /// Start to write a batch; `None` if the lane has let its device go.
     fn start(&self, offset: u64, bytes: Buf) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
-        let command = if device.facts().has_volatile_cache {
-            Command::WriteDurable(bytes)
-        } else {
-            Command::Write(bytes)
-        };
+        let is_forced = device.facts().has_volatile_cache && !sings(Canary::RecordNotForced);
+        let command = if is_forced { Command::WriteDurable(bytes) } else { Command::Write(bytes) };
         let (completion, pending) = self.common.outcomes.pair();
         device.submit(offset, command, completion);
         Some(pending)

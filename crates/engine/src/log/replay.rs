@@ -10,6 +10,7 @@
 
 mod mend;
 
+use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home;
@@ -62,7 +63,9 @@ pub(crate) async fn replay(shard: &Rc<Shard>) -> Result<ReplaySummary, Refusal> 
         if shard.array.is_read_only() {
             return Err(read_only(shard, &judgement));
         }
-        record::locked_update(shard, |_| {}).await.map_err(|_| lost(shard))?;
+        if !sings(Canary::ReplayBeforeLossRecorded) {
+            record::locked_update(shard, |_| {}).await.map_err(|_| lost(shard))?;
+        }
         mend::mend(shard, &sources, &judgement.stripes, &mut summary).await?;
     }
     summary.duration = Nanos(shard.worker.handle.now().0 - began.0);
@@ -96,7 +99,11 @@ async fn read_logs(shard: &Rc<Shard>) -> Vec<Source> {
         let identity = LogIdentity {
             array_tag: array_tag(superblock.array_uuid),
             log_tag,
-            incarnation: superblock.incarnation,
+            incarnation: if sings(Canary::OldIncarnationReplayed) {
+                superblock.previous_incarnation
+            } else {
+                superblock.incarnation
+            },
         };
         scans.push((target, log_tag, Ok(LogScan::new(identity, limits, area.bytes))));
     }

@@ -1,0 +1,391 @@
+//! Ordeals: something is done to devices that nobody uses which no operator wants, and the array is started. It must
+//! refuse and change nothing, or go on with what is right and leave everything else alone. Afterwards the
+//! world is put back as it was: an ordeal costs the universe nothing, so it may go beyond the budget.
+//!
+//! What must stay true: what is demanded depends on how many members of a group are of no use, not on the
+//! engine's word for it; whatever is read, at any time, is right or an error.
+
+use crate::audit;
+use crate::bay::{Bay, Bays, Rest, Trouble};
+use crate::director::TANK;
+use crate::ledger::{Change, Ending};
+use crate::life::{Outlook, assemble, engine, stop};
+use crate::marks::ORDEALS;
+use crate::stage::Stage;
+use ashlar_device::CommandKind;
+use ashlar_engine::{
+    ArrayState, ArrayVolume, AssembleSpec, Engine, Event, SlotState, event_names as names,
+};
+use ashlar_ondisk::Role;
+use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
+use ashlar_sim::{KeptDisk, Random, SimWorld, Stop};
+use ashlar_units::{Extent, to_u64, to_usize};
+use ashlar_volume::{Command, Request, Volume};
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Evil {
+    /// The contents of two members are swapped.
+    Swapped,
+    /// A member's device is smaller than it was.
+    Shrunk,
+    /// Somebody else's data is where a member was.
+    Foreign,
+    /// A member is replaced by an older copy of itself.
+    StaleCopy,
+    /// There are two of a member.
+    Twice,
+    /// Copies of superblocks are damaged, on some members all of them.
+    DamagedCopies,
+    /// More members of a group are gone than its parity replaces.
+    TooManyGone,
+    /// The same while the array runs.
+    TooManyLost,
+}
+
+/// In the order of [`ORDEALS`].
+const ALL: [Evil; 8] = [
+    Evil::Swapped,
+    Evil::Shrunk,
+    Evil::Foreign,
+    Evil::StaleCopy,
+    Evil::Twice,
+    Evil::DamagedCopies,
+    Evil::TooManyGone,
+    Evil::TooManyLost,
+];
+
+/// A device as it was a while ago.
+pub(crate) struct Older {
+    at: usize,
+    disk: KeptDisk,
+    generation: u64,
+}
+
+/// What a start must make of it.
+struct Demand {
+    /// Devices that must not be in service, nor be written.
+    useless: Vec<usize>,
+    is_refused: bool,
+}
+
+/// Everything that an ordeal may change.
+struct Before {
+    disks: Vec<KeptDisk>,
+    ledger: crate::ledger::Ledger,
+    troubles: Vec<Option<Trouble>>,
+    errors_are_allowed: bool,
+}
+
+pub(crate) struct Ordeals<'u> {
+    pub(crate) world: &'u mut SimWorld,
+    pub(crate) stage: &'u Stage,
+    pub(crate) bays: &'u mut Bays,
+    pub(crate) random: &'u mut Random,
+    pub(crate) older: &'u mut Option<Older>,
+}
+
+impl Ordeals<'_> {
+    /// One of them, if the devices are in a state in which it is clear what must come of it.
+    pub(crate) fn undergo(&mut self, rest: &Rest, outlook: &Outlook) {
+        let draw = to_usize(self.random.below(to_u64(ALL.len())));
+        let (evil, mark) = (ALL[draw], ORDEALS[draw]);
+        let is_clear = |bay: &Bay| {
+            let is_gone = matches!(bay.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
+            (bay.trouble.is_none() || is_gone) && bay.disk.unreadable_sectors() == 0
+        };
+        if !self.bays.all.iter().all(is_clear) {
+            return;
+        }
+        let before = self.keep();
+        if let Some(demand) = self.commit(evil, rest, outlook) {
+            self.stage.say(|| format!("ordeal: {evil:?} {:?}", demand.useless));
+            self.stage.mark(mark);
+            match evil {
+                Evil::TooManyLost => self.lose_while_running(outlook),
+                _ if demand.is_refused => self.must_refuse(),
+                _ => self.must_go_on(&demand, outlook),
+            }
+            self.world.call_off();
+            self.world.stop(Stop::Kill);
+            self.stage.say(|| "ordeal: over, all is as it was".to_owned());
+        }
+        self.put_back(before);
+    }
+
+    /// Sometimes, keep how a device is now.
+    pub(crate) fn remember(&mut self, rest: &Rest) {
+        let at = to_usize(self.random.below(to_u64(self.bays.all.len())));
+        let is_wanted = self.older.is_none() || self.random.percent(30);
+        if let (true, Some(generation)) = (is_wanted, rest.generations[at]) {
+            let disk = self.bays.all[at].disk.keep();
+            *self.older = Some(Older { at, disk, generation });
+        }
+    }
+
+    fn keep(&self) -> Before {
+        Before {
+            disks: self.bays.all.iter().map(|bay| bay.disk.keep()).collect(),
+            ledger: self.stage.ledger().clone(),
+            troubles: self.bays.all.iter().map(|bay| bay.trouble).collect(),
+            errors_are_allowed: self.stage.errors_are_allowed(),
+        }
+    }
+
+    fn put_back(&mut self, before: Before) {
+        for ((bay, disk), trouble) in
+            self.bays.all.iter_mut().zip(before.disks).zip(before.troubles)
+        {
+            bay.disk.put_back(disk);
+            bay.trouble = trouble;
+        }
+        *self.stage.ledger() = before.ledger;
+        self.stage.allow_errors(before.errors_are_allowed);
+    }
+
+    /// Do it. `None` if it cannot be done here.
+    fn commit(&mut self, evil: Evil, rest: &Rest, outlook: &Outlook) -> Option<Demand> {
+        let slots = self.stage.config().shape.members;
+        let is_sound = |at: &usize| {
+            let is_active = matches!(rest.places[*at], Some((_, Role::Active)));
+            is_active && self.bays.all[*at].trouble.is_none()
+        };
+        let mut sound: Vec<usize> = (0..self.bays.all.len()).filter(is_sound).collect();
+        self.random.shuffle(&mut sound);
+        let first = *sound.first()?;
+        let useless = match evil {
+            Evil::Swapped => self.swap(&sound)?,
+            Evil::Shrunk => {
+                let disk = &self.bays.all[first].disk;
+                disk.set_size(disk.size_bytes() - (1 << 20) - (self.random.below(4) << 19));
+                vec![first]
+            }
+            Evil::Foreign => self.make_foreign(first),
+            Evil::StaleCopy => self.make_stale(&sound, rest)?,
+            Evil::Twice => {
+                let free = *self.bays.free().first()?;
+                let image = self.bays.all[first].disk.image();
+                self.bays.all[free].disk.put_image(&image);
+                return Some(Demand { useless: vec![first, free], is_refused: true });
+            }
+            Evil::DamagedCopies if outlook.was_crash => return None,
+            Evil::DamagedCopies => self.damage(&sound, rest),
+            Evil::TooManyGone => {
+                let gone = self.too_many(rest)?;
+                gone.iter().for_each(|at| self.bays.all[*at].disk.vanish());
+                gone
+            }
+            Evil::TooManyLost => {
+                // A start within the budget comes first.
+                self.too_many(rest)?;
+                Vec::new()
+            }
+        };
+        let mut out = self.bays.out_at_rest(rest, slots);
+        for at in &useless {
+            if let Some((slot, Role::Active)) = rest.places[*at] {
+                out[slot] = true;
+            }
+        }
+        let is_refused = self.bays.is_beyond(&out) || evil == Evil::TooManyGone;
+        // Somebody must be left who knows what is so.
+        let knows = |at: &usize| {
+            let is_newest = rest.generations[*at] == Some(rest.newest.generation);
+            is_newest && self.bays.all[*at].trouble.is_none() && !useless.contains(at)
+        };
+        let is_known = (0..self.bays.all.len()).any(|at| knows(&at));
+        if !is_known && evil != Evil::TooManyGone {
+            return None;
+        }
+        Some(Demand { useless, is_refused })
+    }
+
+    fn swap(&self, sound: &[usize]) -> Option<Vec<usize>> {
+        let (one, other) = (*sound.first()?, *sound.get(1)?);
+        let (one_disk, other_disk) = (&self.bays.all[one].disk, &self.bays.all[other].disk);
+        let image = one_disk.image();
+        one_disk.put_image(&other_disk.image());
+        other_disk.put_image(&image);
+        Some(vec![one, other])
+    }
+
+    fn make_foreign(&self, at: usize) -> Vec<usize> {
+        let disk = &self.bays.all[at].disk;
+        disk.wipe();
+        let mut foreign = vec![0; 256 << 10];
+        for (number, part) in foreign.chunks_mut(8).enumerate() {
+            part.copy_from_slice(&to_u64(number).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes());
+        }
+        disk.poke(0, &foreign);
+        vec![at]
+    }
+
+    fn make_stale(&self, sound: &[usize], rest: &Rest) -> Option<Vec<usize>> {
+        let older = self.older.as_ref().filter(|older| sound.contains(&older.at))?;
+        // One generation behind is what a crash in the middle of an update leaves.
+        if older.generation + 1 >= rest.newest.generation {
+            return None;
+        }
+        self.bays.all[older.at].disk.put_back(older.disk.clone());
+        self.bays.all[older.at].disk.come_back();
+        Some(vec![older.at])
+    }
+
+    /// Some copies on every member, all of them on a few.
+    fn damage(&mut self, sound: &[usize], rest: &Rest) -> Vec<usize> {
+        let mut useless = Vec::new();
+        let mut out = self.bays.out_at_rest(rest, self.stage.config().shape.members);
+        for &at in sound {
+            let Some((slot, _)) = rest.places[at] else { continue };
+            out[slot] = true;
+            let is_destroyed = self.random.percent(30) && !self.bays.is_beyond(&out);
+            out[slot] = is_destroyed;
+            let count = if is_destroyed { SUPERBLOCK_COPIES } else { SUPERBLOCK_COPIES - 1 };
+            let mut copies: Vec<usize> = (0..SUPERBLOCK_COPIES).collect();
+            self.random.shuffle(&mut copies);
+            let disk = &self.bays.all[at].disk;
+            let slots = copy_slots(disk.size_bytes()).expect("members have room for them");
+            for copy in &copies[..count] {
+                disk.corrupt(Extent::new(slots[*copy].offset, 512));
+            }
+            if is_destroyed {
+                useless.push(at);
+            }
+        }
+        useless
+    }
+
+    /// All devices of one slot more of a group than it can do without. Those that are out go, too: alone, one that does
+    /// not know that it is out would be all there is to believe.
+    fn too_many(&mut self, rest: &Rest) -> Option<Vec<usize>> {
+        let slots = to_u64(self.stage.config().shape.members);
+        let group = self.bays.group_of(to_usize(self.random.below(slots)));
+        let mut slots: Vec<usize> = group.collect();
+        self.random.shuffle(&mut slots);
+        slots.truncate(self.stage.config().losses() + 1);
+        let is_of = |at: &usize| rest.places[*at].is_some_and(|(slot, _)| slots.contains(&slot));
+        Some((0..self.bays.all.len()).filter(is_of).collect())
+    }
+
+    fn changes(&self) -> Vec<u64> {
+        self.bays.all.iter().map(|bay| bay.disk.changes()).collect()
+    }
+
+    /// Nothing starts, and nobody has written anywhere.
+    fn must_refuse(&mut self) {
+        let before = self.changes();
+        let (opener, names) = (self.world.opener(), self.bays.names());
+        let stage = self.stage.clone();
+        let answer = self.world.run(async move |handle| {
+            let engine = engine(opener, &handle, &stage);
+            let spec = AssembleSpec { devices: names, ..AssembleSpec::default() };
+            engine.assemble(spec).await.map(drop)
+        });
+        match answer.done() {
+            Ok(()) => self.stage.fail("the array started, though it must have been refused"),
+            Err(refusal) => self.stage.say(|| format!("ordeal: refused, {}", refusal.code)),
+        }
+        if self.changes() != before {
+            self.stage.fail("a start that was refused changed a device");
+        }
+        self.stage.mark("ordeal.refused");
+    }
+
+    /// It starts without them, everything is there, and they are as they were.
+    fn must_go_on(&mut self, demand: &Demand, outlook: &Outlook) {
+        for at in &demand.useless {
+            self.bays.all[*at].trouble = Some(Trouble::Absent);
+        }
+        let written: Vec<u64> =
+            demand.useless.iter().map(|at| self.bays.all[*at].disk.changes()).collect();
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let bays = &mut *self.bays;
+        self.world
+            .run(async |handle| {
+                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                audit::read_all(&running.engine, &stage).await;
+                stop(&running.engine, &stage).await
+            })
+            .done();
+        let now: Vec<u64> =
+            demand.useless.iter().map(|at| self.bays.all[*at].disk.changes()).collect();
+        if now != written {
+            self.stage.fail("a device that is no member of this array any more was written");
+        }
+        let kind = if demand.useless.is_empty() { "ordeal.whole" } else { "ordeal.degraded" };
+        self.stage.mark(kind);
+    }
+
+    /// What can be read is right, the rest are errors, and the array says what it has come to.
+    fn lose_while_running(&mut self, outlook: &Outlook) {
+        let Some(rest) = self.bays.at_rest() else { return };
+        let Some(gone) = self.too_many(&rest) else { return };
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let fails_only = self.random.percent(30);
+        let bays = &mut *self.bays;
+        self.world
+            .run(async |handle| {
+                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                for at in gone {
+                    match fails_only {
+                        true => bays.all[at].disk.fail(
+                            CommandKind::Write,
+                            ashlar_device::FaultKind::Media,
+                            None,
+                        ),
+                        false => bays.all[at].disk.vanish(),
+                    }
+                }
+                stage.allow_errors(true);
+                let failed_before = stage.marks().of("ordeal.read_failed");
+                write_some(&running.engine, &stage).await;
+                audit::read_all(&running.engine, &stage).await;
+                let Ok(status) = running.engine.status().await else { return };
+                let state = status.arrays.first().map(|array| array.state);
+                let out = running.array.slot_states();
+                let is_out = |state: &&SlotState| **state != SlotState::InSync;
+                stage.say(|| {
+                    format!("ordeal: {state:?}, {} out", out.iter().filter(is_out).count())
+                });
+                let says =
+                    |event: &Event| [names::ARRAY_FAILED, names::BLOCK_LOST].contains(&event.name);
+                let is_said = running.engine.events().since(0).iter().any(says);
+                if stage.marks().of("ordeal.read_failed") > failed_before {
+                    if !is_said {
+                        stage.fail(
+                            "reads failed for good, and no event says that the array has failed",
+                        );
+                    }
+                    stage.mark("ordeal.failure_was_said");
+                }
+                match state {
+                    Some(ArrayState::Failed) => stage.mark("ordeal.failed"),
+                    Some(ArrayState::ReadOnly) => stage.mark("ordeal.read_only"),
+                    _ => stage.mark("ordeal.goes_on"),
+                }
+            })
+            .done();
+    }
+}
+
+/// A write to each of some stripes; any answer will do.
+async fn write_some(engine: &Engine, stage: &Stage) {
+    let own = stage.clone();
+    let write = async move |volume: ArrayVolume| {
+        let (stripe, window) = (own.config().stripe_bytes(), own.ledger().bytes());
+        for offset in (0..window).step_by(to_usize(stripe)).take(4) {
+            let extent = Extent::new(offset, 4096);
+            let mut buffer = volume.buffer(4096).await;
+            let begun = own.ledger().begin(Change::Write, extent, 15);
+            own.ledger().fill(begun, &mut buffer);
+            let command = Command::Write(buffer.freeze());
+            let request = Request { command, extent: own.place(extent), fua: false };
+            let is_done = volume.submit(request).await.is_ok();
+            own.ledger().end(begun, if is_done { Ending::Done } else { Ending::Failed });
+            own.mark(if is_done { "ordeal.write_done" } else { "ordeal.write_refused" });
+        }
+    };
+    if let Err(refusal) = engine.with_volume(0, TANK, write).await {
+        stage.fail(format!("no volume for an ordeal: {refusal}"));
+    }
+}
