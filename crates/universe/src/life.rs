@@ -153,7 +153,7 @@ impl Life<'_> {
                 await_clients(&stage, &handle).await;
                 return LifeEnd::ReadOnly;
             }
-            director.direct(10 + random.below(14)).await;
+            director.direct(8 + random.below(14)).await;
             if let End::CutAfter { stop, operations } = end
                 && stage.config().class != Class::Everything
             {
