@@ -7,9 +7,15 @@ use crate::adapter::commands::{Commands, Live};
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard;
+use crate::inspect::Inspection;
+use crate::inspect::diagram::Measured;
+use crate::inspect::server::Server;
+use crate::inspect::topology::Given;
 use crate::metrics::baseline::Code;
+use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::report::{findings, page, points};
+use crate::source::Source;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -64,6 +70,8 @@ pub struct Args {
     pub worse_below: f64,
 }
 
+/// What one program that is asked about the server may take.
+const LOOK_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 /// Strip size of all arrays, bytes.
 const STRIP_BYTES: u64 = 64 << 10;
 
@@ -105,6 +113,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     guard::refuse_unless_named(&look, &args.members, &args.destroy)?;
     let facts = facts(args, &look);
     let dir = RunDir::create(&path, &facts)?;
+    inspect(&dir)?;
     let bench = Bench {
         evidence: &looked,
         dir: &dir,
@@ -157,6 +166,18 @@ fn open_log(path: &Path) -> Result<Evidence, Refusal> {
     let interrupt = Interrupt::from_signals()
         .map_err(|error| Refusal::cannot_run("signals.unheard", error.to_string(), ""))?;
     Evidence::open(path, interrupt)
+}
+
+/// The server as it is, before anything is measured on it: its checks and its bottleneck diagram.
+fn inspect(dir: &RunDir) -> Result<(), Refusal> {
+    let server = Server::read(&Source::live(LOOK_LIMIT));
+    let inspection = Inspection::of(server, None, Given::default());
+    for check in &inspection.checks {
+        dir.append(&Record::Check(check.clone()))?;
+    }
+    let path = dir.path().join("bottleneck.svg");
+    std::fs::write(&path, inspection.svg(&Measured::new()))
+        .map_err(|error| Refusal::file(&path, &error, "nothing was measured yet"))
 }
 
 fn facts(args: &Args, commands: &dyn Commands) -> RunFacts {

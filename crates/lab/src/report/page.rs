@@ -8,6 +8,9 @@ use super::findings::{self, Headline, engines};
 use super::ocp::timestamp;
 use super::points::{Point, cores};
 use super::text::{none, percentile, title};
+use crate::cpu::account::GroupAccount;
+use crate::cpu::tally::CONTEXTS;
+use crate::metrics::share::Share;
 use crate::record::{ArrayCondition, Check, Record};
 use crate::refusal::Refusal;
 use crate::store::Run;
@@ -29,6 +32,7 @@ struct Page<'a> {
     charts: Vec<Chart>,
     duels: Vec<DuelTable>,
     pictures: Vec<(String, String)>,
+    accounts: Vec<CpuTable>,
     checks: Vec<CheckRow>,
     environment: &'a BTreeMap<String, String>,
     left_out: &'a BTreeMap<String, String>,
@@ -64,6 +68,13 @@ struct DuelTable {
     one: String,
     other: String,
     rows: Vec<(String, String, String, String)>,
+}
+
+struct CpuTable {
+    of: String,
+    source: String,
+    rows: Vec<[String; 5]>,
+    threads: String,
 }
 
 struct CheckRow {
@@ -105,6 +116,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         charts: charts(points),
         duels: names.iter().skip(1).map(|other| duel_table(points, names[0], other)).collect(),
         pictures: pictures(dir),
+        accounts: run.records.iter().filter_map(cpu_table).collect(),
         checks: run.records.iter().filter_map(check_row).collect(),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,
@@ -367,6 +379,53 @@ fn data_address(svg: &str) -> String {
         }
     }
     out
+}
+
+/// Whose CPU time it was: one row for each engine that stacks were found of.
+fn cpu_table(record: &Record) -> Option<CpuTable> {
+    let Record::Cpu(account) = record else { return None };
+    let of_machine = |share: &Share| {
+        format!("{} ± {}", units::percent(share.share), units::percent(share.error))
+    };
+    let row = |group: &GroupAccount| {
+        let contexts: Vec<String> = group
+            .contexts
+            .iter()
+            .map(|(context, share)| {
+                let name =
+                    CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |(_, name)| name);
+                format!("{name} {}", units::percent(share.share))
+            })
+            .collect();
+        let name = format!("{} (functions of version {})", group.name, group.version);
+        [
+            name,
+            of_machine(&group.share),
+            of_machine(&group.useful),
+            of_machine(&group.overhead),
+            contexts.join(", "),
+        ]
+    };
+    let mut rows = vec![[
+        "everything but idle".to_owned(),
+        of_machine(&account.busy),
+        String::new(),
+        String::new(),
+        String::new(),
+    ]];
+    rows.extend(account.groups.iter().map(row));
+    let threads: Vec<String> = account
+        .threads
+        .iter()
+        .take(6)
+        .map(|thread| format!("{} {:.2} cores", thread.name, thread.cores))
+        .collect();
+    Some(CpuTable {
+        of: account.of.clone(),
+        source: account.sampling.source.clone(),
+        rows,
+        threads: threads.join(", "),
+    })
 }
 
 fn check_row(record: &Record) -> Option<CheckRow> {
