@@ -218,3 +218,21 @@ fn the_verb_writes_the_page_beside_the_records_and_refuses_an_empty_run() {
     run(&args, false).expect("a report");
     assert!(place.path().join("report.html").exists());
 }
+
+#[test]
+fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
+        .arg(golden)
+        .output()
+        .expect("started");
+    let account = serde_json::from_slice(&output.stdout).expect("an account");
+    let mut run = two_engines();
+    run.records.push(Record::Cpu(Box::new(account)));
+    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    for wanted in ["Whose CPU time is it?", "md (functions of version", "35.7 % ±", "client 18.9 %"]
+    {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}

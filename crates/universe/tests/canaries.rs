@@ -11,35 +11,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const SEEDS_MAX: u64 = 4000;
 /// Planted, but not shown yet to be found within so many universes: named in each run, demanded of none.
 const NOT_SHOWN: &[Canary] = &[
+    Canary::CheckpointAhead,
     Canary::IdentityMixed,
-    Canary::RecordNotAwaited,
-    Canary::RecordNotForced,
-    Canary::SpaceReusedUnflushed,
     Canary::RepairNotLogged,
     Canary::RelaxedWhileDegraded,
-    Canary::FirstWriteTooSoon,
     Canary::DegradedPlanUnsettled,
-    Canary::ReplaySkipsOne,
-    Canary::OldIncarnationReplayed,
-    Canary::IncarnationKept,
     Canary::ReplayBeforeLossRecorded,
-    Canary::DoubtLeft,
     Canary::ReplayNotFlushed,
     Canary::MapNotSettled,
 ];
 /// Threads that look at canaries side by side.
 const THREADS: usize = 2;
 
-/// Universes needed, and what was wrong in the last.
+/// Universes needed, and what was wrong in the last. A universe that goes wrong without the canary as well shows nothing.
 fn find(canary: Canary) -> Option<(u64, String)> {
-    set_canary(Some(canary));
-    let found = (0..SEEDS_MAX).find_map(|seed| {
-        let failure = run(seed, Limits::default()).err()?;
-        let what = failure.what.lines().next().unwrap_or_default().to_owned();
-        Some((seed + 1, what))
-    });
-    set_canary(None);
-    found
+    (0..SEEDS_MAX).find_map(|seed| {
+        set_canary(Some(canary));
+        let failure = run(seed, Limits::default()).err();
+        set_canary(None);
+        let what = failure?.what.lines().next().unwrap_or_default().to_owned();
+        run(seed, Limits::default()).is_ok().then_some((seed + 1, what))
+    })
 }
 
 #[test]
