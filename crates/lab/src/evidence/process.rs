@@ -1,6 +1,6 @@
 //! A command in its own process group: closed stdin, a time limit, and nothing of it left behind.
 //!
-//! What must stay true: when [`Order::run`] returns, every process of the group has been killed, and the kill comes
+//! What must stay true: when a command's run returns, every process of the group has been killed, and the kill comes
 //! before its leader is reaped, so that its number cannot have been given to somebody else.
 //! Not here: where the outputs go and what is written down about them (log).
 
