@@ -39,8 +39,8 @@ pub struct Served {
     pub way: String,
 }
 
-/// A RAID engine that the lab can drive.
-pub trait Engine {
+/// A RAID engine that the lab can drive. It may be asked from a second thread whether it is busy.
+pub trait Engine: Send + Sync {
     /// Its name: `ashlar`.
     fn name(&self) -> &'static str;
 
@@ -61,6 +61,12 @@ pub trait Engine {
     /// # Errors
     /// If the engine refuses, or cannot do that.
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal>;
+
+    /// Put a blank device in where `member` was taken out: the same one, wiped. A rebuild begins, and goes on afterwards.
+    ///
+    /// # Errors
+    /// If the engine refuses, or cannot do that.
+    fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal>;
 
     /// Whether background work (resync, rebuild, scrub) goes on.
     ///

@@ -8,6 +8,7 @@
 //! - account: counts become shares
 //! - live: an account of this machine while a load runs
 //! - perf, load, kernel, burn: sampling, what runs meanwhile, the kernel's own accounts, a known load
+//! - around: stacks around one measurement of a run
 //! - flame: flame graphs and their differences
 //! - text: how an account looks
 //!
@@ -15,6 +16,7 @@
 //! wherever it runs. Not here: the formulas (metrics).
 
 pub mod account;
+pub mod around;
 pub mod burn;
 pub mod files;
 pub mod flame;

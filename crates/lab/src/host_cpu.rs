@@ -53,6 +53,7 @@ impl HostCpu {
             busy_s: per_core.iter().sum::<f64>() * wall_s,
             per_core,
             client_s,
+            client_system_s: 0.0,
         }
     }
 }

@@ -14,9 +14,11 @@
 //! - lint: what is wrong with a benchmark, before it runs and after
 //! - guard: nothing is written to a device that carries something, unless its user names it
 //! - host_cpu: CPU time of the machine around a piece of work
+//! - meter: what flowed over drives and links around a piece of work
 //! - compare: two engines in turns, or two stored runs
 //! - plan: a run by plan: stages around fio job files
 //! - metrics: the formulas, without any I/O
+//! - watch: what is watched while a run measures
 //! - units: how figures are printed
 //! - report: the page, and the same as Markdown, CSV and OCP lines
 //! - verdict: the limiting factor, with its evidence and the next experiment
@@ -39,6 +41,7 @@ pub mod guard;
 pub mod host_cpu;
 pub mod inspect;
 pub mod lint;
+pub mod meter;
 pub mod metrics;
 pub mod plan;
 pub mod record;
@@ -51,5 +54,6 @@ pub mod trace;
 pub mod units;
 pub mod validity;
 pub mod verdict;
+pub mod watch;
 
 pub use refusal::Refusal;

@@ -4,6 +4,8 @@
 //! - profile: fio job files with targets, depth and time filled in
 //! - points: the plan as a list of points to measure, before anything is started
 //! - execute: measuring them one by one, with resumption
+//! - made: arrays that the lab makes itself, through the engines' adapters
+//! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
 //! - environment: what the machine was during the run
@@ -12,11 +14,13 @@
 //! What must stay true: every command can be seen before it runs (`--dry-run`); a point that was measured is not
 //! measured again after an interruption; stages that could not be done are named with the reason.
 
+pub mod ceilings;
 pub mod cli;
 pub mod environment;
 pub mod execute;
 pub mod file;
 pub mod findings;
+pub mod made;
 pub mod points;
 pub mod profile;
 pub mod progress;

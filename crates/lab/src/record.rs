@@ -10,6 +10,8 @@
 //! newer lab are passed over, a record of an unknown kind is counted and said.
 
 use crate::cpu::CpuAccount;
+use crate::inspect::resources::Row;
+use crate::meter::PathLoad;
 use crate::trace::TraceAccount;
 use crate::validity::{Finding, Outcome};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,15 @@ pub enum Record {
     Cpu(Box<CpuAccount>),
     /// What became of I/Os between submission and the device.
     Trace(Box<TraceAccount>),
+    /// Utilisation, saturation and errors of the server's resources before anything was measured.
+    Resources(ResourceTable),
+}
+
+/// The USE checklist of the server, before the first load.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ResourceTable {
+    /// One for each resource.
+    pub rows: Vec<Row>,
 }
 
 /// What the raw drives allow at one workload point, in one condition of the array.
@@ -180,6 +191,9 @@ pub struct Direction {
     /// Bandwidth over time: milliseconds since the start -> bytes a second, summed over jobs.
     #[serde(default)]
     pub series: Vec<(u64, f64)>,
+    /// Mean completion latency over time: milliseconds since the start -> nanoseconds, mean over jobs.
+    #[serde(default)]
+    pub latency_series: Vec<(u64, f64)>,
 }
 
 /// CPU time around a measurement, seconds over all cores.
@@ -195,6 +209,9 @@ pub struct CpuCost {
     pub per_core: Vec<f64>,
     /// The load generator's own user and system time, seconds: a column of its own, never the engine's cost.
     pub client_s: f64,
+    /// The system time in it, seconds.
+    #[serde(default)]
+    pub client_system_s: f64,
 }
 
 /// One workload point.
@@ -221,6 +238,9 @@ pub struct Measurement {
     /// CPU over the same time, if it was taken.
     #[serde(default)]
     pub cpu: Option<CpuCost>,
+    /// What drives and links carried over the same time, if it was taken.
+    #[serde(default)]
+    pub path: Option<PathLoad>,
     /// Which rules have something to say.
     #[serde(default)]
     pub findings: Vec<Finding>,

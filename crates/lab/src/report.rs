@@ -2,6 +2,8 @@
 //!
 //! - points: rounds of the same workload, engine and condition, as one figure with its samples
 //! - findings: the sentence on top: what limits, what to do next, and whether the figures may be used
+//! - charts: which charts there are, and the figures behind each
+//! - tables: engines side by side, CPU time, resources, traces, checks
 //! - chart: bars and lines as SVG, with every sample as a dot
 //! - page: the HTML page
 //! - text: Markdown and CSV
@@ -12,9 +14,11 @@
 //! missing; the page asks the network for nothing.
 
 pub mod chart;
+pub mod charts;
 pub mod cli;
 pub mod findings;
 pub mod ocp;
 pub mod page;
 pub mod points;
+pub mod tables;
 pub mod text;

@@ -46,7 +46,7 @@ pub struct Evidence<'a> {
     pub baseline: Option<f64>,
     /// The figure, in the same unit as the baseline.
     pub figure: f64,
-    /// The narrowest link for this load and what it carries, in bytes a second.
+    /// The fullest link under this load, and the share it carried of what it can.
     pub link: Option<(&'a str, f64)>,
     /// Who burns the busiest core, if stacks were taken: `md0_raid6`.
     pub busiest: Option<&'a str>,
@@ -73,7 +73,7 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
             next.unwrap_or_else(|| "correct that and measure again".to_owned()),
         );
     }
-    by_link(measurement, evidence)
+    by_link(evidence)
         .or_else(|| by_baseline(evidence))
         .or_else(|| by_cores(measurement, evidence))
         .or_else(|| by_depth(measurement))
@@ -86,9 +86,8 @@ pub fn judge(measurement: &Measurement, evidence: &Evidence<'_>) -> Verdict {
         })
 }
 
-fn by_link(measurement: &Measurement, evidence: &Evidence<'_>) -> Option<Verdict> {
-    let (name, carries) = evidence.link?;
-    let share = measurement.bytes_per_s() / carries;
+fn by_link(evidence: &Evidence<'_>) -> Option<Verdict> {
+    let (name, share) = evidence.link?;
     (share >= AT_CEILING).then(|| {
         verdict(
             Factor::Link,
@@ -191,6 +190,7 @@ mod tests {
             read,
             write: Direction::default(),
             cpu: Some(CpuCost { per_core: per_core.to_vec(), ..CpuCost::default() }),
+            path: None,
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,
@@ -216,7 +216,7 @@ mod tests {
         let at_drives =
             Evidence { baseline: Some(33_000.0), figure: 32_000.0, ..Evidence::default() };
         assert_eq!(judge(&busy, &at_drives).factor, Factor::Drives);
-        let at_link = Evidence { link: Some(("PCIe 3.0 x4 of c1", 140e6)), ..at_drives };
+        let at_link = Evidence { link: Some(("PCIe 3.0 x4 of c1", 0.94)), ..at_drives };
         let verdict = judge(&busy, &at_link);
         assert_eq!(verdict.factor, Factor::Link);
         assert!(verdict.sentence.starts_with("PCIe 3.0 x4 of c1"));

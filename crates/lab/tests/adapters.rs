@@ -155,3 +155,42 @@ fn an_engine_that_is_not_known_is_refused_with_the_names_that_are() {
     assert!(refusal.to_string().contains("say ashlar"), "{refusal}");
     assert_eq!(refusal.exit_code(), 2);
 }
+
+#[test]
+fn a_member_is_put_in_blank_and_a_rebuild_is_seen_until_it_ends() {
+    let transcript = format!(
+        "{}$ mdadm /dev/md/lab --fail /dev/loop2\n$ mdadm /dev/md/lab --remove /dev/loop2\n\
+         $ mdadm --zero-superblock /dev/loop2\n$ mdadm /dev/md/lab --add /dev/loop2\nmdadm: added /dev/loop2\n\
+         $ cat /proc/mdstat\n      [==>..................]  recovery = 12.6% (8192/64512) finish=0.1min speed=8192K/sec\n\
+         $ cat /proc/mdstat\nmd127 : active raid6 loop2[4] loop4[3] loop3[2] loop1[0]\n",
+        MDADM.split("$ cat /proc/mdstat").next().expect("a head")
+    );
+    let (commands, mut engine) = (Recorded::parse(&transcript), Mdadm::default());
+    engine.create(&commands, &wanted("raid6")).expect("made");
+    engine.take_out(&commands, &[1]).expect("out");
+    engine.put_in(&commands, 1).expect("in");
+    assert!(
+        engine.is_busy(&commands).expect("asked") && !engine.is_busy(&commands).expect("asked")
+    );
+    assert_eq!(commands.left(), 0);
+}
+
+#[test]
+fn a_btrfs_member_is_replaced_by_its_number_and_the_replacement_is_waited_for() {
+    let none = "$ btrfs scrub status /run/lab/files\n$ btrfs balance status /run/lab/files\n";
+    let transcript = format!(
+        "$ mkfs.btrfs -q -f -K -d raid6 -m raid1c3 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n\
+         $ btrfs device scan /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4\n$ mkdir -p /run/lab/files\n\
+         $ mount -t btrfs /dev/loop1 /run/lab/files\n\
+         $ btrfs replace start -f 2 /dev/loop2 /run/lab/files\n\
+         {none}$ btrfs replace status -1 /run/lab/files\n23.4% done, 0 write errs, 0 uncorr. read errs\n\
+         {none}$ btrfs replace status -1 /run/lab/files\nStarted on 22.Nov 04:00:01, finished on 22.Nov 04:00:09, 0 write errs, 0 uncorr. read errs\n"
+    );
+    let (commands, mut engine) = (Recorded::parse(&transcript), Btrfs::default());
+    engine.create(&commands, &wanted("raid6")).expect("made");
+    engine.put_in(&commands, 1).expect("in");
+    assert!(
+        engine.is_busy(&commands).expect("asked") && !engine.is_busy(&commands).expect("asked")
+    );
+    assert_eq!(commands.left(), 0);
+}

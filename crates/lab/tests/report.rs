@@ -37,6 +37,7 @@ fn round(
         latency_mean_ns: 64.0 / iops * 1e9,
         latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
         series: Vec::new(),
+        latency_series: Vec::new(),
     };
     let is_read = workload.mix.contains("read");
     let none = Direction::default();
@@ -60,7 +61,9 @@ fn round(
             busy_s: 1.8,
             per_core: vec![0.99, 0.2],
             client_s: 0.3,
+            client_system_s: 0.2,
         }),
+        path: None,
         findings: Vec::new(),
         argv: vec!["fio".into(), "--name=<x>".into()],
         evidence: Some(7),
@@ -113,7 +116,7 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let headline = findings::headline(&points);
     assert_eq!(
         headline.sentence,
-        "Of 3 cases, ashlar 1.0 against btrfs 1.0 is faster in 2 and not shown to differ in 1."
+        "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to differ in 1."
     );
     let limit = headline.limit.expect("a limit");
     assert!(limit.of.contains("4K random reads, 4 x 16, healthy"), "{limit:?}");
@@ -235,4 +238,90 @@ fn an_account_of_cpu_time_becomes_a_table_with_contexts_and_errors() {
     {
         assert!(html.contains(wanted), "{wanted}");
     }
+}
+
+#[test]
+fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of_the_diagram() {
+    use ashlar_lab::inspect::resources::Row;
+    use ashlar_lab::meter::{DriveLoad, LinkLoad, PathLoad};
+    use ashlar_lab::record::ResourceTable;
+    let mut run = two_engines();
+    let path = PathLoad {
+        drives: vec![DriveLoad { name: "sda".into(), bytes_per_s: 2e8, busy: 0.97, queued: 7.5 }],
+        links: vec![LinkLoad {
+            id: "a>b".into(),
+            name: "HBA 3b:00.0 to socket 0 (PCIe 3.0 x4)".into(),
+            bytes_per_s: 3.8e9,
+            carries: Some(3.94e9),
+        }],
+    };
+    assert_eq!(path.measured().len(), 1);
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.path = Some(path.clone());
+        }
+    }
+    let row = |resource: &str, utilisation: Option<&str>| Row {
+        resource: resource.into(),
+        utilisation: utilisation.map(str::to_owned),
+        saturation: None,
+        errors: None,
+    };
+    let rows = vec![row("processors", Some("load 0.1 on 2 CPUs")), row("memory, bandwidth", None)];
+    run.records.push(Record::Resources(ResourceTable { rows }));
+    let points = points::of(&run.records);
+    let limit = findings::headline(&points).limit.expect("a limit");
+    assert!(limit.verdict.sentence.contains("PCIe 3.0 x4"), "{limit:?}");
+    let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    for wanted in [
+        "memory, bandwidth",
+        "<td class=\"empty\">empty</td>",
+        "97.0 % busy at most",
+        "96.4 % at most",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn every_chart_has_its_mark_its_figures_and_its_commands_and_engines_stand_side_by_side() {
+    let mut run = two_engines();
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.read.latency_series = vec![(1000, 2e5), (2000, 3e5)];
+            measurement.read.series = vec![(1000, 2e8), (2000, 3e8)];
+        }
+    }
+    let html = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    let charts = html.matches("<svg class=\"chart\"").count();
+    assert!(charts >= 7, "{charts} charts");
+    assert_eq!(html.matches("Figures and commands of this chart").count(), charts);
+    for wanted in
+        ["Side by side", "Whose core does more work?", "Does latency hold over time?", "lines 7, 7"]
+    {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn client_time_that_falls_while_the_load_rises_is_noted_on_its_figures() {
+    let mut run = two_engines();
+    run.records.clear();
+    for (at, (jobs, iops, system_s)) in [(1_u32, 1e5, 1.2), (2, 2e5, 0.4)].into_iter().enumerate() {
+        let mut reads = workload(&format!("rr-4k-j{jobs}"), "randread", 4096);
+        reads.jobs = jobs;
+        let mut record = round("md", &reads, ArrayCondition::Healthy, (0, iops));
+        if let Record::Measurement(measurement) = &mut record
+            && let Some(cpu) = &mut measurement.cpu
+        {
+            (cpu.client_s, cpu.client_system_s) = (system_s + 0.1, system_s);
+            measurement.evidence = u64::try_from(at).ok();
+        }
+        run.records.push(record);
+    }
+    let points = points::of(&run.records);
+    assert!(
+        points.iter().all(|point| point.findings.iter().any(|it| it.rule == "A02")),
+        "{points:?}"
+    );
 }

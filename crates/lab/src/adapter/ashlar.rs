@@ -14,6 +14,7 @@ pub struct Ashlar {
     policy: String,
     program: String,
     socket: String,
+    members: Vec<PathBuf>,
     daemon: Option<u32>,
     is_made: bool,
     is_attached: bool,
@@ -83,6 +84,7 @@ impl Engine for Ashlar {
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {
+        self.members.clone_from(&wanted.members);
         self.start_daemon(commands, wanted)?;
         let strip = format!("{}", wanted.strip_bytes);
         let mut words = vec![
@@ -126,6 +128,18 @@ impl Engine for Ashlar {
             self.ask(commands, &["fail", ARRAY, &member.to_string()], "take a member out")?;
         }
         Ok(())
+    }
+
+    fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal> {
+        let device = word(&self.members[member])?.to_owned();
+        commands.succeed(&["wipefs", "-a", "-q", &device], "as blank as a new one")?;
+        let slot = member.to_string();
+        self.ask(
+            commands,
+            &["replace", ARRAY, &slot, &device, "--destroy", &device],
+            "put a blank member in",
+        )
+        .map(|_| ())
     }
 
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {

@@ -81,13 +81,25 @@ impl Engine for Btrfs {
         Ok(())
     }
 
+    fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal> {
+        let Some(files) = &self.mounted else { return Ok(()) };
+        // btrfs numbers its devices from 1, in the order in which they were given.
+        let number = (member + 1).to_string();
+        let device = word(&self.members[member])?;
+        let argv = ["btrfs", "replace", "start", "-f", &number, device, word(files)?];
+        commands.succeed(&argv, "put a blank member in").map(|_| ())
+    }
+
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
         let Some(files) = &self.mounted else { return Ok(false) };
         let files = word(files)?;
         let scrub = commands.run(&["btrfs", "scrub", "status", files], "does a scrub run?")?;
         let balance =
             commands.run(&["btrfs", "balance", "status", files], "does a balance run?")?;
-        Ok(scrub.stdout.contains("running") || balance.stdout.contains("running"))
+        let replace =
+            commands.run(&["btrfs", "replace", "status", "-1", files], "does a replace run?")?;
+        let replaces = replace.stdout.contains("% done");
+        Ok(replaces || scrub.stdout.contains("running") || balance.stdout.contains("running"))
     }
 
     fn destroy(&mut self, commands: &dyn Commands) -> Result<(), Refusal> {

@@ -51,6 +51,14 @@ impl Engine for HandedOver {
         ))
     }
 
+    fn put_in(&mut self, _commands: &dyn Commands, _member: usize) -> Result<(), Refusal> {
+        Err(Refusal::new(
+            "engine.cannot",
+            "the lab does not know what stands behind a device that was handed over",
+            "put members in by that engine's own means and measure again",
+        ))
+    }
+
     fn is_busy(&self, _commands: &dyn Commands) -> Result<bool, Refusal> {
         Ok(false)
     }

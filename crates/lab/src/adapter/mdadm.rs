@@ -66,6 +66,12 @@ impl Engine for Mdadm {
         Ok(())
     }
 
+    fn put_in(&mut self, commands: &dyn Commands, member: usize) -> Result<(), Refusal> {
+        let device = word(&self.members[member])?;
+        commands.succeed(&["mdadm", "--zero-superblock", device], "as blank as a new one")?;
+        commands.succeed(&["mdadm", ARRAY, "--add", device], "put a blank member in").map(|_| ())
+    }
+
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
         let stat = commands.succeed(&["cat", "/proc/mdstat"], "is it idle?")?.stdout;
         Ok(["resync", "recovery", "check", "reshape"].iter().any(|word| stat.contains(word)))

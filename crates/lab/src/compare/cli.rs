@@ -7,16 +7,11 @@ use crate::adapter::commands::{Commands, Live};
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard;
-use crate::inspect::Inspection;
-use crate::inspect::diagram::Measured;
-use crate::inspect::server::Server;
-use crate::inspect::topology::Given;
 use crate::metrics::baseline::Code;
-use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::report::{findings, page, points};
-use crate::source::Source;
 use crate::store::{FORMAT, RunDir, RunFacts};
+use crate::watch::Watch;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +57,10 @@ pub struct Args {
     /// MiB of the array that are used.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub span: u64,
-    /// Say what would be done and do nothing.
+    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each case is sampled.
+    #[arg(long)]
+    pub no_stacks: bool,
+    /// Say what would be done, and what would refuse it, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
     /// With two runs: exit with 1 if a case reaches less than this share of the older run.
@@ -70,8 +68,6 @@ pub struct Args {
     pub worse_below: f64,
 }
 
-/// What one program that is asked about the server may take.
-const LOOK_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
 /// Strip size of all arrays, bytes.
 const STRIP_BYTES: u64 = 64 << 10;
 
@@ -113,10 +109,11 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     guard::refuse_unless_named(&look, &args.members, &args.destroy)?;
     let facts = facts(args, &look);
     let dir = RunDir::create(&path, &facts)?;
-    inspect(&dir)?;
+    let watch = Watch::new(&dir, !args.no_stacks)?;
     let bench = Bench {
         evidence: &looked,
         dir: &dir,
+        watch: &watch,
         workloads,
         extent: Extent { seconds: args.seconds, span_bytes: args.span << 20 },
         strip_bytes: STRIP_BYTES,
@@ -133,6 +130,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let plan = Plan { wanted, code, rounds: args.rounds, losses: args.losses };
     let measured = turns::run(&bench, &mut engines, &plan);
+    watch.conclude(&dir)?;
     report(&dir, json)?;
     measured.map(|()| ExitCode::SUCCESS)
 }
@@ -166,18 +164,6 @@ fn open_log(path: &Path) -> Result<Evidence, Refusal> {
     let interrupt = Interrupt::from_signals()
         .map_err(|error| Refusal::cannot_run("signals.unheard", error.to_string(), ""))?;
     Evidence::open(path, interrupt)
-}
-
-/// The server as it is, before anything is measured on it: its checks and its bottleneck diagram.
-fn inspect(dir: &RunDir) -> Result<(), Refusal> {
-    let server = Server::read(&Source::live(LOOK_LIMIT));
-    let inspection = Inspection::of(server, None, Given::default());
-    for check in &inspection.checks {
-        dir.append(&Record::Check(check.clone()))?;
-    }
-    let path = dir.path().join("bottleneck.svg");
-    std::fs::write(&path, inspection.svg(&Measured::new()))
-        .map_err(|error| Refusal::file(&path, &error, "nothing was measured yet"))
 }
 
 fn facts(args: &Args, commands: &dyn Commands) -> RunFacts {

@@ -11,13 +11,13 @@ use crate::evidence::Evidence;
 use crate::fio::job::JobFile;
 use crate::fio::measure::figures;
 use crate::fio::run::{FioOrder, FioRan};
-use crate::host_cpu::HostCpu;
 use crate::metrics::baseline::Code;
 use crate::metrics::plausible::little_finding;
 use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Record, Workload};
 use crate::refusal::Refusal;
 use crate::store::RunDir;
 use crate::validity::{Finding, Severity};
+use crate::watch::Watch;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Bench<'a> {
     pub evidence: &'a Evidence,
     /// Where records go.
     pub dir: &'a RunDir,
+    /// What is watched meanwhile.
+    pub watch: &'a Watch,
     /// What both engines are asked to do.
     pub workloads: Vec<Workload>,
     /// How long and how far.
@@ -102,7 +104,9 @@ impl Bench<'_> {
             * u32::try_from(self.extent.seconds + 1).unwrap_or(1);
         println!("[{:>3} of {}, about {left} s left] {why}", self.done.get() + 1, self.planned);
         self.done.set(self.done.get() + 1);
-        let before = HostCpu::now()?;
+        let blank = self.blank(case, workload);
+        let stacks = case.round == 0 && case.condition != ArrayCondition::Raw;
+        let watching = self.watch.begin(self.dir, &blank.id, stacks)?;
         let ran = match self.fio(jobs, &why) {
             Ok(ran) => ran,
             Err(refusal)
@@ -113,17 +117,17 @@ impl Bench<'_> {
             }
             Err(refusal) => return Err(refusal),
         };
-        let after = HostCpu::now()?;
         let all = figures(&ran.result, |_| true).with_series(ran.series.clone());
-        let measurement = Measurement {
-            cpu: Some(before.until(&after, all.client_s)),
+        let watched = self.watch.end(watching, &all)?;
+        let mut measurement = Measurement {
             findings: self.judged(workload, &all.read, &all.write),
             read: all.read,
             write: all.write,
             argv: ran.ran.entry.argv.clone(),
             evidence: Some(ran.ran.entry.n),
-            ..self.blank(case, workload)
+            ..blank
         };
+        watched.keep(&mut measurement, self.dir)?;
         let rates = ran
             .result
             .jobs
@@ -170,6 +174,7 @@ impl Bench<'_> {
             read: Direction::default(),
             write: Direction::default(),
             cpu: None,
+            path: None,
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,

@@ -87,6 +87,14 @@ impl Section {
 }
 
 impl JobFile {
+    /// Give `key` another value wherever it is set.
+    pub fn set(&mut self, key: &str, value: &str) {
+        let settings = self.sections.iter_mut().flat_map(|section| &mut section.settings);
+        for setting in settings.filter(|setting| setting.key == key) {
+            setting.value = Some(value.to_owned());
+        }
+    }
+
     /// Read a job file.
     ///
     /// # Errors

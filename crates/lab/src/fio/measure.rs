@@ -17,6 +17,8 @@ pub struct Figures {
     pub write: Direction,
     /// User and system time of fio's jobs, seconds: never an engine's cost.
     pub client_s: f64,
+    /// The system time in it, seconds.
+    pub client_system_s: f64,
 }
 
 /// Add up the jobs that `choose` picks.
@@ -25,8 +27,9 @@ pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Figur
     for job in result.jobs.iter().filter(|job| choose(job)) {
         add(&mut figures.read, &job.read);
         add(&mut figures.write, &job.write);
-        figures.client_s +=
-            to_f64(job.job_runtime_ms) / 1000.0 * (job.user_percent + job.system_percent) / 100.0;
+        let runtime_s = to_f64(job.job_runtime_ms) / 1000.0;
+        figures.client_s += runtime_s * (job.user_percent + job.system_percent) / 100.0;
+        figures.client_system_s += runtime_s * job.system_percent / 100.0;
     }
     figures
 }
@@ -35,6 +38,7 @@ impl Figures {
     /// The same with bandwidth over time.
     #[must_use]
     pub fn with_series(mut self, series: Series) -> Figures {
+        [self.read.latency_series, self.write.latency_series] = series.latency();
         self.read.series = series.read.into_iter().collect();
         self.write.series = series.write.into_iter().collect();
         self

@@ -29,7 +29,7 @@ pub struct FioOrder {
     pub why: String,
     /// How long it should take, seconds; it is ended five minutes later.
     pub expected_s: f64,
-    /// Whether a bandwidth log is written, one sample a second.
+    /// Whether logs of bandwidth and latency are written, one sample a second.
     pub log_bandwidth: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct FioRan {
     pub ran: Ran,
     /// What fio said.
     pub result: FioResult,
-    /// Bandwidth over time, if it was logged.
+    /// Bandwidth and latency over time, if they were logged.
     pub series: Series,
 }
 
@@ -56,8 +56,9 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
         let mut text = order.jobs.to_string();
         if order.log_bandwidth {
             let log = place.display();
-            let settings =
-                format!("write_bw_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n");
+            let settings = format!(
+                "write_bw_log={log}\nwrite_lat_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n"
+            );
             text = with_global(&text, &settings);
         }
         let path = place.with_extension("fio");
@@ -100,7 +101,12 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     }
     let mut series = Series::default();
     for log in ran.entry.files.iter().filter(|kept| kept.file.ends_with(".log")) {
-        series.add(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
+        let name = log.file.as_str();
+        if name.contains("_bw.") {
+            series.add(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
+        } else if name.contains("_clat.") {
+            series.add_latency(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
+        }
     }
     Ok(FioRan { ran, result, series })
 }

@@ -1,4 +1,5 @@
-//! fio's bandwidth logs (`write_bw_log`, `log_avg_msec`), one for each job, added into one series.
+//! fio's logs over time (`write_bw_log`, `write_lat_log`, `log_avg_msec`), one for each job: bandwidth is added into one
+//! series, of latency the mean over jobs is taken.
 //!
 //! What must stay true: values are KiB a second in the log and bytes a second here; samples of different jobs that fall
 //! into the same interval are added. fio loses the last, partial interval; it is not made up.
@@ -12,6 +13,8 @@ pub struct Series {
     pub read: BTreeMap<u64, f64>,
     /// Of writes.
     pub write: BTreeMap<u64, f64>,
+    /// Mean completion latency of reads and of writes: interval's end -> sum of the jobs' means in nanoseconds, and how many.
+    means: [BTreeMap<u64, (f64, u32)>; 2],
     /// Lines that could not be read.
     pub unreadable: usize,
 }
@@ -19,25 +22,48 @@ pub struct Series {
 impl Series {
     /// Add the log of one job, whose samples are averages over `interval_ms`.
     pub fn add(&mut self, log: &str, interval_ms: u64) {
+        for (at_ms, kib_per_s, side) in self.samples(log, interval_ms) {
+            let series = if side == 0 { &mut self.read } else { &mut self.write };
+            *series.entry(at_ms).or_default() +=
+                crate::metrics::latency::to_f64(kib_per_s) * 1024.0;
+        }
+    }
+
+    /// Add the latency log of one job, whose samples are means over `interval_ms` in nanoseconds.
+    pub fn add_latency(&mut self, log: &str, interval_ms: u64) {
+        for (at_ms, ns, side) in self.samples(log, interval_ms) {
+            let means = &mut self.means[usize::from(side != 0)];
+            let (sum, count) = means.entry(at_ms).or_default();
+            *sum += crate::metrics::latency::to_f64(ns);
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Mean completion latency of reads and of writes over time: milliseconds since the start -> nanoseconds.
+    pub fn latency(&self) -> [Vec<(u64, f64)>; 2] {
+        let mean = |(at, (sum, count)): (&u64, &(f64, u32))| (*at, sum / f64::from(*count));
+        [0, 1].map(|side| self.means[side].iter().map(mean).collect())
+    }
+
+    /// The samples of reads (0) and writes (1): interval's end, value, side. What cannot be read is counted.
+    fn samples(&mut self, log: &str, interval_ms: u64) -> Vec<(u64, u64, u64)> {
         let interval_ms = interval_ms.max(1);
+        let mut samples = Vec::new();
         for line in log.lines().filter(|line| !line.trim().is_empty()) {
             let mut fields = line.split(',').map(|field| field.trim().parse::<u64>());
-            let (Some(Ok(at_ms)), Some(Ok(kib_per_s)), Some(Ok(side))) =
+            let (Some(Ok(at_ms)), Some(Ok(value)), Some(Ok(side))) =
                 (fields.next(), fields.next(), fields.next())
             else {
                 self.unreadable += 1;
                 continue;
             };
-            let series = match side {
-                0 => &mut self.read,
-                1 => &mut self.write,
-                _ => continue,
-            };
             // Jobs wake up some milliseconds apart: 1001 and 999 are the same second.
             let interval = (at_ms.saturating_add(interval_ms / 2) / interval_ms).max(1);
-            *series.entry(interval.saturating_mul(interval_ms)).or_default() +=
-                crate::metrics::latency::to_f64(kib_per_s) * 1024.0;
+            if side < 2 {
+                samples.push((interval.saturating_mul(interval_ms), value, side));
+            }
         }
+        samples
     }
 }
 
@@ -54,5 +80,15 @@ mod tests {
         assert_eq!(read, [(500, 153_600.0), (1000, 266_240.0)]);
         assert_eq!(series.write.into_iter().collect::<Vec<_>>(), [(500, 7168.0)]);
         assert_eq!(series.unreadable, 1);
+    }
+
+    #[test]
+    fn latency_is_the_mean_over_jobs_and_never_their_sum() {
+        let mut series = Series::default();
+        series.add_latency("1000, 2000, 0, 0, 0\n1000, 9, 1, 0, 0\n1000, 5, 2, 0, 0\n", 1000);
+        series.add_latency("1002, 4000, 0, 0, 0\n2000, 1000, 0, 0, 0\n", 1000);
+        let [read, write] = series.latency();
+        assert_eq!(read, [(1000, 3000.0), (2000, 1000.0)]);
+        assert_eq!(write, [(1000, 9.0)]);
     }
 }

@@ -3,11 +3,11 @@
 //! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is missed.
 
 use super::server::{DriveKind, PhyErrors, Server};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One resource.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// What it is.
     pub resource: String,

@@ -98,6 +98,8 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// Drives in it.
     pub drive_count: u64,
+    /// Names of the drives of each node of drives.
+    pub drive_names: Vec<(usize, Vec<String>)>,
     /// What was taken for granted, one sentence each.
     pub assumptions: Vec<String>,
 }
@@ -133,6 +135,11 @@ impl Topology {
         build.out.drive_count =
             build.out.nodes.iter().filter(|it| it.place == Place::Drives).map(|it| it.count).sum();
         build.out
+    }
+
+    /// Whether the node at `at` is a socket.
+    pub fn is_socket(&self, at: usize) -> bool {
+        self.nodes.get(at).is_some_and(|node| node.place == Place::Socket)
     }
 
     /// A link's name for people: from where to where, and what it is.
@@ -232,6 +239,7 @@ impl Build<'_> {
             count,
         };
         let at = self.node(node);
+        self.out.drive_names.push((at, drives.iter().map(|drive| drive.name.clone()).collect()));
         self.media(first, at, count);
         for way in &first.attachments {
             self.way(first, way, at, count);

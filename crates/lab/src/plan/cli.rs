@@ -3,7 +3,7 @@
 use super::environment;
 use super::execute::{Run, Summary, execute};
 use super::file::Plan;
-use super::points::{Expanded, expand};
+use super::points::{Expanded, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::commands::Live as LiveCommands;
@@ -12,6 +12,7 @@ use crate::guard::refuse_unless_named;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
 use crate::store::{FORMAT, RunDir, RunFacts};
+use crate::watch::Watch;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,6 +38,9 @@ pub struct Args {
     /// Print every command and job file, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each point on an array is sampled.
+    #[arg(long)]
+    no_stacks: bool,
     /// Serial (or path, for a file) that may be destroyed. May be repeated.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
@@ -73,15 +77,20 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         eprintln!("{}", estimate(&expanded));
     }
     let mut targets = expanded.points().flat_map(|point| &point.targets);
-    if let Some(missing) = targets.find(|target| !target.path.exists()) {
+    let is_missing = |target: &&Target| !expanded.is_made(&target.path) && !target.path.exists();
+    if let Some(missing) = targets.find(is_missing) {
         // fio would make a plain file of that name and measure the file system below.
         let said = format!("{} is not there; nothing was started", missing.path.display());
         return Err(Refusal::cannot_run("target.missing", said, "correct the plan"));
     }
     refuse_unless_named(&LiveCommands::new(&evidence), &expanded.written(), &args.destroy)?;
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let run = Run { dir: &dir, evidence: &evidence, machine: &Live, named: &args.destroy };
-    let summary = execute(&expanded, &run, &mut progress)?;
+    let watch = Watch::new(&dir, !args.no_stacks)?;
+    let run =
+        Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named: &args.destroy };
+    let summary = execute(&expanded, &run, &mut progress);
+    watch.conclude(&dir)?;
+    let summary = summary?;
     report(&summary, &dir, json);
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
 }

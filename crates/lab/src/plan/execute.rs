@@ -3,8 +3,10 @@
 //! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
 //! not measured again; the first thing that fails ends the run, with everything before it kept.
 
-use super::file::Kind;
+use super::ceilings::RawRuns;
+use super::file::{Array, Kind};
 use super::findings;
+use super::made::{self, Made, Rebuilding};
 use super::points::{Expanded, Group, Point, Target};
 use super::progress::Progress;
 use crate::Refusal;
@@ -12,21 +14,24 @@ use crate::adapter::commands::{Commands, Live};
 use crate::evidence::Evidence;
 use crate::fio::measure::{Figures, figures};
 use crate::fio::run::{FioOrder, FioRan, run as run_fio};
-use crate::host_cpu::HostCpu;
 use crate::lint::machine::Machine;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
+use crate::metrics::plausible::Ceiling;
 use crate::metrics::steady;
-use crate::record::{Check, Measurement, Record};
+use crate::record::{BaselinePoint, Check, Measurement, Record};
 use crate::store::RunDir;
 use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
+use crate::watch::Watch;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a run needs.
 pub struct Run<'a> {
     /// Where records go.
     pub dir: &'a RunDir,
+    /// What is watched meanwhile.
+    pub watch: &'a Watch,
     /// Where commands are written down.
     pub evidence: &'a Evidence,
     /// What rules look at.
@@ -50,6 +55,10 @@ pub struct Summary {
 
 struct Session<'a> {
     run: &'a Run<'a>,
+    plan: &'a Expanded,
+    commands: &'a Live<'a>,
+    made: Option<Made<'a>>,
+    baselines: BTreeSet<String>,
     known: BTreeMap<String, Measurement>,
     checked: BTreeSet<(String, String)>,
     commanded: BTreeSet<Vec<String>>,
@@ -68,18 +77,30 @@ pub fn execute(
     let stored = run.dir.read()?;
     let mut known = BTreeMap::new();
     let mut checked = BTreeSet::new();
+    let mut baselines = BTreeSet::new();
     for record in stored.records {
         match record {
             Record::Measurement(measured) => drop(known.insert(measured.id.clone(), *measured)),
             Record::Check(check) => drop(checked.insert((check.name, check.target))),
-            Record::Baseline(_) | Record::Cpu(_) | Record::Trace(_) => {}
+            Record::Baseline(point) => drop(baselines.insert(baseline_key(&point))),
+            Record::Cpu(_) | Record::Trace(_) | Record::Resources(_) => {}
         }
     }
-    let mut session =
-        Session { run, known, checked, commanded: BTreeSet::new(), summary: Summary::default() };
-    for group in &plan.groups {
-        session.group(group, progress)?;
-    }
+    let commands = Live::new(run.evidence);
+    let mut session = Session {
+        run,
+        plan,
+        commands: &commands,
+        made: None,
+        baselines,
+        known,
+        checked,
+        commanded: BTreeSet::new(),
+        summary: Summary::default(),
+    };
+    let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
+    let gone = session.take_away();
+    measured.and(gone)?;
     progress.finish();
     let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
     let all = ids.filter_map(|id| session.known.get(&id));
@@ -91,7 +112,9 @@ pub fn execute(
 impl Session<'_> {
     fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
         let wanted = group.points.iter().any(|point| !self.has(point));
+        let mut rebuilding = None;
         if wanted {
+            rebuilding = self.prepare(group)?;
             for argv in &group.before {
                 // Each takes one more member out: those of the group before have been run.
                 if self.commanded.insert(argv.clone()) {
@@ -102,7 +125,7 @@ impl Session<'_> {
         for point in &group.points {
             let needed = !self.has(point) && !self.is_steady_before(point);
             if needed {
-                self.point(point, progress)?;
+                self.point(point, rebuilding, progress)?;
             } else {
                 self.summary.resumed += usize::from(self.has(point));
                 progress.end(point.expected_s, None);
@@ -113,7 +136,79 @@ impl Session<'_> {
                 self.command(argv, "as the plan says, after measuring")?;
             }
         }
+        if let Some(rebuilding) = rebuilding {
+            self.conclude_rebuild(group, rebuilding)?;
+        }
+        self.keep_baselines(group)?;
         self.conclude(group)
+    }
+
+    /// The array that a group needs, in the condition that it needs; raw drives need that there is none.
+    fn prepare(&mut self, group: &Group) -> Result<Option<Rebuilding>, Refusal> {
+        let Some(array) = made::needed(&self.plan.arrays, group) else {
+            return self.take_away().map(|()| None);
+        };
+        if self.made.as_ref().is_none_or(|made| !made.serves(array, group.out)) {
+            self.take_away()?;
+            let dir = self.run.dir.path();
+            self.made = Some(Made::make(array, self.run.evidence, self.commands, dir)?);
+        }
+        let Some(made) = &mut self.made else { return Ok(None) };
+        made.degrade(group.out)?;
+        group.is_rebuild.then(|| made.rebuild()).transpose()
+    }
+
+    fn take_away(&mut self) -> Result<(), Refusal> {
+        self.made.take().map_or(Ok(()), |made| made.take_away(self.commands))
+    }
+
+    /// F19, once the rebuild has ended.
+    fn conclude_rebuild(&mut self, group: &Group, rebuilding: Rebuilding) -> Result<(), Refusal> {
+        let Some(made) = &self.made else { return Ok(()) };
+        let seconds = made.await_rebuilt(rebuilding)?;
+        let during = group.points.first().and_then(|point| {
+            let target = point.targets.first()?;
+            self.known.get(&point.id(target))
+        });
+        let check = findings::rebuild(
+            made.name(),
+            (made.member_bytes(), seconds),
+            during,
+            self.known.values(),
+        );
+        self.run.dir.append(&Record::Check(check))
+    }
+
+    /// BASELINE of each point of the group, once.
+    fn keep_baselines(&mut self, group: &Group) -> Result<(), Refusal> {
+        for point in &group.points {
+            let array = self.array_of(point);
+            let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+            let baseline = raw.and_then(|it| it.baseline(&point.workload, point.condition));
+            let Some(baseline) = baseline else { continue };
+            if self.baselines.insert(baseline_key(&baseline)) {
+                self.run.dir.append(&Record::Baseline(baseline))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn array_of(&self, point: &Point) -> Option<&Array> {
+        let target = point.targets.first()?;
+        self.plan.arrays.iter().find(|array| array.target_path() == target.path)
+    }
+
+    /// The point as it is run: an array that the lab made has its place now.
+    fn placed(&self, point: &Point) -> Point {
+        let mut point = point.clone();
+        let made = self.array_of(&point).filter(|array| array.is_made()).and(self.made.as_ref());
+        if let Some(made) = made {
+            point.jobs.set("filename", &made.path().to_string_lossy().replace(':', "\\:"));
+            for target in &mut point.targets {
+                target.engine = made.identity().clone();
+            }
+        }
+        point
     }
 
     fn has(&self, point: &Point) -> bool {
@@ -145,7 +240,13 @@ impl Session<'_> {
         Live::new(self.run.evidence).succeed(&words, why).map(|_| ())
     }
 
-    fn point(&mut self, point: &Point, progress: &mut Progress) -> Result<(), Refusal> {
+    fn point(
+        &mut self,
+        point: &Point,
+        rebuilding: Option<Rebuilding>,
+        progress: &mut Progress,
+    ) -> Result<(), Refusal> {
+        let point = &self.placed(point);
         let names: Vec<String> =
             point.targets.iter().map(|target| target.path.display().to_string()).collect();
         let what = format!("{} {} on {}", point.kind.name(), point.workload.name, names.join(", "));
@@ -157,17 +258,30 @@ impl Session<'_> {
             expected_s: point.expected_s,
             log_bandwidth: point.kind != Kind::Precondition,
         };
-        let before = HostCpu::now()?;
-        let ran = run_fio(self.run.evidence, &order)?;
-        let after = HostCpu::now()?;
-        let after_remarks = lint_after(point, &ran, self.run.machine);
+        let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
+        let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
+        let watching = self.run.watch.begin(self.run.dir, &id, stacks)?;
+        let work = || run_fio(self.run.evidence, &order);
+        let (ran, ended_s) = match (rebuilding, &self.made) {
+            (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
+            _ => (work()?, None),
+        };
+        let mut watched = Some(self.run.watch.end(watching, &figures(&ran.result, |_| true))?);
+        let raw = self.array_of(point);
+        let raw = raw.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+        let ceilings = raw.map_or_else(Vec::new, |it| it.ceilings(&point.workload));
+        let after_remarks = lint_after(point, &ran, self.run.machine, ceilings);
         let mut said = Vec::new();
         for target in &point.targets {
             let mut measured = measurement(point, target, &ran);
-            let client_s = figures(&ran.result, |_| true).client_s;
-            // With several targets the time is all of theirs together: it belongs to none of them.
-            measured.cpu = (point.targets.len() == 1).then(|| before.until(&after, client_s));
             measured.findings = of_target(&before_remarks, &after_remarks, target);
+            measured.findings.extend(ended_s.map(findings::rebuild_ended));
+            // With several targets the time is all of theirs together: it belongs to none of them.
+            if point.targets.len() == 1 {
+                watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;
+            } else {
+                measured.path = watched.as_ref().and_then(|seen| seen.path.clone());
+            }
             let rate = units::rate(measured.rate(), measured.workload.unit());
             said.push(format!("{}: {rate} {}", target.path.display(), marked(&measured.findings)));
             self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
@@ -257,6 +371,10 @@ impl Session<'_> {
     }
 }
 
+fn baseline_key(point: &BaselinePoint) -> String {
+    format!("{} {}", point.workload, point.condition)
+}
+
 /// The record of a preconditioning.
 fn filled(measured: &Measurement) -> Check {
     let bytes = units::bytes(crate::metrics::latency::to_f64(measured.write.bytes));
@@ -274,6 +392,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     let Figures { mut read, mut write, .. } =
         figures(&ran.result, |job| job.name.starts_with(&target.prefix));
     if point.targets.len() == 1 {
+        [read.latency_series, write.latency_series] = ran.series.latency();
         read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
         write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
     }
@@ -291,6 +410,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         read,
         write,
         cpu: None,
+        path: None,
         findings: Vec::new(),
         argv: ran.ran.entry.argv.clone(),
         evidence: Some(ran.ran.entry.n),
@@ -299,11 +419,19 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
 }
 
 /// What the result itself shows: errors, short I/Os, a depth that was not kept.
-fn lint_after(point: &Point, ran: &FioRan, machine: &dyn Machine) -> Vec<Remark> {
-    let intent = Intent { environment_recorded: true, ..Intent::default() };
+fn lint_after(
+    point: &Point,
+    ran: &FioRan,
+    machine: &dyn Machine,
+    ceilings: Vec<Ceiling>,
+) -> Vec<Remark> {
+    let has_ceiling = !ceilings.is_empty();
+    let intent = Intent { environment_recorded: true, ceilings, ..Intent::default() };
     let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
     let mut remarks = lint(&subject, machine);
-    remarks.retain(|remark| matches!(remark.rule, "L14" | "L28"));
+    remarks.retain(|remark| {
+        matches!(remark.rule, "L14" | "L28") || (has_ceiling && remark.rule == "L29")
+    });
     if point.kind == Kind::Precondition {
         // Its rate is no figure: what counts is that everything was written, and errors have ended the run by now.
         remarks.clear();

@@ -4,6 +4,7 @@
 
 use crate::Refusal;
 use crate::fio::value;
+use crate::metrics::baseline::Code;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -40,8 +41,18 @@ pub struct Plan {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Array {
-    /// Its block device or file.
+    /// Its block device or file, if it is there already.
+    #[serde(default)]
     pub path: PathBuf,
+    /// Devices or files of which the lab makes it, and takes it away again. Their content is lost.
+    #[serde(default)]
+    pub members: Vec<PathBuf>,
+    /// RAID level of an array that the lab makes: `raid5` or `raid6`.
+    #[serde(default = "raid6")]
+    pub level: String,
+    /// How much of an array that the lab makes is written and measured: `10g`.
+    #[serde(default)]
+    pub span: Option<String>,
     /// Which engine made it: `mdadm`, `ashlar`.
     #[serde(default = "device")]
     pub engine: String,
@@ -161,6 +172,10 @@ fn device() -> String {
     "device".to_owned()
 }
 
+fn raid6() -> String {
+    "raid6".to_owned()
+}
+
 fn depths() -> Vec<u32> {
     vec![32]
 }
@@ -200,9 +215,15 @@ impl Plan {
         if self.runtime_s == 0 || self.stages.is_empty() {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
+        self.arrays.iter().try_for_each(Array::check)?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
+        let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
         let sizes = self.stages.iter().flat_map(|stage| stage.sizes.iter().map(String::as_str));
-        match strips.chain(sizes).find(|text| value::bytes(text).is_none_or(|bytes| bytes == 0)) {
+        match strips
+            .chain(spans)
+            .chain(sizes)
+            .find(|text| value::bytes(text).is_none_or(|bytes| bytes == 0))
+        {
             Some(text) => Err(refused(format!("'{text}' is no size such as 64k"))),
             None => Ok(()),
         }
@@ -210,8 +231,75 @@ impl Plan {
 }
 
 impl Array {
+    fn check(&self) -> Result<(), Refusal> {
+        let is_named = !self.path.as_os_str().is_empty();
+        if is_named == self.is_made() {
+            return Err(refused("an array has either a path or members".to_owned()));
+        }
+        if !self.is_made() {
+            return Ok(());
+        }
+        crate::adapter::by_name(&self.engine)?;
+        let hooks = [&self.take_out, &self.restore, &self.rebuild];
+        if hooks.iter().any(|commands| !commands.is_empty()) {
+            let said = "an array that the lab makes is degraded and rebuilt by the lab: no take_out, restore or rebuild";
+            return Err(refused(said.to_owned()));
+        }
+        match self.code() {
+            Some(_) => Ok(()),
+            None => Err(refused(format!(
+                "{} members are no {} that the lab can make",
+                self.members.len(),
+                self.level
+            ))),
+        }
+    }
+
+    /// Whether the lab makes it.
+    pub fn is_made(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// What it is called in records.
+    pub fn name(&self) -> String {
+        self.target_path().display().to_string()
+    }
+
+    /// Its path; `made/ENGINE/LEVEL` for one that the lab makes.
+    pub fn target_path(&self) -> PathBuf {
+        if self.is_made() {
+            PathBuf::from(format!("made/{}/{}", self.engine, self.level))
+        } else {
+            self.path.clone()
+        }
+    }
+
+    /// Data and parity members, if they are known.
+    pub fn code(&self) -> Option<Code> {
+        let parity = match self.level.as_str() {
+            "raid5" => 1,
+            "raid6" => 2,
+            _ => return None,
+        };
+        let members = u32::try_from(self.members.len()).ok()?;
+        (members >= parity + 2).then(|| Code { data: members - parity, parity })
+    }
+
+    /// Strip size, bytes; 64 KiB if the plan does not say it.
+    pub fn strip_bytes(&self) -> u64 {
+        self.strip.as_deref().and_then(value::bytes).unwrap_or(64 << 10)
+    }
+
+    /// How much of an array that the lab makes is measured, bytes; 1 GiB if the plan does not say it.
+    pub fn span_bytes(&self) -> u64 {
+        self.span.as_deref().and_then(value::bytes).unwrap_or(1 << 30)
+    }
+
     /// Data of a full stripe, bytes, if the plan says it.
     pub fn stripe_data_bytes(&self) -> Option<u64> {
+        if self.is_made() {
+            return self.strip_bytes().checked_mul(u64::from(self.code()?.data));
+        }
         let strip = self.strip.as_deref().and_then(value::bytes)?;
         strip.checked_mul(self.data_members?)
     }

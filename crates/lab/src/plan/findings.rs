@@ -2,10 +2,10 @@
 //!
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
 
-use crate::metrics::{cliff, slow_member, steady};
-use crate::record::{Check, Measurement};
+use crate::metrics::{cliff, latency, slow_member, steady};
+use crate::record::{ArrayCondition, Check, Measurement};
 use crate::units;
-use crate::validity::Outcome;
+use crate::validity::{Finding, Outcome, Severity};
 use std::path::Path;
 
 /// Which of the drives measured together is slow, and what the slow ones share.
@@ -134,4 +134,59 @@ pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
         _ => (Outcome::CannotTell, "too few places were read".to_owned()),
     };
     Check { name: "drive.zones".to_owned(), target: drive.to_owned(), outcome, found, next: None }
+}
+
+/// F19: how long a rebuild took, of `(bytes of the member, seconds)`, and what the load beside it felt against the same load on
+/// the healthy array, if that was measured.
+pub fn rebuild<'a>(
+    array: &str,
+    (bytes, seconds): (Option<u64>, f64),
+    during: Option<&Measurement>,
+    mut known: impl Iterator<Item = &'a Measurement>,
+) -> Check {
+    let p999 = |measured: &Measurement| {
+        let mut bins = measured.read.latency_bins.clone();
+        latency::merge(&mut bins, &measured.write.latency_bins);
+        latency::percentile(&bins, 0.999)
+    };
+    let before = during.and_then(|during| {
+        known.find(|measured| {
+            measured.condition == ArrayCondition::Healthy
+                && measured.target == during.target
+                && measured.workload == during.workload
+        })
+    });
+    let pair = (before.and_then(p999), during.and_then(p999));
+    let told = crate::metrics::rebuild::of(bytes.unwrap_or(0), seconds, pair);
+    let (outcome, found) = match (told, bytes) {
+        (Some(rebuild), Some(bytes)) => {
+            let felt = match (rebuild.p999_ratio, during) {
+                (Some(ratio), Some(during)) => format!(
+                    "; p99.9 of {} was {ratio:.1} times that of the healthy array",
+                    during.workload.name
+                ),
+                _ => String::new(),
+            };
+            let said = format!(
+                "rebuilt in {seconds:.1} s under load: {} of a member of {}{felt}",
+                units::bytes_per_s(rebuild.bytes_per_s),
+                units::bytes(latency::to_f64(bytes))
+            );
+            (Outcome::Pass, said)
+        }
+        _ => (Outcome::CannotTell, "the rebuild could not be timed".to_owned()),
+    };
+    Check { name: "array.rebuild".to_owned(), target: array.to_owned(), outcome, found, next: None }
+}
+
+/// What a figure gets whose rebuild ended before it did.
+pub fn rebuild_ended(seconds: f64) -> Finding {
+    Finding {
+        rule: "F19".to_owned(),
+        severity: Severity::Warning,
+        reason: format!(
+            "the rebuild ended after {seconds:.1} s, before the measurement did: not all of the figure is under rebuild"
+        ),
+        correction: Some("a shorter runtime_s, or larger members".to_owned()),
+    }
 }

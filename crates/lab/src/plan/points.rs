@@ -29,6 +29,10 @@ pub struct Group {
     pub points: Vec<Point>,
     /// Commands after the last point.
     pub after: Vec<Vec<String>>,
+    /// Members of an array made by the lab that are out while it is measured.
+    pub out: usize,
+    /// One of them is put in again before the first point.
+    pub is_rebuild: bool,
 }
 
 /// One start of fio.
@@ -68,6 +72,10 @@ pub struct Target {
 pub struct Expanded {
     /// What to do, in order.
     pub groups: Vec<Group>,
+    /// Arrays of the plan.
+    pub arrays: Vec<Array>,
+    /// Raw drives of the plan.
+    pub drives: Vec<PathBuf>,
     /// Stages that are left out, and why.
     pub left_out: BTreeMap<String, String>,
 }
@@ -87,6 +95,11 @@ impl Point {
         format!("{}#{}", self.series(target), self.round)
     }
 
+    /// Whether it measures an array, and not raw drives or the filling of something.
+    pub fn is_of_array(&self) -> bool {
+        self.condition != ArrayCondition::Raw && self.kind != Kind::Precondition
+    }
+
     /// Whether it destroys what is on its targets.
     pub fn writes(&self) -> bool {
         self.jobs.jobs().iter().any(crate::fio::Job::writes)
@@ -104,12 +117,19 @@ impl Expanded {
         self.points().map(|point| point.expected_s).sum()
     }
 
+    /// Whether `path` stands for an array that the lab makes.
+    pub fn is_made(&self, path: &Path) -> bool {
+        self.arrays.iter().any(|array| array.is_made() && array.target_path() == path)
+    }
+
     /// Paths that are written to, each once.
     pub fn written(&self) -> Vec<PathBuf> {
         let writing = self.points().filter(|point| point.writes());
         let mut paths: Vec<PathBuf> = writing
             .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
+            .filter(|path| !self.is_made(path))
             .collect();
+        paths.extend(super::made::members(&self.arrays, &self.groups));
         paths.sort();
         paths.dedup();
         paths
@@ -125,7 +145,11 @@ pub fn expand(
     folder: &Path,
     size_of: &dyn Fn(&Path) -> u64,
 ) -> Result<Expanded, Refusal> {
-    let mut all = Expanded::default();
+    let mut all = Expanded {
+        arrays: plan.arrays.clone(),
+        drives: plan.drives.clone(),
+        ..Expanded::default()
+    };
     for stage in &plan.stages {
         let maker = Maker { plan, folder, stage, size_of };
         let name = stage.kind.name().to_owned();
@@ -148,6 +172,7 @@ impl Maker<'_> {
     /// Why the stage cannot be done, if it cannot.
     fn missing(&self) -> Option<String> {
         let arrays = &self.plan.arrays;
+        let makes = arrays.iter().any(Array::is_made);
         let hooked = |commands: fn(&Array) -> &Vec<Vec<String>>| {
             arrays.iter().any(|array| !commands(array).is_empty())
         };
@@ -163,8 +188,13 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
                 "no arrays are named"
             }
-            Kind::Degraded if !hooked(|array| &array.take_out) => "no array has take_out commands",
-            Kind::Rebuild if !hooked(|array| &array.rebuild) => "no array has rebuild commands",
+            Kind::Degraded if !hooked(|array| &array.take_out) && !makes => {
+                "no array has take_out commands, and the lab makes none"
+            }
+            Kind::Rebuild if !hooked(|array| &array.rebuild) && !makes => {
+                "no array has rebuild commands, and the lab makes none"
+            }
+            Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
             Kind::Precondition | Kind::Zone | Kind::Cliff => return None,
             _ if self.stage.profiles.is_empty() => "it names no profiles",
             _ => return None,
@@ -183,19 +213,42 @@ impl Maker<'_> {
         };
         Ok(match self.stage.kind {
             Kind::Precondition => {
-                let targets = if drives.is_empty() { arrays } else { drives };
+                let there = self.plan.arrays.iter().filter(|array| !array.is_made());
+                let targets = if drives.is_empty() { there.map(served).collect() } else { drives };
                 group(targets.into_iter().map(|target| self.fill(target)).collect())
             }
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
             Kind::Cliff => group(drives.iter().map(|drive| self.cliff(drive)).collect()),
-            Kind::ArraySweep => group(each(&arrays, ArrayCondition::Healthy)?),
+            Kind::ArraySweep | Kind::WorkingSet => self.one_by_one(&arrays)?,
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
-            Kind::WorkingSet => group(each(&arrays, ArrayCondition::Healthy)?),
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,
         })
+    }
+
+    /// A group for each array: one that the lab makes stands while its group is measured.
+    fn one_by_one(&self, arrays: &[Target]) -> Result<Vec<Group>, Refusal> {
+        arrays
+            .iter()
+            .map(|target| {
+                let points = self.matrix(std::slice::from_ref(target), ArrayCondition::Healthy)?;
+                Ok(Group { points, ..Group::default() })
+            })
+            .collect()
+    }
+
+    /// What the lab does to an array that it makes: one member out, then as many as its parity allows.
+    fn degraded_made(&self, array: &Array) -> Result<Vec<Group>, Refusal> {
+        let most = array.code().map_or(0, |code| code.parity);
+        (1..=most)
+            .map(|out| {
+                let points = self.matrix(&[served(array)], ArrayCondition::Degraded(out))?;
+                let out = usize::try_from(out).unwrap_or(0);
+                Ok(Group { points, out, ..Group::default() })
+            })
+            .collect()
     }
 
     fn degraded(&self) -> Result<Vec<Group>, Refusal> {
@@ -207,12 +260,15 @@ impl Maker<'_> {
                 groups.push(Group {
                     before: array.take_out[..out].to_vec(),
                     points,
-                    after: Vec::new(),
+                    ..Group::default()
                 });
             }
             if let Some(last) = groups.last_mut() {
                 last.after = array.restore.clone();
             }
+        }
+        for array in self.plan.arrays.iter().filter(|array| array.is_made()) {
+            groups.extend(self.degraded_made(array)?);
         }
         Ok(groups)
     }
@@ -221,7 +277,11 @@ impl Maker<'_> {
         let mut groups = Vec::new();
         for array in self.plan.arrays.iter().filter(|array| !array.rebuild.is_empty()) {
             let points = self.matrix(&[served(array)], ArrayCondition::Rebuilding)?;
-            groups.push(Group { before: array.rebuild.clone(), points, after: Vec::new() });
+            groups.push(Group { before: array.rebuild.clone(), points, ..Group::default() });
+        }
+        for array in self.plan.arrays.iter().filter(|array| array.is_made()) {
+            let points = self.matrix(&[served(array)], ArrayCondition::Rebuilding)?;
+            groups.push(Group { points, out: 1, is_rebuild: true, ..Group::default() });
         }
         Ok(groups)
     }
@@ -294,7 +354,7 @@ impl Maker<'_> {
             .plan
             .arrays
             .iter()
-            .find(|array| targets.iter().any(|target| target.path == array.path));
+            .find(|array| targets.iter().any(|target| target.path == array.target_path()));
         Fill {
             targets: names.collect(),
             ioengine: &self.plan.ioengine,
@@ -389,5 +449,5 @@ fn served(array: &Array) -> Target {
         kernel: String::new(),
         tunables: array.tunables.clone(),
     };
-    Target { prefix: String::new(), path: array.path.clone(), engine }
+    Target { prefix: String::new(), path: array.target_path(), engine }
 }

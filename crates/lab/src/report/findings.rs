@@ -91,7 +91,8 @@ pub fn limit(point: &Point) -> Option<Verdict> {
     let evidence = Evidence {
         baseline: point.baseline.as_ref().map(|baseline| baseline.value),
         figure: point.rate(),
-        ..Evidence::default()
+        link: point.link.as_ref().map(|(name, share)| (name.as_str(), *share)),
+        busiest: point.busiest.as_deref(),
     };
     let mut middle = last.clone();
     if let (Some(cost), Some(cpu)) = (&mut middle.cpu, &point.cpu) {
@@ -110,7 +111,10 @@ pub fn headline(points: &[Point]) -> Headline {
         [one] => alone(points, one),
         [one, others @ ..] => others
             .iter()
-            .map(|other| against(one, other, &duels(points, other)))
+            .map(|other| {
+                let names = (short(one, &names), short(other, &names));
+                against(names, &duels(points, other))
+            })
             .collect::<Vec<_>>()
             .join(" "),
     };
@@ -135,7 +139,15 @@ fn alone(points: &[Point], engine: &str) -> String {
     }
 }
 
-fn against(one: &str, other: &str, duels: &[Duel]) -> String {
+/// An engine's name without version and tunables, if no other engine of the run has it.
+fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
+    let first = |label: &'a str| label.split(' ').next().unwrap_or(label);
+    let own = first(label);
+    let alike = all.iter().filter(|other| other.split(' ').next() == Some(own)).count();
+    if alike == 1 { own } else { label }
+}
+
+fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
     let usable: Vec<&Duel> = duels.iter().filter(|duel| duel.is_usable).collect();
     let shown = |wanted: fn(Comparison) -> bool| {
         usable.iter().filter(|duel| duel.rate.is_some_and(wanted)).count()
@@ -151,12 +163,24 @@ fn against(one: &str, other: &str, duels: &[Duel]) -> String {
     if decided == 0 {
         return format!("{one} against {other}: too few usable rounds to compare{left_out}.");
     }
-    let parts: Vec<String> =
-        [("faster", faster), ("slower", slower), ("not shown to differ", open)]
-            .iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(word, count)| format!("{word} in {count}"))
-            .collect();
+    let range = |wanted: fn(Comparison) -> bool| {
+        let rates = || usable.iter().filter_map(|duel| duel.rate.filter(|rate| wanted(*rate)));
+        let low = rates().map(|rate| rate.ratio).fold(f64::INFINITY, f64::min);
+        let high = rates().map(|rate| rate.ratio).fold(0.0, f64::max);
+        match format!("{low:.2}") == format!("{high:.2}") {
+            true => format!(" ({low:.2} times the rate)"),
+            false => format!(" ({low:.2} to {high:.2} times the rate)"),
+        }
+    };
+    let parts: Vec<String> = [
+        ("faster", faster, range(|rate| rate.low > 1.0)),
+        ("slower", slower, range(|rate| rate.high < 1.0)),
+        ("not shown to differ", open, String::new()),
+    ]
+    .iter()
+    .filter(|(_, count, _)| *count > 0)
+    .map(|(word, count, range)| format!("{word} in {count}{range}"))
+    .collect();
     let cases = if decided == 1 { "case" } else { "cases" };
     format!("Of {decided} {cases}, {one} against {other} is {}{left_out}.", listed(&parts))
 }

@@ -3,19 +3,17 @@
 //! What must stay true: the verdict stands first; every chart has its table; every figure its mark, and a way to its
 //! command line; text from outside is escaped by the template or by the charts.
 
-use super::chart::{Bar, Bars, Line, Lines};
+use super::charts::{self, Chart};
 use super::findings::{self, Headline, engines};
 use super::ocp::timestamp;
 use super::points::{Point, cores};
+use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
 use super::text::{none, percentile, title};
-use crate::cpu::account::GroupAccount;
-use crate::cpu::tally::CONTEXTS;
-use crate::metrics::share::Share;
-use crate::record::{ArrayCondition, Check, Record};
+use crate::record::ArrayCondition;
 use crate::refusal::Refusal;
 use crate::store::Run;
 use crate::units;
-use crate::validity::{Mark, Outcome};
+use crate::validity::{Mark, Severity};
 use askama::Template;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,10 +27,14 @@ struct Page<'a> {
     headline: Headline,
     marks: Vec<(&'static str, usize)>,
     rows: Vec<Row>,
+    shared: Vec<String>,
+    side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
     duels: Vec<DuelTable>,
     pictures: Vec<(String, String)>,
     accounts: Vec<CpuTable>,
+    resources: Vec<ResourceRow>,
+    traces: Vec<TraceTable>,
     checks: Vec<CheckRow>,
     environment: &'a BTreeMap<String, String>,
     left_out: &'a BTreeMap<String, String>,
@@ -56,34 +58,13 @@ struct Row {
     mark: Mark,
     notes: Vec<String>,
     limit: String,
-}
-
-struct Chart {
-    question: &'static str,
-    svg: String,
-    reading: String,
+    commands: String,
 }
 
 struct DuelTable {
     one: String,
     other: String,
     rows: Vec<(String, String, String, String)>,
-}
-
-struct CpuTable {
-    of: String,
-    source: String,
-    rows: Vec<[String; 5]>,
-    threads: String,
-}
-
-struct CheckRow {
-    word: &'static str,
-    class: &'static str,
-    name: String,
-    target: String,
-    found: String,
-    next: String,
 }
 
 struct Command {
@@ -106,18 +87,23 @@ const PICTURES: [(&str, &str); 4] = [
 /// If the template cannot be filled, which is a fault of the lab.
 pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> {
     let names = engines(points);
+    let shared = shared_notes(points);
     let page = Page {
         style: include_str!("../../assets/report.css"),
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points),
         marks: marks(points),
-        rows: by_case(points).into_iter().map(row).collect(),
-        charts: charts(points),
+        rows: by_case(points).into_iter().map(|point| row(point, &shared)).collect(),
+        shared: shared.clone(),
+        side_by_side: tables::side_by_side(points),
+        charts: charts::all(points),
         duels: names.iter().skip(1).map(|other| duel_table(points, names[0], other)).collect(),
         pictures: pictures(dir),
-        accounts: run.records.iter().filter_map(cpu_table).collect(),
-        checks: run.records.iter().filter_map(check_row).collect(),
+        accounts: tables::accounts(&run.records, dir),
+        resources: tables::resources(&run.records),
+        traces: tables::traces(&run.records),
+        checks: tables::checks(&run.records),
         environment: &run.facts.environment,
         left_out: &run.facts.left_out,
         commands: commands(points),
@@ -147,11 +133,31 @@ fn by_case(points: &[Point]) -> Vec<&Point> {
             cases.push(point.case());
         }
     }
+    // Raw drives are what the others are held against: they come last.
+    let is_raw = |case: &String| case.ends_with(&ArrayCondition::Raw.to_string());
+    cases.sort_by_key(is_raw);
     let of_case = |case: String| points.iter().filter(move |point| point.case() == case);
     cases.into_iter().flat_map(of_case).collect()
 }
 
-fn row(point: &Point) -> Row {
+/// Notes that every figure has: said once, above the table.
+fn shared_notes(points: &[Point]) -> Vec<String> {
+    let Some(first) = points.first().filter(|_| points.len() > 1) else { return Vec::new() };
+    let is_shared = |note: &String| points.iter().all(|point| notes(point).contains(note));
+    notes(first).into_iter().filter(is_shared).collect()
+}
+
+/// What rules say of a point, in one line each; what only explains is not among them.
+fn notes(point: &Point) -> Vec<String> {
+    point
+        .findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Info)
+        .map(|finding| format!("{}: {}", finding.rule, finding.reason))
+        .collect()
+}
+
+fn row(point: &Point, shared: &[String]) -> Row {
     let cpu = point.cpu.as_ref();
     let not_taken = || "not taken".to_owned();
     Row {
@@ -172,160 +178,18 @@ fn row(point: &Point) -> Row {
         p99: percentile(point, 0.99),
         p999: percentile(point, 0.999),
         mark: point.mark(),
-        notes: point
-            .findings
-            .iter()
-            .map(|finding| format!("{}: {}", finding.rule, finding.reason))
-            .collect(),
+        notes: notes(point).into_iter().filter(|note| !shared.contains(note)).collect(),
         limit: match point.condition {
             ArrayCondition::Raw => String::new(),
             _ => findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
         },
+        commands: charts::lines_of(point),
     }
 }
 
 /// A load that ended with an error in every round has no rate.
 fn rate(point: &Point) -> String {
     if point.rate() > 0.0 { units::rate(point.rate(), point.unit()) } else { "failed".to_owned() }
-}
-
-fn charts(points: &[Point]) -> Vec<Chart> {
-    let all = [
-        rates(points, "How many bytes a second?", crate::record::RateUnit::BytesPerS),
-        rates(points, "How many I/Os a second?", crate::record::RateUnit::Iops),
-        efficiencies(points),
-        scalability(points),
-        latencies(points),
-        over_time(points),
-    ];
-    all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
-}
-
-fn arrays(points: &[Point]) -> impl Iterator<Item = &Point> {
-    points
-        .iter()
-        .filter(|point| point.condition != ArrayCondition::Raw && point.mark() != Mark::Invalid)
-}
-
-/// Bars of what `height` gives for each array point, one group for each case.
-fn grouped(points: &[Point], height: impl Fn(&Point) -> Option<Bar>) -> Bars {
-    let series: Vec<String> = engines(points).into_iter().map(str::to_owned).collect();
-    let mut groups: Vec<(String, Vec<Bar>)> = Vec::new();
-    for point in arrays(points) {
-        let Some(mut bar) = height(point) else { continue };
-        bar.series = series.iter().position(|name| *name == point.engine).unwrap_or(0);
-        match groups.iter_mut().find(|(case, _)| *case == point.case()) {
-            Some((_, bars)) => bars.push(bar),
-            None => groups.push((point.case(), vec![bar])),
-        }
-    }
-    Bars { series, groups, mark: None }
-}
-
-fn rates(points: &[Point], question: &'static str, unit: crate::record::RateUnit) -> Chart {
-    let bars = grouped(points, |point| {
-        (point.unit() == unit).then(|| Bar {
-            series: 0,
-            value: point.rate(),
-            label: units::rate(point.rate(), unit),
-            samples: point.samples.clone(),
-        })
-    });
-    Chart {
-        question,
-        svg: bars.svg(question),
-        reading: "Longer is better. A bar is the median of its rounds, each dot one round; the axis starts at zero.".to_owned(),
-    }
-}
-
-fn efficiencies(points: &[Point]) -> Chart {
-    let mut bars = grouped(points, |point| {
-        let value = point.efficiency()?;
-        let baseline = point.baseline.as_ref()?.value;
-        let samples = point.samples.iter().map(|sample| sample / baseline).collect();
-        Some(Bar { series: 0, value, label: units::percent(value), samples })
-    });
-    bars.mark = Some((1.0, "BASELINE".to_owned()));
-    let question = "How much of what the raw drives allow is left?";
-    Chart {
-        question,
-        svg: if bars.groups.is_empty() { String::new() } else { bars.svg(question) },
-        reading: "RAID efficiency: the rate over the BASELINE of the same workload, jobs and depth, with the RAID penalty. Above the line the baseline was not the best the drives can do.".to_owned(),
-    }
-}
-
-fn scalability(points: &[Point]) -> Chart {
-    let mut lines: Vec<Line> = Vec::new();
-    for point in arrays(points).filter(|point| point.stage.contains("sweep")) {
-        let shape = format!(
-            "{} {} {}",
-            point.engine,
-            point.workload.mix,
-            units::block(point.workload.block_bytes)
-        );
-        let at = (f64::from(point.workload.jobs * point.workload.depth), point.rate());
-        match lines.iter_mut().find(|line| line.name == shape) {
-            Some(line) => line.points.push(at),
-            None => lines.push(Line { name: shape, points: vec![at] }),
-        }
-    }
-    let question = "Does more load bring more?";
-    let chart = Lines {
-        lines,
-        x: "I/Os in flight (jobs x depth)".to_owned(),
-        y: "rate (bytes or I/Os a second)".to_owned(),
-        is_log2: true,
-    };
-    Chart {
-        question,
-        svg: chart.svg(question),
-        reading: "Where the line turns flat, something is full.".to_owned(),
-    }
-}
-
-fn latencies(points: &[Point]) -> Chart {
-    let bars = grouped(points, |point| {
-        let p999 = point.percentile(0.999)?;
-        let value = crate::metrics::latency::to_f64(p999) / 1e3;
-        Some(Bar { series: 0, value, label: units::microseconds(p999), samples: Vec::new() })
-    });
-    let question = "How long do the slowest of a thousand take?";
-    Chart {
-        question,
-        svg: bars.svg(question),
-        reading: "p99.9 completion latency; shorter is better. Histograms of all jobs and rounds were added first. Points with too few I/Os for this percentile are left out.".to_owned(),
-    }
-}
-
-fn over_time(points: &[Point]) -> Chart {
-    let lines: Vec<Line> = arrays(points)
-        .filter_map(|point| {
-            let round = point.rounds.last()?;
-            let mut series: BTreeMap<u64, f64> = BTreeMap::new();
-            for (ms, rate) in round.read.series.iter().chain(&round.write.series) {
-                *series.entry(*ms).or_default() += rate / 1e6;
-            }
-            let points = series
-                .iter()
-                .map(|(ms, rate)| (crate::metrics::latency::to_f64(*ms) / 1e3, *rate))
-                .collect();
-            Some(Line { name: format!("{} {}", point.engine, point.case()), points })
-        })
-        .filter(|line| line.points.len() > 1)
-        .take(6)
-        .collect();
-    let question = "Does the rate hold over time?";
-    let chart = Lines {
-        lines,
-        x: "seconds since the beginning".to_owned(),
-        y: "MB/s".to_owned(),
-        is_log2: false,
-    };
-    Chart {
-        question,
-        svg: chart.svg(question),
-        reading: "The last round of the first six points that kept a series.".to_owned(),
-    }
 }
 
 fn duel_table(points: &[Point], one: &str, other: &str) -> DuelTable {
@@ -356,7 +220,7 @@ fn pictures(dir: &Path) -> Vec<(String, String)> {
 }
 
 /// A picture as an address of its own: whatever script is in it cannot reach the page.
-fn data_address(svg: &str) -> String {
+pub(super) fn data_address(svg: &str) -> String {
     let mut out = String::from("data:image/svg+xml,");
     for byte in svg.bytes() {
         match byte {
@@ -381,65 +245,6 @@ fn data_address(svg: &str) -> String {
     out
 }
 
-/// Whose CPU time it was: one row for each engine that stacks were found of.
-fn cpu_table(record: &Record) -> Option<CpuTable> {
-    let Record::Cpu(account) = record else { return None };
-    let of_machine = |share: &Share| {
-        format!("{} ± {}", units::percent(share.share), units::percent(share.error))
-    };
-    let row = |group: &GroupAccount| {
-        let contexts: Vec<String> = group
-            .contexts
-            .iter()
-            .map(|(context, share)| {
-                let name =
-                    CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |(_, name)| name);
-                format!("{name} {}", units::percent(share.share))
-            })
-            .collect();
-        let name = format!("{} (functions of version {})", group.name, group.version);
-        [
-            name,
-            of_machine(&group.share),
-            of_machine(&group.useful),
-            of_machine(&group.overhead),
-            contexts.join(", "),
-        ]
-    };
-    let mut rows = vec![[
-        "everything but idle".to_owned(),
-        of_machine(&account.busy),
-        String::new(),
-        String::new(),
-        String::new(),
-    ]];
-    rows.extend(account.groups.iter().map(row));
-    let threads: Vec<String> = account
-        .threads
-        .iter()
-        .take(6)
-        .map(|thread| format!("{} {:.2} cores", thread.name, thread.cores))
-        .collect();
-    Some(CpuTable {
-        of: account.of.clone(),
-        source: account.sampling.source.clone(),
-        rows,
-        threads: threads.join(", "),
-    })
-}
-
-fn check_row(record: &Record) -> Option<CheckRow> {
-    let Record::Check(Check { name, target, outcome, found, next }) = record else { return None };
-    let (word, class) = match outcome {
-        Outcome::Pass => ("pass", "valid"),
-        Outcome::Fail => ("FAIL", "invalid"),
-        Outcome::CannotTell => ("cannot tell", "notes"),
-        Outcome::NotApplicable => ("not applicable", "none"),
-    };
-    let (name, target, found) = (name.clone(), target.clone(), found.clone());
-    Some(CheckRow { word, class, name, target, found, next: next.clone().unwrap_or_default() })
-}
-
 fn commands(points: &[Point]) -> Vec<Command> {
     let rounds = points.iter().flat_map(|point| &point.rounds);
     rounds
@@ -459,5 +264,14 @@ fn mark_class(mark: &Mark) -> &'static str {
         Mark::Valid => "valid",
         Mark::ValidWithNotes => "notes",
         Mark::Invalid => "invalid",
+    }
+}
+
+/// A mark in one letter, for where there is no room; its word stands beside it as a title.
+fn mark_sign(mark: &Mark) -> &'static str {
+    match mark {
+        Mark::Valid => "✓",
+        Mark::ValidWithNotes => "!",
+        Mark::Invalid => "✗",
     }
 }

@@ -4,6 +4,7 @@
 //! added, never averaged; a point is as invalid as its worst round.
 
 use crate::metrics::latency::{self, Bins, percentile};
+use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::record::{ArrayCondition, Measurement, RateUnit, Record, Workload};
 use crate::validity::{Finding, Mark};
@@ -26,6 +27,10 @@ pub struct Point {
     pub bins: Bins,
     /// CPU of all rounds, if it was taken in all.
     pub cpu: Option<Cpu>,
+    /// The thread that burned most of a core, if stacks were taken.
+    pub busiest: Option<String>,
+    /// The fullest link and its share, the worst of all rounds.
+    pub link: Option<(String, f64)>,
     /// What the raw drives allow at this point.
     pub baseline: Option<Baseline>,
     /// What rules said, each rule once.
@@ -87,6 +92,7 @@ impl Point {
 /// All points of a run, in the order in which they were first measured.
 pub fn of(records: &[Record]) -> Vec<Point> {
     let mut baselines = BTreeMap::new();
+    let mut busiest = BTreeMap::new();
     let mut points: Vec<Point> = Vec::new();
     for record in records {
         match record {
@@ -96,16 +102,23 @@ pub fn of(records: &[Record]) -> Vec<Point> {
                     Baseline { value: point.value, derivation: point.derivation.clone() };
                 baselines.insert((point.workload.clone(), point.condition), baseline);
             }
+            Record::Cpu(account) => {
+                let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
+                busiest.extend(most.map(|thread| (account.of.clone(), thread.name.clone())));
+            }
             _ => {}
         }
     }
     for point in &mut points {
         point.cpu = cpu_of(&point.rounds);
+        point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
+        point.link = fullest(&point.rounds);
         if point.condition != ArrayCondition::Raw {
             point.baseline =
                 baselines.get(&(point.workload.name.clone(), point.condition)).cloned();
         }
     }
+    inversions(&mut points);
     points
 }
 
@@ -127,6 +140,8 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
             samples: Vec::new(),
             bins: Bins::new(),
             cpu: None,
+            busiest: None,
+            link: None,
             baseline: None,
             findings: Vec::new(),
             rounds: Vec::new(),
@@ -143,6 +158,42 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
         }
     }
     point.rounds.push(measurement.clone());
+}
+
+/// The link that was fullest in any round.
+fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
+    let shares = rounds.iter().filter_map(|round| round.path.as_ref()?.fullest());
+    let worst = shares.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    Some((worst.0.name.clone(), worst.1))
+}
+
+/// fio's own system time that falls while its load rises (A02), over the points of one engine, load and block size.
+fn inversions(points: &mut [Point]) {
+    let family = |point: &Point| {
+        let workload = &point.workload;
+        (point.engine.clone(), workload.mix.clone(), workload.block_bytes, point.condition)
+    };
+    for at in 0..points.len() {
+        let own = family(&points[at]);
+        let alike = points.iter().filter(|point| family(point) == own).filter_map(client);
+        let Some(finding) = inversion(&alike.collect::<Vec<_>>()) else { continue };
+        let point = &mut points[at];
+        if !point.findings.iter().any(|known| known.rule == finding.rule) {
+            point.findings.push(finding);
+        }
+    }
+}
+
+/// What fio says about its own CPU at a point.
+fn client(point: &Point) -> Option<ClientCpu> {
+    let round = point.rounds.last()?;
+    let cost = round.cpu.as_ref()?;
+    let jobs_s = cost.wall_s * f64::from(point.workload.jobs);
+    (jobs_s > 0.0 && cost.client_s > 0.0).then(|| ClientCpu {
+        iops: round.iops(),
+        user_percent: (cost.client_s - cost.client_system_s) / jobs_s * 100.0,
+        system_percent: cost.client_system_s / jobs_s * 100.0,
+    })
 }
 
 fn cpu_of(rounds: &[Measurement]) -> Option<Cpu> {

@@ -1,0 +1,225 @@
+//! Arrays that the lab makes itself, through the engines' adapters: made, filled, degraded, rebuilt, taken away.
+//!
+//! What must stay true: one array at a time, for arrays may share their members; whatever was made is taken away at the end,
+//! whatever happened; nothing is measured while an engine works in the background, except a rebuild that is asked for.
+
+use super::file::Array;
+use super::points::Group;
+use crate::Refusal;
+use crate::adapter::commands::{Commands, Live};
+use crate::adapter::{Engine, Served, Wanted, by_name};
+use crate::compare::members::Devices;
+use crate::evidence::Evidence;
+use crate::evidence::process::monotonic;
+use crate::fio::run::{FioOrder, run as run_fio};
+use crate::record::EngineIdentity;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Looks at background work before it is given up, and the time between.
+const LOOKS_MAX: u32 = 7200;
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// An array that stands.
+pub struct Made<'a> {
+    /// Which array of the plan.
+    name: String,
+    engine: Box<dyn Engine>,
+    identity: EngineIdentity,
+    served: Served,
+    out: usize,
+    evidence: &'a Evidence,
+    devices: Devices<'a>,
+}
+
+/// A rebuild that was begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebuilding {
+    began: Duration,
+}
+
+impl<'a> Made<'a> {
+    /// Make `array`, and write the part of it that is measured.
+    ///
+    /// # Errors
+    /// If the engine refuses, or fio fails. What was made by then is taken away.
+    pub fn make(
+        array: &Array,
+        evidence: &'a Evidence,
+        commands: &'a Live<'a>,
+        run_dir: &Path,
+    ) -> Result<Made<'a>, Refusal> {
+        let name = array.name();
+        let place = std::path::absolute(run_dir.join("made").join(file_name(&name)))
+            .map_err(|error| Refusal::file(run_dir, &error, ""))?;
+        std::fs::create_dir_all(&place).map_err(|error| Refusal::file(&place, &error, ""))?;
+        let devices = Devices::of(commands, &array.members)?;
+        let wanted = Wanted {
+            members: devices.paths.clone(),
+            level: array.level.clone(),
+            strip_bytes: array.strip_bytes(),
+            place,
+        };
+        let mut engine = by_name(&array.engine)?;
+        let served = match engine.create(commands, &wanted) {
+            Ok(served) => served,
+            Err(refusal) => {
+                let _first_failure_counts = engine.destroy(commands);
+                return Err(refusal);
+            }
+        };
+        let mut made = Made {
+            name,
+            engine,
+            identity: EngineIdentity::default(),
+            served,
+            out: 0,
+            evidence,
+            devices,
+        };
+        made.identity = made.engine.identity(commands)?;
+        made.await_idle()?;
+        made.fill(array)?;
+        Ok(made)
+    }
+
+    fn fill(&self, array: &Array) -> Result<(), Refusal> {
+        let block = array.stripe_data_bytes().unwrap_or(1 << 20);
+        let span = array.span_bytes() / block * block;
+        let order = FioOrder {
+            jobs: crate::compare::workloads::fill(&self.served.path, block, span),
+            why: format!("{}: write what is measured", self.name),
+            expected_s: crate::metrics::latency::to_f64(span) / 1e6,
+            log_bandwidth: false,
+        };
+        run_fio(self.evidence, &order).map(|_| ())
+    }
+
+    /// Whether this is `array` with no more than `out` members out.
+    pub fn serves(&self, array: &Array, out: usize) -> bool {
+        self.name == array.name() && self.out <= out
+    }
+
+    /// What it is called in the plan.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the load generator finds it.
+    pub fn path(&self) -> &Path {
+        &self.served.path
+    }
+
+    /// What it is.
+    pub fn identity(&self) -> &EngineIdentity {
+        &self.identity
+    }
+
+    /// Take members out until `out` of them are, and wait until the engine is idle. Every third one, so that neighbours stay.
+    ///
+    /// # Errors
+    /// If the engine refuses.
+    pub fn degrade(&mut self, out: usize) -> Result<(), Refusal> {
+        if out > self.out {
+            let count = self.devices.paths.len();
+            let members: Vec<usize> = (self.out..out).map(|at| at * 3 % count).collect();
+            self.engine.take_out(&Live::new(self.evidence), &members)?;
+            self.out = out;
+        }
+        self.await_idle()
+    }
+
+    /// Put the member that was taken out first in again: a rebuild begins.
+    ///
+    /// # Errors
+    /// If the engine refuses.
+    pub fn rebuild(&mut self) -> Result<Rebuilding, Refusal> {
+        let began = monotonic();
+        self.engine.put_in(&Live::new(self.evidence), 0)?;
+        // What follows wants a whole array or a fresh one.
+        self.out = usize::MAX;
+        Ok(Rebuilding { began })
+    }
+
+    /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended meanwhile.
+    ///
+    /// # Errors
+    /// If the work fails.
+    pub fn meanwhile<T>(
+        &self,
+        rebuilding: Rebuilding,
+        work: impl FnOnce() -> Result<T, Refusal>,
+    ) -> Result<(T, Option<f64>), Refusal> {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let commands = Live::new(self.evidence);
+                while !is_over.load(Ordering::Relaxed) {
+                    if matches!(self.engine.is_busy(&commands), Ok(false)) {
+                        return Some((monotonic() - rebuilding.began).as_secs_f64());
+                    }
+                    commands.pause(LOOK_EVERY);
+                }
+                None
+            });
+            let done = work();
+            is_over.store(true, Ordering::Relaxed);
+            let ended = watcher.join().ok().flatten();
+            done.map(|value| (value, ended))
+        })
+    }
+
+    /// Wait for the rebuild's end; seconds since it began.
+    ///
+    /// # Errors
+    /// If it does not end in an hour, or the engine cannot be asked.
+    pub fn await_rebuilt(&self, rebuilding: Rebuilding) -> Result<f64, Refusal> {
+        self.await_idle()?;
+        Ok((monotonic() - rebuilding.began).as_secs_f64())
+    }
+
+    /// Bytes of the member that is rebuilt.
+    pub fn member_bytes(&self) -> Option<u64> {
+        let path = self.devices.paths.first()?;
+        let mut file = std::fs::File::open(path).ok()?;
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).ok()
+    }
+
+    fn await_idle(&self) -> Result<(), Refusal> {
+        let commands = Live::new(self.evidence);
+        for _ in 0..LOOKS_MAX {
+            if !self.engine.is_busy(&commands)? {
+                return Ok(());
+            }
+            commands.pause(LOOK_EVERY);
+        }
+        let said = format!("{} still works in the background after an hour", self.name);
+        Err(Refusal::cannot_run("engine.busy", said, "measure with smaller members"))
+    }
+
+    /// Take it away.
+    ///
+    /// # Errors
+    /// The first step that failed; the others were made.
+    pub fn take_away(mut self, commands: &Live<'_>) -> Result<(), Refusal> {
+        self.engine.destroy(commands)
+    }
+}
+
+/// The array that a group needs, if the lab makes it.
+pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
+    let target = group.points.first()?.targets.first()?;
+    arrays.iter().find(|array| array.is_made() && array.target_path() == target.path)
+}
+
+/// Members of all arrays that the lab makes and that `groups` measure: their content is lost.
+pub fn members(arrays: &[Array], groups: &[Group]) -> Vec<PathBuf> {
+    let needed = groups.iter().filter_map(|group| needed(arrays, group));
+    needed.flat_map(|array| array.members.clone()).collect()
+}
+
+fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    name.chars().map(plain).collect()
+}

@@ -1,0 +1,371 @@
+//! Tables of a report beside the figures: engines side by side, CPU time by function group, resources, traces, checks.
+//!
+//! What must stay true: an empty cell is shown as empty, so that it is missed; a share has its error beside it.
+
+use super::findings::engines;
+use super::page::data_address;
+use super::points::{Point, cores};
+use crate::cpu::account::{CpuAccount, GroupAccount};
+use crate::cpu::tally::CONTEXTS;
+use crate::metrics::share::Share;
+use crate::record::{ArrayCondition, Check, Record};
+use crate::trace::account::{DeviceAccount, Flow, TraceAccount};
+use crate::units;
+use crate::validity::{Mark, Outcome};
+use std::path::Path;
+
+/// Every engine at every case: rate, average CPU, most consumed cores.
+pub struct SideBySide {
+    /// Engines, in the order of their columns.
+    pub engines: Vec<String>,
+    /// Case, and for each engine rate, CPU and cores, each with the figure's mark.
+    pub rows: Vec<(String, Vec<Cell>)>,
+}
+
+/// What one engine did in one case.
+pub struct Cell {
+    /// Rate with its unit.
+    pub rate: String,
+    /// Mean of all cores.
+    pub cpu: String,
+    /// The hot cores.
+    pub cores: String,
+    /// Its mark; `None` if it was not measured.
+    pub mark: Option<Mark>,
+}
+
+/// The table of a comparison; `None` with fewer than two engines.
+pub fn side_by_side(points: &[Point]) -> Option<SideBySide> {
+    let names = engines(points);
+    if names.len() < 2 {
+        return None;
+    }
+    let mut cases: Vec<String> = Vec::new();
+    for point in points.iter().filter(|point| point.condition != ArrayCondition::Raw) {
+        if !cases.contains(&point.case()) {
+            cases.push(point.case());
+        }
+    }
+    let cell = |case: &String, engine: &str| {
+        let point = points.iter().find(|point| point.engine == engine && point.case() == *case);
+        let empty = || "not measured".to_owned();
+        let cpu = point.and_then(|point| point.cpu.as_ref());
+        Cell {
+            rate: point.map_or_else(empty, |point| match point.rate() {
+                rate if rate > 0.0 => units::rate(rate, point.unit()),
+                _ => "failed".to_owned(),
+            }),
+            cpu: cpu.map_or_else(String::new, |cpu| units::percent(cpu.mean)),
+            cores: cpu.map_or_else(String::new, |cpu| cores(&cpu.per_core)),
+            mark: point.map(Point::mark),
+        }
+    };
+    let rows = cases
+        .iter()
+        .map(|case| (case.clone(), names.iter().map(|name| cell(case, name)).collect()))
+        .collect();
+    Some(SideBySide { engines: names.into_iter().map(str::to_owned).collect(), rows })
+}
+
+/// Whose CPU time one measurement was.
+pub struct CpuTable {
+    /// Measurement.
+    pub of: String,
+    /// Event that was sampled.
+    pub source: String,
+    /// Functions, share, useful, overhead, contexts.
+    pub rows: Vec<[String; 5]>,
+    /// Busiest threads.
+    pub threads: String,
+    /// What sampling cost.
+    pub cost: String,
+    /// Zoom of each flame graph, and the picture.
+    pub flames: Vec<(String, String)>,
+}
+
+/// Bytes of flame graphs that one page holds; the others stay in the run directory.
+const FLAME_BYTES_MAX: usize = 6 << 20;
+
+/// All accounts of a run; pictures are looked for in `dir`.
+pub fn accounts(records: &[Record], dir: &Path) -> Vec<CpuTable> {
+    let mut left = FLAME_BYTES_MAX;
+    let accounts = records.iter().filter_map(|record| match record {
+        Record::Cpu(account) => Some(account),
+        _ => None,
+    });
+    accounts.map(|account| cpu_table(account, dir, &mut left)).collect()
+}
+
+fn of_machine(share: &Share) -> String {
+    format!("{} ± {}", units::percent(share.share), units::percent(share.error))
+}
+
+fn cpu_table(account: &CpuAccount, dir: &Path, left: &mut usize) -> CpuTable {
+    let row = |group: &GroupAccount| {
+        let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
+        let contexts: Vec<String> = group
+            .contexts
+            .iter()
+            .map(|(context, share)| format!("{} {}", name(context), units::percent(share.share)))
+            .collect();
+        [
+            format!("{} (functions of version {})", group.name, group.version),
+            of_machine(&group.share),
+            of_machine(&group.useful),
+            of_machine(&group.overhead),
+            contexts.join(", "),
+        ]
+    };
+    let nothing = String::new;
+    let busy = of_machine(&account.busy);
+    let mut rows = vec![["everything but idle".to_owned(), busy, nothing(), nothing(), nothing()]];
+    rows.extend(account.groups.iter().map(row));
+    let threads: Vec<String> = account
+        .threads
+        .iter()
+        .take(6)
+        .map(|thread| format!("{} {:.2} cores", thread.name, thread.cores))
+        .collect();
+    let cost = account.profiler.as_ref().map_or_else(nothing, |cost| {
+        format!("The sampler itself took {} of the machine.", units::percent(cost.own_share))
+    });
+    CpuTable {
+        of: account.of.clone(),
+        source: account.sampling.source.clone(),
+        rows,
+        threads: threads.join(", "),
+        cost,
+        flames: flames(account, dir, left),
+    }
+}
+
+/// The whole machine first, then the client, then each engine.
+fn flames(account: &CpuAccount, dir: &Path, left: &mut usize) -> Vec<(String, String)> {
+    let order = |zoom: &str| match zoom {
+        "whole" => 0,
+        "client" => 1,
+        _ => 2,
+    };
+    let mut all: Vec<(&String, &String)> = account.flame_graphs.iter().collect();
+    all.sort_by_key(|(zoom, _)| order(zoom));
+    let mut pictures = Vec::new();
+    for (zoom, file) in all {
+        let Ok(svg) = std::fs::read_to_string(dir.join(file)) else { continue };
+        let Some(from) = svg.find("<svg") else { continue };
+        if svg.len() > *left {
+            continue;
+        }
+        *left -= svg.len();
+        let name = match zoom.as_str() {
+            "whole" => "the whole machine".to_owned(),
+            "client" => "the load generator alone".to_owned(),
+            engine => format!("{engine} alone"),
+        };
+        pictures.push((name, data_address(&svg[from..])));
+    }
+    pictures
+}
+
+/// A resource: what it is, utilisation, saturation, errors. `None` is an empty cell.
+pub struct ResourceRow {
+    /// What it is.
+    pub resource: String,
+    /// How much of it is used.
+    pub utilisation: Option<String>,
+    /// How much waits for it.
+    pub saturation: Option<String>,
+    /// What went wrong with it.
+    pub errors: Option<String>,
+}
+
+impl ResourceRow {
+    /// Utilisation, saturation, errors.
+    pub fn cells(&self) -> [Option<&str>; 3] {
+        [self.utilisation.as_deref(), self.saturation.as_deref(), self.errors.as_deref()]
+    }
+}
+
+/// The USE checklist: what was measured under load where it was, what the server said before where it was not.
+pub fn resources(records: &[Record]) -> Vec<ResourceRow> {
+    let mut rows: Vec<ResourceRow> = records
+        .iter()
+        .find_map(|record| match record {
+            Record::Resources(table) => Some(table.rows.as_slice()),
+            _ => None,
+        })
+        .unwrap_or_default()
+        .iter()
+        .map(|row| ResourceRow {
+            resource: row.resource.clone(),
+            utilisation: row.utilisation.as_ref().map(|it| format!("{it} (before the run)")),
+            saturation: row.saturation.as_ref().map(|it| format!("{it} (before the run)")),
+            errors: row.errors.clone(),
+        })
+        .collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    if let Some(text) = busiest_processors(records)
+        && let Some(row) = rows.iter_mut().find(|row| row.resource == "processors")
+    {
+        row.utilisation = Some(text);
+    }
+    rows.extend(measured(records));
+    rows
+}
+
+fn busiest_processors(records: &[Record]) -> Option<String> {
+    let costs = records.iter().filter_map(|record| match record {
+        Record::Measurement(measured) => Some((measured.cpu.as_ref()?, &measured.id)),
+        _ => None,
+    });
+    let share = |cost: &crate::record::CpuCost| cost.busy_s / cost.wall_s / f64::from(cost.cores);
+    let (cost, id) = costs
+        .filter(|(cost, _)| cost.wall_s > 0.0 && cost.cores > 0)
+        .max_by(|one, other| share(one.0).total_cmp(&share(other.0)))?;
+    Some(format!("{} at most, {} ({id})", units::percent(share(cost)), cores(&cost.per_core)))
+}
+
+/// Drives and links at their fullest.
+fn measured(records: &[Record]) -> Vec<ResourceRow> {
+    let mut rows: Vec<(f64, ResourceRow)> = Vec::new();
+    let mut keep =
+        |resource: String, rank: f64, utilisation: String, saturation: Option<String>| {
+            let row =
+                ResourceRow { resource, utilisation: Some(utilisation), saturation, errors: None };
+            match rows.iter_mut().find(|(_, known)| known.resource == row.resource) {
+                Some(known) if known.0 < rank => *known = (rank, row),
+                Some(_) => {}
+                None => rows.push((rank, row)),
+            }
+        };
+    for record in records {
+        let Record::Measurement(measured) = record else { continue };
+        let Some(path) = &measured.path else { continue };
+        for drive in &path.drives {
+            let busy = format!(
+                "{} busy at most, {}",
+                units::percent(drive.busy),
+                units::bytes_per_s(drive.bytes_per_s)
+            );
+            let queued = format!("{} I/Os in flight on average", units::three_digits(drive.queued));
+            keep(format!("drive {}", drive.name), drive.busy, busy, Some(queued));
+        }
+        for link in &path.links {
+            let flow = units::bytes_per_s(link.bytes_per_s);
+            let told = match link.share() {
+                Some(share) => format!("{} at most, {flow}", units::percent(share)),
+                None => format!("{flow} at most, of an unknown capacity"),
+            };
+            keep(format!("link {}", link.name), link.bytes_per_s, told, None);
+        }
+    }
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// What became of I/Os of one trace.
+pub struct TraceTable {
+    /// What ran meanwhile.
+    pub of: String,
+    /// Device, direction, submitted, issued, sizes, splits, off the strip, off the stripe.
+    pub rows: Vec<[String; 7]>,
+    /// Member I/Os for each write, and what rules say.
+    pub notes: Vec<String>,
+}
+
+/// All traces of a run.
+pub fn traces(records: &[Record]) -> Vec<TraceTable> {
+    let traces = records.iter().filter_map(|record| match record {
+        Record::Trace(account) => Some(trace_table(account)),
+        _ => None,
+    });
+    traces.collect()
+}
+
+fn trace_table(account: &TraceAccount) -> TraceTable {
+    let mut rows = Vec::new();
+    for device in std::iter::once(&account.device).chain(&account.members) {
+        let DeviceAccount {
+            submitted_writes, submitted_reads, issued_writes, issued_reads, ..
+        } = device;
+        for (word, submitted, issued) in
+            [("writes", submitted_writes, issued_writes), ("reads", submitted_reads, issued_reads)]
+        {
+            if submitted.ios + issued.ios > 0 {
+                rows.push(trace_row(device, word, submitted, issued));
+            }
+        }
+    }
+    let mut notes: Vec<String> = account
+        .findings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.rule, finding.reason))
+        .collect();
+    if let Some((writes, reads)) = account.members_per_write {
+        notes.insert(
+            0,
+            format!("Each write became {writes:.2} member writes and {reads:.2} member reads."),
+        );
+    }
+    TraceTable { of: account.of.clone(), rows, notes }
+}
+
+fn trace_row(device: &DeviceAccount, word: &str, submitted: &Flow, issued: &Flow) -> [String; 7] {
+    let size = |flow: &Flow| match (flow.sizes.first(), flow.sizes.last()) {
+        (Some((low, _)), Some((high, _))) if low == high => format!("{} bytes", low),
+        (Some((low, _)), Some((high, _))) => format!("{low} to {high} bytes"),
+        _ => "none".to_owned(),
+    };
+    let off = |count: Option<u64>| match count {
+        Some(count) if issued.ios > 0 => {
+            let share = crate::metrics::latency::to_f64(count)
+                / crate::metrics::latency::to_f64(issued.ios);
+            format!("{count} ({})", units::percent(share))
+        }
+        Some(count) => count.to_string(),
+        None => "size not given".to_owned(),
+    };
+    let path = device.device.clone();
+    let came = format!("{} x {}", submitted.ios, size(submitted));
+    let went = format!("{} x {}", issued.ios, size(issued));
+    let (strip, stripe) = (off(issued.off_strip), off(issued.off_stripe));
+    [path, word.to_owned(), came, went, device.splits.to_string(), strip, stripe]
+}
+
+/// A check of the server or of a target.
+pub struct CheckRow {
+    /// How it came out, in a word.
+    pub word: &'static str,
+    /// Its colour.
+    pub class: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What was looked at.
+    pub target: String,
+    /// What was found.
+    pub found: String,
+    /// What to do next.
+    pub next: String,
+    /// How soon it must be seen: what fails first.
+    pub order: u8,
+}
+
+/// All checks of a run: what fails first, then what could not be told.
+pub fn checks(records: &[Record]) -> Vec<CheckRow> {
+    let mut rows: Vec<CheckRow> = records.iter().filter_map(check_row).collect();
+    rows.sort_by_key(|row| row.order);
+    rows
+}
+
+fn check_row(record: &Record) -> Option<CheckRow> {
+    let Record::Check(Check { name, target, outcome, found, next }) = record else { return None };
+    let (word, class, order) = match outcome {
+        Outcome::Pass => ("pass", "valid", 2),
+        Outcome::Fail => ("FAIL", "invalid", 0),
+        Outcome::CannotTell => ("cannot tell", "notes", 1),
+        Outcome::NotApplicable => ("not applicable", "none", 3),
+    };
+    let (name, target, found) = (name.clone(), target.clone(), found.clone());
+    let next = next.clone().unwrap_or_default();
+    Some(CheckRow { word, class, name, target, found, next, order })
+}
