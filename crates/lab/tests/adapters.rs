@@ -100,6 +100,8 @@ $ mount -t btrfs /dev/loop1 /run/lab/files
 $ umount /run/lab/files
 $ btrfs device scan --forget /dev/loop1
 $ wipefs -a -q /dev/loop1
+$ mount -t btrfs -o degraded /dev/loop2 /run/lab/files
+$ umount /run/lab/files
 $ btrfs device scan --forget /dev/loop3
 $ wipefs -a -q /dev/loop3
 $ mount -t btrfs -o degraded /dev/loop2 /run/lab/files
@@ -116,7 +118,8 @@ $ wipefs -a -q /dev/loop4
     );
     let mut engine = Btrfs::default();
     engine.create(&commands, &wanted("raid6")).expect("made");
-    engine.take_out(&commands, &[0, 2]).expect("out");
+    engine.take_out(&commands, &[0]).expect("out");
+    engine.take_out(&commands, &[2]).expect("out, and the first one is not what is mounted");
     engine.destroy(&commands).expect("gone");
     assert_eq!(commands.left(), 0);
 }

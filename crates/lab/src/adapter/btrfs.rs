@@ -15,6 +15,8 @@ use std::path::PathBuf;
 pub struct Btrfs {
     members: Vec<PathBuf>,
     is_raid5: bool,
+    /// Members that were taken out and not put in again.
+    gone: Vec<usize>,
     mounted: Option<PathBuf>,
 }
 
@@ -41,6 +43,7 @@ impl Engine for Btrfs {
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {
         self.members.clone_from(&wanted.members);
+        self.gone.clear();
         let members =
             wanted.members.iter().map(|member| word(member)).collect::<Result<Vec<_>, _>>()?;
         self.is_raid5 = wanted.level == "raid5";
@@ -71,7 +74,8 @@ impl Engine for Btrfs {
             )?;
             commands.succeed(&["wipefs", "-a", "-q", device], "the member is lost")?;
         }
-        let left = self.members.iter().enumerate().find(|(at, _)| !members.contains(at));
+        self.gone.extend(members);
+        let left = self.members.iter().enumerate().find(|(at, _)| !self.gone.contains(at));
         let (_, left) = left.ok_or_else(|| {
             Refusal::new("member.needed", "all members of a btrfs cannot be taken out", "leave one")
         })?;
@@ -87,7 +91,9 @@ impl Engine for Btrfs {
         let number = (member + 1).to_string();
         let device = word(&self.members[member])?;
         let argv = ["btrfs", "replace", "start", "-f", &number, device, word(files)?];
-        commands.succeed(&argv, "put a blank member in").map(|_| ())
+        commands.succeed(&argv, "put a blank member in")?;
+        self.gone.retain(|gone| *gone != member);
+        Ok(())
     }
 
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal> {
