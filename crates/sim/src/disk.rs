@@ -170,6 +170,11 @@ impl SimDisk {
         self.with(|disk| disk.faults.unreadable.extend(first..end));
     }
 
+    /// Undoes [`break_media`](Self::break_media): all sectors can be read again, with what they held.
+    pub fn mend_media(&self) {
+        self.with(|disk| disk.faults.unreadable.clear());
+    }
+
     /// Whether a sector that `extent` touches is unreadable.
     pub fn is_broken(&self, extent: Extent) -> bool {
         self.with(|disk| !disk.is_readable(extent.offset, extent.bytes))

@@ -38,10 +38,21 @@ impl fmt::Display for Operation {
     }
 }
 
+/// The same with the number of its disk: a name for each operation took one part in thirty of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) number: u64,
+    pub(crate) at: Nanos,
+    pub(crate) disk: usize,
+    pub(crate) kind: CommandKind,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
 #[derive(Default)]
 pub(crate) struct Trace {
     hash: u64,
-    last: VecDeque<Operation>,
+    last: VecDeque<Kept>,
 }
 
 impl Trace {
@@ -49,11 +60,11 @@ impl Trace {
         self.hash
     }
 
-    pub(crate) fn last(&self) -> impl Iterator<Item = &Operation> {
+    pub(crate) fn last(&self) -> impl Iterator<Item = &Kept> {
         self.last.iter()
     }
 
-    pub(crate) fn keep(&mut self, operation: Operation) {
+    pub(crate) fn keep(&mut self, operation: Kept) {
         if self.last.len() == KEPT {
             self.last.pop_front();
         }

@@ -18,7 +18,7 @@ use crate::disk::{DiskOptions, SimDisk};
 use crate::opener::SimOpener;
 use crate::random::Random;
 use crate::state::DiskState;
-use crate::trace::{Operation, Trace};
+use crate::trace::{Kept, Operation, Trace};
 
 /// A deterministic world. Not Send: it runs on the thread that made it.
 pub struct SimWorld {
@@ -204,7 +204,12 @@ impl SimWorld {
 
     /// The last operations, oldest first: what to print when a seed fails.
     pub fn last_operations(&self) -> Vec<Operation> {
-        self.world.lock().trace.last().cloned().collect()
+        let state = self.world.lock();
+        let named = |kept: &Kept| {
+            let Kept { number, at, disk, kind, offset, bytes } = *kept;
+            Operation { number, at, disk: state.disks[disk].name.clone(), kind, offset, bytes }
+        };
+        state.trace.last().map(named).collect()
     }
 
     /// Identifies all that happened so far: the same for the same seed and program.
@@ -261,10 +266,10 @@ impl State {
         command: &Command,
     ) -> u64 {
         self.operations += 1;
-        let operation = Operation {
+        let operation = Kept {
             number: self.operations,
             at,
-            disk: self.disks[disk].name.clone(),
+            disk,
             kind: command.kind(),
             offset,
             bytes: command.bytes(),

@@ -62,6 +62,8 @@ pub(crate) struct Rest {
     pub(crate) newest: Superblock,
     /// Of each bay: its slot and role according to that.
     pub(crate) places: Vec<Option<(usize, Role)>>,
+    /// Of each bay: what it says itself.
+    pub(crate) own: Vec<Option<Superblock>>,
     /// Of each bay: the generation it knows.
     pub(crate) generations: Vec<Option<u64>>,
 }
@@ -252,7 +254,7 @@ impl Bays {
         };
         let places = own.iter().map(place).collect();
         let generations = own.iter().map(|own| own.as_ref().map(|own| own.generation)).collect();
-        Some(Rest { newest, places, generations })
+        Some(Rest { newest, places, own, generations })
     }
 
     /// The newest generation that is on the media of a device, and not in its cache alone.

@@ -30,6 +30,8 @@ pub(crate) struct Director<'l> {
     pub(crate) array: Arc<Array>,
     /// A resync is under way: until it is through a loss goes with the crash.
     pub(crate) is_resyncing: bool,
+    /// Nothing may be lost in this life.
+    pub(crate) is_calm: bool,
 }
 
 impl Director<'_> {
@@ -44,7 +46,8 @@ impl Director<'_> {
             self.refresh().await;
             let act = self.stage.config().menu.choose(&mut self.random);
             let contract = self.stage.config().contract;
-            if act.is_loss() && self.is_resyncing && !contract.survives_losses_with_crash {
+            let is_at_risk = self.is_resyncing && !contract.survives_losses_with_crash;
+            if act.is_loss() && (is_at_risk || self.is_calm) {
                 continue;
             }
             self.act(act).await;
@@ -90,7 +93,7 @@ impl Director<'_> {
     pub(crate) async fn refresh(&mut self) {
         let Ok(status) = self.engine.status().await else { return };
         let Some(array) = status.arrays.first() else { return };
-        self.is_resyncing = array.jobs.iter().any(|job| job.kind == JobKind::Resync);
+        self.is_resyncing = self.array.running_jobs().iter().any(|job| job.kind == JobKind::Resync);
         let spares = self.engine.spares();
         for bay in &mut self.bays.all {
             bay.is_spare = spares.iter().any(|spare| spare.path == bay.name);
@@ -272,9 +275,16 @@ impl Director<'_> {
         if out[slot] {
             return;
         }
-        if self.bays.is_needed(slot, &out) {
+        // Only devices that are gone count: one that is being filled may be in sync before the command is looked at,
+        // and then it is obeyed, whatever else is wrong that the engine has not met yet.
+        let states = self.array.slot_states();
+        let gone: Vec<bool> = states
+            .iter()
+            .map(|state| matches!(state, SlotState::Out | SlotState::Failing))
+            .collect();
+        if self.bays.is_needed(slot, &gone) {
             let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
-            // Meanwhile another may have come back, or this one gone.
+            // Meanwhile this one may have gone.
             self.answered("put out a needed member", answer, &["member.needed"]);
             return;
         }

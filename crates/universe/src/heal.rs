@@ -10,6 +10,9 @@ use ashlar_engine::SlotState;
 use ashlar_ondisk::JobKind;
 use std::time::Duration;
 
+/// Time between two looks at an array that heals: at first; it grows with the time that healing takes.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 impl Director<'_> {
     /// Wait until nothing is wrong and everything is in sync, so that a crash is within any contract.
     pub(crate) async fn await_calm(&mut self) {
@@ -34,19 +37,19 @@ impl Director<'_> {
                 // Most of the time there is none.
                 let _none = self.engine.unpause(TANK, kind).await;
             }
-            self.refresh().await;
-            let jobs = match self.engine.status().await {
-                Ok(status) => status.arrays.first().map_or(0, |array| array.jobs.len()),
-                Err(_) => 0,
-            };
             let out = out_of_sync(&self.array);
-            if jobs == 0 && !out.contains(&true) {
+            if !out.contains(&true) && self.array.running_jobs().is_empty() {
                 return;
+            }
+            // To ask for the whole status each time took half of a universe's time.
+            if self.array.slot_states().contains(&SlotState::Out) {
+                self.refresh().await;
             }
             for slot in 0..out.len() {
                 self.bring_back(slot).await;
             }
-            self.handle.sleep(Duration::from_millis(50)).await;
+            let wait = LOOK_EVERY.max(self.handle.now().since(began) / 50);
+            self.handle.sleep(wait).await;
         }
     }
 
@@ -72,9 +75,7 @@ impl Director<'_> {
         let began = self.handle.now();
         loop {
             self.handle.sleep(Duration::from_millis(20)).await;
-            let status = self.engine.status().await;
-            let is_done = status.is_ok_and(|status| status.arrays[0].jobs.is_empty());
-            if is_done {
+            if self.array.running_jobs().is_empty() {
                 return;
             }
             if self.handle.now().since(began) > DEADLINE {

@@ -139,7 +139,7 @@ impl Life<'_> {
             let running = assemble((opener, &handle), &stage, bays, &outlook).await;
             *kept = Some(Arc::clone(&running.array));
             let floor = stage.requests_left() * later / (later + 1);
-            begin_clients(&running, &stage, (life, floor)).await;
+            let is_calm = stage.config().class == Class::Losses && later == 0;
             let mut director = Director {
                 stage: stage.clone(),
                 engine: running.engine.clone(),
@@ -148,16 +148,21 @@ impl Life<'_> {
                 bays: &mut *bays,
                 array: Arc::clone(&running.array),
                 is_resyncing: false,
+                is_calm,
             };
+            if is_calm {
+                director.make_whole().await;
+            }
+            begin_clients(&running, &stage, (life, floor)).await;
             if running.is_read_only {
                 await_clients(&stage, &handle).await;
                 return LifeEnd::ReadOnly;
             }
-            director.direct(8 + random.below(14)).await;
+            director.direct(10 + random.below(16)).await;
             if let End::CutAfter { stop, operations } = end
                 && stage.config().class != Class::Everything
             {
-                if stage.config().class == Class::Crashes {
+                if stage.config().class == Class::Crashes || is_calm {
                     director.await_calm().await;
                 }
                 switch.stop_after(operations, stop);
@@ -246,6 +251,7 @@ impl Life<'_> {
                 bays: &mut *bays,
                 array: Arc::clone(&running.array),
                 is_resyncing: false,
+                is_calm: true,
             };
             director.make_whole().await;
             audit::read_all(&running.engine, &stage).await;
@@ -308,6 +314,7 @@ fn draw_end(random: &mut Random, class: Class, later: usize) -> End {
         Class::Everything | Class::Crashes if is_cut || later == 0 => {
             End::CutAfter { stop, operations }
         }
+        Class::Losses if later == 0 => End::CutAfter { stop, operations },
         Class::LossesThenCrash if later == 1 => End::CutAfter { stop, operations },
         _ => End::Stop,
     }
@@ -333,6 +340,7 @@ pub(crate) async fn assemble(
     outlook: &Outlook,
 ) -> Running {
     let engine = engine(opener, handle, stage);
+    stage.follow(Some(&engine));
     let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
     let before = changes(bays);
     let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());

@@ -13,7 +13,11 @@ const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
          [--policy NAME] [--class NAME]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME]
-         [--jobs THREADS] [--marks] [--expect-marks]";
+         [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]";
+
+/// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a hundred with a crash
+/// (and the start after it), and with a crash during a start.
+const GOALS: (u64, u64, u64) = (10, 100, 10);
 
 struct Options {
     seed: Option<u64>,
@@ -23,6 +27,7 @@ struct Options {
     shows_marks: bool,
     shrinks: bool,
     expects_marks: bool,
+    expects_goals: bool,
     limits: Limits,
 }
 
@@ -51,6 +56,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         shows_marks: false,
         shrinks: false,
         expects_marks: false,
+        expects_goals: false,
         limits,
     };
     while let Some(word) = words.next() {
@@ -61,6 +67,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--shrink" => options.shrinks = true,
             "--marks" => options.shows_marks = true,
             "--expect-marks" => options.expects_marks = true,
+            "--expect-goals" => options.expects_goals = true,
             "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
             "--many" => options.many = Some(number()?),
             "--from" => options.from = number()?,
@@ -141,38 +148,25 @@ fn many(count: u64, options: &Options) -> ExitCode {
     if options.shows_marks {
         println!("reached:\n{}", sum.marks);
     }
-    if let Some((_, first)) = sum.failed.first() {
-        println!("{first}");
-    }
-    for (seed, failure) in sum.failed.iter().skip(1) {
-        println!(
-            "universe {seed} went wrong, too: {}",
-            failure.what.lines().next().unwrap_or_default()
-        );
-    }
+    sum.print_failed();
     let missing = if options.expects_marks { sum.marks.missing() } else { Vec::new() };
     if !missing.is_empty() {
         println!("never reached: {}", missing.join(", "));
     }
-    sum.faults.sort_unstable();
-    println!(
-        "faults a universe: {} in the median; {} universes with a crash, {} with one during a start",
-        sum.faults.get(sum.faults.len() / 2).unwrap_or(&0),
-        sum.crashed,
-        sum.crashed_in_start
-    );
+    let are_goals_met = sum.print_goals() || !options.expects_goals;
     let per_minute = f64::from(u32::try_from(count).unwrap_or(u32::MAX)) * 60.0 / seconds;
     println!(
         "{count} universes from seed {}: {} went wrong; {} device operations, {per_minute:.0} universes a \
-         minute on {} threads, {} marks reached, {} expected ones missing",
+         minute on {} threads, {} marks reached, {} of {} expected ones missing",
         options.from,
         sum.failed.len(),
         sum.operations,
         options.jobs.max(1),
         sum.marks.reached(),
-        missing.len()
+        missing.len(),
+        Marks::expected()
     );
-    let is_well = sum.failed.is_empty() && missing.is_empty();
+    let is_well = sum.failed.is_empty() && missing.is_empty() && are_goals_met;
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -187,7 +181,36 @@ impl Sum {
                 self.crashed += u64::from(of("crash.power") + of("crash.kill") > 0);
                 self.crashed_in_start += u64::from(of("crash.in_start") > 0);
             }
-            Err(failure) => self.failed.push((seed, failure)),
+            Err(failure) => {
+                // At once: a long run may be ended before it comes to its sum.
+                eprintln!("universe {seed} went wrong: {}", failure.first_line());
+                self.failed.push((seed, failure));
+            }
         }
+    }
+
+    /// The first that went wrong in full, of the others what was wrong.
+    fn print_failed(&self) {
+        if let Some((_, first)) = self.failed.first() {
+            println!("{first}");
+        }
+        for (seed, failure) in self.failed.iter().skip(1) {
+            println!("universe {seed} went wrong, too: {}", failure.first_line());
+        }
+    }
+
+    /// How much went on in those that went well. True if it is as much as it should be.
+    fn print_goals(&mut self) -> bool {
+        self.faults.sort_unstable();
+        let count = u64::try_from(self.faults.len()).unwrap_or(u64::MAX).max(1);
+        let median = self.faults.get(self.faults.len() / 2).copied().unwrap_or(0);
+        let of_hundred = |universes: u64| universes * 100 / count;
+        let (crashed, in_start) = (of_hundred(self.crashed), of_hundred(self.crashed_in_start));
+        println!(
+            "faults a universe: {median} in the median (goal {}); with a crash and the start after it: {} of {count} \
+             (goal {} %); with a crash during such a start: {} ({in_start} %, goal {} %)",
+            GOALS.0, self.crashed, GOALS.1, self.crashed_in_start, GOALS.2
+        );
+        median >= GOALS.0 && crashed >= GOALS.1 && in_start >= GOALS.2
     }
 }

@@ -46,6 +46,11 @@ impl Marks {
         self.0.values().filter(|times| **times > 0).count()
     }
 
+    /// How many are expected of a long run.
+    pub fn expected() -> usize {
+        EXPECTED.len()
+    }
+
     /// Expected marks that were never reached.
     pub fn missing(&self) -> Vec<&'static str> {
         EXPECTED.iter().copied().filter(|name| self.of(name) == 0).collect()

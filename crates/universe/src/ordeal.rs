@@ -16,8 +16,8 @@ use ashlar_device::CommandKind;
 use ashlar_engine::{
     ArrayState, ArrayVolume, AssembleSpec, Engine, Event, SlotState, event_names as names,
 };
-use ashlar_ondisk::Role;
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
+use ashlar_ondisk::{MemberEntry, Role, Superblock};
 use ashlar_sim::{KeptDisk, Random, SimWorld, Stop};
 use ashlar_units::{Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Request, Volume};
@@ -59,7 +59,22 @@ const ALL: [Evil; 8] = [
 pub(crate) struct Older {
     at: usize,
     disk: KeptDisk,
-    generation: u64,
+    /// What it said then.
+    own: Superblock,
+}
+
+impl Older {
+    /// Whether it counts as one that was started on its own. It is a device that was replaced and came back as another
+    /// member, its copy is of the first, none of the members of that time is left, and the copy is older than what is remembered of
+    /// members that are out: nobody can tell it from one that was used elsewhere meanwhile, so nothing starts.
+    fn may_have_lived_on(&self, newest: &Superblock) -> bool {
+        let is_out = |entry: &&MemberEntry| entry.out_since != 0 && entry.role != Role::Rebuilding;
+        let Some(entry) = newest.member(self.own.member_uuid).filter(is_out) else { return false };
+        let in_service = |entry: &MemberEntry| !matches!(entry.role, Role::Out | Role::Removed);
+        let mut active = newest.members.iter().filter(|entry| entry.role == Role::Active);
+        let is_left = active.any(|entry| self.own.member(entry.uuid).is_some_and(in_service));
+        !is_left && !entry.out_incarnations.contains(&self.own.incarnation)
+    }
 }
 
 /// What a start must make of it.
@@ -117,9 +132,9 @@ impl Ordeals<'_> {
     pub(crate) fn remember(&mut self, rest: &Rest) {
         let at = to_usize(self.random.below(to_u64(self.bays.all.len())));
         let is_wanted = self.older.is_none() || self.random.percent(30);
-        if let (true, Some(generation)) = (is_wanted, rest.generations[at]) {
+        if let (true, Some(own)) = (is_wanted, &rest.own[at]) {
             let disk = self.bays.all[at].disk.keep();
-            *self.older = Some(Older { at, disk, generation });
+            *self.older = Some(Older { at, disk, own: own.clone() });
         }
     }
 
@@ -187,7 +202,12 @@ impl Ordeals<'_> {
                 out[slot] = true;
             }
         }
-        let is_refused = self.bays.is_beyond(&out) || evil == Evil::TooManyGone;
+        let is_stranger = evil == Evil::StaleCopy
+            && self.older.as_ref().is_some_and(|older| older.may_have_lived_on(&rest.newest));
+        if is_stranger {
+            self.stage.mark("ordeal.stale_copy_of_another_member");
+        }
+        let is_refused = self.bays.is_beyond(&out) || evil == Evil::TooManyGone || is_stranger;
         // Somebody must be left who knows what is so.
         let knows = |at: &usize| {
             let is_newest = rest.generations[*at] == Some(rest.newest.generation);
@@ -223,7 +243,7 @@ impl Ordeals<'_> {
     fn make_stale(&self, sound: &[usize], rest: &Rest) -> Option<Vec<usize>> {
         let older = self.older.as_ref().filter(|older| sound.contains(&older.at))?;
         // One generation behind is what a crash in the middle of an update leaves.
-        if older.generation + 1 >= rest.newest.generation {
+        if older.own.generation + 1 >= rest.newest.generation {
             return None;
         }
         self.bays.all[older.at].disk.put_back(older.disk.clone());

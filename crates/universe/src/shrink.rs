@@ -15,7 +15,7 @@ const LIMITS: [Limit; 4] = [
 ];
 
 /// A bound on acts: a director takes no more in all lives.
-const ACTS_MAX: usize = 100;
+const ACTS_MAX: usize = 160;
 
 /// The smallest failure of the same kind that halving one limit after the other comes to. `say` hears of each step.
 pub fn shrink(first: Box<Failure>, mut say: impl FnMut(&str)) -> Box<Failure> {

@@ -5,6 +5,7 @@
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::marks::Marks;
+use ashlar_engine::Engine;
 use ashlar_ring::Handle;
 use ashlar_units::Extent;
 use std::collections::VecDeque;
@@ -30,6 +31,8 @@ struct Parts {
     clients: AtomicUsize,
     /// Errors are answers that clients must live with: the array may be read-only, or has lost too much.
     errors_are_allowed: AtomicBool,
+    /// The engine that runs, and how many of its events are in the story; only if the story is wanted.
+    followed: Mutex<Option<(Engine, u64)>>,
     /// Whoever tells the time while a host runs.
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
 }
@@ -56,6 +59,7 @@ impl Stage {
             acts_left: AtomicUsize::new(limits.1),
             clients: AtomicUsize::new(0),
             errors_are_allowed: AtomicBool::new(false),
+            followed: Mutex::default(),
             operations: Mutex::default(),
             config,
         }))
@@ -78,8 +82,29 @@ impl Stage {
         lock(&self.0.marks)
     }
 
+    /// From now on the events of this engine are in the story, if that is wanted.
+    pub(crate) fn follow(&self, engine: Option<&Engine>) {
+        self.note_events();
+        let is_told = lock(&self.0.story).is_told;
+        *lock(&self.0.followed) = engine.filter(|_| is_told).map(|engine| (engine.clone(), 0));
+    }
+
+    /// What the engine has said since it was last asked.
+    fn note_events(&self) {
+        let mut followed = lock(&self.0.followed);
+        let Some((engine, seen)) = followed.as_mut() else { return };
+        let mut story = lock(&self.0.story);
+        for event in engine.events().since(*seen) {
+            *seen = event.sequence;
+            let fields: Vec<String> =
+                event.fields.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            story.lines.push(format!("            {}: {}", event.name, fields.join(", ")));
+        }
+    }
+
     /// Something happened that a person wants to know of.
     pub(crate) fn say(&self, line: impl FnOnce() -> String) {
+        self.note_events();
         let mut story = lock(&self.0.story);
         let line = format!("{:>9} {}", self.operations(), line());
         story.lines.push(line);
@@ -112,6 +137,7 @@ impl Stage {
 
     /// The story so far.
     pub(crate) fn story(&self) -> String {
+        self.follow(None);
         let story = lock(&self.0.story);
         let mut text = String::new();
         for line in &story.lines {

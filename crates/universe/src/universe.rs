@@ -154,7 +154,7 @@ impl Universe<'_> {
         let mut outlook = Outlook::default();
         let lives = self.stage.config().lives.min(self.lives_max);
         for number in 1..=lives {
-            self.between(number, &outlook);
+            self.between((number, lives), &outlook);
             outlook = self.life(u64::try_from(number).expect("few lives"), lives - number, outlook);
             if outlook.is_over {
                 return;
@@ -201,7 +201,7 @@ impl Universe<'_> {
     }
 
     /// What happens while nobody uses the devices.
-    fn between(&mut self, number: usize, outlook: &Outlook) {
+    fn between(&mut self, (number, lives): (usize, usize), outlook: &Outlook) {
         let Some(rest) = self.bays.at_rest() else { return };
         if number > 1 {
             self.bays.adopt(&rest);
@@ -218,8 +218,13 @@ impl Universe<'_> {
             }
         }
         let class = self.stage.config().class;
+        let is_calm = class == Class::Losses && number == lives;
+        if is_calm {
+            self.heal_all();
+        }
         let may_lose = match class {
             Class::Everything => true,
+            Class::Losses if is_calm => false,
             Class::Losses | Class::LossesThenCrash => !outlook.was_crash,
             Class::Crashes => false,
         };
@@ -227,6 +232,16 @@ impl Universe<'_> {
             self.lose_at_rest(&rest);
         }
         self.ordeal(&rest, outlook);
+    }
+
+    /// Nothing is wrong with any device any more.
+    fn heal_all(&mut self) {
+        for at in 0..self.bays.all.len() {
+            self.bays.heal(at, self.stage.config(), self.world.now());
+            self.bays.all[at].disk.mend_media();
+        }
+        self.bays.forget_suspicions();
+        self.stage.say(|| "all devices heal while nobody uses them".to_owned());
     }
 
     fn ordeal(&mut self, rest: &crate::bay::Rest, outlook: &Outlook) {
@@ -327,6 +342,11 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
+    /// What is wrong, in one line.
+    pub fn first_line(&self) -> &str {
+        self.what.lines().next().unwrap_or_default()
+    }
+
     /// The line that repeats it.
     pub fn command(&self) -> String {
         let mut line = format!("just sim {}", self.config.seed);
