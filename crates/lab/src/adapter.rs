@@ -1,16 +1,21 @@
 //! Engines behind one interface: make an array, serve it to the load generator, take members out, put them in, tear down.
 //!
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
-//! - ashlar, btrfs, mdadm, device: one engine each
+//! - ashlar, btrfs, mdadm, lvm, zfs, spdk, device: one engine each
+//! - bdevperf: what SPDK's own load generator prints
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure halfway; an adapter
 //! writes only to the members it was given; it never asks a question on a terminal.
 
 pub mod ashlar;
+pub mod bdevperf;
 pub mod btrfs;
 pub mod commands;
 pub mod device;
+pub mod lvm;
 pub mod mdadm;
+pub mod spdk;
+pub mod zfs;
 
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
@@ -91,11 +96,14 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
         "ashlar" => Ok(Box::new(ashlar::Ashlar::new(rest))),
         "btrfs" => Ok(Box::<btrfs::Btrfs>::default()),
         "mdadm" => Ok(Box::<mdadm::Mdadm>::default()),
+        "lvm" => Ok(Box::<lvm::Lvm>::default()),
+        "zfs" => Ok(Box::<zfs::Zfs>::default()),
+        "spdk" => Ok(Box::new(spdk::Spdk::new(rest))),
         "device" if !rest.is_empty() => Ok(Box::new(device::HandedOver::new(Path::new(rest)))),
         _ => Err(Refusal::cannot_run(
             "engine.unknown",
             format!("'{name}' is no engine that the lab can drive; nothing was done"),
-            "say ashlar, ashlar:POLICY, btrfs, mdadm or device:PATH",
+            "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, spdk:NBD-DEVICE or device:PATH",
         )),
     }
 }

@@ -62,20 +62,25 @@ impl RunDir {
     /// # Errors
     /// If it holds a run already, or cannot be written.
     pub fn create(path: &Path, facts: &RunFacts) -> Result<RunDir, Refusal> {
+        RunDir::refuse_existing(path)?;
         let name = path.join("run.json");
-        if name.exists() {
-            let said = format!("{} holds a run already; nothing was changed", path.display());
-            return Err(Refusal::new(
-                "run.exists",
-                said,
-                "name another directory, or resume this one",
-            ));
-        }
         std::fs::create_dir_all(path).map_err(|error| Refusal::file(path, &error, HINT))?;
         let mut text = serde_json::to_string_pretty(facts).unwrap_or_default();
         text.push('\n');
         std::fs::write(&name, text).map_err(|error| Refusal::file(&name, &error, HINT))?;
         Ok(RunDir { path: path.to_owned() })
+    }
+
+    /// Refuse a directory that holds a run. To be asked before anything is written there.
+    ///
+    /// # Errors
+    /// If it holds one.
+    pub fn refuse_existing(path: &Path) -> Result<(), Refusal> {
+        if !path.join("run.json").exists() {
+            return Ok(());
+        }
+        let said = format!("{} holds a run already; nothing was changed", path.display());
+        Err(Refusal::new("run.exists", said, "name another directory, or resume this one"))
     }
 
     /// Open a run directory.

@@ -1,7 +1,10 @@
 //! Adapters against recorded transcripts: the commands, their order, and that nothing is left behind.
 
 use ashlar_lab::adapter::commands::Recorded;
-use ashlar_lab::adapter::{Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, mdadm::Mdadm};
+use ashlar_lab::adapter::{
+    Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, lvm::Lvm, mdadm::Mdadm, spdk::Spdk,
+    zfs::Zfs,
+};
 use std::path::PathBuf;
 
 fn wanted(level: &str) -> Wanted {
@@ -196,4 +199,116 @@ fn a_btrfs_member_is_replaced_by_its_number_and_the_replacement_is_waited_for() 
         engine.is_busy(&commands).expect("asked") && !engine.is_busy(&commands).expect("asked")
     );
     assert_eq!(commands.left(), 0);
+}
+
+/// Made, asked whether it is busy, one member out and in again, taken away: what `transcript` says, and nothing else.
+fn whole_life(engine: &mut dyn Engine, level: &str, transcript: &str) -> String {
+    let commands = Recorded::parse(transcript);
+    let served = engine.create(&commands, &wanted(level)).expect("made");
+    assert!(engine.is_busy(&commands).expect("asked"), "it works in the background");
+    assert!(!engine.is_busy(&commands).expect("asked"), "it is done");
+    let version = engine.identity(&commands).expect("there").version;
+    engine.take_out(&commands, &[1]).expect("out");
+    engine.put_in(&commands, 1).expect("in");
+    engine.destroy(&commands).expect("gone");
+    assert_eq!(commands.left(), 0);
+    assert!(!served.way.is_empty());
+    version
+}
+
+/// Written by hand after the tools' manual pages; never recorded from a machine that has them.
+#[test]
+fn a_volume_of_lvm_lives_degrades_and_is_repaired_as_its_manual_says() {
+    let transcript = "\
+$ pvcreate -ff -y -q /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ vgcreate -q ashlar_lab /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ lvcreate -q -y --type raid6 -i 2 -I 64k -l 100%FREE -n load ashlar_lab
+$ lvs --noheadings -o sync_percent ashlar_lab/load
+  12.50
+$ lvs --noheadings -o sync_percent ashlar_lab/load
+  100.00
+$ uname -r
+6.1.0-40-amd64
+$ lvm version
+  LVM version:     2.03.16(2) (2022-05-18)
+  Library version: 1.02.185 (2022-05-18)
+$ vgchange -q -an ashlar_lab
+$ wipefs -a -q /dev/loop2
+$ vgchange -q -ay --activationmode degraded ashlar_lab
+$ pvcreate -ff -y -q /dev/loop2
+$ vgextend -q ashlar_lab /dev/loop2
+$ lvconvert -q -y --repair ashlar_lab/load
+$ vgremove -q -ff -y ashlar_lab
+$ wipefs -a -q /dev/loop1
+$ wipefs -a -q /dev/loop2
+$ wipefs -a -q /dev/loop3
+$ wipefs -a -q /dev/loop4
+";
+    assert_eq!(whole_life(&mut Lvm::default(), "raid6", transcript), "2.03.16(2)");
+}
+
+/// Written by hand after the tools' manual pages; never recorded from a machine that has them.
+#[test]
+fn a_pool_of_zfs_resilvers_a_blank_member_and_is_taken_away() {
+    let transcript = "\
+$ zpool create -f -o ashift=12 -O compression=off -O recordsize=1M -O atime=off -O xattr=sa -m /run/lab/files ashlar_lab raidz2 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
+$ zpool status ashlar_lab
+  scan: resilver in progress since Sat Nov 21 10:00:00 2026
+$ zpool status ashlar_lab
+  scan: resilvered 12M in 00:00:01 with 0 errors on Sat Nov 21 10:00:01 2026
+$ uname -r
+6.1.0-40-amd64
+$ zfs version
+zfs-2.1.11-1
+zfs-kmod-2.1.11-1
+$ zpool offline -f ashlar_lab /dev/loop2
+$ zpool labelclear -f /dev/loop2
+$ zpool replace -f ashlar_lab /dev/loop2
+$ zpool destroy -f ashlar_lab
+$ wipefs -a -q /dev/loop1
+$ wipefs -a -q /dev/loop2
+$ wipefs -a -q /dev/loop3
+$ wipefs -a -q /dev/loop4
+";
+    assert_eq!(whole_life(&mut Zfs::default(), "raid6", transcript), "2.1.11-1");
+}
+
+/// Written by hand after the project's documentation of its RPCs; never recorded from a machine that has it.
+#[test]
+fn an_array_of_spdk_is_a_target_of_its_own_behind_nbd_and_has_no_raid6() {
+    let transcript = "\
+$ spdk_tgt -m 0x1
+$ spdk-rpc spdk_get_version
+? 1
+$ spdk-rpc spdk_get_version
+{\"version\": \"SPDK v24.09\"}
+$ spdk-rpc bdev_aio_create /dev/loop1 m0 4096
+m0
+$ spdk-rpc bdev_aio_create /dev/loop2 m1 4096
+m1
+$ spdk-rpc bdev_aio_create /dev/loop3 m2 4096
+m2
+$ spdk-rpc bdev_aio_create /dev/loop4 m3 4096
+m3
+$ spdk-rpc bdev_raid_create -n lab -z 64 -r raid5f -b m0 m1 m2 m3
+$ spdk-rpc nbd_start_disk lab /dev/nbd0
+/dev/nbd0
+$ spdk-rpc bdev_raid_get_bdevs all
+[{\"name\": \"lab\", \"state\": \"online\", \"process\": {\"type\": \"rebuild\", \"target\": \"m1\"}}]
+$ spdk-rpc bdev_raid_get_bdevs all
+[{\"name\": \"lab\", \"state\": \"online\"}]
+$ uname -r
+6.1.0-40-amd64
+$ spdk-rpc spdk_get_version
+{\"version\": \"SPDK v24.09\"}
+$ spdk-rpc bdev_raid_remove_base_bdev m1
+$ spdk-rpc bdev_raid_add_base_bdev lab m1
+$ spdk-rpc nbd_stop_disk /dev/nbd0
+$ spdk-rpc bdev_raid_delete lab
+$ (end 1)
+";
+    assert_eq!(whole_life(&mut Spdk::new(""), "raid5", transcript), "SPDK v24.09");
+    let refusal =
+        Spdk::new("").create(&Recorded::default(), &wanted("raid6")).expect_err("refused");
+    assert_eq!(refusal.code, "level.missing");
 }

@@ -140,6 +140,43 @@ impl Drop for Live<'_> {
     }
 }
 
+/// Programs for real that only look, before there is a run to write them down in: for a dry run.
+#[derive(Clone, Copy, Debug)]
+pub struct Unlogged;
+
+impl Commands for Unlogged {
+    fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
+        let (program, words) = argv.split_first().ok_or_else(|| {
+            Refusal::cannot_run("command.empty", "there is no program to start", "")
+        })?;
+        let output = std::process::Command::new(program)
+            .args(words)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .map_err(|error| {
+                Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)
+            })?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        Ok(Answer {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            complaint: complaint.lines().last().unwrap_or_default().to_owned(),
+            evidence: None,
+        })
+    }
+
+    fn begin(&self, argv: &[&str], _why: &str) -> Result<u32, Refusal> {
+        let said = format!("{} is not begun in a dry run", argv.join(" "));
+        Err(Refusal::cannot_run("command.dry", said, ""))
+    }
+
+    fn end(&self, _process: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn pause(&self, _time: Duration) {}
+}
+
 /// Programs from a transcript: each command must come in its turn, word for word.
 #[derive(Default)]
 pub struct Recorded {

@@ -3,7 +3,7 @@
 use super::stored;
 use super::turns::{self, Bench, Plan};
 use super::workloads::{self, Extent};
-use crate::adapter::commands::{Commands, Live};
+use crate::adapter::commands::{Commands, Live, Unlogged};
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard;
@@ -95,6 +95,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let mut engines = vec![by_name(&args.a)?, by_name(&args.b)?];
     if args.dry_run {
         println!("would overwrite: {}", shown(&args.members));
+        guard::refuse_unless_named(&Unlogged, &args.members, &args.destroy)?;
+        println!("nothing speaks against that");
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.dir.clone().ok_or_else(|| {
@@ -104,6 +106,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             "say --dir DIR",
         )
     })?;
+    RunDir::refuse_existing(&path)?;
     let looked = open_log(&path)?;
     let look = Live::new(&looked);
     guard::refuse_unless_named(&look, &args.members, &args.destroy)?;

@@ -6,7 +6,7 @@ use super::file::Plan;
 use super::points::{Expanded, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
-use crate::adapter::commands::Live as LiveCommands;
+use crate::adapter::commands::{Live as LiveCommands, Unlogged};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard::refuse_unless_named;
 use crate::lint::live::Live;
@@ -59,6 +59,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let expanded = expand(&plan, &folder, &size_of)?;
     if args.dry_run {
         println!("{}", described(&expanded, json));
+        // The same refusals as in earnest, so that they are seen in time.
+        refuse_missing(&expanded)?;
+        refuse_unless_named(&Unlogged, &expanded.written(), &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
     }
     if expanded.points().next().is_none() {
@@ -76,13 +79,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if !json {
         eprintln!("{}", estimate(&expanded));
     }
-    let mut targets = expanded.points().flat_map(|point| &point.targets);
-    let is_missing = |target: &&Target| !expanded.is_made(&target.path) && !target.path.exists();
-    if let Some(missing) = targets.find(is_missing) {
-        // fio would make a plain file of that name and measure the file system below.
-        let said = format!("{} is not there; nothing was started", missing.path.display());
-        return Err(Refusal::cannot_run("target.missing", said, "correct the plan"));
-    }
+    refuse_missing(&expanded)?;
     refuse_unless_named(&LiveCommands::new(&evidence), &expanded.written(), &args.destroy)?;
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
     let watch = Watch::new(&dir, !args.no_stacks)?;
@@ -93,6 +90,16 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let summary = summary?;
     report(&summary, &dir, json);
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
+}
+
+/// fio would make a plain file of a name that is not there, and measure the file system below.
+fn refuse_missing(expanded: &Expanded) -> Result<(), Refusal> {
+    let mut targets = expanded.points().flat_map(|point| &point.targets);
+    let is_missing = |target: &&Target| !expanded.is_made(&target.path) && !target.path.exists();
+    targets.find(is_missing).map_or(Ok(()), |missing| {
+        let said = format!("{} is not there; nothing was started", missing.path.display());
+        Err(Refusal::cannot_run("target.missing", said, "correct the plan"))
+    })
 }
 
 fn open(

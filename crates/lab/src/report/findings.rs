@@ -140,7 +140,7 @@ fn alone(points: &[Point], engine: &str) -> String {
 }
 
 /// An engine's name without version and tunables, if no other engine of the run has it.
-fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
+pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     let first = |label: &'a str| label.split(' ').next().unwrap_or(label);
     let own = first(label);
     let alike = all.iter().filter(|other| other.split(' ').next() == Some(own)).count();

@@ -26,6 +26,8 @@ struct Page<'a> {
     when: String,
     headline: Headline,
     marks: Vec<(&'static str, usize)>,
+    alarms: Vec<String>,
+    engine_names: Vec<(String, String)>,
     rows: Vec<Row>,
     shared: Vec<String>,
     side_by_side: Option<SideBySide>,
@@ -94,7 +96,12 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points),
         marks: marks(points),
-        rows: by_case(points).into_iter().map(|point| row(point, &shared)).collect(),
+        alarms: tables::alarms(&run.records),
+        engine_names: names
+            .iter()
+            .map(|name| (findings::short(name, &names).to_owned(), (*name).to_owned()))
+            .collect(),
+        rows: by_case(points).into_iter().map(|point| row(point, &shared, &names)).collect(),
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
@@ -157,12 +164,12 @@ fn notes(point: &Point) -> Vec<String> {
         .collect()
 }
 
-fn row(point: &Point, shared: &[String]) -> Row {
+fn row(point: &Point, shared: &[String], names: &[&str]) -> Row {
     let cpu = point.cpu.as_ref();
     let not_taken = || "not taken".to_owned();
     Row {
         case: point.case(),
-        engine: point.engine.clone(),
+        engine: findings::short(&point.engine, names).to_owned(),
         rate: rate(point),
         efficiency: point.efficiency().map_or_else(|| none(point).to_owned(), units::percent),
         derivation: point

@@ -369,3 +369,26 @@ fn check_row(record: &Record) -> Option<CheckRow> {
     let next = next.clone().unwrap_or_default();
     Some(CheckRow { word, class, name, target, found, next, order })
 }
+
+/// Checks whose failing changes what every figure means.
+const ALARMS: [&str; 3] = ["machine.idle", "members.even", "drives.slow_member"];
+
+/// What must be seen beside the verdict.
+pub fn alarms(records: &[Record]) -> Vec<String> {
+    let is_alarm =
+        |check: &&Check| check.outcome == Outcome::Fail && ALARMS.contains(&check.name.as_str());
+    let checks = records.iter().filter_map(|record| match record {
+        Record::Check(check) => Some(check),
+        _ => None,
+    });
+    checks
+        .filter(is_alarm)
+        .map(|check| match check.name.as_str() {
+            "machine.idle" => format!(
+                "The machine was not idle: {}. The figures include what others did.",
+                check.found
+            ),
+            _ => format!("{}: {}.", check.target, check.found),
+        })
+        .collect()
+}
