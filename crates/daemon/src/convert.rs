@@ -3,7 +3,7 @@
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
-    self, ArrayCounters, ArrayState, ArrayStatus, ScrubResult, Share, StageLatency,
+    self, ArrayCounters, ArrayState, ArrayStatus, Replayed, ScrubResult, Share, StageLatency,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
@@ -14,7 +14,7 @@ use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk as ondisk;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
-use ashlar_units::{ByteSize, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, ByteSize, to_u64, to_usize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Strip size when none is asked for, in bytes.
@@ -114,6 +114,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
         checksums: array.checksums.name().to_owned(),
+        replayed: array.replayed.as_ref().map(replayed),
         kernel: array.kernel.to_owned(),
         spare_pools: array.spare_pools,
         generation: array.generation,
@@ -138,6 +139,16 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             })
             .collect(),
         name: array.name,
+    }
+}
+
+fn replayed(summary: &ashlar_engine::ReplaySummary) -> Replayed {
+    Replayed {
+        rolled_forward: summary.rolled_forward,
+        dropped: summary.dropped,
+        rows_in_doubt: summary.rows_in_doubt,
+        bytes: summary.blocks * BLOCK_BYTES,
+        duration_us: summary.duration.0 / 1000,
     }
 }
 

@@ -24,6 +24,14 @@ pub enum Command {
     /// Store the buffer, and only that durably: on stable media when this completes (FUA where the device has
     /// it). It says nothing about writes before it.
     WriteDurable(Buf),
+    /// Store the parts, one after the other, as one [`Write`](Command::Write) or
+    /// [`WriteDurable`](Command::WriteDurable). The kernel is asked once for up to [`PARTS_MAX`](ashlar_ring::PARTS_MAX) of them.
+    WriteParts {
+        /// What, in order; each a multiple of the logical block.
+        parts: Vec<Buf>,
+        /// On stable media when this completes.
+        is_durable: bool,
+    },
     /// Make everything durable that completed before.
     Flush,
     /// The content is not needed any more. Reads zeros afterwards only if the facts say so.
@@ -105,15 +113,17 @@ impl CommandKind {
 }
 
 impl Command {
-    /// Which kind it is.
+    /// Which kind it is; a write in parts is of the kind of one without.
     pub fn kind(&self) -> CommandKind {
         match self {
             Command::Read(_) => CommandKind::Read,
-            Command::Write(_) => CommandKind::Write,
+            Command::Write(_) | Command::WriteParts { is_durable: false, .. } => CommandKind::Write,
             Command::Flush => CommandKind::Flush,
             Command::Discard { .. } => CommandKind::Discard,
             Command::WriteZeroes { .. } => CommandKind::WriteZeroes,
-            Command::WriteDurable(_) => CommandKind::WriteDurable,
+            Command::WriteDurable(_) | Command::WriteParts { is_durable: true, .. } => {
+                CommandKind::WriteDurable
+            }
         }
     }
 
@@ -122,6 +132,7 @@ impl Command {
         match self {
             Command::Read(buffer) => to_u64(buffer.len()),
             Command::Write(buffer) | Command::WriteDurable(buffer) => to_u64(buffer.len()),
+            Command::WriteParts { parts, .. } => parts.iter().map(|part| to_u64(part.len())).sum(),
             Command::Flush => 0,
             Command::Discard { bytes } | Command::WriteZeroes { bytes } => *bytes,
         }

@@ -101,7 +101,10 @@ impl FaultControl {
                 let is_hit = faults.unreadable.iter().any(|broken| overlap(*broken, extent));
                 is_hit.then_some(Fault::MEDIA)
             }
-            Command::Write(_) | Command::WriteDurable(_) | Command::WriteZeroes { .. } => {
+            Command::Write(_)
+            | Command::WriteDurable(_)
+            | Command::WriteParts { .. }
+            | Command::WriteZeroes { .. } => {
                 let broken = std::mem::take(&mut faults.unreadable);
                 faults.unreadable = broken.into_iter().flat_map(|b| without(b, extent)).collect();
                 None

@@ -131,6 +131,14 @@ impl Shared {
                 self.write(to_usize(offset), &buffer);
                 Outcome::done(None)
             }
+            Command::WriteParts { parts, .. } => {
+                let mut at = to_usize(offset);
+                for part in parts {
+                    self.write(at, &part);
+                    at += part.len();
+                }
+                Outcome::done(None)
+            }
             Command::Flush => Outcome::done(None),
             Command::Discard { bytes } | Command::WriteZeroes { bytes } => {
                 self.zero(to_usize(offset), to_usize(bytes));

@@ -60,6 +60,10 @@ enum Kind {
         copied_to: Option<BufMut>,
     },
     Write,
+    /// A write in parts, of so many bytes together.
+    WriteParts {
+        bytes: usize,
+    },
     /// A flush or a discard: one operation.
     Plain,
     /// Asked to be made; if nobody can, they are written.
@@ -139,6 +143,17 @@ impl Device for UringDevice {
             }
             Command::WriteDurable(buffer) => {
                 (kernel.write(offset, self.aligned(buffer), Media::Now), Kind::Write)
+            }
+            Command::WriteParts { mut parts, is_durable: durable } => {
+                for part in &mut parts {
+                    if !self.is_aligned(part.address()) {
+                        *part = Buf::copied(part);
+                    }
+                }
+                let bytes = parts.iter().map(|part| part.len()).sum();
+                let (file, skip) = (Arc::clone(&kernel.file), 0);
+                let write = Operation::WriteJoined { file, at: offset, parts, skip, durable };
+                (write, Kind::WriteParts { bytes })
             }
             Command::Flush => (kernel.flush(), Kind::Plain),
             // The kernel takes a length of nothing for a mistake.
@@ -236,6 +251,18 @@ impl Kernel {
                 let media = if durable { Media::Now } else { Media::Later };
                 self.after_write(&mut job.at, (result, buf), media)
             }
+            (
+                Kind::WriteParts { bytes },
+                Operation::WriteJoined { file, at, parts, skip, durable },
+            ) => match result.map(|written| to_usize(u64::from(written))) {
+                Err(fault) => Next::ended(Err(fault)),
+                Ok(written) if skip + written == *bytes => Next::ended(Ok(())),
+                Ok(0) => Next::ended(Err(Fault::NO_SPACE)),
+                Ok(written) => {
+                    let (at, skip) = (at + to_u64(written), skip + written);
+                    Next::Ask(Operation::WriteJoined { file, at, parts, skip, durable })
+                }
+            },
             (Kind::Plain, _) => Next::ended(result.map(drop)),
             (Kind::MakeZeroes { bytes }, _) => match result {
                 Err(fault) if fault.kind == FaultKind::Unsupported => {

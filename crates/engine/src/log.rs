@@ -1,6 +1,7 @@
 //! The stripe intent log, as it is written: `docs/adr/0008-stripe-intent-log.md` decides, this says how.
 //!
 //! - here       updates: their numbers, their holders, their way into the lanes; settling
+//! - `ahead`    records of whole stripes, written before their writes come
 //! - `update`   what one update changes, as its records say it
 //! - `lane`     one lane on one device: records become batches
 //! - `ring`     the space of a lane
@@ -50,6 +51,7 @@
 //! so, which follows a flush. Under the policies `bitmap` and `none` repairs are not protected: a power cut
 //! in the middle of one can leave a readable block that is neither old nor new, and no mark.
 
+mod ahead;
 pub(crate) mod lane;
 pub(crate) mod replay;
 mod ring;
@@ -63,12 +65,13 @@ pub(crate) use update::Piece;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::datapath::settle::settle as settle_members;
-use crate::datapath::store::{FailedMembers, StoreWrite, Target, blame};
+use crate::datapath::store::{FailedMembers, StoreWrite, Target, Writes, blame};
 use crate::home::{keeper, on_home};
 use crate::lists::List;
 use crate::member::SlotState;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::worker::Worker;
+use ahead::Ahead;
 use ashlar_device::{Fault, Outcome};
 use ashlar_iobuf::PoolUsage;
 use ashlar_layout::RowRange;
@@ -81,6 +84,7 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use update::Body;
@@ -96,6 +100,7 @@ pub(crate) struct Log {
     /// Slot by slot: of its device, and of the one that replaces it.
     lanes: RefCell<Vec<SlotLanes>>,
     window: RefCell<Window>,
+    ahead: RefCell<Ahead>,
     /// Whose turn it is to get space: who does not find any keeps the others waiting.
     line: Semaphore,
     waiting: Cell<usize>,
@@ -165,6 +170,7 @@ impl Log {
             handle: worker.handle.clone(),
             lanes: RefCell::new(vec![SlotLanes::default(); array.slots.len()]),
             window: RefCell::new(Window::new()),
+            ahead: RefCell::new(Ahead::new()),
             line: Semaphore::new(1),
             waiting: Cell::new(0),
             is_settling: Cell::new(false),
@@ -176,6 +182,7 @@ impl Log {
 
     /// The slot has these devices from now on. A device that was there already keeps its lane.
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
+        self.give_up_ahead();
         let mut lanes = self.lanes.borrow_mut();
         let before = std::mem::take(&mut lanes[member.at()]);
         let had = [before.current, before.replacement];
@@ -224,16 +231,14 @@ impl Log {
         self.common.array.caches.hold_logged(newest.max(unflushed.of_any))
     }
 
-    /// Blocks of one contiguous update at most.
-    pub(crate) fn piece_blocks_max(&self) -> u64 {
-        self.common.shape.piece_blocks_max(self.common.array.geometry.strip_blocks())
+    /// Blocks of one contiguous update at most; `None` if every update of a stripe will do.
+    pub(crate) fn piece_blocks_max(&self) -> Option<u64> {
+        self.common.shape.piece_blocks_max()
     }
 
-    /// Rows of a repair at most, if it is about so many strips.
-    pub(crate) fn repair_rows_max(&self, strips: usize) -> u32 {
-        let blocks = self.common.shape.record_bytes_max() / ashlar_units::BLOCK_BYTES - 1;
-        let rows = blocks / ashlar_units::to_u64(strips.max(1));
-        u32::try_from(rows.max(1)).unwrap_or(u32::MAX)
+    /// Rows of one update at most.
+    pub(crate) fn rows_max(&self) -> u32 {
+        self.common.shape.rows_max()
     }
 
     /// What batch buffers are out and ever were.
@@ -251,17 +256,33 @@ impl Log {
         shard: &Rc<Shard>,
         mut new: NewUpdate,
     ) -> Result<(Update, List<StoreWrite>), NoLogSpace> {
-        let mut body = self.blank_body();
-        {
-            let body = Rc::get_mut(&mut body).expect("kept bodies are nobody else's");
-            (body.stripe, body.kind, body.rows) = (new.stripe, new.kind, new.rows);
-            body.pieces.append(&mut new.pieces);
-        }
+        let body = self.body_of(&mut new);
         let held = self.space_for(shard, &new, &body).await?;
+        Ok(self.number(shard, body, held))
+    }
+
+    fn body_of(&self, new: &mut NewUpdate) -> Rc<Body> {
+        let mut body = self.blank_body();
+        let own = Rc::get_mut(&mut body).expect("kept bodies are nobody else's");
+        (own.stripe, own.kind, own.rows) = (new.stripe, new.kind, new.rows);
+        own.pieces.append(&mut new.pieces);
+        body
+    }
+
+    /// The update is one from here on: it has a number, and its record is on its way to the holders.
+    fn number(
+        &self,
+        shard: &Rc<Shard>,
+        mut body: Rc<Body>,
+        held: SmallVec<[Held; 8]>,
+    ) -> (Update, List<StoreWrite>) {
         {
             let body = Rc::get_mut(&mut body).expect("not handed out yet");
             body.sequence = self.window.borrow_mut().begin();
             body.holders.extend(held.iter().map(|(_, _, holder)| *holder));
+        }
+        if body.kind != RecordKind::InDoubt {
+            self.ahead.borrow_mut().note(body.stripe, body.sequence);
         }
         shard.counts().log_records.add(1);
         let mut batches = shard.write_lists.list();
@@ -271,7 +292,117 @@ impl Log {
             lane.push(Item { body: Rc::clone(&body), strip, blocks, done });
             batches.push((target, pending));
         }
-        Ok((Update { shard: Rc::clone(shard), body: Some(body) }, batches))
+        (Update { shard: Rc::clone(shard), body: Some(body) }, batches)
+    }
+
+    /// Whether no record of the stripe with data, and none of a first write, counts any more, whatever devices are
+    /// lost: all of them call it settled.
+    pub(crate) fn is_settled(&self, stripe: StripeNo) -> bool {
+        let newest = self.ahead.borrow().newest(stripe);
+        newest == 0 || self.open_lanes().iter().all(|lane| lane.ring.borrow().says() > newest)
+    }
+
+    /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was written early.
+    /// If the stripe continues a stream, records of those that follow are on their way when this returns.
+    pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: StripeNo) -> Option<Update> {
+        let wanted = self.ahead.borrow_mut().wanted(stripe);
+        if let Some(stripes) = wanted {
+            self.write_ahead(shard, stripes);
+        }
+        let taken = self.ahead.borrow_mut().take(stripe)?;
+        match taken {
+            Ok(body) => Some(Update { shard: Rc::clone(shard), body: Some(body) }),
+            Err(body) => {
+                self.recycle(body);
+                None
+            }
+        }
+    }
+
+    /// Number records of whole stripes, as many of the wanted ones as have a place without waiting, and see them on
+    /// their way.
+    fn write_ahead(&self, shard: &Rc<Shard>, stripes: Range<u64>) {
+        let array = &self.common.array;
+        let rows = RowRange::new(0, array.geometry.strip_blocks());
+        let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
+        let mut batches = shard.write_lists.list();
+        for stripe in stripes.map(StripeNo) {
+            if !self.may_be_ahead(stripe) {
+                break;
+            }
+            let Some(guard) = shard.locks.lock_if_idle(stripe, rows) else { break };
+            let stored = array.view(stripe).writable;
+            let (kind, pieces) = (RecordKind::InDoubt, shard.piece_lists.list());
+            let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
+            let Some(held) = self.space_at_once(shard, &new) else { break };
+            let body = self.body_of(&mut new);
+            let (mut update, mut own) = self.number(shard, body, held);
+            bodies.extend(update.body.take());
+            batches.append(&mut own);
+            held_rows.push(guard);
+        }
+        if bodies.is_empty() {
+            return;
+        }
+        let epoch = self.ahead.borrow().epoch();
+        let shard = Rc::clone(shard);
+        let handle = shard.worker.handle.clone();
+        handle.spawn(async move {
+            let _under_way = shard.begin();
+            let failed = Writes::of(&shard, batches).finish_records(&shard).await;
+            let is_good = failed.is_empty() || settle_members(&shard, failed).await.is_ok();
+            let Some(log) = shard.log() else { return };
+            if !is_good {
+                log.give_up_ahead();
+            }
+            let unwanted = log.ahead.borrow_mut().arrive(epoch, bodies);
+            drop(held_rows);
+            unwanted.into_iter().for_each(|body| log.recycle(body));
+            if log.waiting.get() != 0 {
+                settle_if_useful(&shard, log);
+            }
+        });
+    }
+
+    /// Whether the stripe's next write, if it is a whole one, would need the record that can be written for it now.
+    fn may_be_ahead(&self, stripe: StripeNo) -> bool {
+        let array = &self.common.array;
+        // What is in doubt has its checksums taken from what is found: not to be said of stripes nobody writes.
+        array.checksums.is_none()
+            && stripe.0 < array.geometry.stripe_count()
+            && array.owner_of(stripe) == self.common.worker
+            && array.written.is_written(stripe)
+            && array.lacks_nothing(stripe)
+            && !array.intent.is_unsynced(array.intent.region_of(stripe))
+            && self.is_settled(stripe)
+    }
+
+    /// Nobody uses a record that was written early any more.
+    fn give_up_ahead(&self) {
+        let unused = self.ahead.borrow_mut().give_up();
+        unused.into_iter().for_each(|body| self.recycle(body));
+    }
+
+    fn open_lanes(&self) -> SmallVec<[Rc<Lane>; 16]> {
+        let lanes = self.lanes.borrow();
+        let of_slot = lanes.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
+        of_slot.flatten().map(Rc::clone).collect()
+    }
+
+    /// Space for the records of an update on all its holders, if they have more than enough right now.
+    fn space_at_once(&self, shard: &Shard, new: &NewUpdate) -> Option<SmallVec<[Held; 8]>> {
+        let _turn = self.line.try_acquire()?;
+        let bytes = Item::bytes_alone(0);
+        let held = self.holders(shard, new);
+        let has_room = |(lane, ..): &Held| {
+            let ring = lane.ring.borrow();
+            ring.can_promise(bytes) && !ring.is_short() && lane.fault.get().is_none()
+        };
+        if !held.iter().all(has_room) {
+            return None;
+        }
+        held.iter().for_each(|(lane, ..)| lane.ring.borrow_mut().promise(bytes));
+        Some(held)
     }
 
     /// Space for the records of an update on all its holders, all at once.
@@ -358,12 +489,17 @@ impl Log {
         kept.unwrap_or_else(|| Rc::new(Body::empty()))
     }
 
-    /// The update has ended; its body is used again.
-    fn end(&self, shard: &Rc<Shard>, mut body: Rc<Body>) {
-        self.window.borrow_mut().end(body.sequence);
+    /// The update has ended.
+    fn end(&self, shard: &Rc<Shard>, body: Rc<Body>) {
+        self.recycle(body);
         if self.waiting.get() != 0 {
             settle_if_useful(shard, self);
         }
+    }
+
+    /// It is not under way any more; its body is used again.
+    fn recycle(&self, mut body: Rc<Body>) {
+        self.window.borrow_mut().end(body.sequence);
         // A lane that has not dropped it yet is one of a device that went.
         let Some(own) = Rc::get_mut(&mut body) else { return };
         own.holders.clear();
@@ -415,6 +551,8 @@ async fn put_out(shard: &Rc<Shard>, target: Target, fault: Fault) -> Result<(), 
 
 /// Settle in the background, if that frees space that is needed and nobody is at it.
 fn settle_if_useful(shard: &Rc<Shard>, log: &Log) {
+    // Nothing settles past a record that waits for its write.
+    log.give_up_ahead();
     if log.is_settling.get() || !log.would_help() {
         return;
     }

@@ -12,7 +12,7 @@ use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{ConsistencyPolicy, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx};
 use ashlar_volume::{Command, Volume};
 use std::rc::Rc;
@@ -90,15 +90,96 @@ fn each_kind_of_write_costs_exactly_the_batches_of_its_holders() {
             // Three of four strips of four blocks, in full.
             let three = (3 + 2) * (1 + 4) * BLOCK;
             assert_eq!(cost(&engine, Extent::new(0, 48 << 10)).await, (1, 5, three));
-            // A whole stripe: nothing but headers. A first write: the same.
+            // A whole stripe: nothing but headers. A first write: nothing at all.
             assert_eq!(cost(&engine, Extent::new(STRIPE, STRIPE)).await, (1, 6, 6 * BLOCK));
-            assert_eq!(cost(&engine, Extent::new(SPAN, BLOCK)).await, (1, 6, 6 * BLOCK));
+            assert_eq!(cost(&engine, Extent::new(SPAN, BLOCK)).await, (0, 0, 0));
+            // A whole stripe of which the log still holds a block: in full, for that block may be nowhere else.
+            assert_eq!(cost(&engine, Extent::new(0, STRIPE)).await, (1, 6, 6 * (1 + 4) * BLOCK));
             // With a member out whole stripes are logged in full: four blocks to each of the five others.
             engine.fail("tank", MemberIdx(3)).await.expect("two may go");
             let (records, batches, bytes) = cost(&engine, Extent::new(STRIPE, STRIPE)).await;
             assert_eq!((records, batches, bytes), (1, 5, 5 * (1 + 4) * BLOCK));
         })
         .done();
+}
+
+#[test]
+fn a_stream_of_whole_stripes_writes_its_records_dozens_at_a_time() {
+    let mut world = SimWorld::new(13);
+    add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                let mut model = Model::new(5, 128 * STRIPE);
+                for _ in 0..2 {
+                    for offset in (0..128 * STRIPE).step_by(64 << 10) {
+                        model.write(&volume, Extent::new(offset, STRIPE)).await;
+                    }
+                    // The second time around nothing is a first write.
+                    flush(&volume).await;
+                }
+                model
+            });
+            let mut model = run.await.expect("runs");
+            let before = counts(&engine).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                for offset in (0..128 * STRIPE).step_by(64 << 10) {
+                    model.write(&volume, Extent::new(offset, STRIPE)).await;
+                }
+                model.audit(&volume).await;
+            });
+            run.await.expect("runs");
+            let after = counts(&engine).await;
+            let batches = after.log_batches - before.log_batches;
+            // Alone each stripe takes six. Two do, until it is a stream; then each window of 32 takes two for each
+            // member at most, and it may begin anew where a region ends and when the ring is settled.
+            assert!(batches <= 128 * 6 / 8, "{batches} batches for 128 stripes");
+            assert!(batches >= 6 * 4, "{batches} batches for four windows");
+        })
+        .done();
+}
+
+/// What was promised to be durable is, whatever of the whole stripe that was written over it the caches had.
+#[test]
+fn a_logged_block_under_an_unflushed_whole_stripe_never_falls_back_behind_a_flush() {
+    for seed in 0..40 {
+        let mut world = SimWorld::new(seed);
+        let disks = add_disks(&mut world, 6);
+        let opener = world.opener();
+        let begin = world.run(async move |handle| {
+            let (engine, _) = started(opener, &handle, (raid6(), 1)).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                for (byte, bytes) in [(2, BLOCK), (3, STRIPE)] {
+                    let mut buffer = volume.buffer(usize::try_from(bytes).expect("small")).await;
+                    buffer.fill(byte);
+                    let extent = Extent::new(STRIPE, bytes);
+                    submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+                    if byte == 2 {
+                        flush(&volume).await;
+                    }
+                }
+            });
+            run.await.expect("runs");
+            engine
+        });
+        let _engine = begin.done();
+        world.stop(Stop::PowerCut);
+        drop(disks);
+        let opener = world.opener();
+        let got = world.run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            let block = engine.with_volume(0, "tank", async |volume| {
+                world::read(&volume, Extent::new(STRIPE, BLOCK)).await.expect("readable")
+            });
+            block.await.expect("runs")
+        });
+        let block = got.done();
+        let is_of = |byte: u8| block.iter().filter(|got| **got == byte).count();
+        assert_eq!(is_of(2) + is_of(3), block.len(), "seed {seed}: older than what was flushed");
+    }
 }
 
 #[test]
@@ -120,21 +201,41 @@ fn copies_of_a_mirror_are_always_logged_in_full() {
 #[test]
 fn an_update_whose_record_would_be_too_long_goes_in_pieces() {
     let mut world = SimWorld::new(3);
+    add_disks(&mut world, 4);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let strip_bytes = 128 << 10;
+            let shape = Shape { strip_bytes, ..world::shape(Level::Raid5, 4, None, None) };
+            let (engine, mut model) = started(opener, &handle, (shape, 4)).await;
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            // Lanes of 256 KiB, records of 64 KiB: a header, and fifteen of the 32 rows of a strip.
+            let stripe = 3 * strip_bytes;
+            let (records, ..) = cost(&engine, Extent::new(0, stripe)).await;
+            assert_eq!(records, (stripe / BLOCK).div_ceil(15));
+            let run = engine.with_volume(1, "tank", async move |volume| {
+                model.write(&volume, Extent::new(0, stripe)).await;
+                model.write(&volume, Extent::new(BLOCK, stripe)).await;
+                model.audit(&volume).await;
+            });
+            run.await.expect("runs");
+        })
+        .done();
+}
+
+#[test]
+fn a_whole_stripe_goes_in_one_update_however_many_strips_it_has() {
+    let mut world = SimWorld::new(12);
     add_disks(&mut world, 16);
     let opener = world.opener();
     world
         .run(async move |handle| {
             let shape = world::shape(Level::NPlusM, 16, None, Some(4));
-            let (engine, mut model) = started(opener, &handle, (shape, 4)).await;
+            let (engine, _) = started(opener, &handle, (shape, 1)).await;
             engine.fail("tank", MemberIdx(0)).await.expect("four may go");
-            // Lanes of 256 KiB, records of 64 KiB: a header, fifteen blocks; at most four of those are parity.
-            let (records, ..) = cost(&engine, Extent::new(0, 192 << 10)).await;
-            assert_eq!(records, 48u64.div_ceil(11));
-            let run = engine.with_volume(1, "tank", async move |volume| {
-                model.write(&volume, Extent::new(0, 192 << 10)).await;
-                model.audit(&volume).await;
-            });
-            run.await.expect("runs");
+            // In full, but each device logs its own four rows only.
+            let cost = cost(&engine, Extent::new(0, 192 << 10)).await;
+            assert_eq!(cost, (1, 15, 15 * (1 + 4) * BLOCK));
         })
         .done();
 }
@@ -274,7 +375,8 @@ fn records_of_many_clients_go_together() {
             let after = counts(&engine).await;
             let records = after.log_records - before.log_records;
             let batches = after.log_batches - before.log_batches;
-            assert_eq!(records, 64 * 32);
+            // Now and then two that wait for the same rows go as one.
+            assert!((64 * 30..=64 * 32).contains(&records), "{records} records");
             // Three holders each: alone it would be three batches a record.
             assert!(2 * batches < 3 * records, "{batches} batches of {records} records");
         })

@@ -32,6 +32,6 @@ mod virtual_time;
 pub use executor::{Executor, Handle, Schedule, YieldNow};
 pub use oneshot::{Completion, Completions, Pending};
 pub use reactor::{Park, Reactor, Unpark};
-pub use ring::{BufResult, Operation, Outcome, Ring, RingConfig, RingLoad, Sink};
+pub use ring::{BufResult, Operation, Outcome, PARTS_MAX, Ring, RingConfig, RingLoad, Sink};
 pub use timer::Sleep;
 pub use virtual_time::{VirtualClock, VirtualReactor};

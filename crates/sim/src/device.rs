@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ashlar_device::{Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Opened, Outcome};
-use ashlar_iobuf::BufMut;
+use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::{Nanos, to_u64, to_usize};
 
@@ -136,6 +136,7 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
         Command::Write(source) | Command::WriteDurable(source) => {
             Some(Some(Arc::from(&source[..])))
         }
+        Command::WriteParts { parts, .. } => Some(Some(Arc::from(joined(&parts)))),
         Command::WriteZeroes { .. } => Some(None),
         Command::Discard { .. } if disk.options.discard_reads_zeros => Some(None),
         Command::Discard { bytes } => Some(Some(junk(disk, bytes.min(JUNK_BYTES_MAX)))),
@@ -151,6 +152,10 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
     }
     let command = Performed { number, kind, offset, flush_mark };
     Flight { command, buffer, is_inside, host }
+}
+
+fn joined(parts: &[Buf]) -> Vec<u8> {
+    parts.iter().flat_map(|part| part.iter().copied()).collect()
 }
 
 fn junk(disk: &mut DiskState, bytes: u64) -> Arc<[u8]> {

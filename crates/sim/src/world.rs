@@ -280,8 +280,12 @@ impl State {
         for number in [at.0, offset, operation.bytes] {
             self.trace.add(number);
         }
-        if let Command::Write(buffer) = command {
-            self.trace.add_bytes(buffer);
+        match command {
+            Command::Write(buffer) => self.trace.add_bytes(buffer),
+            Command::WriteParts { parts, .. } => {
+                parts.iter().for_each(|part| self.trace.add_bytes(part));
+            }
+            _ => {}
         }
         self.trace.keep(operation);
         self.operations

@@ -371,6 +371,9 @@ pub struct ArrayStatus {
     /// Checksums of its blocks: none or crc32c.
     #[serde(default)]
     pub checksums: String,
+    /// What the last start made of the stripe intent log, if it had to look at it.
+    #[serde(default)]
+    pub replayed: Option<Replayed>,
     /// The parity kernel in use.
     pub kernel: String,
     /// Pools it takes spares from, in this order.
@@ -419,6 +422,21 @@ pub struct Share {
     pub count: u64,
     /// Out of how many.
     pub of: u64,
+}
+
+/// What a start made of the stripe intent log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Updates rolled forward.
+    pub rolled_forward: u64,
+    /// Updates dropped, of which nothing was in place.
+    pub dropped: u64,
+    /// Rows whose parity was generated anew.
+    pub rows_in_doubt: u64,
+    /// Bytes written in place from the logs.
+    pub bytes: u64,
+    /// How long it took, in microseconds.
+    pub duration_us: u64,
 }
 
 /// How a scrub ended.

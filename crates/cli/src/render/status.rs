@@ -3,7 +3,7 @@
 use super::moment::span;
 use super::rate::{grouped, progress};
 use super::table;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
@@ -52,6 +52,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         array.kernel
     ));
     lines.push(summary(array));
+    lines.extend(array.replayed.as_ref().map(replayed));
     for member in array.members.iter().filter(|member| member.state != MemberState::InSync) {
         lines.push(member_line(member, array));
     }
@@ -127,6 +128,19 @@ fn promise(array: &ArrayStatus) -> String {
         "" => String::new(),
         words => format!(": {words}"),
     }
+}
+
+/// What the last start made of the stripe intent log.
+fn replayed(replayed: &Replayed) -> String {
+    format!(
+        "log    {} updates rolled forward ({}), {} dropped, {} rows in doubt, at the last start in {}.{:03} s",
+        grouped(replayed.rolled_forward),
+        ByteSize(replayed.bytes),
+        grouped(replayed.dropped),
+        grouped(replayed.rows_in_doubt),
+        replayed.duration_us / 1_000_000,
+        replayed.duration_us / 1000 % 1000,
+    )
 }
 
 fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {

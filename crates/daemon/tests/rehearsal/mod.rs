@@ -109,6 +109,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         tolerates: 2,
         policy: "resync".to_owned(),
         checksums: "none".to_owned(),
+        replayed: None,
         kernel: "none".to_owned(),
         spare_pools: Vec::new(),
         generation: 1,

@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ashlar_device::{
-    Access, DeviceKind, Fault, FaultKind, FileDevice, Opened, discard, flush, read, write,
-    write_durable, write_zeroes,
+    Access, DeviceKind, Fault, FaultKind, FileDevice, MemDevice, Opened, discard, flush, read,
+    write, write_durable, write_zeroes,
 };
 use ashlar_iobuf::BufMut;
+use ashlar_ring::PARTS_MAX;
+use ashlar_units::to_u64;
 use tempfile::NamedTempFile;
 
 use crate::world::{pattern, run_on_ring};
@@ -80,6 +82,35 @@ fn a_file_keeps_durable_writes_from_any_memory() {
     assert!(content[..8192] == pattern(8192, 3)[..]);
     assert!(content[8192..16_384] == pattern(8192 + 1, 4)[1..]);
     assert_eq!(content.len(), MIB);
+}
+
+#[test]
+fn parts_come_to_lie_one_after_the_other_however_many_there_are_and_wherever_they_were() {
+    let file = sparse(MIB);
+    let count = u8::try_from(PARTS_MAX + 7).expect("few");
+    // Every third is not where direct I/O could take it from.
+    let part = |at: u8| {
+        let shift = usize::from(at.is_multiple_of(3));
+        pattern(4096 + shift, at).freeze().slice(shift..4096 + shift)
+    };
+    let wanted: Vec<u8> = (0..count).flat_map(|at| part(at).to_vec()).collect();
+    run_on_ring(async |handle, supply| {
+        let memory = MemDevice::new("m", to_u64(MIB));
+        let devices = [open(file.path()).attach(&handle), memory.attach(&handle)];
+        for (device, is_durable) in devices.iter().zip([true, false]) {
+            let command = ashlar_device::Command::WriteParts {
+                parts: (0..count).map(part).collect(),
+                is_durable,
+            };
+            assert_eq!(command.bytes(), to_u64(wanted.len()));
+            let (done, pending) = supply.pair();
+            device.submit(8192, command, done);
+            pending.await.expect("ended").result.expect("written");
+            let got = read(&**device, &supply, 8192, BufMut::zeroed(wanted.len())).await;
+            assert!(got.expect("read")[..] == wanted[..]);
+        }
+    });
+    assert!(fs::read(file.path()).expect("read")[8192..8192 + wanted.len()] == wanted[..]);
 }
 
 #[test]

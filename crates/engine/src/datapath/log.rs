@@ -5,7 +5,7 @@
 //! planned, are recorded as out on the others.
 
 use super::settle::settle;
-use super::store::Writes;
+use super::store::{FailedMembers, Writes};
 use super::write::Payload;
 use crate::canary::{Canary, sings};
 use crate::home::{keeper, on_home};
@@ -37,7 +37,7 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Op
 
 /// Blocks of the pieces in which a write must go whose record would be too long.
 pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> Option<u64> {
-    let most = shard.log()?.piece_blocks_max();
+    let most = shard.log()?.piece_blocks_max()?;
     (kind.has_payload() && extent.bytes / BLOCK_BYTES > most).then_some(most)
 }
 
@@ -69,7 +69,7 @@ async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
 }
 
-/// The record of a planned write becomes durable on every holder.
+/// The record of a planned write becomes durable on every holder. `None`: it needs none.
 ///
 /// # Errors
 /// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space and never will.
@@ -78,7 +78,18 @@ pub(super) async fn log(
     (stripe, kind): (StripeNo, RecordKind),
     plan: &WritePlan,
     (payload, parity): (&Payload, &[Piece]),
-) -> Result<Update, VolumeErrorKind> {
+) -> Result<Option<Update>, VolumeErrorKind> {
+    let log = shard.log().expect("asked only where there is one");
+    // There is nothing that it would outdate.
+    if kind == RecordKind::FirstWrite && shard.array.checksums.is_none() && log.is_settled(stripe) {
+        return Ok(None);
+    }
+    if kind == RecordKind::InDoubt
+        && let Some(update) = log.take_ahead(shard, stripe)
+    {
+        settle_failing(shard).await?;
+        return Ok(Some(update));
+    }
     let mut pieces = shard.piece_lists.list();
     if kind.has_payload() {
         data_pieces(plan, payload, &mut pieces);
@@ -86,7 +97,15 @@ pub(super) async fn log(
     }
     let stored =
         plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.stored(plan.writable())));
-    record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await
+    record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
+}
+
+/// Members that were failing when the update was planned are recorded as out before it goes in place.
+async fn settle_failing(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    if shard.array.has_failing_slots() {
+        Box::pin(settle(shard, FailedMembers::new())).await?;
+    }
+    Ok(())
 }
 
 /// Any update's record becomes durable on every holder, and who lacks it is out.

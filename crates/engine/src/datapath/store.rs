@@ -113,7 +113,7 @@ pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]
     let (Some(log), Some(rows)) = (log, rows_of(pieces)) else {
         return store_pieces(shard, stripe, pieces, pins).await;
     };
-    let step = log.repair_rows_max(pieces.len());
+    let step = log.rows_max();
     let mut is_stored = true;
     let mut start = rows.start;
     while start < rows.end {
@@ -179,7 +179,7 @@ impl Writes {
     }
 
     /// Those that have been started elsewhere.
-    pub(super) fn of(shard: &Shard, started: List<StoreWrite>) -> Writes {
+    pub(crate) fn of(shard: &Shard, started: List<StoreWrite>) -> Writes {
         Writes { started, began: shard.worker.handle.turn_now(), noted: None }
     }
 
@@ -248,7 +248,7 @@ impl Writes {
     }
 
     /// Wait for all of them; they are batches of the log.
-    pub(super) async fn finish_records(mut self, shard: &Rc<Shard>) -> FailedMembers {
+    pub(crate) async fn finish_records(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
         for (target, pending) in self.started.drain(..) {
             if let Err(fault) = ended(pending).await {

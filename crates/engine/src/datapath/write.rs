@@ -133,7 +133,7 @@ async fn write_extent(
                     None => None,
                     Some(kind) => {
                         let logged = log::log(shard, (stripe, kind), &plan, (payload, &parity));
-                        Some(done_or_distrust(shard, stripe, logged.await).await?)
+                        done_or_distrust(shard, stripe, logged.await).await?
                     }
                 };
                 clock.lap(shard, WriteStage::Log);

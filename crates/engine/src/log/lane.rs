@@ -1,9 +1,10 @@
 //! One lane on one device: records wait here for the batch that takes them to the device.
 //!
 //! What must stay true: a record is done when its batch is whole on the device, forced to media if the device
-//! has a volatile cache; at most [`BATCHES_IN_FLIGHT`] batches are under way; records that come meanwhile
-//! go together with the next one, in their order. Buffers come from a pool of fixed size. A batch takes the
-//! records that are there when a writer gets to run, so those that came in the same turn of the executor go together.
+//! has a volatile cache; at most [`batches_in_flight`] batches are under way; records that come meanwhile
+//! go together with the next one, in their order. Buffers for headers come from a pool of fixed size; payload is
+//! written from where it lies. A batch takes the records that are there when a writer gets to run, so those that
+//! came in the same turn of the executor go together.
 
 use super::ring::Ring;
 use super::shape::LogShape;
@@ -12,9 +13,9 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
-use ashlar_ondisk::log::{BatchEncoder, LogIdentity, NewRecord, Part};
+use ashlar_ondisk::log::{HeaderEncoder, LogIdentity, NewRecord, Part};
 use ashlar_ring::local::Signal;
-use ashlar_ring::{Completion, Completions, Pending};
+use ashlar_ring::{Completion, Completions, PARTS_MAX, Pending};
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -27,11 +28,12 @@ use std::task::{Poll, Waker};
 
 /// Batches of one lane that one device has in flight at most. Two: while one is on its way the next one gathers,
 /// and the device is never idle in between.
-const BATCHES_IN_FLIGHT: usize = 2;
-/// The usual batch buffer: a header and a few dozen blocks.
-const BATCH_BYTES: usize = 132 << 10;
-/// Batch buffers of that size for each device.
-const BUFFERS_EACH: usize = 3;
+const BATCHES_IN_FLIGHT_MAX: usize = 2;
+/// A batch grows no longer than this because there are more records; one record may be longer.
+const BATCH_BYTES: usize = 516 << 10;
+/// Header buffers for each lane that is open: one for each batch in flight. A slot has two lanes while its device is
+/// replaced.
+const HEADERS_EACH: usize = 2 * BATCHES_IN_FLIGHT_MAX;
 /// The header of a batch: room for fifty records or so.
 const HEADER_BYTES: usize = BLOCK_BYTES_USIZE;
 
@@ -55,15 +57,8 @@ impl Common {
         shape: LogShape,
         outcomes: Completions<Outcome>,
     ) -> io::Result<Common> {
-        let devices = array.slots.len();
-        let large = to_usize(shape.record_bytes_max()).max(2 * BATCH_BYTES);
-        // The holders of one record lie in one group; each may need a large buffer, and one more while that is
-        // under way. Memory is taken with the first use, which is when large records are written.
-        let strips = array.geometry.strips();
-        let pool = Pool::new(&[
-            PoolClass { buffer_bytes: BATCH_BYTES, count: BUFFERS_EACH * devices },
-            PoolClass { buffer_bytes: large, count: 2 * strips },
-        ])?;
+        let count = HEADERS_EACH * array.slots.len();
+        let pool = Pool::new(&[PoolClass { buffer_bytes: HEADER_BYTES, count }])?;
         Ok(Common {
             array: Arc::clone(array),
             worker,
@@ -82,6 +77,11 @@ impl Common {
     fn counts(&self) -> &crate::metrics::ArrayCounters {
         &self.array.counters[self.worker].counts
     }
+}
+
+/// One where a durable write costs a flush: groups become larger, and flushes fewer.
+fn batches_in_flight(has_volatile_cache: bool) -> usize {
+    if has_volatile_cache { 1 } else { BATCHES_IN_FLIGHT_MAX }
 }
 
 /// A record that waits for its batch.
@@ -119,6 +119,10 @@ pub(super) struct Lane {
 /// A batch under way.
 struct Batch {
     number: u64,
+    /// Where it goes, bytes from the device's start.
+    offset: u64,
+    /// Header and payload.
+    parts: Vec<Buf>,
     items: Vec<Item>,
 }
 
@@ -131,6 +135,7 @@ impl Lane {
     ) -> Rc<Lane> {
         assert!(log_tag != 0, "a device of an array with a log has a log tag");
         let shape = common.shape;
+        let has_volatile_cache = device.facts().has_volatile_cache;
         let lane = Rc::new(Lane {
             common: Rc::clone(common),
             log_tag,
@@ -142,7 +147,7 @@ impl Lane {
             is_closed: Cell::new(false),
             fault: Cell::new(None),
         });
-        for _ in 0..BATCHES_IN_FLIGHT {
+        for _ in 0..batches_in_flight(has_volatile_cache) {
             handle.spawn(Rc::clone(&lane).write_batches());
         }
         lane
@@ -192,14 +197,12 @@ impl Lane {
     async fn write_batches(self: Rc<Self>) {
         let mut items = Vec::new();
         while self.work().await {
-            let wanted = self.buffer_bytes();
-            let mut buffer = self.common.pool.get(wanted).await;
+            let header = self.common.pool.get(HEADER_BYTES).await;
             // Another writer may have taken all there was while this one waited for the buffer.
-            if let Some((offset, batch)) = self.fill(&mut buffer, items) {
-                items = self.store(offset, buffer, batch).await;
-            } else {
-                items = Vec::new();
-            }
+            items = match self.fill(header, items) {
+                Some(batch) => self.store(batch).await,
+                None => Vec::new(),
+            };
             self.let_go_if_done();
         }
     }
@@ -220,16 +223,8 @@ impl Lane {
         .await
     }
 
-    /// The buffer that the first record needs.
-    fn buffer_bytes(&self) -> usize {
-        let queue = self.queue.borrow();
-        let first =
-            queue.front().map_or(HEADER_BYTES, |item| to_usize(Item::bytes_alone(item.blocks)));
-        first.max(BATCH_BYTES)
-    }
-
     /// Encode as many records as fit into one batch; nothing if there is nothing to write.
-    fn fill(&self, buffer: &mut BufMut, mut items: Vec<Item>) -> Option<(u64, Batch)> {
+    fn fill(&self, mut header: BufMut, mut items: Vec<Item>) -> Option<Batch> {
         let settled_below = self.common.settled_below.get();
         let mut queue = self.queue.borrow_mut();
         let mut ring = self.ring.borrow_mut();
@@ -238,35 +233,37 @@ impl Lane {
             return None;
         }
         let first = first.unwrap_or(to_u64(HEADER_BYTES));
-        if to_u64(buffer.len()) < first {
-            // The front changed while the buffer was waited for; it is looked at again.
-            return None;
-        }
-        let room = to_usize(ring.room_for(first)).min(buffer.len());
+        let bytes_max = to_usize(ring.room_for(first)).min(to_usize(first).max(BATCH_BYTES));
         let number = ring.next_number();
-        let mut encoder = BatchEncoder::new(&mut buffer[..room], HEADER_BYTES, self.identity());
-        let mut newest_update = 0;
-        let mut promised = 0;
+        let mut encoder = HeaderEncoder::new(&mut header, bytes_max, self.identity());
+        let (mut newest_update, mut promised, mut pieces) = (0, 0, 0);
         while let Some(item) = queue.front() {
             let (holders, parts) =
                 (item.body.holders.len(), item.body.parts_of(item.strip).count());
-            if !encoder.fits(holders, parts, item.blocks) {
+            // The first one goes in any case, in more than one call if need be.
+            let is_too_many = pieces > 0 && pieces + parts >= PARTS_MAX;
+            if is_too_many || !encoder.fits(holders, parts, item.blocks) {
                 break;
             }
             encode(&mut encoder, item);
             newest_update = newest_update.max(item.body.sequence);
             promised += Item::bytes_alone(item.blocks);
+            pieces += parts;
             items.extend(queue.pop_front());
         }
         let lane = u16::try_from(self.common.worker).expect("workers are few");
-        let bytes = encoder.finish(lane, number, settled_below);
+        let payload = || items.iter().flat_map(|item| item.body.parts_of(item.strip));
+        let bytes =
+            encoder.finish(lane, number, settled_below, payload().map(|piece| &piece.bytes[..]));
         let place = ring.place(to_u64(bytes), promised, (newest_update, settled_below));
-        buffer.truncate(bytes);
+        let mut parts = Vec::with_capacity(1 + pieces);
+        parts.push(header.freeze());
+        parts.extend(payload().map(|piece| piece.bytes.clone()));
         let counts = self.common.counts();
         counts.log_batches.add(1);
         counts.log_bytes.add(to_u64(bytes));
         let offset = self.common.shape.lane_offset(self.common.worker) + place.offset;
-        Some((offset, Batch { number: place.number, items }))
+        Some(Batch { number: place.number, offset, parts, items })
     }
 
     fn identity(&self) -> LogIdentity {
@@ -281,19 +278,19 @@ impl Lane {
     }
 
     /// Start to write a batch; `None` if the lane has let its device go.
-    fn start(&self, offset: u64, bytes: Buf) -> Option<Pending<Outcome>> {
+    fn start(&self, offset: u64, parts: Vec<Buf>) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
-        let is_forced = device.facts().has_volatile_cache && !sings(Canary::RecordNotForced);
-        let command = if is_forced { Command::WriteDurable(bytes) } else { Command::Write(bytes) };
+        let is_durable = device.facts().has_volatile_cache && !sings(Canary::RecordNotForced);
+        let command = Command::WriteParts { parts, is_durable };
         let (completion, pending) = self.common.outcomes.pair();
         device.submit(offset, command, completion);
         Some(pending)
     }
 
     /// Write the batch and tell its records; the list comes back empty.
-    async fn store(&self, offset: u64, buffer: BufMut, batch: Batch) -> Vec<Item> {
-        let Batch { number, mut items } = batch;
-        let result = match self.start(offset, buffer.freeze()) {
+    async fn store(&self, batch: Batch) -> Vec<Item> {
+        let Batch { number, offset, parts, mut items } = batch;
+        let result = match self.start(offset, parts) {
             Some(pending) => pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result),
             None => Err(Fault::GONE),
         };
@@ -317,7 +314,7 @@ impl Lane {
     }
 }
 
-fn encode(encoder: &mut BatchEncoder<'_>, item: &Item) {
+fn encode(encoder: &mut HeaderEncoder<'_>, item: &Item) {
     let body = &item.body;
     let parts: SmallVec<[Part; 16]> = body.parts_of(item.strip).map(|piece| piece.part).collect();
     let record = NewRecord {
@@ -328,5 +325,5 @@ fn encode(encoder: &mut BatchEncoder<'_>, item: &Item) {
         holders: &body.holders,
         parts: &parts,
     };
-    encoder.push(&record, body.parts_of(item.strip).map(|piece| &piece.bytes[..]));
+    encoder.push(&record);
 }

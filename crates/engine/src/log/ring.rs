@@ -93,6 +93,11 @@ impl Ring {
         unsettled.next().map(|batch| batch.newest_update)
     }
 
+    /// Every update below this is settled, as a whole batch on this device says.
+    pub(super) fn says(&self) -> u64 {
+        self.says.0
+    }
+
     /// Whether a batch without records would free space that is needed: its oldest batch is settled, and no
     /// batch on this device says so yet or is about to.
     pub(super) fn wants_notice(&self, settled_below: u64) -> bool {

@@ -4,6 +4,10 @@
 //! ring and some blocks for batches without records; an update of one block always fits. A start with another number
 //! of workers may cut the area otherwise: what an earlier start wrote has been dealt with by then.
 //!
+//! A lane need not be long: space comes back with every flush, and a flush for each few thousand updates costs
+//! nothing that can be seen. What a short one is good for: files have their blocks after the first time around, caches
+//! hold it, and a start has less to roll forward.
+//!
 //! Pure.
 
 use ashlar_layout::Geometry;
@@ -11,7 +15,9 @@ use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 
 /// A lane is not made smaller than this because there are many workers.
 const LANE_BYTES_MIN: u64 = 256 << 10;
-/// Longest record with its payload that is ever written at once: a request and the parity of a large strip.
+/// Nor larger than this because there is room.
+const LANE_BYTES_MAX: u64 = 16 << 20;
+/// Longest record with its payload that is ever written at once: what one device stores of a request.
 const RECORD_BYTES_MAX: u64 = 2 << 20;
 
 /// Lanes of one array, all of the same length.
@@ -21,6 +27,8 @@ pub(crate) struct LogShape {
     pub(crate) offset: u64,
     /// Length of a lane, a multiple of 4 KiB.
     pub(crate) lane_bytes: u64,
+    /// Rows of a strip: a device stores no more of one update.
+    strip_blocks: u32,
     /// How many there are: so many workers own stripes.
     pub(crate) lanes: usize,
 }
@@ -34,10 +42,11 @@ impl LogShape {
         }
         let room = to_usize(area.bytes / least.max(LANE_BYTES_MIN)).max(1);
         let lanes = workers.clamp(1, room);
-        let lane_bytes = area.bytes / to_u64(lanes);
+        let lane_bytes = (area.bytes / to_u64(lanes)).min(LANE_BYTES_MAX);
         Some(LogShape {
             offset: area.offset,
             lane_bytes: lane_bytes - lane_bytes % BLOCK_BYTES,
+            strip_blocks: geometry.strip_blocks(),
             lanes,
         })
     }
@@ -47,17 +56,22 @@ impl LogShape {
         self.offset + to_u64(lane) * self.lane_bytes
     }
 
-    /// The longest batch of one record: a quarter of a lane.
+    /// The longest batch of one record: a strip behind one block of header, and a quarter of a lane at most.
     pub(crate) fn record_bytes_max(&self) -> u64 {
         let quarter = self.lane_bytes / 4;
-        (quarter - quarter % BLOCK_BYTES).min(RECORD_BYTES_MAX)
+        let strip = (1 + u64::from(self.strip_blocks)) * BLOCK_BYTES;
+        (quarter - quarter % BLOCK_BYTES).min(RECORD_BYTES_MAX).min(strip)
     }
 
-    /// Blocks of one contiguous update so that no record of it is too long: its data, and as much parity as it
-    /// has rows, behind one block of header.
-    pub(crate) fn piece_blocks_max(&self, strip_blocks: u32) -> u64 {
-        let blocks = self.record_bytes_max() / BLOCK_BYTES - 1;
-        (blocks / 2).max(blocks.saturating_sub(u64::from(strip_blocks)))
+    /// Rows of an update at most, so that no record of it is too long: each device logs only what it stores itself.
+    pub(crate) fn rows_max(&self) -> u32 {
+        u32::try_from(self.record_bytes_max() / BLOCK_BYTES - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks of one contiguous update at most; `None` if every update of a stripe will do.
+    pub(crate) fn piece_blocks_max(&self) -> Option<u64> {
+        // So many blocks in a row touch no more rows than that in any strip.
+        (self.rows_max() < self.strip_blocks).then(|| u64::from(self.rows_max()))
     }
 }
 
@@ -70,7 +84,7 @@ pub(crate) fn least_lane_bytes(geometry: &Geometry) -> u64 {
 mod tests {
     use super::LogShape;
     use ashlar_layout::{Geometry, Level, Shape};
-    use ashlar_units::{BLOCK_BYTES, Extent, to_u64};
+    use ashlar_units::{BLOCK_BYTES, Extent};
 
     #[test]
     fn lanes_lie_in_the_area_and_every_piece_fits_a_record() {
@@ -95,11 +109,10 @@ mod tests {
                     assert!(log.lane_bytes.is_multiple_of(BLOCK_BYTES) && end <= area.end());
                     let record = log.record_bytes_max();
                     assert!(4 * record <= log.lane_bytes);
-                    let piece = log.piece_blocks_max(geometry.strip_blocks());
-                    let rows = piece.min(u64::from(geometry.strip_blocks()));
-                    assert!(piece >= 1 && (1 + piece + rows) * BLOCK_BYTES <= record);
-                    let row = to_u64(geometry.data_strips()) + 2;
-                    assert!(row * BLOCK_BYTES <= record, "a row fits");
+                    let rows = log.piece_blocks_max().unwrap_or(geometry.strip_blocks().into());
+                    assert!((1..=u64::from(geometry.strip_blocks())).contains(&rows));
+                    assert!((1 + rows) * BLOCK_BYTES <= record, "it fits");
+                    assert!(log.lane_bytes <= super::LANE_BYTES_MAX);
                 }
             }
         }

@@ -63,6 +63,12 @@ impl RowLocks {
         guard
     }
 
+    /// Hold `rows` of a stripe of which nobody holds or wants any; `None` if somebody does.
+    pub(crate) fn lock_if_idle(&self, stripe: StripeNo, rows: RowRange) -> Option<RowGuard> {
+        let is_idle = !self.table.borrow().stripes.contains_key(&stripe);
+        is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive))
+    }
+
     /// Stripes with a holder or waiter.
     #[cfg(test)]
     fn busy_stripes(&self) -> usize {

@@ -72,39 +72,40 @@ pub enum BatchFault {
     },
 }
 
-/// Fills a buffer with a batch.
+/// Fills the header of a batch; the payload stays where it is and is written behind it.
 ///
-/// The buffer's old content does not matter. Push records while they fit, then finish. What the writer must
+/// The header's old content does not matter. Push records while they fit, then finish. What the writer must
 /// keep, so that a restart judges rightly, is said in the head of [`log`](crate::log).
-pub struct BatchEncoder<'b> {
-    buffer: &'b mut [u8],
+pub struct HeaderEncoder<'b> {
+    header: &'b mut [u8],
     identity: LogIdentity,
-    header_bytes: usize,
+    /// Bytes of the batch at most, and so far.
+    bytes_max: usize,
+    bytes: usize,
     header_end: usize,
-    payload_end: usize,
     record_count: u16,
     least_sequence: u64,
 }
 
-impl<'b> BatchEncoder<'b> {
-    /// An empty batch in `buffer`, with `header_bytes` of it for the head (72 bytes) and the records (64 to 72
-    /// bytes each for one block on an array of two parities).
+impl<'b> HeaderEncoder<'b> {
+    /// A batch of at most `bytes_max` bytes, empty so far. `header` is for the head (72 bytes) and the records (64
+    /// to 72 bytes each for one block on an array of two parities).
     ///
     /// # Panics
-    /// If a length is not a positive multiple of 4 KiB, the header is longer than [`LOG_HEADER_BYTES_MAX`] or
-    /// the buffer, or the log tag is zero.
-    pub fn new(buffer: &'b mut [u8], header_bytes: usize, identity: LogIdentity) -> Self {
-        let is_header = (LOG_BLOCK_BYTES..=LOG_HEADER_BYTES_MAX).contains(&to_u64(header_bytes));
-        assert!(is_header && header_bytes <= buffer.len(), "a header of {header_bytes} bytes");
-        assert!(header_bytes.is_multiple_of(BLOCK_BYTES_USIZE), "headers are whole blocks");
+    /// If the header's length is not a positive multiple of 4 KiB, longer than [`LOG_HEADER_BYTES_MAX`] or
+    /// `bytes_max`, or the log tag is zero.
+    pub fn new(header: &'b mut [u8], bytes_max: usize, identity: LogIdentity) -> Self {
+        let bytes = header.len();
+        let is_header = (LOG_BLOCK_BYTES..=LOG_HEADER_BYTES_MAX).contains(&to_u64(bytes));
+        assert!(is_header && bytes <= bytes_max, "a header of {bytes} bytes");
+        assert!(bytes.is_multiple_of(BLOCK_BYTES_USIZE), "headers are whole blocks");
         assert!(identity.log_tag != 0, "a device without a log tag has no log");
-        let longest = buffer.len().min(to_usize(LOG_BATCH_BYTES_MAX));
-        BatchEncoder {
-            buffer: &mut buffer[..longest],
+        HeaderEncoder {
+            header,
             identity,
-            header_bytes,
+            bytes_max: bytes_max.min(to_usize(LOG_BATCH_BYTES_MAX)),
+            bytes,
             header_end: size_of::<RawBatch>(),
-            payload_end: header_bytes,
             record_count: 0,
             least_sequence: u64::MAX,
         }
@@ -113,35 +114,24 @@ impl<'b> BatchEncoder<'b> {
     /// Whether a record with so many holders, parts and blocks of payload fits.
     pub fn fits(&self, holders: usize, parts: usize, payload_blocks: usize) -> bool {
         self.record_count < u16::MAX
-            && self.header_end + record_bytes(holders, parts) <= self.header_bytes
-            && payload_blocks <= (self.buffer.len() - self.payload_end) / BLOCK_BYTES_USIZE
+            && self.header_end + record_bytes(holders, parts) <= self.header.len()
+            && payload_blocks <= (self.bytes_max - self.bytes) / BLOCK_BYTES_USIZE
     }
 
-    /// Adds a record and the content of its parts, which may come in pieces of any length.
+    /// Adds a record. What its parts say is the payload's next.
     ///
     /// # Panics
-    /// If it does not fit, a number in it is impossible (see [`NewRecord`]), this device is not among its
-    /// holders, or the payload is not as long as its parts.
-    pub fn push<'p>(
-        &mut self,
-        record: &NewRecord<'_>,
-        payload: impl IntoIterator<Item = &'p [u8]>,
-    ) {
+    /// If it does not fit, a number in it is impossible (see [`NewRecord`]), or this device is not among its
+    /// holders.
+    pub fn push(&mut self, record: &NewRecord<'_>) {
         let sound = LogLimits::WIDEST.check(record, self.identity.log_tag);
         assert!(sound.is_ok(), "{sound:?} of {record:?}");
         let blocks = to_usize(payload_blocks(record.parts));
         assert!(self.fits(record.holders.len(), record.parts.len(), blocks), "it does not fit");
         let end = self.header_end + record_bytes(record.holders.len(), record.parts.len());
-        put(record, &mut self.buffer[self.header_end..end]);
+        put(record, &mut self.header[self.header_end..end]);
         self.header_end = end;
-        let payload_end = self.payload_end + blocks * BLOCK_BYTES_USIZE;
-        for piece in payload {
-            let end = self.payload_end + piece.len();
-            assert!(end <= payload_end, "more payload than parts");
-            self.buffer[self.payload_end..end].copy_from_slice(piece);
-            self.payload_end = end;
-        }
-        assert!(self.payload_end == payload_end, "less payload than parts");
+        self.bytes += blocks * BLOCK_BYTES_USIZE;
         self.record_count += 1;
         self.least_sequence = self.least_sequence.min(record.sequence);
     }
@@ -151,25 +141,32 @@ impl<'b> BatchEncoder<'b> {
         self.record_count.into()
     }
 
-    /// Bytes of the batch so far.
+    /// Bytes of the batch so far, header and payload.
     pub fn bytes(&self) -> usize {
-        self.payload_end
+        self.bytes
     }
 
-    /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB. `sequence` is
-    /// the number of the batch in its lane on this device. A batch without records is good for saying what is
-    /// settled.
+    /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB. `payload` is what
+    /// the parts of all records hold, in pieces of any length. `sequence` is the number of the batch in its lane on
+    /// this device. A batch without records is good for saying what is settled.
     ///
     /// # Panics
-    /// If a record of the batch is called settled.
-    pub fn finish(self, lane: u16, sequence: u64, settled_below: u64) -> usize {
+    /// If a record of the batch is called settled, or the payload is not as long as the parts.
+    pub fn finish<'p>(
+        self,
+        lane: u16,
+        sequence: u64,
+        settled_below: u64,
+        payload: impl IntoIterator<Item = &'p [u8]>,
+    ) -> usize {
         assert!(settled_below <= self.least_sequence, "a record of this batch is under way");
-        let length = u32::try_from(self.payload_end).expect("at most 16 MiB");
+        let length = u32::try_from(self.bytes).expect("at most 16 MiB");
+        let header_length = u32::try_from(self.header.len()).expect("at most 64 KiB");
         let head = RawBatch {
             magic: LOG_BATCH_MAGIC,
             checksum: 0.into(),
             length: length.into(),
-            header_length: u32::try_from(self.header_bytes).expect("at most 64 KiB").into(),
+            header_length: header_length.into(),
             lane: lane.into(),
             record_count: self.record_count.into(),
             array_tag: self.identity.array_tag.into(),
@@ -178,11 +175,88 @@ impl<'b> BatchEncoder<'b> {
             sequence: sequence.into(),
             settled_below: settled_below.into(),
         };
-        self.buffer[self.header_end..self.header_bytes].fill(0);
-        self.buffer[..size_of::<RawBatch>()].copy_from_slice(head.as_bytes());
-        let checksum = checksum_without(&self.buffer[..self.payload_end], CHECKSUM_AT);
-        self.buffer[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        self.payload_end
+        self.header[self.header_end..].fill(0);
+        self.header[..size_of::<RawBatch>()].copy_from_slice(head.as_bytes());
+        // As `checksum_without`, of bytes that lie in several places.
+        let mut checksum = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        checksum.update(&self.header[..CHECKSUM_AT]);
+        checksum.update(&self.header[CHECKSUM_AT + 4..]);
+        let mut bytes = self.header.len();
+        for piece in payload {
+            checksum.update(piece);
+            bytes += piece.len();
+        }
+        assert_eq!(bytes, self.bytes, "the payload is as long as its parts");
+        let checksum = u32::try_from(checksum.finalize()).expect("a CRC-32 has 32 bits");
+        self.header[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+}
+
+/// Fills a buffer with a batch, payload and all: as [`HeaderEncoder`], where a batch is to be in one piece.
+pub struct BatchEncoder<'b> {
+    head: HeaderEncoder<'b>,
+    payload: &'b mut [u8],
+    payload_end: usize,
+}
+
+impl<'b> BatchEncoder<'b> {
+    /// An empty batch in `buffer`, with `header_bytes` of it for head and records.
+    ///
+    /// # Panics
+    /// As [`HeaderEncoder::new`], and if the buffer is shorter than the header.
+    pub fn new(buffer: &'b mut [u8], header_bytes: usize, identity: LogIdentity) -> Self {
+        let bytes_max = buffer.len();
+        let (header, payload) = buffer.split_at_mut(header_bytes);
+        BatchEncoder {
+            head: HeaderEncoder::new(header, bytes_max, identity),
+            payload,
+            payload_end: 0,
+        }
+    }
+
+    /// Whether a record with so many holders, parts and blocks of payload fits.
+    pub fn fits(&self, holders: usize, parts: usize, payload_blocks: usize) -> bool {
+        self.head.fits(holders, parts, payload_blocks)
+    }
+
+    /// Adds a record and the content of its parts, which may come in pieces of any length.
+    ///
+    /// # Panics
+    /// As [`HeaderEncoder::push`], and if the payload is not as long as its parts.
+    pub fn push<'p>(
+        &mut self,
+        record: &NewRecord<'_>,
+        payload: impl IntoIterator<Item = &'p [u8]>,
+    ) {
+        self.head.push(record);
+        let payload_end = self.head.bytes() - self.head.header.len();
+        for piece in payload {
+            let end = self.payload_end + piece.len();
+            assert!(end <= payload_end, "more payload than parts");
+            self.payload[self.payload_end..end].copy_from_slice(piece);
+            self.payload_end = end;
+        }
+        assert!(self.payload_end == payload_end, "less payload than parts");
+    }
+
+    /// Records so far.
+    pub fn record_count(&self) -> usize {
+        self.head.record_count()
+    }
+
+    /// Bytes of the batch so far.
+    pub fn bytes(&self) -> usize {
+        self.head.bytes()
+    }
+
+    /// As [`HeaderEncoder::finish`].
+    ///
+    /// # Panics
+    /// If a record of the batch is called settled.
+    pub fn finish(self, lane: u16, sequence: u64, settled_below: u64) -> usize {
+        let payload = &self.payload[..self.payload_end];
+        self.head.finish(lane, sequence, settled_below, [payload])
     }
 }
 

@@ -33,7 +33,7 @@ mod rows;
 mod scan;
 mod show;
 
-pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, LogIdentity};
+pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, HeaderEncoder, LogIdentity};
 pub use judge::{
     Contradiction, DeviceLog, Judgement, ReplayTally, ReplayWrite, StripeReplay, judge,
 };

@@ -21,5 +21,5 @@ mod setup;
 mod stream;
 mod submit;
 
-pub use operation::{Operation, Outcome};
+pub use operation::{Operation, Outcome, PARTS_MAX};
 pub use submit::{BufResult, Ring, RingConfig, RingLoad, Sink};

@@ -48,6 +48,20 @@ pub enum Operation {
         /// What, in order.
         parts: [Buf; 2],
     },
+    /// pwritev(2): the parts one after the other, without the first `skip` bytes; may write less, and
+    /// writes no more than [`PARTS_MAX`] parts.
+    WriteJoined {
+        /// What to write to.
+        file: Arc<OwnedFd>,
+        /// Where the first byte goes that is not skipped.
+        at: u64,
+        /// What, in order.
+        parts: Vec<Buf>,
+        /// Bytes at the front of the parts that were written already.
+        skip: usize,
+        /// As in [`Operation::Write`].
+        durable: bool,
+    },
     /// fsync(2) or fdatasync(2).
     Fsync {
         /// What to sync.
@@ -108,9 +122,9 @@ pub struct Outcome {
     pub operation: Operation,
 }
 
-/// Parts in one sendmsg(2): a reply header and a large request's strips. More parts take more
-/// calls.
-pub(super) const PARTS_MAX: usize = 16;
+/// Parts in one sendmsg(2) or pwritev(2): a reply header and a large request's strips, or a header and a few
+/// dozen blocks. More parts take more calls.
+pub const PARTS_MAX: usize = 64;
 
 /// The most bytes one call moves; the kernel's own limit is just under 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
@@ -173,6 +187,7 @@ impl Operation {
         | Operation::Write { file, .. }
         | Operation::ReadParts { file, .. }
         | Operation::WriteParts { file, .. }
+        | Operation::WriteJoined { file, .. }
         | Operation::Fsync { file, .. }
         | Operation::Fallocate { file, .. }
         | Operation::Accept { listener: file, .. }
@@ -185,9 +200,10 @@ impl Operation {
     /// The entry that waits until the file can go on with this operation.
     pub(super) fn poll_entry(&self) -> squeue::Entry {
         let events = match self {
-            Operation::Write { .. } | Operation::WriteParts { .. } | Operation::Send { .. } => {
-                libc::POLLOUT
-            }
+            Operation::Write { .. }
+            | Operation::WriteParts { .. }
+            | Operation::WriteJoined { .. }
+            | Operation::Send { .. } => libc::POLLOUT,
             _ => libc::POLLIN,
         };
         let events = u32::from(u16::try_from(events).expect("poll events are positive"));
@@ -203,10 +219,9 @@ impl Operation {
                 opcode::Read::new(fd, buf.as_mut_ptr(), call_bytes(buf.len())).offset(*at).build()
             }
             Operation::Write { at, buf, durable, .. } => {
-                let flags = if *durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, buf.as_ptr(), call_bytes(buf.len()))
                     .offset(*at)
-                    .rw_flags(flags)
+                    .rw_flags(write_flags(*durable))
                     .build()
             }
             Operation::ReadParts { parts, .. } => {
@@ -222,6 +237,14 @@ impl Operation {
                     *vector = libc::iovec { iov_base, iov_len: part.len() };
                 }
                 opcode::Writev::new(fd, vectors.parts.as_ptr(), 2).offset(NO_POSITION).build()
+            }
+            Operation::WriteJoined { at, parts, skip, durable, .. } => {
+                let count = vectors.set(parts.iter().map(|part| &**part), *skip);
+                let count = u32::try_from(count).expect("at most PARTS_MAX");
+                opcode::Writev::new(fd, vectors.parts.as_ptr(), count)
+                    .offset(*at)
+                    .rw_flags(write_flags(*durable))
+                    .build()
             }
             Operation::Fsync { data_only, .. } => {
                 let kind = types::FsyncFlags::DATASYNC;
@@ -246,6 +269,10 @@ impl Operation {
             Operation::Readable { .. } => self.poll_entry(),
         }
     }
+}
+
+fn write_flags(durable: bool) -> i32 {
+    if durable { libc::RWF_DSYNC } else { 0 }
 }
 
 fn send_entry(fd: types::Fd, parts: &[Buf], sent: usize, vectors: &mut Vectors) -> squeue::Entry {

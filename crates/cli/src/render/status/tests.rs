@@ -59,6 +59,19 @@ fn a_healthy_array_takes_six_lines() {
 }
 
 #[test]
+fn a_start_that_looked_at_the_log_says_what_it_made_of_it() {
+    let mut status = status(&["in_sync"; 4], "");
+    assert!(!screen(&status, false, false).contains("rolled forward"));
+    let replayed = r#"{"rolled_forward": 1234, "dropped": 2, "rows_in_doubt": 16, "bytes": 8388608,
+        "duration_us": 2034567}"#;
+    status.arrays[0].replayed =
+        Some(serde_json::from_str(replayed).expect("as the daemon sends it"));
+    let screen = screen(&status, false, false);
+    let line = "log    1,234 updates rolled forward (8 MiB), 2 dropped, 16 rows in doubt, at the last start in 2.034 s";
+    assert_eq!(screen.lines().nth(3), Some(line), "{screen}");
+}
+
+#[test]
 fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
     let job = r#"{"kind": "rebuild", "slot": 3, "done_stripes": 41, "total_stripes": 100, "bytes": 0,
         "bytes_per_second": 641728512, "left_seconds": 7500, "paused": false}"#;

@@ -1,0 +1,171 @@
+//! Records of whole stripes, written before their writes come.
+//!
+//! A whole stripe's record has no data: it says that the rows may be in doubt. For stripes that a stream of
+//! writes is about to reach it is therefore written early, dozens of stripes in one batch, and its write
+//! finds it there. A stream then waits for the log once in [`STRIPES`] stripes instead of with every one.
+//!
+//! What must stay true:
+//! - A record written early is an update under way until it is used or given up, so nothing settles past it.
+//! - It outdates older records of its stripe, so it is written only where none counts any more: what such a record
+//!   holds may be in place nowhere but in a cache.
+//! - Its rows are held until it is durable: no later record of them may be whole before it is.
+//! - It is used only if no record with data, and none of a first write, came after it.
+//! - It is used only on the devices that were there when it was written: all are given up when one comes or goes.
+//! - Nobody waits for one; when space is short all are given up before anything else.
+//!
+//! What it costs is said in one line: after a crash parity of some stripes is generated anew that nobody was writing.
+//! Their data is whole, and what parity it has agrees with it, so that this changes nothing there, losses or not.
+//!
+//! Pure.
+
+use super::update::Body;
+use ashlar_units::{StripeNo, to_usize};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Stripes whose records are written together: what fits the header of one batch on a dozen members.
+pub(super) const STRIPES: u64 = 32;
+/// Records that wait for their write at most; more, and all are given up: too many streams broke off.
+const READY_MAX: usize = 1024;
+/// Places for the newest record of a stripe. Stripes that share one are taken for each other, which costs a record.
+const PLACES: usize = 8192;
+/// Places for stripes that were lately written whole.
+const STREAMS: usize = 64;
+
+/// What is known about records of stripes in one lane.
+pub(super) struct Ahead {
+    /// Durable on all their holders, and not used yet.
+    ready: BTreeMap<StripeNo, Rc<Body>>,
+    /// Rises when what is on its way is not wanted any more.
+    epoch: u64,
+    /// By stripe: the newest record with data, or of a first write.
+    newest: Box<[u64]>,
+    /// By stripe: one that was written whole lately.
+    whole: [Option<StripeNo>; STREAMS],
+}
+
+impl Ahead {
+    pub(super) fn new() -> Ahead {
+        Ahead {
+            ready: BTreeMap::new(),
+            epoch: 0,
+            newest: vec![0; PLACES].into_boxed_slice(),
+            whole: [None; STREAMS],
+        }
+    }
+
+    fn place(stripe: StripeNo) -> usize {
+        to_usize(stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % PLACES
+    }
+
+    /// A record with data, or of a first write, was numbered.
+    pub(super) fn note(&mut self, stripe: StripeNo, sequence: u64) {
+        self.newest[Ahead::place(stripe)] = sequence;
+    }
+
+    /// The newest such record that the stripe may have; 0 if it has none.
+    pub(super) fn newest(&self, stripe: StripeNo) -> u64 {
+        self.newest[Ahead::place(stripe)]
+    }
+
+    /// A stripe is about to be written whole: which stripes may follow, if it continues a stream and nothing was
+    /// written for them yet. The stripes of a window lie in one region, if a region has as many.
+    pub(super) fn wanted(&mut self, stripe: StripeNo) -> Option<Range<u64>> {
+        let before = stripe.0.checked_sub(1).map(StripeNo);
+        let place = |stripe: StripeNo| Ahead::place(stripe) % STREAMS;
+        let is_stream = before.is_some_and(|before| self.whole[place(before)] == Some(before));
+        self.whole[place(stripe)] = Some(stripe);
+        if !is_stream {
+            return None;
+        }
+        let start = stripe.0 / STRIPES * STRIPES;
+        let is_second_half = stripe.0 - start >= STRIPES / 2;
+        let this = stripe.0 + 1..start + STRIPES;
+        let next = start + STRIPES..start + 2 * STRIPES;
+        if !self.ready.contains_key(&stripe) && !is_second_half && self.has_none(&this) {
+            return Some(this);
+        }
+        (is_second_half && self.has_none(&next)).then_some(next)
+    }
+
+    fn has_none(&self, stripes: &Range<u64>) -> bool {
+        self.ready.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_none()
+    }
+
+    /// For [`Ahead::arrive`], of records that are on their way from now on.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// They are durable. What is not wanted any more comes back.
+    pub(super) fn arrive(&mut self, epoch: u64, bodies: Vec<Rc<Body>>) -> Vec<Rc<Body>> {
+        if epoch != self.epoch || self.ready.len() + bodies.len() > READY_MAX {
+            let mut all = self.give_up();
+            all.extend(bodies);
+            return all;
+        }
+        bodies.into_iter().filter_map(|body| self.ready.insert(body.stripe, body)).collect()
+    }
+
+    /// The record of a stripe, if it is there; `Err` if another may have come later.
+    pub(super) fn take(&mut self, stripe: StripeNo) -> Option<Result<Rc<Body>, Rc<Body>>> {
+        let body = self.ready.remove(&stripe)?;
+        Some(if self.newest(stripe) < body.sequence { Ok(body) } else { Err(body) })
+    }
+
+    /// Nothing of it is wanted any more: what was ready comes back, what is on its way will.
+    pub(super) fn give_up(&mut self) -> Vec<Rc<Body>> {
+        self.epoch += 1;
+        std::mem::take(&mut self.ready).into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ahead, Body, STRIPES};
+    use ashlar_units::StripeNo;
+    use std::rc::Rc;
+
+    fn bodies(stripes: std::ops::Range<u64>, first: u64) -> Vec<Rc<Body>> {
+        let body = |(stripe, sequence)| {
+            Rc::new(Body { stripe: StripeNo(stripe), sequence, ..Body::empty() })
+        };
+        stripes.zip(first..).map(body).collect()
+    }
+
+    #[test]
+    fn the_second_stripe_of_a_stream_wants_its_window_and_the_middle_of_it_the_next() {
+        let mut ahead = Ahead::new();
+        assert_eq!(ahead.wanted(StripeNo(64)), None, "one stripe is not a stream");
+        assert_eq!(ahead.wanted(StripeNo(65)), Some(66..96));
+        assert!(ahead.arrive(ahead.epoch(), bodies(66..96, 1)).is_empty());
+        for stripe in 66..64 + STRIPES / 2 {
+            assert_eq!(ahead.wanted(StripeNo(stripe)), None);
+            assert!(ahead.take(StripeNo(stripe)).is_some_and(|taken| taken.is_ok()));
+        }
+        assert_eq!(ahead.wanted(StripeNo(80)), Some(96..128));
+    }
+
+    #[test]
+    fn each_record_serves_one_write_and_only_if_none_came_later() {
+        let mut ahead = Ahead::new();
+        ahead.note(StripeNo(2), 4);
+        ahead.arrive(ahead.epoch(), bodies(1..4, 5));
+        ahead.note(StripeNo(3), 9);
+        assert!(ahead.take(StripeNo(2)).is_some_and(|taken| taken.is_ok()), "4 was before it");
+        assert!(ahead.take(StripeNo(2)).is_none());
+        assert!(ahead.take(StripeNo(3)).is_some_and(|taken| taken.is_err()), "9 came after it");
+    }
+
+    #[test]
+    fn what_was_on_its_way_when_all_was_given_up_comes_back_unused() {
+        let mut ahead = Ahead::new();
+        let epoch = ahead.epoch();
+        assert!(ahead.give_up().is_empty());
+        assert_eq!(ahead.arrive(epoch, bodies(1..4, 5)).len(), 3);
+        assert!(ahead.take(StripeNo(2)).is_none());
+        assert!(ahead.arrive(ahead.epoch(), bodies(1..4, 8)).is_empty());
+        assert_eq!(ahead.give_up().len(), 3);
+    }
+}
