@@ -136,6 +136,8 @@ fn the_last_member_that_holds_the_data_cannot_be_failed() {
     let line = world.refused(&["fail", "tank0", "2"]);
     assert!(line.contains("no redundancy left"), "{line}");
     assert_eq!(world.array()["state"], "degraded");
+    let events = world.ok(&["events"]);
+    assert!(!events.contains("array.failed"), "nothing has failed: {events}");
 }
 
 #[test]
@@ -299,6 +301,10 @@ fn halves_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
     assert_eq!(started.trim(), "array 'tank0' is running, degraded: slot 0, slot 1 out");
     let reads = || RawNbd::open(&world, "tank0").read(0, 4096).expect("read");
     assert_eq!(reads(), [3; 4096], "what the chosen half wrote");
+    for member in ["m0", "m1"] {
+        let line = world.refused(&["re-add", "tank0", member]);
+        assert!(line.contains("was started without the others meanwhile"), "{member}: {line}");
+    }
     assert_eq!(before[..2], world.snapshot(&all)[..2], "the other half is as it was");
     for slot in ["0", "1"] {
         let member = format!("m{slot}");

@@ -73,6 +73,30 @@ fn the_pools_of_an_array_and_its_tunables_come_from_the_configuration_at_each_st
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let world = World::new();
+    let devices = world.create("tank0", 4, &["--level", "6"]);
+    let examine = [&["examine"], devices.iter().map(String::as_str).collect::<Vec<_>>().as_slice()];
+    let commands: [&[&str]; 8] = [
+        &examine.concat(),
+        &["status"],
+        &["status", "--json"],
+        &["events"],
+        &["events", "--json"],
+        &["metrics"],
+        &["volumes"],
+        &["completions", "bash"],
+    ];
+    for command in commands {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = world.command().args(command).stdout(writer).output().expect("it runs");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), complaint.as_ref()), (Some(141), ""), "{command:?}");
+    }
+}
+
+#[test]
 fn nbd_is_not_served_to_a_network_that_nobody_said_is_trusted() {
     let mut world = World::without_daemon();
     let line = world.refused(&["serve", "--nbd", "0.0.0.0:0"]);

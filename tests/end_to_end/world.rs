@@ -47,7 +47,8 @@ impl World {
         self.daemon = Some(daemon);
     }
 
-    fn command(&self) -> Command {
+    /// The program with this world's folder and socket.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
         command.current_dir(self.folder.path());
         command.env("ASHLAR_SOCKET", self.folder.path().join("control.sock"));

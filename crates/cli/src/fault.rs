@@ -1,6 +1,7 @@
 //! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
 
 use crate::args::Args;
+use crate::say;
 use ashlar_api::{ApiError, ClientError, codes};
 use ashlar_daemon::config::ConfigError;
 use clap::CommandFactory;
@@ -50,9 +51,9 @@ impl Fault {
             && !self.is_answered
             && let Ok(text) = serde_json::to_string(self)
         {
-            println!("{text}");
+            say::in_passing(text);
         }
-        eprintln!("ashlar: {self}");
+        say::complain(format_args!("ashlar: {self}"));
         ExitCode::from(self.exit)
     }
 }

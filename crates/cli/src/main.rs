@@ -5,18 +5,21 @@
 //! - render: how answers look
 //! - fault: how a refusal looks
 //! - reach: where the daemon is, and asking it
+//! - say: printing, and readers that have gone
 //! - wait: following background work to its end
 //!
 //! What must stay true: a command either does what it says or prints one line that tells what happened
 //! and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
 //! `salvage` and `lab` work without a running daemon.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod cmd;
 mod fault;
 mod reach;
 mod render;
+mod say;
 mod wait;
 
 use args::{Args, Command};

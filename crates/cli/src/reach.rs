@@ -1,6 +1,7 @@
 //! Where the daemon is, and asking it.
 
 use crate::fault::Fault;
+use crate::say;
 use ashlar_api::v1::Done;
 use ashlar_api::{Call, Client, codes};
 use std::path::{Path, PathBuf};
@@ -56,11 +57,10 @@ impl Reach {
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Fault> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(answer)?);
+            say::line(serde_json::to_string_pretty(answer)?)
         } else {
-            println!("{}", text(answer).trim_end());
+            say::line(text(answer).trim_end())
         }
-        Ok(())
     }
 
     /// Ask for a change and print what came of it.

@@ -217,17 +217,9 @@ impl Engine {
             return Err(Refusal::new("member.unknown", what, next));
         }
         let take_out = async move |shard: Rc<Shard>| {
-            crate::home::take_out(&shard, member, "put out by the operator".to_owned()).await
+            crate::home::take_out_by_hand(&shard, member).await
         };
-        self.on_home_of(&array, take_out).await?.map_err(|_| {
-            Refusal::new(
-                "member.needed",
-                format!(
-                    "slot {member} of array '{name}' cannot go: its group has no redundancy left"
-                ),
-                "replace what is missing first; nothing was changed",
-            )
-        })
+        self.on_home_of(&array, take_out).await?
     }
 
     /// What happened, for followers.

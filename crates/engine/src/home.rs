@@ -17,6 +17,7 @@ mod rounds;
 
 use crate::array::Tenure;
 use crate::canary::{Canary, sings};
+use crate::error::Refusal;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevices};
@@ -122,6 +123,31 @@ pub(crate) async fn take_out(
         take_out_alone(&shard, member, &why).await
     });
     taken.await.unwrap_or(Err(ArrayLost))
+}
+
+/// The same because the operator says so. Nothing is wrong with the array if that cannot be: no event is recorded.
+///
+/// # Errors
+/// If the group cannot do without the member, or the others could not be told.
+pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Result<(), Refusal> {
+    let _gate = shard.home().gate.acquire().await;
+    let (array, name) = (&shard.array, shard.array.name());
+    let is_there = array.slot(member).state() != SlotState::Out;
+    if is_there && array.others_missing_in_group(member) >= array.geometry.parity_strips() {
+        return Err(Refusal::new(
+            "member.needed",
+            format!("slot {member} of array '{name}' cannot go: its group has no redundancy left"),
+            "replace what is missing first; nothing was changed",
+        ));
+    }
+    let taken = take_out_alone(shard, member, "put out by the operator").await;
+    taken.map_err(|_| {
+        Refusal::new(
+            "array.failed",
+            format!("the other members of array '{name}' could not record that slot {member} goes"),
+            "look at its members with `ashlar status`",
+        )
+    })
 }
 
 /// The same for the device that had the slot in that tenure. If it has left the slot meanwhile there is

@@ -61,18 +61,7 @@ impl Engine {
             self.shared().config.opener.open(path, Access::Exclusive).map_err(|refusal| {
                 Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
             })?;
-        let take_back = async move |shard: Rc<Shard>| {
-            let what =
-                format!("no slot of array '{}' is out; nothing was changed", shard.array.name());
-            let mut refusal = Refusal::new("member.none_out", what, "see `ashlar status`");
-            for member in shard.array.slots_out() {
-                match join::returned(&shard, member, Arc::clone(&opened)).await {
-                    Ok(()) => return Ok(()),
-                    Err(refused) => refusal = refused,
-                }
-            }
-            Err(refusal)
-        };
+        let take_back = async move |shard: Rc<Shard>| join::returned(&shard, opened).await;
         self.on_home_of(&array, take_back).await?
     }
 

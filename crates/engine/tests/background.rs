@@ -169,6 +169,43 @@ fn a_rebuild_goes_on_from_its_checkpoint_after_a_kill() {
 }
 
 #[test]
+fn a_rebuild_that_was_paused_goes_on_where_it_was_after_a_kill() {
+    let (mut world, _, new) = world_for(505, &raid6());
+    let (opener, again, disk) = (world.opener(), world.opener(), new.clone());
+    let (total, done) = world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            filled_to_the_brim(&engine).await;
+            disk.set_latency(Latency::constant(ms(100)));
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            let total = job(&engine, JobKind::Rebuild).await.expect("it runs").total_stripes;
+            // Long before a checkpoint is due by itself.
+            handle.sleep(ms(1000)).await;
+            engine.pause("tank", JobKind::Rebuild).await.expect("it runs");
+            handle.sleep(ms(2000)).await;
+            let paused = job(&engine, JobKind::Rebuild).await.expect("it stands still");
+            assert!(paused.is_paused && paused.done_stripes > 0 && paused.done_stripes < total);
+            (total, paused.done_stripes)
+        })
+        .done();
+    world.stop(Stop::Kill);
+    new.set_latency(Latency::default());
+    world
+        .run(async move |handle| {
+            let engine = engine(again, &handle, 2);
+            let mut spec = assemble_spec(6);
+            spec.devices.push("new0".to_owned());
+            spec.request.accept_dirty_degraded = true;
+            engine.assemble(spec).await.expect("assembled");
+            let left = job(&engine, JobKind::Rebuild).await.expect("it is still there");
+            assert!(left.is_paused);
+            assert_eq!(left.total_stripes, total - done, "what was done is not done again");
+        })
+        .done();
+}
+
+#[test]
 fn a_rebuild_goes_on_where_it_was_after_a_stop() {
     let (mut world, disks, new) = world_for(510, &raid6());
     let (opener, again, disk) = (world.opener(), world.opener(), new.clone());

@@ -1,6 +1,7 @@
 //! `ashlar completions`: what a shell needs to complete commands and flags.
 
 use crate::fault::Fault;
+use crate::say;
 use clap::CommandFactory;
 
 /// Print the completions for a shell.
@@ -13,6 +14,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<(), Fault> {
     let mut command = crate::args::Args::command();
-    clap_complete::generate(args.shell, &mut command, "ashlar", &mut std::io::stdout());
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "ashlar", &mut script);
+    say::write(String::from_utf8_lossy(&script))
 }

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::moment;
+use crate::say;
 use ashlar_api::v1::event::Event;
 
 /// Show what happened, oldest first.
@@ -18,13 +19,10 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     reach.client()?.events(args.follow, |event| {
         // One object a line also as JSON, so that it can be followed by a program.
         let line = if reach.json { serde_json::to_string(&event) } else { Ok(line(&event)) };
-        match line {
-            Ok(line) => println!("{line}"),
-            Err(error) => fault = Some(error),
-        }
+        fault = line.map_err(Fault::from).and_then(say::line).err();
         fault.is_none()
     })?;
-    fault.map_or(Ok(()), |error| Err(error.into()))
+    fault.map_or(Ok(()), Err)
 }
 
 fn line(event: &Event) -> String {

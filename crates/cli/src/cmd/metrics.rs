@@ -2,12 +2,12 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
+use crate::say;
 
 /// Print all metrics in the OpenMetrics format.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 
 pub fn run(_: &Args, reach: &Reach) -> Result<(), Fault> {
-    print!("{}", reach.client()?.metrics()?);
-    Ok(())
+    say::write(reach.client()?.metrics()?)
 }

@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices};
+use crate::say;
 use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, Tuning};
 use ashlar_daemon::serve::{ServeOptions, serve};
 use ashlar_units::ByteSize;
@@ -105,5 +106,5 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         None => socket.parent().unwrap_or(Path::new("/")).join("volumes"),
     };
     let options = ServeOptions { socket, folder, config };
-    Ok(serve(options, |line| println!("ashlar: {line}"))?)
+    Ok(serve(options, |line| say::in_passing(format_args!("ashlar: {line}")))?)
 }

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::status;
+use crate::say;
 use ashlar_api::ApiError;
 use ashlar_api::v1::status::{GetStatus, Status};
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         }
         if args.watch && !reach.json {
             // Clear the screen and go to its corner.
-            print!("\x1b[2J\x1b[H");
+            say::write("\x1b[2J\x1b[H")?;
         }
         reach.print(&status, |status| status::screen(status, args.members, args.limits))?;
         if !args.watch {

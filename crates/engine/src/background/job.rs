@@ -363,10 +363,12 @@ pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End
                 absorb(shard, job, &mut under_way).await;
             }
             shard.array.jobs.show(job.status());
-            match ended {
-                Some(end) => return end,
-                None => change.await,
+            if let Some(end) = ended {
+                return end;
             }
+            // It may stand still for long: a kill meanwhile must not cost what is done.
+            table::checkpoint(shard, job).await;
+            change.await;
             meter = Meter::new(shard);
             continue;
         }

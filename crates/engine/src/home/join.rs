@@ -73,19 +73,18 @@ pub(crate) async fn with_uuid(
     fill(shard, member, (opened, newcomer.uuid, log_tag), enlist).await
 }
 
-/// A member that was put out of its slot comes back with what it held; only stripes of dirty regions
+/// A member that was put out of its slot comes back to it with what it held; only stripes of dirty regions
 /// are rebuilt.
 ///
 /// # Errors
 /// If the device is not that member, or has been used otherwise meanwhile; else as [`as_rebuilding`].
 pub(crate) async fn returned(
     shard: &Rc<Shard>,
-    member: MemberIdx,
     opened: Arc<dyn Opened>,
 ) -> Result<(), Refusal> {
     check(shard, opened.facts())?;
+    let (member, uuid) = recognise(shard, &opened).await?;
     expect_state(shard, member, SlotState::Out)?;
-    let uuid = recognise(shard, member, &opened).await?;
     prepare(shard, &opened).await?;
     let log_tag = draw_log_tag(&shard.worker);
     let enlist = move |superblock: &mut Superblock| {
@@ -294,12 +293,15 @@ fn enter_job(superblock: &mut Superblock, (kind, slot, uuid): (JobKind, MemberId
     table::put(superblock, job);
 }
 
-/// The member on the device, if it is the one that was put out of the slot and nobody started it since.
+/// The member on the device and its slot, if it was put out of that and nobody started it since.
 async fn recognise(
     shard: &Rc<Shard>,
-    member: MemberIdx,
     opened: &Arc<dyn Opened>,
-) -> Result<Uuid, Refusal> {
+) -> Result<(MemberIdx, Uuid), Refusal> {
+    if shard.array.slots_out().is_empty() {
+        let what = format!("no slot of array '{}' is out; nothing was changed", shard.array.name());
+        return Err(Refusal::new("member.none_out", what, "see `ashlar status`"));
+    }
     let path = &opened.facts().path;
     let device = opened.attach(&shard.worker.handle);
     let found = read_superblock(shard, device.as_ref()).await;
@@ -314,7 +316,7 @@ async fn recognise(
     let own = found.ok_or_else(|| stranger("carries no superblock that can be read"))?;
     let entry = listed
         .member(own.member_uuid)
-        .filter(|entry| (entry.slot, entry.role) == (member, Role::Out))
+        .filter(|entry| entry.role == Role::Out)
         .filter(|_| listed.array_uuid == own.array_uuid);
     let entry = entry.ok_or_else(|| stranger("is not a member of this array that is out"))?;
     if entry.bytes > member_bytes(opened.facts().size_bytes) {
@@ -328,7 +330,7 @@ async fn recognise(
     if !(knows_it_is_out || slept) {
         return Err(stranger("was started without the others meanwhile"));
     }
-    Ok(entry.uuid)
+    Ok((entry.slot, entry.uuid))
 }
 
 async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Superblock> {

@@ -13,6 +13,7 @@ mod target;
 
 use crate::fault::Fault;
 use crate::reach::Reach;
+use crate::say;
 use ashlar_salvage::{Choices, FileImage, Refused, Salvage, Uuid, uuid_text};
 use report::Report;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -89,7 +90,7 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         report.outcome = Some(copy::run(&salvage, &mut target, args.verify)?);
     }
     if to_stdout {
-        eprintln!("{}", report.text());
+        say::complain(report.text());
     } else {
         reach.print(&report.json(), |_| report.text())?;
     }

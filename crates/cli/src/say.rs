@@ -1,0 +1,49 @@
+//! Standard output and error: where answers and refusals go.
+//!
+//! What must stay true: a reader that has gone (`ashlar examine DEVICE | head`) ends a command quietly and never in a
+//! panic; what a command changes is changed before it prints, so nothing is left half done by that. A daemon goes on
+//! whoever reads.
+
+use crate::fault::Fault;
+use ashlar_api::codes;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::process::exit;
+
+/// Exit code when the reader has gone: what a shell shows for a program that the system ended for that.
+const NOBODY_READS: i32 = 141;
+
+/// Print a line of an answer. Ends the program, in order, if nobody reads any more.
+///
+/// # Errors
+/// If it cannot be written for another reason: a full file system, say.
+pub fn line(text: impl Display) -> Result<(), Fault> {
+    write(format_args!("{text}\n"))
+}
+
+/// The same without an end of line.
+///
+/// # Errors
+/// As [`line`].
+pub fn write(text: impl Display) -> Result<(), Fault> {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(NOBODY_READS),
+        Err(error) => Err(Fault::partly(
+            codes::SYSTEM_FAULT,
+            format!("the answer could not be printed: {error}"),
+            "what was asked for was done; see 'ashlar status'",
+        )),
+    }
+}
+
+/// Print a line that nobody has to read: a daemon does not end because its console did.
+pub fn in_passing(text: impl Display) {
+    let _unread = writeln!(io::stdout(), "{text}");
+}
+
+/// Print a line on standard error. There is nobody to tell if that is closed.
+pub fn complain(text: impl Display) {
+    let _unread = writeln!(io::stderr(), "{text}");
+}
