@@ -26,7 +26,8 @@
 //!
 //! # Which way is chosen
 //! Between read-modify-write and reconstruct-write the one that reads fewer strips; on a tie
-//! reconstruct-write, which leaves parity right whatever it was before. Decode-then-write comes last.
+//! read-modify-write: it reads the places that it writes and no others, so half as many members are
+//! busy with the write and half as much memory is touched. Decode-then-write comes last.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripSet, to_usize};
 
@@ -259,7 +260,7 @@ fn plan_band(geometry: &Geometry, cut: Cut, view: &StripeView) -> Result<Band, U
     let modify = cut.covered.or(parity);
     let can_modify = view.is_parity_valid && modify.is_subset_of(readable);
     let can_reconstruct = kept.is_subset_of(readable);
-    if can_reconstruct && !(can_modify && modify.count() < kept.count()) {
+    if can_reconstruct && !(can_modify && modify.count() <= kept.count()) {
         return Ok(Band { kind: WriteKind::ReconstructWrite, gather: kept, ..band });
     }
     if can_modify {

@@ -50,15 +50,15 @@ pub(super) async fn store(
     stripe: StripeNo,
     plan: &WritePlan,
     payload: &Payload,
-    (parity, pins): (&[Piece], Option<Pins>),
+    (mut parity, pins): (List<Piece>, Option<Pins>),
 ) -> FailedMembers {
     let data_strips = shard.array.geometry.data_strips();
     let mut writes = Writes::noting(shard, pins);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
     }
-    for piece in parity.iter().filter(|_| !sings(Canary::ParityNotStored)) {
-        writes.start(shard, (stripe, piece.part.strip, piece.part.rows.start), piece.bytes.clone());
+    for Piece { part, bytes } in parity.drain(..).filter(|_| !sings(Canary::ParityNotStored)) {
+        writes.start(shard, (stripe, part.strip, part.rows.start), bytes);
     }
     writes.finish(shard).await
 }

@@ -137,7 +137,7 @@ async fn write_extent(
                     }
                 };
                 clock.lap(shard, WriteStage::Log);
-                let failed = store(shard, stripe, &plan, payload, (&parity, pins)).await;
+                let failed = store(shard, stripe, &plan, payload, (parity, pins)).await;
                 if !failed.is_empty() || shard.array.has_failing_slots() {
                     let settled = Box::pin(settle(shard, failed)).await;
                     done_or_distrust(shard, stripe, settled).await?;
