@@ -69,7 +69,7 @@ fn the_pools_of_an_array_and_its_tunables_come_from_the_configuration_at_each_st
         std::thread::yield_now();
     }
     let left = world.ok(&["status"]);
-    assert!(left.contains("spares spares") && left.contains("s0"), "not its pool: {left}");
+    assert!(left.contains("pool   spares") && left.contains("s0"), "not its pool: {left}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use crate::fault::Fault;
 use ashlar_api::codes;
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::exit;
 
 /// Exit code when the reader has gone: what a shell shows for a program that the system ended for that.
@@ -36,6 +36,11 @@ pub fn write(text: impl Display) -> Result<(), Fault> {
             "what was asked for was done; see 'ashlar status'",
         )),
     }
+}
+
+/// Whether somebody looks at a screen.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Print a line that nobody has to read: a daemon does not end because its console did.

@@ -73,7 +73,7 @@ pub(crate) fn describe(path: &str) -> String {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let own = |about| lockers(&locks, &about).any(|id| id == std::process::id());
     if stat(path).is_ok_and(own) {
-        return "by this process".to_owned();
+        return "by this process (a member, spare or export of its own)".to_owned();
     }
     "by nobody this process may see, perhaps itself".to_owned()
 }

@@ -247,7 +247,8 @@ pub(crate) async fn take_out_alone(
         finish_taking_out(shard, member).await;
         return Ok(());
     }
-    let fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
+    let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
+    fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
         array.record(names::ARRAY_FAILED, fields);
         return Err(ArrayLost);

@@ -38,11 +38,15 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         if let Some(array) = &args.array {
             keep_only(&mut status, array)?;
         }
-        if args.watch && !reach.json {
-            // Clear the screen and go to its corner.
-            say::write("\x1b[2J\x1b[H")?;
-        }
-        reach.print(&status, |status| status::screen(status, args.members, args.limits))?;
+        // Clear the screen and go to its corner; in a file one look follows the other.
+        let before = match (args.watch, say::is_terminal()) {
+            (false, _) => "",
+            (true, false) => "\n",
+            (true, true) => "\x1b[2J\x1b[H",
+        };
+        reach.print(&status, |status| {
+            format!("{before}{}", status::screen(status, args.members, args.limits))
+        })?;
         if !args.watch {
             return Ok(());
         }

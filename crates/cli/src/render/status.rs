@@ -28,7 +28,7 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
     for pool in &status.spare_pools {
         let spares: Vec<&str> = pool.spares.iter().map(|spare| spare.path.as_str()).collect();
         let spares = if spares.is_empty() { "empty".to_owned() } else { spares.join(" ") };
-        lines.push(format!("spares {}  {spares}", pool.name));
+        lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
     if limits {
         lines.push(limits_table(status));
@@ -217,9 +217,12 @@ fn member_table(array: &ArrayStatus) -> String {
         rows.push(vec![
             member.slot.to_string(),
             member.state.to_string(),
-            member.path.clone(),
+            if member.path.is_empty() { "-".to_owned() } else { member.path.clone() },
             member.serial.clone().unwrap_or_else(|| "-".to_owned()),
-            ByteSize(member.device_bytes).to_string(),
+            match member.device_bytes {
+                0 => "-".to_owned(),
+                bytes => ByteSize(bytes).to_string(),
+            },
             grouped(member.reads),
             grouped(member.writes),
             format!("{} (max {})", member.in_flight, member.in_flight_max),
