@@ -2,6 +2,7 @@
 
 use crate::tools::{all_here, run, skipped};
 use crate::world::World;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 #[test]
@@ -44,6 +45,46 @@ fn qemu_io_reads_back_patterns_zeros_and_discards_while_members_go() {
     qemu_io(&["write -P 0x5a 1M 3M", "write -z -u 8M 1M"]);
     world.ok(&["fail", "tank0", "3"]);
     qemu_io(&checks);
+}
+
+#[test]
+fn what_a_client_discards_becomes_holes_in_the_members_if_the_daemon_is_told_so() {
+    let test = "what_a_client_discards_becomes_holes_in_the_members_if_the_daemon_is_told_so";
+    if !all_here(test, &["qemu-io"]) {
+        return;
+    }
+    for pass in [false, true] {
+        let mut world = World::without_daemon();
+        let config = format!("[tuning]\npass_discards = {pass}\n");
+        std::fs::write(world.path("a.toml"), config).expect("write");
+        world.start(&["--config", "a.toml"]);
+        let members = world.create("tank0", 6, &["--level", "6", "--strip-size", "16K"]);
+        let uri = world.uri("tank0");
+        let qemu_io = |commands: &[&str]| {
+            let commands: Vec<&str> = commands.iter().flat_map(|it| ["-c", it]).collect();
+            let said = run("qemu-io", &[&commands[..], &["-f", "raw", &uri]].concat());
+            assert!(!said.contains("Pattern verification failed"), "{said}");
+        };
+        let allocated = || -> u64 {
+            let blocks = |name: &String| world.path(name).metadata().expect("there").blocks();
+            members.iter().map(blocks).sum::<u64>() * 512
+        };
+        let discarded = || world.array()["counters"]["discarded_bytes"].as_u64().expect("counted");
+        qemu_io(&["write -P 0x5a 0 24M", "flush"]);
+        let before = allocated();
+        world.ok(&["fail", "tank0", "5"]);
+        qemu_io(&["discard 8M 16M", "flush"]);
+        // Five of six members are there, and 16 MiB of data are 24 MiB on six.
+        while pass && discarded() < 20 << 20 {
+            std::thread::yield_now();
+        }
+        let freed = before.saturating_sub(allocated());
+        assert_eq!(freed >= 19 << 20, pass, "{freed} bytes of {before} are free again");
+        qemu_io(&["read -P 0x5a 0 8M", "read -P 0 8M 16M", "write -P 0xa5 9M 4096"]);
+        world.ok(&["fail", "tank0", "1"]);
+        qemu_io(&["read -P 0x5a 0 8M", "read -P 0 8M 1M", "read -P 0xa5 9M 4096"]);
+        qemu_io(&["read -P 0 9441280 14M"]);
+    }
 }
 
 #[test]

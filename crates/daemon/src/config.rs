@@ -72,6 +72,8 @@ pub struct Tuning {
     /// Bytes a second that a background job moves whatever clients do.
     #[serde(deserialize_with = "size")]
     pub job_floor: Option<ByteSize>,
+    /// Members are told what clients gave back, once that is safe.
+    pub pass_discards: Option<bool>,
 }
 
 impl Tuning {
@@ -84,6 +86,7 @@ impl Tuning {
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
             job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
             checksum_cache_bytes: base.checksum_cache_bytes,
+            pass_discards: self.pass_discards.unwrap_or(base.pass_discards),
             job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
         }
     }

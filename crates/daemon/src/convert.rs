@@ -269,6 +269,7 @@ fn counters(counts: &ArrayCounts) -> ArrayCounters {
         write_bytes: counts.write_bytes,
         flushes: counts.flushes,
         discards: counts.discards,
+        discarded_bytes: counts.discarded_bytes,
         errors: counts.errors,
         full_stripe_writes: counts.full_stripe_writes,
         rmw_writes: counts.rmw_writes,

@@ -12,6 +12,7 @@
 //! - `step`     what a job does to one stripe, on the stripe's owner
 //! - `compare`  the same for scrub and resync
 //! - `course`   which stripes a job visits
+//! - `discard`  what clients gave back goes back to the members
 //! - `pace`     the governor; `meter` feeds it
 //! - `table`    jobs in the superblock; what happens when a job ends
 //! - `board`    progress for whoever looks
@@ -19,6 +20,7 @@
 mod board;
 mod compare;
 mod course;
+pub(crate) mod discard;
 mod filling;
 mod job;
 mod meter;
@@ -54,6 +56,8 @@ pub(crate) struct Jobs {
     /// Tasks that hold the array's share: jobs, and whatever starts them.
     tasks: Cell<usize>,
     changed: Signal,
+    /// Blocks of stripes that clients gave back are on their way to the members.
+    is_giving_back: Cell<bool>,
     /// The start is recorded. Before that no device joins and no job runs: the logs are being rolled forward.
     has_begun: Cell<bool>,
 }

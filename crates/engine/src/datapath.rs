@@ -35,6 +35,7 @@ pub(crate) mod submit;
 mod trim;
 pub(crate) mod write;
 
+use crate::background::discard;
 use crate::background::step::{Step, StepReport};
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
@@ -51,6 +52,8 @@ pub(crate) enum Piece {
     Reconstruct(reconstruct::StripeRead),
     /// One step of a background job.
     Step(Step),
+    /// Tell the members that the blocks of these stripes are not needed.
+    GiveBack(discard::Run),
 }
 
 /// What came of a piece.
@@ -79,6 +82,10 @@ pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
         // Boxed: rare next to client requests, and its future is large.
         Piece::Step(step) => {
             Answer::Stepped(Box::pin(crate::background::step::take(shard, step)).await)
+        }
+        Piece::GiveBack(run) => {
+            Box::pin(discard::take(shard, run)).await;
+            Answer::Done
         }
     }
 }

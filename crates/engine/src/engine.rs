@@ -216,9 +216,8 @@ impl Engine {
             let next = format!("its slots are 0 to {}", array.slots.len() - 1);
             return Err(Refusal::new("member.unknown", what, next));
         }
-        let take_out = async move |shard: Rc<Shard>| {
-            crate::home::take_out_by_hand(&shard, member).await
-        };
+        let take_out =
+            async move |shard: Rc<Shard>| crate::home::take_out_by_hand(&shard, member).await;
         self.on_home_of(&array, take_out).await?
     }
 

@@ -71,6 +71,8 @@ counters! {
         flushes,
         /// Client discards and zero writes.
         discards,
+        /// Bytes of members that were given back because clients did so.
+        discarded_bytes,
         /// Client requests that were answered with an error.
         errors,
         /// Bands of stripes written whole: no reads.

@@ -19,6 +19,8 @@ pub(crate) struct WrittenMap {
     bits_per_page: u64,
     stripe_count: u64,
     dirty_pages: AtomicUsize,
+    /// Stripes whose blocks the members still hold though clients gave them back.
+    given_back: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -26,6 +28,8 @@ struct Page {
     words: OnceLock<Box<[AtomicU64]>>,
     /// Bits that may be set on the members.
     stored: OnceLock<Box<[AtomicU64]>>,
+    /// Bits of stripes that clients gave back and members were not told of.
+    given_back: OnceLock<Box<[AtomicU64]>>,
     is_dirty: AtomicBool,
     /// Which of its places on the members is written next: 0 or 1.
     next_place: AtomicU8,
@@ -37,7 +41,8 @@ impl WrittenMap {
         assert!(bits_per_page.is_multiple_of(64), "pages hold whole words");
         let page_count = to_usize(stripe_count.div_ceil(bits_per_page));
         let pages = (0..page_count).map(|_| Page::default()).collect();
-        WrittenMap { pages, bits_per_page, stripe_count, dirty_pages: AtomicUsize::new(0) }
+        let (dirty_pages, given_back) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        WrittenMap { pages, bits_per_page, stripe_count, dirty_pages, given_back }
     }
 
     /// Number of pages.
@@ -58,6 +63,7 @@ impl WrittenMap {
         let words = self.words(page);
         if is_written {
             words[word].fetch_or(bit, Ordering::AcqRel);
+            self.keep(stripe);
         } else {
             words[word].fetch_and(!bit, Ordering::AcqRel);
         }
@@ -67,6 +73,61 @@ impl WrittenMap {
         if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
             self.dirty_pages.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// A client gave the stripe back, which is unwritten now: its blocks may go once that is durable.
+    pub(crate) fn give_back(&self, stripe: StripeNo) {
+        let (page, word, bit) = self.locate(stripe);
+        let new = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
+        let words = self.pages[page].given_back.get_or_init(new);
+        if words[word].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            self.given_back.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The members keep the stripe's blocks, or have been told of it. Whether they still were to go.
+    fn keep(&self, stripe: StripeNo) -> bool {
+        let (page, word, bit) = self.locate(stripe);
+        let Some(words) = self.pages[page].given_back.get() else { return false };
+        let was_to_go = words[word].fetch_and(!bit, Ordering::AcqRel) & bit != 0;
+        if was_to_go {
+            self.given_back.fetch_sub(1, Ordering::AcqRel);
+        }
+        was_to_go
+    }
+
+    /// Whether blocks of some stripe are to go, now or after a flush.
+    pub(crate) fn has_given_back(&self) -> bool {
+        self.given_back.load(Ordering::Acquire) != 0
+    }
+
+    /// The first stripe at or after `from` whose blocks may go: it is unwritten, also after a crash.
+    pub(crate) fn next_given_back(&self, from: StripeNo) -> Option<StripeNo> {
+        let mut at = from.0;
+        while at < self.stripe_count {
+            let (page, word, _) = self.locate(StripeNo(at));
+            let Page { words, stored, given_back, .. } = &self.pages[page];
+            let Some(given_back) = given_back.get() else {
+                at = (to_u64(page) + 1) * self.bits_per_page;
+                continue;
+            };
+            let bits = |words: &OnceLock<Box<[AtomicU64]>>| {
+                words.get().map_or(0, |words| words[word].load(Ordering::Acquire))
+            };
+            let may_go = given_back[word].load(Ordering::Acquire) & !bits(words) & !bits(stored);
+            let rest = may_go >> (at % 64);
+            if rest != 0 {
+                return Some(StripeNo(at + u64::from(rest.trailing_zeros())));
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each time it was given
+    /// back.
+    pub(crate) fn take_given_back(&self, stripe: StripeNo) -> bool {
+        !self.is_written(stripe) && !self.may_be_durable(stripe) && self.keep(stripe)
     }
 
     /// Whether a page waits to be stored.

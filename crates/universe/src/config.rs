@@ -109,6 +109,8 @@ pub struct Config {
     pub requests: usize,
     /// How often the array is started in the safety phase.
     pub lives: usize,
+    /// Members are told what clients gave back.
+    pub passes_discards: bool,
 }
 
 /// Size of each disk, bytes.
@@ -151,6 +153,7 @@ impl Config {
             clients: (0..client_count).map(|_| draw_profile(&mut random)).collect(),
             requests: to_usize(60 + random.below(240)),
             lives: to_usize(3 + random.below(4)),
+            passes_discards: Random::stream(seed, 0xC2).percent(50),
             shape,
         }
     }

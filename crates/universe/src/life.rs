@@ -11,7 +11,9 @@ use crate::config::{Class, number};
 use crate::director::{Director, TANK};
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
-use ashlar_engine::{Array, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names};
+use ashlar_engine::{
+    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names,
+};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
@@ -325,6 +327,10 @@ pub(crate) fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Sta
         worker_count: stage.config().workers,
         payload_bytes: 4 << 20,
         wall_clock_s: || 1_700_000_000,
+        tuning: ArrayTuning {
+            pass_discards: stage.config().passes_discards,
+            ..ArrayTuning::default()
+        },
         ..EngineConfig::new(Arc::new(opener))
     };
     match Engine::on_executor(config, handle) {

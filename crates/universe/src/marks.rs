@@ -85,6 +85,7 @@ pub const EXPECTED: &[&str] = &[
     "count.decode_writes",
     "count.degraded_reads",
     "count.discards",
+    "count.discarded_bytes",
     "count.errors",
     "count.first_writes",
     "count.flushes",

@@ -464,6 +464,8 @@ pub struct ArrayCounters {
     pub flushes: u64,
     /// Client discards and zero writes.
     pub discards: u64,
+    /// Bytes of members that were given back because clients did so.
+    pub discarded_bytes: u64,
     /// Client requests that were answered with an error.
     pub errors: u64,
     /// Stripe writes without a read.

@@ -1,7 +1,8 @@
 //! Discard and write zeroes: a whole stripe goes back to the unwritten state, a part is written as zeros.
 //!
 //! What must stay true: a stripe that is unwritten reads as zeros; its bit is cleared under its row
-//! lock, and is durable only with the next flush, so that until then a crash leaves the old content.
+//! lock, and is durable only with the next flush, so that until then a crash leaves the old content. The members
+//! hear of it after that flush (`background/discard.rs`).
 
 use super::merge;
 use super::write::{StripeWrite, enter_region};
@@ -55,6 +56,10 @@ async fn unwrite(shard: &Rc<Shard>, stripe: StripeNo) -> Result<(), VolumeErrorK
     // A member that is out must learn of the change when it comes back: the region is marked.
     let _intent = enter_region(shard, stripe).await?;
     shard.array.written.set(stripe, false);
+    // With checksums the table would speak of content that is gone.
+    if shard.array.tuning.pass_discards && shard.array.checksums.is_none() {
+        shard.array.written.give_back(stripe);
+    }
     shard.array.caches.note_unlogged();
     Ok(())
 }

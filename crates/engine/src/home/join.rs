@@ -78,10 +78,7 @@ pub(crate) async fn with_uuid(
 ///
 /// # Errors
 /// If the device is not that member, or has been used otherwise meanwhile; else as [`as_rebuilding`].
-pub(crate) async fn returned(
-    shard: &Rc<Shard>,
-    opened: Arc<dyn Opened>,
-) -> Result<(), Refusal> {
+pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Result<(), Refusal> {
     check(shard, opened.facts())?;
     let (member, uuid) = recognise(shard, &opened).await?;
     expect_state(shard, member, SlotState::Out)?;

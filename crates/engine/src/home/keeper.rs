@@ -7,6 +7,7 @@
 use super::record::{aligned, all_went_well};
 use super::{ArrayLost, on_home, take_out_holder};
 use crate::array::{Array, Tenure};
+use crate::background::discard;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::intent::RegionNo;
@@ -198,6 +199,7 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
         written.stored(page, &words);
     }
     shard.array.caches.flushed(mark);
+    discard::give_back_soon(&shard);
     true
 }
 

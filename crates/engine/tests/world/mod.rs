@@ -6,7 +6,7 @@
 pub mod jobs;
 pub mod ledger;
 
-use ashlar_engine::{ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_engine::{ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
@@ -50,12 +50,14 @@ pub fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
     names.iter().map(|name| world.add_disk(name, DiskOptions::sized(DISK_BYTES))).collect()
 }
 
-/// An engine of `workers` workers on the world's executor.
+/// An engine of `workers` workers on the world's executor. It passes discards on, for what a stripe that was given
+/// back holds must never show.
 pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usize) -> Engine {
     let config = EngineConfig {
         worker_count: workers,
         payload_bytes: 4 << 20,
         wall_clock_s: || 1_700_000_000,
+        tuning: ArrayTuning { pass_discards: true, ..ArrayTuning::default() },
         ..EngineConfig::new(Arc::new(world_opener))
     };
     Engine::on_executor(config, handle).expect("memory for pools")

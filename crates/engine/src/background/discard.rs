@@ -1,0 +1,120 @@
+//! What clients gave back goes back to the members: holes in files, trimmed cells of drives.
+//!
+//! What must stay true:
+//! - a stripe's blocks go only when it is durable on the members that the stripe is unwritten: until then a crash
+//!   would find it written, and parity that disagrees with what is left;
+//! - they go under the stripe's row lock, so that no first write meets them;
+//! - they go only to devices that read zeros there afterwards: a read that was under way when the client gave the
+//!   stripe back finds what was there or zeros.
+//!
+//! What an unwritten stripe holds is never looked at, so it does not matter which members have done it and which
+//! have not, or cannot; a fault is ignored for the same reason. The first write of a stripe stores all of it.
+//! Not here: what makes a stripe unwritten (`datapath/trim.rs`).
+
+use crate::datapath::Piece;
+use crate::shard::Shard;
+use crate::stripe::lock::{Hold, RowGuard};
+use ashlar_device::Command;
+use ashlar_layout::RowRange;
+use ashlar_units::{Extent, MemberIdx, StripeNo};
+use std::rc::Rc;
+
+/// Stripes that are given back together, so that a device gets one long extent instead of many short ones.
+const RUN_STRIPES: u64 = 64;
+
+/// Neighbouring stripes of one owner.
+pub(crate) struct Run {
+    first: StripeNo,
+    end: StripeNo,
+}
+
+/// A flush has ended: what has become durable by it may go. Returns at once.
+pub(crate) fn give_back_soon(shard: &Rc<Shard>) {
+    let jobs = &shard.home().jobs;
+    if !shard.array.written.has_given_back() || shard.array.is_stopping() {
+        return;
+    }
+    if !jobs.is_giving_back.replace(true) {
+        super::spawn(shard, async |shard: Rc<Shard>| {
+            give_back(&shard).await;
+            shard.home().jobs.is_giving_back.set(false);
+        });
+    }
+}
+
+/// One run after the other, so that clients' commands get between.
+async fn give_back(shard: &Rc<Shard>) {
+    let array = &shard.array;
+    let mut from = StripeNo(0);
+    while let Some(first) = array.written.next_given_back(from) {
+        if array.is_stopping() {
+            return;
+        }
+        let run = run_from(shard, first);
+        from = run.end;
+        let owner = array.owner_of(first);
+        // Nothing is lost with a worker that has let the array go.
+        let _done = shard.worker.hand_to(owner, shard, Piece::GiveBack(run)).await;
+    }
+}
+
+fn run_from(shard: &Shard, first: StripeNo) -> Run {
+    let array = &shard.array;
+    let owner = array.owner_of(first);
+    let mut end = StripeNo(first.0 + 1);
+    while end.0 - first.0 < RUN_STRIPES
+        && array.written.next_given_back(end) == Some(end)
+        && array.owner_of(end) == owner
+    {
+        end = StripeNo(end.0 + 1);
+    }
+    Run { first, end }
+}
+
+/// The owner's part.
+pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
+    let array = &shard.array;
+    let all = RowRange::new(0, array.geometry.strip_blocks());
+    // Locked in rising order and by nobody else more than one at a time: no two can wait for each other.
+    let mut held: Vec<RowGuard> = Vec::new();
+    let mut extents: Vec<(MemberIdx, Extent)> = Vec::new();
+    for stripe in (run.first.0..run.end.0).map(StripeNo) {
+        let guard = shard.locks.lock(stripe, all, Hold::Exclusive).await;
+        // It may have been written since, or given back once more, and that is not durable yet.
+        if array.written.take_given_back(stripe) {
+            held.push(guard);
+            note_extents(shard, stripe, &mut extents);
+        }
+    }
+    discard(shard, &extents).await;
+}
+
+fn note_extents(shard: &Shard, stripe: StripeNo, extents: &mut Vec<(MemberIdx, Extent)>) {
+    let bytes = shard.array.geometry.strip_bytes();
+    for strip in shard.array.geometry.all_strips().iter() {
+        let (member, offset) = shard.array.place(stripe, strip, 0);
+        let before = extents.iter_mut().find(|(other, it)| *other == member && it.end() == offset);
+        match before {
+            Some((_, extent)) => extent.bytes += bytes,
+            None => extents.push((member, Extent::new(offset, bytes))),
+        }
+    }
+}
+
+async fn discard(shard: &Rc<Shard>, extents: &[(MemberIdx, Extent)]) {
+    let mut under_way = Vec::new();
+    for (member, extent) in extents {
+        let devices = [shard.device(*member), shard.replacement(*member)];
+        let fit = devices.into_iter().flatten().filter(|it| it.facts().discard_reads_zeros);
+        for device in fit {
+            let command = Command::Discard { bytes: extent.bytes };
+            let pending = shard.start_on(device.as_ref(), extent.offset, command);
+            under_way.push((extent.bytes, pending));
+        }
+    }
+    for (bytes, pending) in under_way {
+        if pending.await.is_some_and(|outcome| outcome.result.is_ok()) {
+            shard.counts().discarded_bytes.add(bytes);
+        }
+    }
+}
