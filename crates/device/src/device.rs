@@ -234,6 +234,19 @@ pub trait Device {
     /// # Ordering
     /// None between commands in flight. A flush covers the writes that completed before it was submitted.
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>);
+
+    /// Carries `command` out within this call, if that is how this device works (memory): its caller then needs no
+    /// completion.
+    ///
+    /// # Errors
+    /// The command, untouched: `submit` it.
+    ///
+    /// # Panics
+    /// As `submit`.
+    fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
+        let _somewhen = offset;
+        Err(command)
+    }
 }
 
 /// An opened device before it is placed on workers: holds the exclusive open. Closed when it and all that was

@@ -177,6 +177,10 @@ impl Device for Attached {
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
         done.complete(self.0.run(offset, command));
     }
+
+    fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
+        Ok(self.0.run(offset, command))
+    }
 }
 
 /// The piece of an extent that is on one page.

@@ -38,20 +38,30 @@ impl Opened for NullDevice {
 /// The same on one worker.
 struct Attached(Arc<DeviceFacts>);
 
+impl Attached {
+    fn run(&self, offset: u64, command: Command) -> Outcome {
+        if !self.0.contains(offset, &command) {
+            let fault = beyond_the_end(&command);
+            return Outcome::refused(command, fault);
+        }
+        let buffer = match command {
+            Command::Read(buffer) => Some(buffer),
+            _ => None,
+        };
+        Outcome::done(buffer)
+    }
+}
+
 impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         &self.0
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
-        if !self.0.contains(offset, &command) {
-            let fault = beyond_the_end(&command);
-            return done.complete(Outcome::refused(command, fault));
-        }
-        let buffer = match command {
-            Command::Read(buffer) => Some(buffer),
-            _ => None,
-        };
-        done.complete(Outcome::done(buffer));
+        done.complete(self.run(offset, command));
+    }
+
+    fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
+        Ok(self.run(offset, command))
     }
 }

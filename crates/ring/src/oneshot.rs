@@ -59,7 +59,8 @@ impl<T> Completions<T> {
     pub fn pair(&self) -> (Completion<T>, Pending<T>) {
         let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
         let completion = Completion { pool: Rc::clone(&self.pool), place };
-        (completion, Pending { pool: Rc::clone(&self.pool), place })
+        let from = Source::Other { pool: Rc::clone(&self.pool), place };
+        (completion, Pending { from })
     }
 
     #[cfg(test)]
@@ -117,17 +118,41 @@ impl<T> Drop for Completion<T> {
 /// # Cancellation
 /// Dropping it makes the value be dropped when it arrives.
 pub struct Pending<T> {
-    pool: Rc<Pool<T>>,
-    place: usize,
+    from: Source<T>,
 }
+
+/// Where the value comes from.
+enum Source<T> {
+    /// From whoever has the other half.
+    Other { pool: Rc<Pool<T>>, place: usize },
+    /// It was there from the beginning.
+    Here(T),
+    /// It was given out.
+    Nowhere,
+}
+
+impl<T> Pending<T> {
+    /// What there is no need to wait for: resolves at once, takes no place.
+    pub fn ready(value: T) -> Pending<T> {
+        Pending { from: Source::Here(value) }
+    }
+}
+
+/// A value that is here is moved, and never pinned.
+impl<T> Unpin for Pending<T> {}
 
 impl<T> Future for Pending<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        assert!(self.place != SPENT, "a one-shot was polled after it had resolved");
-        let mut stages = self.pool.stages.borrow_mut();
-        let stage = stages.get_mut(self.place);
+        let Source::Other { pool, place } = &self.from else {
+            return match std::mem::replace(&mut self.from, Source::Nowhere) {
+                Source::Here(value) => Poll::Ready(Some(value)),
+                _ => panic!("a one-shot was polled after it had resolved"),
+            };
+        };
+        let mut stages = pool.stages.borrow_mut();
+        let stage = stages.get_mut(*place);
         match stage {
             Stage::Awaited(known) if known.will_wake(cx.waker()) => return Poll::Pending,
             Stage::Fresh | Stage::Awaited(_) => {
@@ -138,9 +163,9 @@ impl<T> Future for Pending<T> {
             }
             Stage::Done(_) | Stage::Abandoned | Stage::Orphaned => {}
         }
-        let stage = stages.remove(self.place);
+        let stage = stages.remove(*place);
         drop(stages);
-        self.place = SPENT;
+        self.from = Source::Nowhere;
         match stage {
             Stage::Done(value) => Poll::Ready(Some(value)),
             _ => Poll::Ready(None),
@@ -150,13 +175,11 @@ impl<T> Future for Pending<T> {
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        if self.place == SPENT {
-            return;
-        }
-        let mut stages = self.pool.stages.borrow_mut();
-        let stage = stages.get_mut(self.place);
+        let Source::Other { pool, place } = &self.from else { return };
+        let mut stages = pool.stages.borrow_mut();
+        let stage = stages.get_mut(*place);
         let before = match stage {
-            Stage::Done(_) | Stage::Abandoned => stages.remove(self.place),
+            Stage::Done(_) | Stage::Abandoned => stages.remove(*place),
             _ => std::mem::replace(stage, Stage::Orphaned),
         };
         drop(stages);
@@ -185,6 +208,24 @@ mod tests {
             assert_eq!(poll(&mut pending), Poll::Ready(Some(round)));
         }
         assert_eq!(supply.in_use(), 0);
+    }
+
+    #[test]
+    fn value_that_is_there_from_the_beginning_takes_no_place() {
+        let value = Rc::new(7);
+        let mut pending = super::Pending::ready(Rc::clone(&value));
+        assert_eq!(poll(&mut pending), Poll::Ready(Some(Rc::clone(&value))));
+        drop(pending);
+        drop(super::Pending::ready(Rc::clone(&value)));
+        assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "polled after it had resolved")]
+    fn a_value_is_given_out_once() {
+        let mut pending = super::Pending::ready(7);
+        assert!(poll(&mut pending).is_ready());
+        let _again = poll(&mut pending);
     }
 
     #[test]
