@@ -312,3 +312,39 @@ $ (end 1)
         Spdk::new("").create(&Recorded::default(), &wanted("raid6")).expect_err("refused");
     assert_eq!(refusal.code, "level.missing");
 }
+
+/// As often as the recording looked at it: whether it was ever seen busy.
+fn was_busy(engine: &Mdadm, commands: &Recorded) -> bool {
+    let mut was_busy = false;
+    while commands.coming().as_deref() == Some("cat /proc/mdstat") {
+        was_busy |= engine.is_busy(commands).expect("asked");
+    }
+    was_busy
+}
+
+/// Recorded from a real md in a guest (crates/lab/mdadm-guest): degraded by two, made anew, one member out and rebuilt.
+#[test]
+fn a_real_md_is_driven_by_the_same_commands_and_its_rebuild_is_seen() {
+    let commands = Recorded::parse(include_str!("data/mdadm-guest.txt"));
+    let members = ["/dev/ram0", "/dev/ram1", "/dev/ram2", "/dev/ram3"].map(PathBuf::from);
+    let wanted = Wanted { members: members.into(), ..wanted("raid6") };
+    let mut engine = Mdadm::default();
+    engine.create(&commands, &wanted).expect("made");
+    let kernel = engine.identity(&commands).expect("there").kernel;
+    assert!(kernel.starts_with("6.1.0-"), "{kernel}");
+    was_busy(&engine, &commands);
+    for member in [0, 3] {
+        engine.take_out(&commands, &[member]).expect("out");
+        assert!(!was_busy(&engine, &commands), "nothing to rebuild onto");
+    }
+    engine.destroy(&commands).expect("gone");
+    engine.create(&commands, &wanted).expect("made");
+    engine.identity(&commands).expect("there");
+    was_busy(&engine, &commands);
+    engine.take_out(&commands, &[0]).expect("out");
+    was_busy(&engine, &commands);
+    engine.put_in(&commands, 0).expect("in");
+    assert!(was_busy(&engine, &commands), "the rebuild was never seen");
+    engine.destroy(&commands).expect("gone");
+    assert_eq!(commands.left(), 0);
+}

@@ -212,6 +212,11 @@ impl Recorded {
         self.lines.borrow().len()
     }
 
+    /// The command that comes next in the transcript.
+    pub fn coming(&self) -> Option<String> {
+        self.lines.borrow().front().map(|(command, _)| command.clone())
+    }
+
     fn next(&self, argv: &[&str]) -> Result<Answer, Refusal> {
         let typed = argv.join(" ");
         match self.lines.borrow_mut().pop_front() {

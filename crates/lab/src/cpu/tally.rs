@@ -148,6 +148,9 @@ pub struct Tally<'a> {
     thread_ids: HashMap<Box<[u8]>, u32, RandomState>,
     threads: Vec<ThreadFacts>,
     ids: Vec<u32>,
+    key: Vec<u32>,
+    /// Distinct stacks: number of the thread, then of the frames -> what it is, how often it came.
+    kept: HashMap<Box<[u32]>, (Found, u64), RandomState>,
     leaves: [Vec<u64>; 2],
     engine_leaves: Vec<HashMap<u32, u64, RandomState>>,
     counts: Counts,
@@ -202,6 +205,8 @@ impl<'a> Tally<'a> {
             thread_ids: HashMap::default(),
             threads: Vec::new(),
             ids: Vec::new(),
+            key: Vec::new(),
+            kept: HashMap::default(),
             leaves: [Vec::new(), Vec::new()],
             engine_leaves: vec![HashMap::default(); groups.all.len()],
             counts,
@@ -252,6 +257,7 @@ impl<'a> Tally<'a> {
 
     /// What was counted, with names instead of numbers.
     pub fn finish(mut self) -> Counts {
+        self.stacks();
         let name = |id: usize| self.frames[id].text.clone();
         let named = |leaves: &Vec<u64>| -> HashMap<String, u64, RandomState> {
             let some = leaves.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -318,12 +324,33 @@ impl<'a> Tally<'a> {
 
     fn keep(&mut self, thread: u32, ids: &[u32], found: Found, count: u64) {
         let Some(stacks) = &mut self.counts.stacks else { return };
-        let mut text = self.threads[to_usize(thread)].comm.clone();
-        for id in ids {
-            text.push(';');
-            text.push_str(&self.frames[to_usize(*id)].text);
+        // By numbers: most samples are of a stack that came before, and its text is only wanted once.
+        self.key.clear();
+        self.key.push(thread);
+        self.key.extend_from_slice(ids);
+        if let Some((_, sum)) = self.kept.get_mut(self.key.as_slice()) {
+            *sum = sum.saturating_add(count);
+        } else if self.kept.len() < STACKS_MAX {
+            self.kept.insert(self.key.as_slice().into(), (found, count));
+        } else {
+            stacks.is_full = true;
         }
-        stacks.add(text, found, count);
+    }
+
+    /// The stacks that were kept, by their text.
+    fn stacks(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        let Some(stacks) = &mut self.counts.stacks else { return };
+        for (key, (found, count)) in kept {
+            let (thread, ids) =
+                key.split_first().map_or((0, &[][..]), |(first, ids)| (*first, ids));
+            let mut text = self.threads[to_usize(thread)].comm.clone();
+            for id in ids {
+                text.push(';');
+                text.push_str(&self.frames[to_usize(*id)].text);
+            }
+            stacks.add(text, found, count);
+        }
     }
 
     /// What a stack is. Frames from the root on.

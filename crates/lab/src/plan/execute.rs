@@ -314,6 +314,8 @@ impl Session<'_> {
             Kind::Precondition => {
                 remarks.retain(|remark| !["L03", "L04", "L15"].contains(&remark.rule))
             }
+            // A rebuild goes on on purpose.
+            Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
             // Places and caches are looked for on purpose.
             Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
                 remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
