@@ -6,6 +6,9 @@
 //! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
 //! every worker. Pages of all-clear bits take no memory. A page has two places on each member, written in
 //! turns, so that a write that tears on all members at once leaves the page before it.
+//!
+//! A write is answered only when a start would find its stripes as they are (*settled*): a process that is killed
+//! takes with it what is in its memory and nowhere else, and the client may live on.
 
 use crate::canary::{Canary, sings};
 use ashlar_units::{StripeNo, to_u64, to_usize};
@@ -30,6 +33,8 @@ struct Page {
     stored: OnceLock<Box<[AtomicU64]>>,
     /// Bits of stripes that clients gave back and members were not told of.
     given_back: OnceLock<Box<[AtomicU64]>>,
+    /// Bits that are set on the members, whichever of the page's places a start believes.
+    sure: OnceLock<Box<[AtomicU64]>>,
     is_dirty: AtomicBool,
     /// Which of its places on the members is written next: 0 or 1.
     next_place: AtomicU8,
@@ -188,6 +193,9 @@ impl WrittenMap {
         for (stored, word) in stored.iter().zip(&words) {
             stored.fetch_or(*word, Ordering::AcqRel);
         }
+        for (sure, word) in self.sure_words(page).iter().zip(&words) {
+            sure.fetch_and(*word, Ordering::AcqRel);
+        }
         words
     }
 
@@ -196,6 +204,33 @@ impl WrittenMap {
         for (stored, word) in self.stored_words(page).iter().zip(words) {
             stored.store(*word, Ordering::Release);
         }
+        for (sure, word) in self.sure_words(page).iter().zip(words) {
+            sure.store(*word, Ordering::Release);
+        }
+    }
+
+    /// Whether a start after this process was killed would find every stripe of `range` as it is now.
+    pub(crate) fn is_settled_in(&self, range: Range<u64>) -> bool {
+        let (mut at, end) = (range.start, range.end.min(self.stripe_count));
+        while at < end {
+            let (page, word, _) = self.locate(StripeNo(at));
+            let next = match self.pages[page].words.get() {
+                Some(_) => (at / 64 + 1) * 64,
+                None => (to_u64(page) + 1) * self.bits_per_page,
+            };
+            let stop = next.min(end);
+            if let Some(words) = self.pages[page].words.get() {
+                let mask = (u64::MAX >> (64 - (stop - at))) << (at % 64);
+                let bits = words[word].load(Ordering::Acquire);
+                let stored = self.stored_words(page)[word].load(Ordering::Acquire);
+                let sure = self.sure_words(page)[word].load(Ordering::Acquire);
+                if (bits & !sure | !bits & stored) & mask != 0 {
+                    return false;
+                }
+            }
+            at = stop;
+        }
+        true
     }
 
     /// Whether the stripe's bit may be set on some member.
@@ -225,7 +260,10 @@ impl WrittenMap {
             let mask = if valid == 64 { u64::MAX } else { (1 << valid) - 1 };
             word.fetch_or(bits & mask, Ordering::AcqRel);
         }
-        self.words_to_store(page);
+        let words = self.words_to_store(page);
+        for (sure, word) in self.sure_words(page).iter().zip(words) {
+            sure.fetch_or(word, Ordering::AcqRel);
+        }
     }
 
     /// The first written stripe at or after `from`.
@@ -287,6 +325,11 @@ impl WrittenMap {
     fn stored_words(&self, page: usize) -> &[AtomicU64] {
         let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
         self.pages[page].stored.get_or_init(make)
+    }
+
+    fn sure_words(&self, page: usize) -> &[AtomicU64] {
+        let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
+        self.pages[page].sure.get_or_init(make)
     }
 
     fn words_per_page(&self) -> usize {
@@ -369,6 +412,31 @@ mod tests {
         assert!(!map.may_be_durable(stripe));
         map.load_page(1, &[1, 0]);
         assert!(map.may_be_durable(StripeNo(128)));
+    }
+
+    #[test]
+    fn a_stripe_is_settled_when_every_place_that_a_start_may_believe_says_what_is() {
+        let map = WrittenMap::new(1000, 128);
+        assert!(map.is_settled_in(0..1000), "nothing written, nothing stored");
+        map.set(StripeNo(70), true);
+        assert!(
+            !map.is_settled_in(70..71) && map.is_settled_in(0..70) && map.is_settled_in(71..1000)
+        );
+        let words = map.words_to_store(0);
+        assert!(!map.is_settled_in(0..1000), "the store may be cut off");
+        map.stored(0, &words);
+        assert!(map.is_settled_in(0..1000));
+        map.set(StripeNo(70), false);
+        assert!(!map.is_settled_in(64..128), "it is stored set");
+        map.set(StripeNo(71), true);
+        let words = map.words_to_store(0);
+        assert!(!map.is_settled_in(70..71) && !map.is_settled_in(71..72));
+        map.set(StripeNo(70), true);
+        assert!(!map.is_settled_in(70..71), "the page on its way says clear");
+        map.stored(0, &words);
+        assert!(!map.is_settled_in(70..71) && map.is_settled_in(71..1000));
+        map.load_page(2, &[1, 0]);
+        assert!(map.is_settled_in(256..1000), "it was read from the members");
     }
 
     #[test]

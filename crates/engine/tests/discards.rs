@@ -159,7 +159,7 @@ fn a_stripe_that_is_written_before_its_discard_is_durable_keeps_its_blocks() {
         .done();
 }
 
-/// Cut the power `after` a discard was begun, with a flush under way or done; then look, also with two members out.
+/// Cut the power `after` so many microseconds, with the flush of a discard to come, under way or done; then look, also with two members out.
 fn cut(seed: u64, after: u64) -> usize {
     let mut world = SimWorld::new(seed);
     let disks = disks(&mut world, &[2]);
@@ -173,6 +173,7 @@ fn cut(seed: u64, after: u64) -> usize {
                 let handle = volume.handle();
                 let other = volume.clone();
                 handle.spawn(async move {
+                    other.handle().sleep(ms(1)).await;
                     submit(&other, Command::Flush, Extent::default(), false).await;
                 });
                 handle.sleep(std::time::Duration::from_micros(after)).await;

@@ -42,11 +42,13 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
             let result = write(shard, extent, bytes).await;
+            let fua = fua || !is_settled(shard, extent);
             (durable(shard, result, fua).await, &counters.write_latency)
         }
         Command::WriteZeroes { .. } => {
             counts.discards.add(1);
             let result = Box::pin(zero(shard, extent)).await;
+            let fua = fua || !is_settled(shard, extent);
             (durable(shard, result, fua).await, &counters.write_latency)
         }
         Command::Discard => {
@@ -75,6 +77,15 @@ fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {
         return refuse(VolumeErrorKind::ReadOnly);
     }
     shard.facts.admit(request)
+}
+
+/// Whether a start after this process was killed would find every stripe of the extent written or unwritten as it
+/// is now. If not, the change is answered after a flush, as if the client had asked for one: it may outlive this
+/// process, connect to the next, and believe what it was told. (A discard may be undone until it is flushed.)
+fn is_settled(shard: &Shard, extent: Extent) -> bool {
+    let stripe_bytes = shard.array.geometry.stripe_bytes();
+    let stripes = extent.offset / stripe_bytes..extent.end().div_ceil(stripe_bytes);
+    shard.array.written.is_settled_in(stripes)
 }
 
 async fn durable(
