@@ -1,7 +1,8 @@
 //! The daemon is killed: what was flushed is there when the next one starts, and the devices are free for it.
 
+use crate::contents::starts_with;
 use crate::tools::{all_here, run};
-use crate::world::{World, starts_with};
+use crate::world::World;
 
 const MEMBERS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
 

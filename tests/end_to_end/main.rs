@@ -1,6 +1,7 @@
 //! The whole program from outside: a daemon, its command line, and clients that know nothing of us.
 //!
 //! - `world`      a daemon of its own with members in a temporary folder
+//! - `contents`   what else is done with it
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `raw_nbd`    a client that speaks NBD byte by byte
 //! - `serving`    what a daemon is told at its start
@@ -15,6 +16,7 @@
 //! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
 mod clients;
+mod contents;
 mod crash;
 mod cycle;
 mod raw_nbd;

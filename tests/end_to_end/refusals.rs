@@ -1,7 +1,8 @@
 //! Everything that must be refused: one clear line, exit code 1, nothing written.
 
+use crate::contents::flip;
 use crate::raw_nbd::{INVALID, NO_SPACE, RawNbd};
-use crate::world::{MEMBER_BYTES, World, flip};
+use crate::world::{MEMBER_BYTES, World};
 use std::os::unix::fs::FileExt;
 
 /// Arguments of `ashlar create`, and the line.

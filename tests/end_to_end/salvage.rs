@@ -4,8 +4,9 @@
 //! What must stay true: the reader shares no code with the engine, so a difference here is a fault of the engine, of
 //! the reader, or of docs/on-disk-format.md; which one, the page decides.
 
+use crate::contents::flip;
 use crate::tools::{all_here, run};
-use crate::world::{MEMBER_BYTES, World, flip};
+use crate::world::{MEMBER_BYTES, World};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

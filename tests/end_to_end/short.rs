@@ -1,7 +1,8 @@
 //! One round trip in a few seconds.
 
+use crate::contents::starts_with;
 use crate::tools::{all_here, run};
-use crate::world::{World, starts_with};
+use crate::world::World;
 
 #[test]
 fn short_data_outlives_two_members_a_stop_and_a_new_daemon() {

@@ -11,7 +11,7 @@ use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
-use ashlar_device::PathOpener;
+use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
 use axum::Router;
 use axum::routing::get;
@@ -37,6 +37,8 @@ pub struct ServeOptions {
     pub folder: PathBuf,
     /// Everything else.
     pub config: Config,
+    /// Where to record all that changes devices, for tests of what a power cut leaves (docs/record-of-writes.md).
+    pub record: Option<PathBuf>,
 }
 
 /// Run until a signal comes. `say` gets a line for people whenever there is one.
@@ -55,7 +57,11 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
-    let engine_config = engine_config(&options.config);
+    let mut engine_config = engine_config(&options.config);
+    if let Some(record) = &options.record {
+        engine_config.opener = recording(engine_config.opener, record)?;
+        say(&format!("recording all writes to {}: this is for tests", record.display()));
+    }
     let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
     let listener = listen(&options.socket)?;
     let engine = Engine::start(engine_config)
@@ -95,6 +101,13 @@ fn listen(socket: &Path) -> Result<UnixListener, ApiError> {
             hint,
         )
     })
+}
+
+/// `opener`, with a record of all that changes what it opens.
+fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, ApiError> {
+    let recorder = Recorder::create(record)
+        .map_err(|error| fault(&format!("no record at {}", record.display()), &error))?;
+    Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
 fn engine_config(config: &Config) -> EngineConfig {

@@ -12,6 +12,7 @@
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
 //! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward` waits for that one
+//! - `record`: [`RecordingOpener`], a record of everything that changes devices
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ mod mem;
 mod null;
 mod open_paths;
 mod probe;
+mod record;
 mod start;
 mod stats;
 mod sysfs;
@@ -43,6 +45,7 @@ pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;
 pub use probe::{Probe, Prober, Signature, signatures, signatures_built_in};
+pub use record::{RecordEntry, RecordKind, Recorder, RecordingOpener, read_record};
 pub use start::{
     Doing, ReadFailed, Reading, discard, flush, read, write, write_durable, write_zeroes,
 };

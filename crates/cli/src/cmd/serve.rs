@@ -59,6 +59,10 @@ pub struct Args {
     /// Memory for the payload of requests, for all workers together.
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
+
+    /// Record all that changes devices here, for tests of what a power cut leaves (docs/record-of-writes.md).
+    #[arg(long, value_name = "FILE", hide = true)]
+    record_writes: Option<PathBuf>,
 }
 
 impl Args {
@@ -105,6 +109,6 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         Some(fuse) => fuse.folder.clone(),
         None => socket.parent().unwrap_or(Path::new("/")).join("volumes"),
     };
-    let options = ServeOptions { socket, folder, config };
+    let options = ServeOptions { socket, folder, config, record: args.record_writes };
     Ok(serve(options, |line| say::in_passing(format_args!("ashlar: {line}")))?)
 }

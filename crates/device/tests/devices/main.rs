@@ -5,6 +5,7 @@ mod files;
 mod memory;
 mod open_paths;
 mod probe;
+mod record;
 mod world;
 mod wrappers;
 mod zombie;
