@@ -152,11 +152,12 @@ fn write(
     Ok(())
 }
 
-/// Zeros: less than any stripe where stripes are to stay in use, whole ones elsewhere.
+/// Zeros: less than any stripe where stripes are to stay in use (a stripe of a mirror is one strip, four blocks), whole
+/// ones elsewhere.
 fn zero(client: &mut dyn Client, random: &mut Random, shared: &Shared) -> std::io::Result<()> {
     let place = shared.place;
     let (first, count) = match random.below(2) {
-        0 => (random.below(place.blocks / 2 - 4), 1 + random.below(4)),
+        0 => (random.below(place.blocks / 2 - 3), 1 + random.below(3)),
         _ => (place.blocks / 2 + random.below(place.blocks / 2 - 48), 48),
     };
     let ticket = shared.ledger.begin(first, count, true);
