@@ -56,6 +56,8 @@ pub struct Evidence<'a> {
 const SATURATED: f64 = 0.95;
 /// From this share of its ceiling on, a resource is what limits.
 const AT_CEILING: f64 = 0.90;
+/// Above this share of its BASELINE a figure shows that the baseline was not the best the drives can do, and nothing about a limit.
+const BASELINE_BELIEVED: f64 = 1.10;
 /// Below this share of the depth asked for, the client is what limits.
 const DEPTH_KEPT: f64 = 0.80;
 
@@ -99,7 +101,7 @@ fn by_link(evidence: &Evidence<'_>) -> Option<Verdict> {
 
 fn by_baseline(evidence: &Evidence<'_>) -> Option<Verdict> {
     let share = evidence.figure / evidence.baseline.filter(|baseline| *baseline > 0.0)?;
-    (share >= AT_CEILING).then(|| {
+    (AT_CEILING..=BASELINE_BELIEVED).contains(&share).then(|| {
         verdict(
             Factor::Drives,
             format!("the drives: the array does {:.0} % of what they allow", share * 100.0),
@@ -220,6 +222,12 @@ mod tests {
         let verdict = judge(&busy, &at_link);
         assert_eq!(verdict.factor, Factor::Link);
         assert!(verdict.sentence.starts_with("PCIe 3.0 x4 of c1"));
+    }
+
+    #[test]
+    fn a_figure_far_above_its_baseline_does_not_say_that_the_drives_limit() {
+        let beyond = Evidence { baseline: Some(6_000.0), figure: 32_000.0, ..Evidence::default() };
+        assert_eq!(judge(&measurement(&[0.3, 0.3]), &beyond).factor, Factor::Unknown);
     }
 
     #[test]
