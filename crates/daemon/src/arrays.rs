@@ -256,6 +256,8 @@ impl Serves<FuseDetach> for Arrays {
 impl Serves<GetStatus> for Arrays {
     async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
         let status = self.engine.status().await.map_err(convert::refusal)?;
+        let caches = status.arrays.iter().filter_map(convert::checksum_cache);
+        let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches).collect();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),
@@ -266,7 +268,7 @@ impl Serves<GetStatus> for Arrays {
             spare_pools: convert::spare_pools(self.engine.spares()),
             exports: self.exports.status(),
             workers: status.workers.into_iter().map(convert::worker_status).collect(),
-            pools: status.pools.iter().flat_map(convert::pool_status).collect(),
+            pools,
         })
     }
 }

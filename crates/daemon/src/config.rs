@@ -74,6 +74,9 @@ pub struct Tuning {
     pub job_floor: Option<ByteSize>,
     /// Members are told what clients gave back, once that is safe.
     pub pass_discards: Option<bool>,
+    /// Memory for the checksum table of an array that keeps one.
+    #[serde(deserialize_with = "size")]
+    pub checksum_cache: Option<ByteSize>,
 }
 
 impl Tuning {
@@ -85,8 +88,8 @@ impl Tuning {
             merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
             job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
-            checksum_cache_bytes: base.checksum_cache_bytes,
             pass_discards: self.pass_discards.unwrap_or(base.pass_discards),
+            checksum_cache_bytes: self.checksum_cache.map_or(base.checksum_cache_bytes, |it| it.0),
             job_floor_bytes: self.job_floor.map_or(base.job_floor_bytes, |floor| floor.0),
         }
     }
@@ -97,6 +100,7 @@ impl Tuning {
             ("read_errors_max", self.read_errors_max),
             ("job_latency_target_ms", self.job_latency_target_ms),
             ("job_floor", self.job_floor.map(|floor| floor.0)),
+            ("checksum_cache", self.checksum_cache.map(|cache| cache.0)),
         ] {
             if value == Some(0) {
                 return Err(format!("{name} must be more than 0"));
@@ -343,6 +347,7 @@ kernel = "portable"
 read_deadline_ms = 200
 merge_wait_us = 0
 job_floor = "64MiB"
+checksum_cache = "16MiB"
 
 [[array]]
 name = "tank0"
@@ -383,6 +388,7 @@ folder = "/run/ashlar/volumes"
         assert_eq!(tuning.job_latency_target, Duration::from_millis(20));
         assert_eq!((tuning.merge_wait_max, tuning.job_floor_bytes), (Duration::ZERO, 64 << 20));
         assert_eq!(tuning.read_errors_max, ArrayTuning::default().read_errors_max);
+        assert_eq!(tuning.checksum_cache_bytes, 16 << 20);
         let limits = config.nbd_limits.limits();
         assert_eq!((limits.sessions_max, limits.bytes_in_flight_max), (100, 4 << 20));
         assert_eq!(limits.send_time, Duration::from_secs(30));
@@ -423,6 +429,7 @@ folder = "/run/ashlar/volumes"
             ("[[array]]\nname = \"a\"\ndevices = []", "without devices"),
             ("[[array]]\ndevices = [\"x\"]\nspare_pools = [\"\"]", "a spare pool cannot be called"),
             ("[tuning]\njob_floor = \"0\"", "job_floor must be more than 0"),
+            ("[tuning]\nchecksum_cache = \"0\"", "checksum_cache must be more than 0"),
             ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
             ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
             ("[[nbd]]\nlisten = \"here\"", "'here' is not an address"),

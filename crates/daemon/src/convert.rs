@@ -83,14 +83,19 @@ pub fn checksums(asked: Option<array::Switch>) -> ChecksumKind {
     }
 }
 
-/// The policy that is asked for; else the default. RAID 0 has nothing that could be inconsistent.
+/// The policy that is asked for; else the default: the log wherever there is parity. A mirror has no write hole (a
+/// crash harms no block that nobody was writing), and its log is a second copy of everything, so it has the
+/// bitmap. RAID 0 has nothing that could be inconsistent.
 pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyPolicy {
     match asked {
         Some(array::Policy::Log) => ConsistencyPolicy::Log,
         Some(array::Policy::Bitmap) => ConsistencyPolicy::Bitmap,
         Some(array::Policy::None) => ConsistencyPolicy::None,
-        None if level == array::Level::Raid0 => ConsistencyPolicy::None,
-        None => ConsistencyPolicy::default(),
+        None => match level {
+            array::Level::Raid0 => ConsistencyPolicy::None,
+            array::Level::Raid1 | array::Level::Raid10 => ConsistencyPolicy::Bitmap,
+            _ => ConsistencyPolicy::Log,
+        },
     }
 }
 
@@ -250,6 +255,18 @@ pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
         .collect()
 }
 
+/// What an array has of its table of checksums in memory, as a pool of pages. Nobody waits: what is not there is read.
+pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> {
+    let usage = array.checksum_cache?;
+    Some(PoolStatus {
+        name: format!("checksums.{} {}", array.name, ByteSize(BLOCK_BYTES)),
+        limit: to_u64(usage.pages_room),
+        in_use: to_u64(usage.pages),
+        high_water: to_u64(usage.pages_max),
+        waits: 0,
+    })
+}
+
 pub fn latency(summary: &LatencySummary) -> Latency {
     Latency {
         count: summary.count,
@@ -327,14 +344,28 @@ pub fn payload_bytes(pool: ByteSize, worker_count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{level, level_name, resident_bytes};
-    use ashlar_api::v1::array::Level;
+    use super::{level, level_name, policy, resident_bytes};
+    use ashlar_api::v1::array::{Level, Policy};
+    use ashlar_ondisk::ConsistencyPolicy;
 
     #[test]
     fn both_sides_call_every_level_by_the_same_name() {
         for (ours, name) in Level::NAMES {
             assert_eq!(level(ours).name(), name);
             assert_eq!(level_name(level(ours)), ours);
+        }
+    }
+
+    #[test]
+    fn who_asks_for_no_policy_gets_the_log_wherever_there_is_parity() {
+        for (ours, name) in Level::NAMES {
+            let wanted = match name {
+                "raid0" => ConsistencyPolicy::None,
+                "raid1" | "raid10" => ConsistencyPolicy::Bitmap,
+                _ => ConsistencyPolicy::Log,
+            };
+            assert_eq!(policy(None, ours), wanted, "{name}");
+            assert_eq!(policy(Some(Policy::Bitmap), ours), ConsistencyPolicy::Bitmap);
         }
     }
 

@@ -28,7 +28,9 @@ use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, StripeNo, to_u64};
-use cache::{Cache, Key};
+use cache::Cache;
+pub use cache::CacheUsage;
+use cache::Key;
 use page::Page;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,6 +64,11 @@ impl Checksums {
             array_tag: array_tag(superblock.array_uuid),
             cache: Cache::new(cache_bytes),
         })
+    }
+
+    /// How much of the table is in memory.
+    pub(crate) fn usage(&self) -> CacheUsage {
+        self.cache.usage()
     }
 }
 

@@ -157,7 +157,7 @@ fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
                 plan.areas.intent_log.bytes,
                 least_lane_bytes(&geometry)
             ),
-            "use larger devices or another policy; nothing was written",
+            "use larger devices, or --policy bitmap; nothing was written",
         ));
     }
     Ok(())

@@ -63,6 +63,7 @@ pub use assemble::{AssembleSpec, next_after};
 pub use background::JobStatus;
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
+pub use checksums::CacheUsage;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
 pub use error::Refusal;

@@ -6,6 +6,7 @@
 //! - `lane`     one lane on one device: records become batches
 //! - `ring`     the space of a lane
 //! - `window`   numbers of updates, and which are under way
+//! - `places`   the newest number of each stripe
 //! - `shape`    how the log area is dealt out
 //! - `replay`   what a start makes of the logs of its members
 //!
@@ -53,6 +54,7 @@
 
 mod ahead;
 pub(crate) mod lane;
+mod places;
 pub(crate) mod replay;
 mod ring;
 mod shape;
@@ -80,9 +82,9 @@ use ashlar_ring::Pending;
 use ashlar_ring::local::Semaphore;
 use ashlar_units::{MemberIdx, StripSet, StripeNo};
 use lane::{Common, Item, Lane};
+use places::Places;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
@@ -108,21 +110,9 @@ pub(crate) struct Log {
     /// Attempts to settle that failed.
     failures: Cell<u64>,
     bodies: RefCell<Vec<Rc<Body>>>,
-    unflushed: RefCell<Unflushed>,
+    /// By stripe: the number of its newest logged update that is in place, but perhaps in caches only.
+    in_place: RefCell<Places>,
 }
-
-/// Stripes whose logged updates are in place, but perhaps in caches only: by the number of the newest of them.
-#[derive(Default)]
-struct Unflushed {
-    stripes: BTreeMap<StripeNo, u64>,
-    /// Updates up to this one may be of any stripe: there was no room to remember of which.
-    of_any: u64,
-}
-
-/// Stripes remembered at most.
-const UNFLUSHED_MAX: usize = 1 << 16;
-/// Stripes after which those are forgotten that have been flushed.
-const UNFLUSHED_USUAL: usize = 1 << 10;
 
 #[derive(Clone, Default)]
 struct SlotLanes {
@@ -176,7 +166,7 @@ impl Log {
             is_settling: Cell::new(false),
             failures: Cell::new(0),
             bodies: RefCell::default(),
-            unflushed: RefCell::default(),
+            in_place: RefCell::new(Places::new()),
         }))
     }
 
@@ -209,26 +199,13 @@ impl Log {
 
     /// An update whose record has its blocks is in place.
     pub(crate) fn note_in_place(&self, stripe: StripeNo) {
-        let caches = &self.common.array.caches;
-        let number = caches.note_logged();
-        let mut unflushed = self.unflushed.borrow_mut();
-        unflushed.stripes.insert(stripe, number);
-        let count = unflushed.stripes.len();
-        if count.is_multiple_of(UNFLUSHED_USUAL) {
-            unflushed.stripes.retain(|_, number| caches.hold_logged(*number));
-        }
-        if unflushed.stripes.len() > UNFLUSHED_MAX {
-            unflushed.stripes.clear();
-            unflushed.of_any = number;
-        }
+        self.in_place.borrow_mut().note(stripe, self.common.array.caches.note_logged());
     }
 
     /// Whether only the log may have what was last written to some block of the stripe. Then a record that outdates
     /// older ones must not be written for it: they are still needed.
     pub(crate) fn is_needed_for(&self, stripe: StripeNo) -> bool {
-        let unflushed = self.unflushed.borrow();
-        let newest = unflushed.stripes.get(&stripe).copied().unwrap_or(0);
-        self.common.array.caches.hold_logged(newest.max(unflushed.of_any))
+        self.common.array.caches.hold_logged(self.in_place.borrow().newest(stripe))
     }
 
     /// Blocks of one contiguous update at most; `None` if every update of a stripe will do.

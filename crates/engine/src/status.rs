@@ -4,6 +4,7 @@
 //! its home worker, pool figures on each worker, so they may be a moment apart.
 
 use crate::array::Array;
+use crate::checksums::{CacheUsage, Checksums};
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::member::SlotState;
@@ -59,6 +60,8 @@ pub struct ArrayStatus {
     pub policy: ConsistencyPolicy,
     /// Which checksums of its blocks it keeps.
     pub checksums: ChecksumKind,
+    /// How much of the table of checksums is in memory; `None` if it keeps none.
+    pub checksum_cache: Option<CacheUsage>,
     /// Name of the parity kernel.
     pub kernel: &'static str,
     /// Pools it takes spares from, in this order.
@@ -199,6 +202,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         tolerates: tolerates(array),
         policy: superblock.policy,
         checksums: superblock.checksums,
+        checksum_cache: array.checksums.as_ref().map(Checksums::usage),
         kernel: array.code.kernel().name(),
         spare_pools: array.spare_pools.clone(),
         generation: superblock.generation,

@@ -7,9 +7,10 @@ mod world;
 
 use ashlar_engine::{ArrayCounts, ArrayVolume, CreateSpec, Engine, SlotState};
 use ashlar_layout::{Level, Shape};
-use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{ConsistencyPolicy, SuperblockCopies};
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, Latency, SimOpener, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_usize};
 use ashlar_volume::{Command, Volume};
 use std::time::Duration;
@@ -203,6 +204,65 @@ fn what_was_written_ahead_is_not_used_once_a_device_came_or_went() {
             until_idle(&engine, &handle).await;
             assert!(batches(&engine, 5).await >= 6, "records of before do not name the device");
             assert_eq!(batches(&engine, 6).await, 0, "these do");
+        })
+        .done();
+}
+
+/// Where the members' data begins, bytes.
+fn data_offset(disk: &SimDisk) -> u64 {
+    let [head, tail] = examine_ranges(world::DISK_BYTES).expect("large enough");
+    let (head, tail) = (disk.peek(head), disk.peek(tail));
+    let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
+    choice.superblock().expect("a member").areas.data.offset
+}
+
+/// Nobody was writing that row when the power went; all the same it must be readable to be called right. It is not, and
+/// that costs its unreadable blocks and not the array.
+#[test]
+fn a_row_in_doubt_with_more_unreadable_blocks_than_parity_costs_these_blocks_only() {
+    let mut world = SimWorld::new(4);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    let begin = world.run(async move |handle| {
+        let engine = started(opener, &handle).await;
+        let run = engine.with_volume(0, "tank", async |volume| {
+            for number in 0..3 {
+                put(&volume, stripe(number), 3).await;
+            }
+            flush(&volume).await;
+        });
+        run.await.expect("runs");
+        engine
+    });
+    let _engine = begin.done();
+    world.stop(Stop::PowerCut);
+    // The second row of stripe 9, whose record was written ahead.
+    let row = Extent::new(data_offset(&disks[0]) + 9 * (16 << 10) + BLOCK_BYTES, BLOCK_BYTES);
+    disks[..3].iter().for_each(|disk| disk.break_media(row));
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            let replayed = engine.status().await.expect("runs").arrays[0].replayed;
+            let replayed = replayed.expect("the log was looked at");
+            assert_eq!(replayed.rows_left, 1, "{replayed:?}");
+            assert!(replayed.rows_in_doubt >= 4 * 8, "{replayed:?}");
+            let look = engine.with_volume(0, "tank", async |volume| {
+                let mut lost = Vec::new();
+                for at in 0..FILLED * 16 {
+                    let wanted = if at < 3 * 16 { 3 } else { OLD };
+                    match read(&volume, block(0, at)).await {
+                        Ok(bytes) => assert!(bytes.iter().all(|byte| *byte == wanted), "{at}"),
+                        Err(_) => lost.push(at),
+                    }
+                }
+                lost
+            });
+            let lost = look.await.expect("runs");
+            let is_of_the_row = |at: &u64| at / 16 == 9 && at % 4 == 1;
+            assert!(!lost.is_empty() && lost.len() <= 3, "{lost:?}");
+            assert!(lost.iter().all(is_of_the_row), "{lost:?}");
         })
         .done();
 }

@@ -126,6 +126,10 @@ impl Policy {
         (Policy::None, "none", "after a crash all that was ever written is resynced, if it can be"),
     ];
 
+    /// What `bitmap` promises for a mirror, which has no write hole: no block needs another one to be right.
+    pub const MIRROR_PROMISE: &str =
+        "after a crash the copies are made equal; no block that was not being written is harmed";
+
     /// What the policy of this name promises; empty for names that are not known here.
     pub fn promise_of(name: &str) -> &'static str {
         Policy::NAMES.iter().find(|(_, known, _)| *known == name).map_or("", |(.., words)| words)
@@ -223,7 +227,8 @@ pub struct Create {
     /// Logical block of the volume in bytes, 512 or 4096. Default 4096.
     #[serde(default)]
     pub logical_block_bytes: Option<u32>,
-    /// How it stays consistent over a crash; by default as well as the level allows.
+    /// How it stays consistent over a crash. Default `log` for levels with parity, `bitmap` for mirrors, `none` for
+    /// RAID 0.
     #[serde(default)]
     pub policy: Option<Policy>,
     /// Keep checksums of its blocks; with the policy log only. Default off.

@@ -44,7 +44,7 @@ pub struct Args {
     block_size: String,
 
     /// How it stays consistent over a crash: log (the write hole is closed), bitmap (what was being written is
-    /// resynced) or none. The default is the best that the level allows.
+    /// resynced) or none. The default is log for levels with parity, bitmap for mirrors, none for RAID 0.
     #[arg(long)]
     policy: Option<Policy>,
 

@@ -124,10 +124,11 @@ fn promise(array: &ArrayStatus) -> String {
     if array.parity_strips == 0 {
         return String::new();
     }
-    match Policy::promise_of(&array.policy) {
-        "" => String::new(),
-        words => format!(": {words}"),
-    }
+    let words = match &*array.policy {
+        "bitmap" if array.data_strips == 1 => Policy::MIRROR_PROMISE,
+        name => Policy::promise_of(name),
+    };
+    if words.is_empty() { String::new() } else { format!(": {words}") }
 }
 
 /// What the last start made of the stripe intent log.

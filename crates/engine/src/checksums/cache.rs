@@ -58,6 +58,17 @@ struct Shelf {
     line: VecDeque<Key>,
 }
 
+/// Pages of the checksum table that are in memory, of 4 KiB each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheUsage {
+    /// For how many there is room, beside those that requests under way hold.
+    pub pages_room: usize,
+    /// How many are here.
+    pub pages: usize,
+    /// The most that were here at once.
+    pub pages_max: usize,
+}
+
 /// Pages in memory.
 pub(super) struct Cache {
     shelves: [Mutex<Shelf>; SHELVES],
@@ -86,10 +97,13 @@ impl Cache {
         }
     }
 
-    #[cfg(test)]
-    fn usage(&self) -> (usize, usize, usize) {
-        let most = self.pages_max.load(Ordering::Relaxed);
-        (self.pages.load(Ordering::Relaxed), most, self.shelf_pages * SHELVES)
+    /// How many pages are here.
+    pub(super) fn usage(&self) -> CacheUsage {
+        CacheUsage {
+            pages_room: self.shelf_pages * SHELVES,
+            pages: self.pages.load(Ordering::Relaxed),
+            pages_max: self.pages_max.load(Ordering::Relaxed),
+        }
     }
 
     /// The page, if it is here.
@@ -279,7 +293,7 @@ async fn read(
 
 #[cfg(test)]
 mod tests {
-    use super::{Cache, Entry, Key, SHELVES};
+    use super::{Cache, CacheUsage, Entry, Key, SHELVES};
     use crate::checksums::page::Page;
     use std::sync::Arc;
 
@@ -296,7 +310,7 @@ mod tests {
     #[test]
     fn pages_beyond_the_room_go_but_not_those_that_are_dirty_or_held() {
         let cache = Cache::new(0);
-        let room = cache.usage().2;
+        let room = cache.usage().pages_room;
         let held = put(&cache, 0);
         let dirty = put(&cache, 1);
         dirty.set(5, 77);
@@ -305,7 +319,7 @@ mod tests {
         for page in 2..2000 {
             drop(put(&cache, page));
         }
-        let (pages, most, _) = cache.usage();
+        let CacheUsage { pages, pages_max: most, .. } = cache.usage();
         assert!(pages <= room + 2 && most <= room + SHELVES, "{pages} of {room}, {most} at most");
         assert!(Arc::ptr_eq(&cache.get(key(0)).expect("held"), &held));
         assert_eq!(cache.get(key(1)).expect("dirty").sum(5), 77);

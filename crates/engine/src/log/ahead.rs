@@ -18,8 +18,9 @@
 //!
 //! Pure.
 
+use super::places::Places;
 use super::update::Body;
-use ashlar_units::{StripeNo, to_usize};
+use ashlar_units::StripeNo;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,8 +29,6 @@ use std::rc::Rc;
 pub(super) const STRIPES: u64 = 32;
 /// Records that wait for their write at most; more, and all are given up: too many streams broke off.
 const READY_MAX: usize = 1024;
-/// Places for the newest record of a stripe. Stripes that share one are taken for each other, which costs a record.
-const PLACES: usize = 8192;
 /// Places for stripes that were lately written whole.
 const STREAMS: usize = 64;
 
@@ -40,40 +39,31 @@ pub(super) struct Ahead {
     /// Rises when what is on its way is not wanted any more.
     epoch: u64,
     /// By stripe: the newest record with data, or of a first write.
-    newest: Box<[u64]>,
+    newest: Places,
     /// By stripe: one that was written whole lately.
     whole: [Option<StripeNo>; STREAMS],
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        Ahead {
-            ready: BTreeMap::new(),
-            epoch: 0,
-            newest: vec![0; PLACES].into_boxed_slice(),
-            whole: [None; STREAMS],
-        }
-    }
-
-    fn place(stripe: StripeNo) -> usize {
-        to_usize(stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % PLACES
+        Ahead { ready: BTreeMap::new(), epoch: 0, newest: Places::new(), whole: [None; STREAMS] }
     }
 
     /// A record with data, or of a first write, was numbered.
     pub(super) fn note(&mut self, stripe: StripeNo, sequence: u64) {
-        self.newest[Ahead::place(stripe)] = sequence;
+        self.newest.note(stripe, sequence);
     }
 
     /// The newest such record that the stripe may have; 0 if it has none.
     pub(super) fn newest(&self, stripe: StripeNo) -> u64 {
-        self.newest[Ahead::place(stripe)]
+        self.newest.newest(stripe)
     }
 
     /// A stripe is about to be written whole: which stripes may follow, if it continues a stream and nothing was
     /// written for them yet. The stripes of a window lie in one region, if a region has as many.
     pub(super) fn wanted(&mut self, stripe: StripeNo) -> Option<Range<u64>> {
         let before = stripe.0.checked_sub(1).map(StripeNo);
-        let place = |stripe: StripeNo| Ahead::place(stripe) % STREAMS;
+        let place = |stripe: StripeNo| Places::of(stripe) % STREAMS;
         let is_stream = before.is_some_and(|before| self.whole[place(before)] == Some(before));
         self.whole[place(stripe)] = Some(stripe);
         if !is_stream {

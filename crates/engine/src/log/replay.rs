@@ -34,6 +34,8 @@ pub struct ReplaySummary {
     pub dropped: u64,
     /// Rows whose parity was generated anew.
     pub rows_in_doubt: u64,
+    /// Those of them that were left as they are: more of their blocks cannot be read than the parity replaces.
+    pub rows_left: u64,
     /// Blocks written in place from the logs.
     pub blocks: u64,
     /// How long it took.
@@ -73,6 +75,7 @@ pub(crate) async fn replay(shard: &Rc<Shard>) -> Result<ReplaySummary, Refusal> 
         ("rolled_forward", summary.rolled_forward.to_string()),
         ("dropped", summary.dropped.to_string()),
         ("rows_in_doubt", summary.rows_in_doubt.to_string()),
+        ("rows_left", summary.rows_left.to_string()),
         ("blocks", summary.blocks.to_string()),
         ("duration_us", (summary.duration.0 / 1000).to_string()),
     ];

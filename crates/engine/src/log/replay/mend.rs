@@ -9,6 +9,7 @@ use super::{ReplaySummary, Source, lose, lost};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
 use crate::checksums::{self, block_of};
+use crate::datapath::settle::block_lost;
 use crate::error::Refusal;
 use crate::home::{keeper, record};
 use crate::shard::Shard;
@@ -63,7 +64,7 @@ pub(super) async fn mend(
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
-                generate(shard, stripe.stripe, tile).await?;
+                summary.rows_left += generate_or_leave(shard, stripe.stripe, tile).await?;
                 store_checksums_if_many(shard).await?;
             }
         }
@@ -161,9 +162,30 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
     outcome.buffer.ok_or(GONE)
 }
 
+/// Make rows of a stripe a codeword. How many of them were left as they are, because the media give back too little of
+/// them to compute anything from: their lost blocks are lost, which is no reason to refuse the rest of the array.
+async fn generate_or_leave(
+    shard: &Rc<Shard>,
+    stripe: StripeNo,
+    tile: RowRange,
+) -> Result<u64, Refusal> {
+    if generate(shard, stripe, tile).await? {
+        return Ok(0);
+    }
+    let mut left = 0;
+    for row in tile.start..tile.end {
+        if !generate(shard, stripe, RowRange::new(row, row + 1)).await? {
+            block_lost(shard, stripe);
+            left += 1;
+        }
+    }
+    Ok(left)
+}
+
 /// Make rows of a stripe a codeword: from its data, where that can be read, else from the first parities
-/// besides. A device that is being filled gets its strip, too, so that it is no older than the one it replaces.
-async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result<(), Refusal> {
+/// besides. A device that is being filled gets its strip, too, so that it is no older than the one it replaces. False,
+/// and nothing is written: members are there that should do, but too many of their blocks cannot be read.
+async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result<bool, Refusal> {
     let array = &shard.array;
     let mut unreadable = StripSet::EMPTY;
     // Each pass knows of at least one unreadable strip more, so this ends.
@@ -171,14 +193,16 @@ async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result
         let view = array.view(stripe);
         let readable = view.readable.minus(unreadable);
         if readable.count() < array.geometry.data_strips() {
-            return Err(lost(shard));
+            let is_for_media = view.readable.count() >= array.geometry.data_strips();
+            return if is_for_media { Ok(false) } else { Err(lost(shard)) };
         }
         let survivors = readable.lowest(array.geometry.data_strips());
         match read_strips(shard, stripe, survivors, rows).await? {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(read) => {
                 let wanted = view.writable.minus(survivors);
-                return store(shard, (stripe, rows), read, (survivors, wanted)).await;
+                store(shard, (stripe, rows), read, (survivors, wanted)).await?;
+                return Ok(true);
             }
         }
     }

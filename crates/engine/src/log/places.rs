@@ -1,0 +1,59 @@
+//! The newest of the numbers that stripes were given, in a table of fixed size.
+//!
+//! What must stay true: what comes back for a stripe is never lower than what was noted for it. Stripes that share a
+//! place are taken for each other; so whoever asks must be right with a number that is too high, and pay for it
+//! with a record more. (A map of the stripes that were written between two flushes cost more than all the rest of the
+//! log when it was full.)
+//!
+//! Pure.
+
+use ashlar_units::{StripeNo, to_usize};
+
+/// Places: some dozen times the stripes that small updates touch between two flushes for space.
+const PLACES: usize = 1 << 15;
+
+/// The newest number by stripe. Numbers rise.
+pub(super) struct Places(Box<[u64]>);
+
+impl Places {
+    /// 0 for all.
+    pub(super) fn new() -> Places {
+        Places(vec![0; PLACES].into_boxed_slice())
+    }
+
+    /// Where a stripe has its place.
+    pub(super) fn of(stripe: StripeNo) -> usize {
+        to_usize(stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % PLACES
+    }
+
+    /// The stripe was given a number.
+    pub(super) fn note(&mut self, stripe: StripeNo, number: u64) {
+        self.0[Places::of(stripe)] = number;
+    }
+
+    /// The newest that it may have been given; 0 if none.
+    pub(super) fn newest(&self, stripe: StripeNo) -> u64 {
+        self.0[Places::of(stripe)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PLACES, Places};
+    use ashlar_units::{StripeNo, to_u64};
+
+    #[test]
+    fn a_number_that_was_noted_never_sinks_whoever_shares_the_place() {
+        let mut places = Places::new();
+        let stripes = 4 * to_u64(PLACES);
+        for stripe in 0..stripes {
+            assert!(places.newest(StripeNo(stripe)) <= stripe, "of those before it");
+            places.note(StripeNo(stripe), stripe + 1);
+        }
+        for stripe in 0..stripes {
+            assert!(places.newest(StripeNo(stripe)) > stripe, "{stripe}");
+        }
+        let own = (0..stripes).filter(|at| places.newest(StripeNo(*at)) == at + 1).count();
+        assert!(own > PLACES * 9 / 10, "{own} places are used");
+    }
+}
