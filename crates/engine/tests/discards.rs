@@ -159,6 +159,42 @@ fn a_stripe_that_is_written_before_its_discard_is_durable_keeps_its_blocks() {
         .done();
 }
 
+/// Write again what was given back, `after` a flush of that was begun.
+fn write_again(seed: u64, after: u64) {
+    let mut world = SimWorld::new(seed);
+    disks(&mut world, &[]);
+    let opener = world.opener();
+    world
+        .run(async move |handle: Handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            fill(&engine, WHOLE).await;
+            give_back(&engine).await;
+            let written = engine.with_volume(0, "tank", async move |volume| {
+                let (handle, other) = (volume.handle(), volume.clone());
+                handle.spawn(async move {
+                    submit(&other, Command::Flush, Extent::default(), false).await;
+                });
+                handle.sleep(std::time::Duration::from_micros(after)).await;
+                for offset in (GIVEN_BACK.offset..GIVEN_BACK.end()).step_by(1 << 16) {
+                    let mut buffer = volume.buffer(1 << 16).await;
+                    buffer.fill(OLD);
+                    let extent = Extent::new(offset, 1 << 16);
+                    submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+                }
+            });
+            written.await.expect("runs");
+            handle.sleep(ms(500)).await;
+            assert_eq!(zero_blocks(&engine).await, 0, "written {after} us after the flush began");
+            assert_eq!(scrub(&engine, &handle, false).await, pair(0, 0));
+        })
+        .done();
+}
+
+#[test]
+fn a_stripe_that_is_written_while_discards_are_on_their_way_is_not_discarded() {
+    (0..20).for_each(|at| write_again(100 + at, at * 400));
+}
+
 /// Cut the power `after` so many microseconds, with the flush of a discard to come, under way or done; then look, also with two members out.
 fn cut(seed: u64, after: u64) -> usize {
     let mut world = SimWorld::new(seed);
