@@ -20,6 +20,10 @@ sim seed *options:
 sim-many count *options:
     cargo run --release -p ashlar-universe -- --many {{count}} {{options}}
 
+# every crash state of small workloads on the engine: just crash-states --long
+crash-states *options:
+    cargo run --release -p ashlar-universe -- --exhaustive --jobs 2 {{options}}
+
 # faults planted in the engine, each to be found by universes
 canaries:
     cargo test --release -p ashlar-universe --features canaries --test canaries -- --nocapture

@@ -93,9 +93,10 @@ impl Device for SimDevice {
                 let number = state.note_submitted(at, self.at, offset, &command);
                 let host = state.host;
                 let disk = &mut state.disks[self.at];
-                let wait = disk.draw_latency(command.kind());
+                let kind = command.kind();
+                let wait = disk.draw_latency(kind);
                 let flight = begin(disk, Place { number, host, offset, is_inside }, command);
-                state.stop_if_due(number);
+                state.stop_if_due(number, (kind, offset));
                 Some((wait, flight))
             }
         };
@@ -148,7 +149,7 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
         disk.changes += 1;
         let bytes = data.as_ref().map_or(bytes, |data: &Arc<[u8]>| to_u64(data.len()));
         let is_durable = kind == CommandKind::WriteDurable;
-        disk.in_flight.insert(number, Change { offset, bytes, data, is_durable });
+        disk.in_flight.insert(number, Change { number, offset, bytes, data, is_durable });
     }
     let command = Performed { number, kind, offset, flush_mark };
     Flight { command, buffer, is_inside, host }

@@ -4,6 +4,7 @@
 //! test's own program and thus as reproducible as that.
 //! Not here: power, which goes for all disks at once (`world`).
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
 use ashlar_units::{Extent, SECTOR_BYTES, to_usize};
 
-use crate::state::{Content, DiskState, Faults};
+use crate::state::{Change, Content, DiskState, Fate, Faults};
 use crate::world::World;
 
 /// What kind of disk it is.
@@ -120,6 +121,7 @@ pub struct KeptDisk {
     content: Content,
     faults: Faults,
     options: DiskOptions,
+    in_flight: BTreeMap<u64, Change>,
 }
 
 /// All that a disk held at some moment, cache included; for disks that come back stale.
@@ -251,12 +253,24 @@ impl SimDisk {
         self.with(|disk| disk.content = content);
     }
 
-    /// Everything about it now; for what is to be undone. Nothing may be under way.
+    /// Numbers of the operations that changed it and are not durable: in its cache, or under way when the host was frozen.
+    pub fn volatile_writes(&self) -> Vec<u64> {
+        self.with(|disk| disk.volatile().map(|change| change.number).collect())
+    }
+
+    /// After [`Stop::Freeze`](crate::Stop::Freeze): what becomes of each write that is not durable, by the number of its
+    /// operation. Where several cover the same bytes the later one comes out on top.
+    pub fn settle(&self, fate_of: impl FnMut(u64) -> Fate) {
+        self.with(|disk| disk.settle(fate_of));
+    }
+
+    /// Everything about it now; for what is to be undone.
     pub fn keep(&self) -> KeptDisk {
         self.with(|disk| KeptDisk {
             content: disk.content.clone(),
             faults: disk.faults.clone(),
             options: disk.options.clone(),
+            in_flight: disk.in_flight.clone(),
         })
     }
 
@@ -266,6 +280,7 @@ impl SimDisk {
             disk.content = kept.content;
             disk.faults = kept.faults;
             disk.options = kept.options;
+            disk.in_flight = kept.in_flight;
         });
     }
 

@@ -26,5 +26,6 @@ mod world;
 pub use disk::{DiskImage, DiskOptions, KeptDisk, Latency, SimDisk};
 pub use opener::SimOpener;
 pub use random::Random;
+pub use state::Fate;
 pub use trace::Operation;
 pub use world::{Ended, SimSwitch, SimWorld, Stop};

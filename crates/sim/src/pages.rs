@@ -3,12 +3,14 @@
 //! What must stay true: iteration follows addresses, never memory layout, so that it is the same every time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ashlar_units::{to_u64, to_usize};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-type Page = Box<[u8]>;
+/// Shared between copies of the same bytes until one of them is written: a test keeps and restores whole disks.
+type Page = Arc<[u8]>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Pages(BTreeMap<u64, Page>);
@@ -55,11 +57,11 @@ impl Pages {
         self.0.clear();
     }
 
-    fn page_over(&mut self, below: &Pages, page: u64) -> &mut Page {
-        self.0.entry(page).or_insert_with(|| match below.0.get(&page) {
-            Some(page) => page.clone(),
-            None => vec![0; to_usize(PAGE_BYTES)].into_boxed_slice(),
-        })
+    fn page_over(&mut self, below: &Pages, page: u64) -> &mut [u8] {
+        Arc::make_mut(self.0.entry(page).or_insert_with(|| match below.0.get(&page) {
+            Some(page) => Arc::clone(page),
+            None => Arc::from(vec![0; to_usize(PAGE_BYTES)]),
+        }))
     }
 }
 

@@ -23,6 +23,8 @@ const CACHED_WRITES_MAX: usize = 4096;
 /// New content of an extent.
 #[derive(Clone)]
 pub(crate) struct Change {
+    /// Of the operation that asked for it; 0 if none did.
+    pub(crate) number: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     /// `None` is zeros.
@@ -40,6 +42,17 @@ pub(crate) struct Content {
     /// Completed and not yet durable, in order of completion, with their numbers in that order.
     unflushed: Vec<(u64, Change)>,
     completed: u64,
+}
+
+/// What becomes of a write that was not durable when the host was frozen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fate {
+    /// Nothing of it is on the medium.
+    Lost,
+    /// All of it.
+    Whole,
+    /// Its first half, in units that are never torn.
+    Beginning,
 }
 
 /// A command that completes.
@@ -145,8 +158,13 @@ impl Content {
     /// when that is flushed.
     pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
         let data: Arc<[u8]> = Arc::from(data);
-        let change =
-            Change { offset, bytes: to_u64(data.len()), data: Some(data), is_durable: true };
+        let change = Change {
+            number: 0,
+            offset,
+            bytes: to_u64(data.len()),
+            data: Some(data),
+            is_durable: true,
+        };
         self.store(&change);
         if !self.unflushed.is_empty() {
             self.cache(change);
@@ -274,6 +292,29 @@ impl DiskState {
         self.holder = None;
     }
 
+    /// What is not durable: oldest first, what the cache holds before what is under way.
+    pub(crate) fn volatile(&self) -> impl Iterator<Item = &Change> {
+        let cached = self.content.unflushed.iter().map(|(_, change)| change);
+        cached.chain(self.in_flight.values())
+    }
+
+    /// The host is frozen: what becomes of each write that is not durable is decided one by one.
+    pub(crate) fn settle(&mut self, mut fate_of: impl FnMut(u64) -> Fate) {
+        let volatile: Vec<Change> = self.volatile().cloned().collect();
+        self.content.unflushed.clear();
+        self.content.cached.clear();
+        self.in_flight.clear();
+        for change in &volatile {
+            match fate_of(change.number) {
+                Fate::Lost => {}
+                Fate::Whole => self.content.store(change),
+                Fate::Beginning => {
+                    self.content.store(&beginning(change, self.options.atomic_write_bytes))
+                }
+            }
+        }
+    }
+
     /// Power is gone: of what is not durable a subset of chance survives, torn and in any order.
     pub(crate) fn lose_cache(&mut self) {
         let mut volatile: Vec<Change> =
@@ -314,6 +355,13 @@ fn survivors(change: &Change, atomic_bytes: u64, random: &mut Random) -> Vec<Cha
     }
 }
 
+/// The first half of a write, in whole units.
+fn beginning(change: &Change, atomic_bytes: u64) -> Change {
+    let first = change.offset / atomic_bytes;
+    let units = (change.offset + change.bytes).div_ceil(atomic_bytes) - first;
+    part(change, first, units / 2, atomic_bytes)
+}
+
 /// The part of `change` that is in `count` units from unit `unit` of the disk on.
 fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> Change {
     let start = (unit * unit_bytes).max(change.offset);
@@ -334,5 +382,5 @@ fn cut(change: &Change, start: u64, end: u64) -> Change {
     let from = to_usize(start - change.offset);
     let to = to_usize(end - change.offset);
     let data = change.data.as_ref().map(|data| Arc::from(&data[from..to]));
-    Change { offset: start, bytes: to_u64(to - from), data, is_durable: change.is_durable }
+    Change { offset: start, bytes: to_u64(to - from), data, ..*change }
 }

@@ -40,6 +40,12 @@ impl SimSwitch {
         state.stop_at = Some((number, stop));
     }
 
+    /// Stops the program when it submits the `count`-th write from now to the first `below` bytes of any disk. That
+    /// operation counts as under way. [`SimWorld::call_off`] undoes it.
+    pub fn stop_at_write_below(&self, below: u64, count: u64, stop: Stop) {
+        self.0.lock().stop_at_write = Some((below, count.max(1), stop));
+    }
+
     /// How many operations were submitted so far.
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
@@ -64,6 +70,8 @@ pub(crate) struct State {
     pub(crate) host: u64,
     operations: u64,
     stop_at: Option<(u64, Stop)>,
+    /// Writes below which offset count, how many more of them, and how it stops then.
+    stop_at_write: Option<(u64, u64, Stop)>,
     stopped: Option<Stop>,
     waker: Option<Waker>,
 }
@@ -75,6 +83,9 @@ pub enum Stop {
     PowerCut,
     /// The program is killed; disks keep their caches, and commands under way take effect or not, by chance.
     Kill,
+    /// As a power cut, but what becomes of what is not durable is left to the test, which settles every disk
+    /// ([`SimDisk::settle`]) before the next program runs.
+    Freeze,
 }
 
 /// How a run ended.
@@ -111,6 +122,7 @@ impl SimWorld {
             host: 0,
             operations: 0,
             stop_at: None,
+            stop_at_write: None,
             stopped: None,
             waker: None,
         };
@@ -194,7 +206,9 @@ impl SimWorld {
 
     /// Undoes [`stop_at`](Self::stop_at). False if there was nothing to undo.
     pub fn call_off(&mut self) -> bool {
-        self.world.lock().stop_at.take().is_some()
+        let mut state = self.world.lock();
+        let had_place = state.stop_at_write.take().is_some();
+        state.stop_at.take().is_some() || had_place
     }
 
     /// How many operations were submitted so far.
@@ -291,7 +305,17 @@ impl State {
         self.operations
     }
 
-    pub(crate) fn stop_if_due(&mut self, number: u64) {
+    pub(crate) fn stop_if_due(&mut self, number: u64, (kind, offset): (CommandKind, u64)) {
+        if let Some((below, left, stop)) = &mut self.stop_at_write
+            && matches!(kind, CommandKind::Write | CommandKind::WriteDurable)
+            && offset < *below
+        {
+            *left -= 1;
+            if *left == 0 {
+                let stop = *stop;
+                return self.stop(stop);
+            }
+        }
         if let Some((due, stop)) = self.stop_at
             && number >= due
         {
@@ -301,11 +325,13 @@ impl State {
 
     fn stop(&mut self, stop: Stop) {
         self.stop_at = None;
+        self.stop_at_write = None;
         self.stopped = Some(stop);
         for disk in &mut self.disks {
             match stop {
                 Stop::PowerCut => disk.lose_power(),
                 Stop::Kill => disk.lose_host(),
+                Stop::Freeze => disk.holder = None,
             }
         }
         self.trace.add(u64::from(stop == Stop::PowerCut));

@@ -68,6 +68,13 @@ pub(crate) struct Rest {
     pub(crate) generations: Vec<Option<u64>>,
 }
 
+impl Bay {
+    /// What it holds can be read at a start.
+    fn is_sound(&self) -> bool {
+        !matches!(self.trouble, Some(Trouble::Absent | Trouble::AbsentCold | Trouble::FailsReads))
+    }
+}
+
 impl Bays {
     pub(crate) fn new(world: &mut SimWorld, config: &Config) -> Bays {
         let mut all = Vec::new();
@@ -277,15 +284,31 @@ impl Bays {
         }
     }
 
-    /// Slots that no present device holds in sync, as recorded.
+    /// Slots that no present device holds in sync, as the newest record has it.
     pub(crate) fn out_at_rest(&self, rest: &Rest, slots: usize) -> Vec<bool> {
         let holds = |slot: usize| {
-            self.all.iter().zip(&rest.places).any(|(bay, place)| {
-                let is_sound = !matches!(
-                    bay.trouble,
-                    Some(Trouble::Absent | Trouble::AbsentCold | Trouble::FailsReads)
-                );
-                *place == Some((slot, Role::Active)) && is_sound
+            self.all
+                .iter()
+                .zip(&rest.places)
+                .any(|(bay, place)| *place == Some((slot, Role::Active)) && bay.is_sound())
+        };
+        (0..slots).map(|slot| !holds(slot)).collect()
+    }
+
+    /// Slots that may count as out at the next start, whatever else is lost now. A crash in the middle of an update leaves two records, and
+    /// the newer one may be on devices only that are lost next: then the older one counts. So both must say it.
+    pub(crate) fn maybe_out_at_rest(&self, rest: &Rest, slots: usize) -> Vec<bool> {
+        let counts = |own: &&Superblock| own.generation + 1 >= rest.newest.generation;
+        let records: Vec<&Superblock> = rest.own.iter().flatten().filter(counts).collect();
+        let holds = |slot: usize| {
+            self.all.iter().zip(&rest.own).any(|(bay, own)| {
+                let Some(own) = own else { return false };
+                let is_active = |record: &&Superblock| {
+                    record
+                        .member(own.member_uuid)
+                        .is_some_and(|entry| entry.slot.at() == slot && entry.role == Role::Active)
+                };
+                bay.is_sound() && records.iter().all(is_active)
             })
         };
         (0..slots).map(|slot| !holds(slot)).collect()

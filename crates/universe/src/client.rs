@@ -153,9 +153,10 @@ impl Client {
 
     async fn write(&mut self, extent: Extent, fua: bool) -> Result<(), Gone> {
         let mut buffer = self.volume.buffer(to_usize(extent.bytes)).await;
+        let lacks = self.stage.lacks(extent);
         let begun = {
             let mut ledger = self.stage.ledger();
-            let begun = ledger.begin(Change::Write, extent, self.who.number);
+            let begun = ledger.begin_on(Change::Write, extent, (self.who.number, lacks));
             ledger.fill(begun, &mut buffer);
             begun
         };

@@ -180,6 +180,9 @@ impl Director<'_> {
         self.bays.set_trouble(at, Some(trouble), self.handle.now());
         self.say(&format!("{act:?} {kind:?} x {times:?} on {}", self.bays.all[at].name));
         self.stage.mark(mark);
+        if act == Act::FailWrites {
+            self.stage.ledger().writes_may_fail();
+        }
     }
 
     /// Sectors of some strip, or of several in a row.
@@ -305,7 +308,14 @@ impl Director<'_> {
         let free = self.bays.free();
         let Some(at) = self.choose(&free) else { return };
         let slot = to_usize(self.random.below(to_u64(self.array.geometry().members())));
-        self.replace_with(slot, at).await;
+        let was_out = self.array.slot_states()[slot] == SlotState::Out;
+        let is_taken = self.replace_with(slot, at).await;
+        if is_taken && self.random.percent(30) {
+            // So that lives end while a device is filled: there is little to be filled here.
+            let kind = if was_out { JobKind::Rebuild } else { JobKind::Replace };
+            let answer = self.engine.pause(TANK, kind).await;
+            self.answered("pause what has just begun", answer, &["job.unknown"]);
+        }
     }
 
     /// Put a device into a slot. False if it was refused.

@@ -41,6 +41,8 @@ struct State {
     is_past: bool,
     /// It may have gone to the members as part of a whole stripe.
     is_relaxed: bool,
+    /// The same, but only if the array lacked no member any more when the engine planned it.
+    is_relaxed_if_whole: bool,
 }
 
 impl State {
@@ -90,6 +92,8 @@ pub struct Ledger {
     relaxed: Option<Relaxed>,
     now: u64,
     writes: u64,
+    /// A device fails writes in this life.
+    writes_fail: bool,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really tested.
@@ -124,6 +128,7 @@ impl Ledger {
             is_failed: false,
             is_past: false,
             is_relaxed: false,
+            is_relaxed_if_whole: false,
         };
         Ledger {
             units: vec![vec![zeros]; to_usize(units)],
@@ -132,15 +137,27 @@ impl Ledger {
             relaxed,
             now: 0,
             writes: 0,
+            writes_fail: false,
             readers: Vec::new(),
             settled_by_read: 0,
             found_in_doubt: 0,
         }
     }
 
+    /// A device fails writes from now on, until the next start. What it was writing may be there in pieces, and a read that
+    /// crosses the write may see them: nobody promises more of a write that was not answered.
+    pub fn writes_may_fail(&mut self) {
+        self.writes_fail = true;
+    }
+
     /// A moment of its own.
     pub fn tick(&mut self) -> u64 {
         self.now += 1;
+        self.now
+    }
+
+    /// How often something happened so far.
+    pub fn moment(&self) -> u64 {
         self.now
     }
 
@@ -167,6 +184,16 @@ impl Ledger {
 
     /// A client submits a change of `extent` (bytes of the window, whole units).
     pub fn begin(&mut self, change: Change, extent: Extent, client: usize) -> Begun {
+        self.begin_on(change, extent, (client, false))
+    }
+
+    /// The same on an array that lacks a member wherever the change goes, or does not.
+    pub fn begin_on(
+        &mut self,
+        change: Change,
+        extent: Extent,
+        (client, lacks): (usize, bool),
+    ) -> Begun {
         self.writes += 1;
         let id = WriteId(self.writes * 16 + to_u64(client));
         let begin = self.tick();
@@ -180,12 +207,13 @@ impl Ledger {
             is_failed: false,
             is_past: false,
             is_relaxed: false,
+            is_relaxed_if_whole: false,
         };
         for unit in self.range(extent) {
             self.units[unit].push(state.clone());
         }
         if change != Change::Discard {
-            self.note_whole_stripes(extent);
+            self.note_whole_stripes(extent, lacks);
         }
         Begun { id, extent, change }
     }
@@ -237,14 +265,20 @@ impl Ledger {
     pub fn stopped(&mut self) {
         let now = self.tick();
         self.flushed(now);
-        self.crashed();
+        self.crashed(false);
     }
 
-    /// The power went or the program died: what was under way is given up, what is not durable may be gone.
-    pub fn crashed(&mut self) {
+    /// The power went or the program died: what was under way is given up, what is not durable may be gone. `was_rebuilt`: a slot
+    /// came into sync since the start, so what began on an array that lacked a member may have been planned on one that did not.
+    pub fn crashed(&mut self, was_rebuilt: bool) {
         let now = self.tick();
+        self.writes_fail = false;
         self.readers.clear();
         for states in &mut self.units {
+            for state in states.iter_mut().filter(|state| state.is_relaxed_if_whole) {
+                state.is_relaxed |= was_rebuilt;
+                state.is_relaxed_if_whole = false;
+            }
             prune(states, NEVER);
             let doubt = self.relaxed.and_then(|_| doubt::of(states, now));
             states.extend(doubt);
@@ -288,6 +322,7 @@ impl Ledger {
                     self.keep_found(unit, at, part);
                     self.settle(unit, at, (begun, now));
                 }
+                None if self.writes_fail && doubt::is_crossed(states, seen) => {}
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
             }
         }

@@ -12,6 +12,7 @@
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
 //! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `exhaustive`  every crash state of small workloads
 //! - `shrink`  a failing universe made smaller
 //! - `audit`     what must be true at rest
 //! - `stage`     what all of them share
@@ -24,6 +25,7 @@ mod client;
 mod config;
 mod content;
 mod director;
+mod exhaustive;
 mod heal;
 mod ledger;
 mod life;
@@ -36,6 +38,7 @@ mod universe;
 
 pub use config::{Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
+pub use exhaustive::{Case, Covered, Step, cases, exhaust};
 pub use ledger::{Relaxed, Wrong};
 pub use marks::Marks;
 pub use menu::{Act, Menu};

@@ -96,19 +96,23 @@ impl Life<'_> {
     }
 
     /// Only start, with a stop on its way. True if it was stopped before it had started.
-    pub(crate) fn only_start(mut self, bays: &mut Bays, outlook: &Outlook) -> bool {
+    pub(crate) fn only_start(mut self, bays: &mut Bays, outlook: &Outlook, reads: bool) -> bool {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         stage.say(|| format!("life {}: a start that may be cut", self.number));
         let ended = self.world.run(async |handle| {
             let running = assemble((opener, &handle), &stage, bays, outlook).await;
+            if reads {
+                // What was read stays, whatever comes next.
+                audit::read_all(&running.engine, &stage).await;
+            }
             // The stop may come a little later: jobs run.
             handle.sleep(Duration::from_millis(200)).await;
-            stop(&running.engine, &stage).await
+            stop((&running.engine, &handle), &stage).await
         });
         match ended {
             Ended::Stopped(stop) => {
                 self.stage.say(|| format!("{stop:?} during the start"));
-                self.stage.ledger().crashed();
+                self.stage.crashed();
                 true
             }
             Ended::Done(_) => {
@@ -172,7 +176,7 @@ impl Life<'_> {
             await_clients(&stage, &handle).await;
             if matches!(end, End::Stop) {
                 judge_events(&running.engine, &stage);
-                return LifeEnd::Stopped(stop_clean(&running.engine, &stage).await);
+                return LifeEnd::Stopped(stop_clean((&running.engine, &handle), &stage).await);
             }
             judge_events(&running.engine, &stage);
             LifeEnd::Cut
@@ -209,14 +213,13 @@ impl Life<'_> {
             for job in array.iter().flat_map(|array| array.running_jobs()) {
                 self.stage.mark(&format!("crash.during_{}", job.kind.name()));
             }
-            self.stage.ledger().crashed();
+            self.stage.crashed();
         }
         if stop.is_none() {
             self.exit();
-            let mut ledger = self.stage.ledger();
             match ended {
-                Ended::Done(LifeEnd::Stopped(true)) => ledger.stopped(),
-                _ => ledger.crashed(),
+                Ended::Done(LifeEnd::Stopped(true)) => self.stage.ledger().stopped(),
+                _ => self.stage.crashed(),
             }
         }
         let generation = audit::generation(&self.stage, bays, self.generation);
@@ -259,7 +262,7 @@ impl Life<'_> {
             audit::read_all(&running.engine, &stage).await;
             director.scrub_clean().await;
             judge_events(&running.engine, &stage);
-            if !stop(&running.engine, &stage).await {
+            if !stop((&running.engine, &handle), &stage).await {
                 stage.fail("a healthy array could not be stopped cleanly");
             }
             true
@@ -346,6 +349,7 @@ pub(crate) async fn assemble(
     outlook: &Outlook,
 ) -> Running {
     let engine = engine(opener, handle, stage);
+    stage.set_array(None);
     stage.follow(Some(&engine));
     let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
     let before = changes(bays);
@@ -356,6 +360,7 @@ pub(crate) async fn assemble(
         stage.fail(format!("the array does not start within the budget: {refusal}"));
     }
     let Ok(array) = engine.array(TANK) else { stage.fail("the array that started is not there") };
+    stage.set_array(Some(&array));
     let status = match engine.status().await {
         Ok(mut status) => status.arrays.remove(0),
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
@@ -443,15 +448,17 @@ async fn await_clients(stage: &Stage, handle: &Handle) {
     }
 }
 
-async fn stop_clean(engine: &Engine, stage: &Stage) -> bool {
+async fn stop_clean(engine: (&Engine, &Handle), stage: &Stage) -> bool {
     let is_clean = stop(engine, stage).await;
     stage.mark(if is_clean { "stop.clean" } else { "stop.unclean" });
     is_clean
 }
 
-pub(crate) async fn stop(engine: &Engine, stage: &Stage) -> bool {
+pub(crate) async fn stop((engine, handle): (&Engine, &Handle), stage: &Stage) -> bool {
     match engine.stop(TANK).await {
         Ok(()) => {
+            // A slow device may still have the buffer of a read that was given up on.
+            handle.sleep(Duration::from_secs(5)).await;
             nothing_leaks(engine, stage).await;
             true
         }
@@ -479,7 +486,7 @@ async fn nothing_leaks(engine: &Engine, stage: &Stage) {
 }
 
 /// What must not have happened within the budget; what has happened is counted.
-fn judge_events(engine: &Engine, stage: &Stage) {
+pub(crate) fn judge_events(engine: &Engine, stage: &Stage) {
     for event in engine.events().since(0) {
         let field = |wanted: &str| event.fields.iter().find(|(name, _)| *name == wanted);
         match field("job").or_else(|| field("role")) {

@@ -4,16 +4,17 @@
 
 #![forbid(unsafe_code)]
 
-use ashlar_universe::{Failure, Limits, Marks, Report, run, shrink};
+use ashlar_universe::{Covered, Failure, Limits, Marks, Report, cases, exhaust, run, shrink};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
          [--policy NAME] [--class NAME]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME]
-         [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]";
+         [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
+universe --exhaustive [--long] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a hundred with a crash
 /// (and the start after it), and with a crash during a start.
@@ -28,6 +29,11 @@ struct Options {
     shrinks: bool,
     expects_marks: bool,
     expects_goals: bool,
+    /// Every crash state of small workloads, instead of universes; all workloads.
+    is_exhaustive: bool,
+    is_long: bool,
+    /// A crash point with more states is left out.
+    states_max: u64,
     limits: Limits,
 }
 
@@ -39,6 +45,7 @@ fn main() -> ExitCode {
     match (options.seed, options.many) {
         (Some(seed), None) => one(seed, &options),
         (None, Some(count)) => many(count, &options),
+        (None, None) if options.is_exhaustive => every_crash_state(&options),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -57,6 +64,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         shrinks: false,
         expects_marks: false,
         expects_goals: false,
+        is_exhaustive: false,
+        is_long: false,
+        states_max: 20_000,
         limits,
     };
     while let Some(word) = words.next() {
@@ -68,6 +78,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--marks" => options.shows_marks = true,
             "--expect-marks" => options.expects_marks = true,
             "--expect-goals" => options.expects_goals = true,
+            "--exhaustive" => options.is_exhaustive = true,
+            "--long" => options.is_long = true,
+            "--states" => options.states_max = number()?,
             "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
             "--many" => options.many = Some(number()?),
             "--from" => options.from = number()?,
@@ -168,6 +181,39 @@ fn many(count: u64, options: &Options) -> ExitCode {
     );
     let is_well = sum.failed.is_empty() && missing.is_empty() && are_goals_met;
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every crash state of small workloads: status 0 if all of them are right.
+fn every_crash_state(options: &Options) -> ExitCode {
+    let began = std::time::SystemTime::now();
+    let cases = cases(options.is_long);
+    let (next, sum) = (AtomicUsize::new(0), Mutex::new((Covered::default(), Vec::new())));
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = exhaust(case, options.states_max);
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    match result {
+                        Ok(covered) => {
+                            if options.shows_marks {
+                                println!("{case}: {covered}");
+                            }
+                            sum.0.add(covered);
+                        }
+                        Err(what) => {
+                            println!("crash state went wrong: {what}");
+                            sum.1.push(what);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (covered, failed) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let seconds = began.elapsed().map_or(0, |real| real.as_secs());
+    println!("{covered}; {} workloads went wrong; {seconds} s", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Sum {

@@ -324,7 +324,7 @@ impl Ordeals<'_> {
             .run(async |handle| {
                 let running = assemble((opener, &handle), &stage, bays, outlook).await;
                 audit::read_all(&running.engine, &stage).await;
-                stop(&running.engine, &stage).await
+                stop((&running.engine, &handle), &stage).await
             })
             .done();
         let now: Vec<u64> =

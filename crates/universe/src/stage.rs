@@ -5,9 +5,9 @@
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::marks::Marks;
-use ashlar_engine::Engine;
+use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
-use ashlar_units::Extent;
+use ashlar_units::{Extent, StripIdx, StripeNo};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::panic::resume_unwind;
@@ -31,8 +31,10 @@ struct Parts {
     clients: AtomicUsize,
     /// Errors are answers that clients must live with: the array may be read-only, or has lost too much.
     errors_are_allowed: AtomicBool,
-    /// The engine that runs, and how many of its events are in the story; only if the story is wanted.
+    /// The engine that runs, and how many of its events are in the story.
     followed: Mutex<Option<(Engine, u64)>>,
+    /// The array that runs.
+    array: Mutex<Option<Arc<Array>>>,
     /// Whoever tells the time while a host runs.
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
 }
@@ -60,6 +62,7 @@ impl Stage {
             clients: AtomicUsize::new(0),
             errors_are_allowed: AtomicBool::new(false),
             followed: Mutex::default(),
+            array: Mutex::default(),
             operations: Mutex::default(),
             config,
         }))
@@ -85,12 +88,51 @@ impl Stage {
     /// From now on the events of this engine are in the story, if that is wanted.
     pub(crate) fn follow(&self, engine: Option<&Engine>) {
         self.note_events();
-        let is_told = lock(&self.0.story).is_told;
-        *lock(&self.0.followed) = engine.filter(|_| is_told).map(|engine| (engine.clone(), 0));
+        *lock(&self.0.followed) = engine.map(|engine| (engine.clone(), 0));
+    }
+
+    /// This is the array that runs from now on.
+    pub(crate) fn set_array(&self, array: Option<&Arc<Array>>) {
+        *lock(&self.0.array) = array.cloned();
+    }
+
+    /// Whether, in each group that this piece of the window lies in, a member is missing now.
+    pub(crate) fn lacks(&self, extent: Extent) -> bool {
+        let array = lock(&self.0.array);
+        let Some(array) = array.as_ref() else { return false };
+        let (geometry, states) = (array.geometry(), array.slot_states());
+        let place = self.place(extent);
+        let stripes =
+            place.offset / geometry.stripe_bytes()..place.end().div_ceil(geometry.stripe_bytes());
+        let lacks = |stripe: u64| {
+            let slot = geometry.place(StripeNo(stripe), StripIdx(0)).member.at();
+            let first = slot / geometry.strips() * geometry.strips();
+            states[first..first + geometry.strips()].iter().any(|state| *state != SlotState::InSync)
+        };
+        stripes.into_iter().all(lacks)
+    }
+
+    /// Whether a slot has come into sync since the array was started.
+    pub(crate) fn was_rebuilt(&self) -> bool {
+        let followed = lock(&self.0.followed);
+        let Some((engine, _)) = followed.as_ref() else { return false };
+        let is_rebuild = |field: &(&str, String)| field.0 == "job" && field.1 == "rebuild";
+        engine.events().since(0).iter().any(|event| {
+            event.name == event_names::JOB_FINISHED && event.fields.iter().any(is_rebuild)
+        })
+    }
+
+    /// The power went or the program died.
+    pub(crate) fn crashed(&self) {
+        let was_rebuilt = self.was_rebuilt();
+        self.ledger().crashed(was_rebuilt);
     }
 
     /// What the engine has said since it was last asked.
     fn note_events(&self) {
+        if !lock(&self.0.story).is_told {
+            return;
+        }
         let mut followed = lock(&self.0.followed);
         let Some((engine, seen)) = followed.as_mut() else { return };
         let mut story = lock(&self.0.story);
@@ -133,6 +175,11 @@ impl Stage {
     /// The universe is wrong.
     pub(crate) fn fail(&self, why: impl Into<String>) -> ! {
         resume_unwind(Box::new(Stopper(why.into())))
+    }
+
+    /// Nobody wants to know what was said so far.
+    pub(crate) fn forget_story(&self) {
+        lock(&self.0.story).lines.clear();
     }
 
     /// The story so far.

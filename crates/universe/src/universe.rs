@@ -14,6 +14,8 @@ use ashlar_sim::{Operation, Random, SimWorld, Stop};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Superblocks at the beginning of a member are below.
+const HEADS_BYTES: u64 = 128 << 10;
 /// Ordeals between two lives, of a hundred.
 const ORDEALS: u64 = 40;
 
@@ -118,7 +120,7 @@ fn use_small_pages() {
     let _slower = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
         (Some(text), _) => text.clone(),
         (None, Some(text)) => (*text).to_owned(),
@@ -234,6 +236,23 @@ impl Universe<'_> {
         self.ordeal(&rest, outlook);
     }
 
+    /// Between two starts that were cut off: devices come back, others are lost.
+    fn come_and_go(&mut self, rest: &crate::bay::Rest) {
+        let now = self.world.now();
+        for at in 0..self.bays.all.len() {
+            if self.bays.all[at].trouble.is_some() && self.random.percent(40) {
+                let config = self.stage.config().clone();
+                self.bays.heal(at, &config, now);
+                self.stage.say(|| format!("{} heals between starts", self.bays.all[at].name));
+                self.stage.mark("start.device_came_between");
+            }
+        }
+        self.bays.forget_suspicions();
+        if self.random.percent(30) {
+            self.lose_at_rest(rest);
+        }
+    }
+
     /// Nothing is wrong with any device any more.
     fn heal_all(&mut self) {
         for at in 0..self.bays.all.len() {
@@ -261,10 +280,15 @@ impl Universe<'_> {
 
     fn lose_at_rest(&mut self, rest: &crate::bay::Rest) {
         let slots = self.stage.config().shape.members;
+        // The device that another is being filled from, rather than any.
+        let sources: Vec<usize> = self.bays.all.iter().filter_map(|bay| bay.target_of).collect();
         for _ in 0..1 + self.random.below(3) {
-            let out = self.bays.out_at_rest(rest, slots);
+            let out = self.bays.maybe_out_at_rest(rest, slots);
             let slot = usize::try_from(self.random.below(u64::try_from(slots).expect("few")));
-            let slot = slot.expect("few");
+            let mut slot = slot.expect("few");
+            if let (Some(source), true) = (sources.first(), self.random.percent(50)) {
+                slot = *source;
+            }
             let Some(at) = self.bays.in_slot(slot) else { continue };
             let now = self.world.now();
             if self.bays.all[at].trouble.is_none()
@@ -291,12 +315,21 @@ impl Universe<'_> {
                 break;
             }
             let stop = draw_stop(&mut self.random);
-            let operations = self.random.below(80);
-            self.world.switch().stop_after(operations, stop);
+            if self.random.percent(50) {
+                let operations = self.random.below(80);
+                self.world.switch().stop_after(operations, stop);
+            } else {
+                // Where a start tells the members what it has come to.
+                let writes = 1 + self.random.below(60);
+                self.world.switch().stop_at_write_below(HEADS_BYTES, writes, stop);
+            }
             let number = number * 16 + depth;
-            if !Life::new(self.world, &self.stage, number, &outlook)
-                .only_start(&mut self.bays, &outlook)
-            {
+            let reads = self.random.percent(50);
+            if !Life::new(self.world, &self.stage, number, &outlook).only_start(
+                &mut self.bays,
+                &outlook,
+                reads,
+            ) {
                 self.world.call_off();
                 break;
             }
@@ -308,6 +341,9 @@ impl Universe<'_> {
             });
             if let Some(rest) = self.bays.at_rest() {
                 self.bays.adopt(&rest);
+                if self.stage.config().class == Class::Everything {
+                    self.come_and_go(&rest);
+                }
             }
         }
         let mut random = self.random.clone();

@@ -18,8 +18,8 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// What kind of record the write needs; `None` if the array keeps no log.
-pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Option<RecordKind> {
+/// What kind of record a write needs of which clients asked for this; `None` if the array keeps no log.
+pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, asked: Extent) -> Option<RecordKind> {
     let log = shard.log()?;
     let array = &shard.array;
     if !array.written.is_written(stripe) {
@@ -27,7 +27,7 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, extent: Extent) -> Op
     }
     // A copy of a mirror that tears has nobody who could tell: all copies tear at once.
     let is_mirror = array.geometry.data_strips() == 1;
-    let is_whole = extent.bytes == array.geometry.stripe_bytes();
+    let is_whole = asked.bytes == array.geometry.stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
     if is_whole && !is_mirror && is_relaxed && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);

@@ -62,13 +62,15 @@ pub(crate) async fn write_stripe(
     clock.lap(shard, WriteStage::Lock);
     let _intent = enter_region(shard, stripe).await?;
     clock.lap(shard, WriteStage::Intent);
+    // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients wrote all of it.
+    let asked = write.extent;
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
         Payload::new(write.extent, write.bytes, shard.array.geometry.strip_bytes())
     } else {
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every write.
         Box::pin(edges::widen(shard, write)).await?
     };
-    let kind = log::record_kind(shard, stripe, payload.extent);
+    let kind = log::record_kind(shard, stripe, asked);
     let step = kind.and_then(|kind| log::piece_blocks(shard, kind, payload.extent));
     match step {
         None => write_extent(shard, (stripe, kind), (&payload, payload.extent), &mut clock).await,

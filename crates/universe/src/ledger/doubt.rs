@@ -3,6 +3,8 @@
 //! What must stay true:
 //! - a write is *relaxed* only if it and others that were under way at the same moment covered its stripe: the engine joins
 //!   what waits for a stripe, and a whole stripe is not logged;
+//! - not if a member of its group is missing: then the engine logs whole stripes, too; and before it plans a write there it
+//!   makes durable the whole stripes that were answered before;
 //! - at a crash a unit of a relaxed write that was not durable holds one of the states it might have held anyhow, or, where
 //!   devices tear it, pieces of several; if its member is not there at the next start, anything;
 //! - whatever a read shows of it stays, like everything else that was read.
@@ -21,6 +23,9 @@ pub struct Relaxed {
     /// Bytes that no device tears.
     pub torn_at: usize,
 }
+
+/// No device tears into smaller pieces, bytes.
+const TORN_AT_LEAST: usize = 128;
 
 /// What a state holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +84,17 @@ impl Holds {
     }
 }
 
+/// Whether the bytes are pieces of what the unit may hold, and a write of it is under way or has failed.
+pub(super) fn is_crossed(states: &[State], seen: Seen<'_>) -> bool {
+    let is_open = |state: &State| state.end == NEVER || state.is_failed;
+    let parts: Vec<(WriteId, Holds)> = states
+        .iter()
+        .filter(|state| !state.holds.is_doubt())
+        .map(|state| (state.id, state.holds.clone()))
+        .collect();
+    states.iter().any(is_open) && parts_cover(&parts, seen, TORN_AT_LEAST)
+}
+
 /// Whether every piece is that of some part.
 fn parts_cover(parts: &[(WriteId, Holds)], seen: Seen<'_>, torn_at: usize) -> bool {
     let whole = |(id, holds): &(WriteId, Holds)| {
@@ -119,12 +135,13 @@ pub(super) fn of(states: &[State], now: u64) -> Option<State> {
         is_past: true,
         // Until the array has started: a member that is not there then was lost with the crash.
         is_relaxed: true,
+        is_relaxed_if_whole: false,
     })
 }
 
 impl Ledger {
     /// If all of a stripe is being written now, all of these writes may go to the members as one whole stripe.
-    pub(super) fn note_whole_stripes(&mut self, extent: Extent) {
+    pub(super) fn note_whole_stripes(&mut self, extent: Extent, lacks: bool) {
         let Some(relaxed) = self.relaxed else { return };
         let units = self.range(extent);
         let stripes = units.start / relaxed.stripe_units..units.end.div_ceil(relaxed.stripe_units);
@@ -136,7 +153,11 @@ impl Ledger {
                 continue;
             }
             let all = stripe.iter_mut().flatten();
-            all.filter(|state| is_under_way(state)).for_each(|state| state.is_relaxed = true);
+            for state in all.filter(|state| is_under_way(state)) {
+                // What lacks a member is logged in full, whole stripes too.
+                state.is_relaxed |= !lacks;
+                state.is_relaxed_if_whole |= lacks;
+            }
         }
     }
 

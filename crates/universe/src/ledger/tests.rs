@@ -46,12 +46,12 @@ fn a_crash_brings_unflushed_writes_into_question_and_flushed_ones_not() {
     let begun = ledger.tick();
     let two = write(&mut ledger, Ending::Done);
     ledger.flushed(begun);
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(!may_be(&ledger, WriteId(0)), "one was flushed");
     assert!(may_be(&ledger, one) && may_be(&ledger, two));
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(one)).unwrap();
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(may_be(&ledger, one));
     assert!(!may_be(&ledger, two), "what was read once stays");
 }
@@ -61,7 +61,7 @@ fn fua_is_durable_at_once_and_a_failed_write_is_never() {
     let mut ledger = ledger();
     let one = write(&mut ledger, Ending::Durable);
     let two = write(&mut ledger, Ending::Failed);
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(may_be(&ledger, one) && may_be(&ledger, two));
     assert!(!may_be(&ledger, WriteId(0)));
 }
@@ -77,7 +77,7 @@ fn of_two_writes_at_once_either_may_be_on_top_until_a_read_shows_which() {
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(one.id)).unwrap();
     assert!(!may_be(&ledger, two.id));
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(may_be(&ledger, two.id), "but neither was flushed");
 }
 
@@ -91,7 +91,7 @@ fn a_discard_shows_or_does_not_and_that_stays() {
     let begun = ledger.tick();
     ledger.observe(begun, UNIT, &bytes(WriteId(0))).unwrap();
     assert!(!may_be(&ledger, one));
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(may_be(&ledger, one), "it was not flushed");
 }
 
@@ -103,7 +103,7 @@ fn what_was_settled_and_flushed_is_all_that_is_left() {
     ledger.observe(begun, UNIT, &bytes(one)).unwrap();
     let begun = ledger.tick();
     ledger.flushed(begun);
-    ledger.crashed();
+    ledger.crashed(false);
     assert!(may_be(&ledger, one));
     assert_eq!(ledger.units[0].len(), 1);
 }

@@ -1,0 +1,33 @@
+//! Every crash state of a few workloads on every test run; `./check` looks at more of them.
+
+use ashlar_universe::{Case, Step, exhaust};
+
+fn case(steps: &[Step]) -> Case {
+    Case {
+        data: 2,
+        parity: 1,
+        steps: steps.to_vec(),
+        is_together: false,
+        has_caches: false,
+        is_written: true,
+        is_degraded: false,
+        tears: true,
+    }
+}
+
+fn is_right(case: &Case) {
+    let covered = exhaust(case, u64::MAX).unwrap_or_else(|what| panic!("{what}"));
+    assert!(covered.with_loss > 0 && covered.torn > 0 && covered.left_out == 0, "{covered}");
+}
+
+#[test]
+fn one_block_in_any_crash_state_is_old_or_new_and_its_neighbours_are_untouched() {
+    is_right(&case(&[Step::First]));
+}
+
+/// Sectors that nobody wrote came in pieces, or not at all, out of a crash: the write around them was widened to whole
+/// blocks, and with that to a whole stripe, which is written without a log of its data.
+#[test]
+fn a_write_that_is_widened_to_a_whole_stripe_is_logged_in_full() {
+    is_right(&case(&[Step::Ragged]));
+}
