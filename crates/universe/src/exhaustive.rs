@@ -175,7 +175,11 @@ impl Case {
         let strips = self.data + self.parity;
         match self.steps.len() {
             1 => strips <= if self.has_caches { 3 } else { 4 },
-            2 => strips <= 3 && !self.has_caches && !self.is_degraded,
+            2 if strips > 2 => {
+                let is_plain = !self.has_caches && !self.is_degraded && self.is_written;
+                strips == 3 && self.parity == 1 && is_plain && !self.is_together
+            }
+            2 => !self.has_caches && !self.is_degraded,
             _ => strips <= 2 && !self.has_caches && !self.is_degraded && self.is_written,
         }
     }

@@ -164,7 +164,7 @@ impl Life<'_> {
                 await_clients(&stage, &handle).await;
                 return LifeEnd::ReadOnly;
             }
-            director.direct(10 + random.below(16)).await;
+            director.direct(12 + random.below(18)).await;
             if let End::CutAfter { stop, operations } = end
                 && stage.config().class != Class::Everything
             {
