@@ -251,6 +251,7 @@ pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
             in_use: to_u64(class.in_use),
             high_water: to_u64(class.in_use_max),
             waits: class.waits,
+            pages: pool.usage.backing.name().to_owned(),
         })
         .collect()
 }

@@ -291,6 +291,10 @@ fn process(text: &mut Text, status: &Status) {
             text.sample(name, &[("pool", &pool.name)], value(pool));
         }
     }
+    text.family("ashlar_pool", "info", "The pages its memory is on.");
+    for pool in &status.pools {
+        text.sample("ashlar_pool_info", &[("pool", &pool.name), ("pages", &pool.pages)], 1);
+    }
     text.family("ashlar_pool_waits", "counter", "How often a request had to wait.");
     for pool in &status.pools {
         text.sample("ashlar_pool_waits_total", &[("pool", &pool.name)], pool.waits);

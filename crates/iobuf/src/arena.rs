@@ -13,10 +13,23 @@ use std::ptr::NonNull;
 pub enum Backing {
     /// Huge pages from the system's reserve.
     ReservedHugePages,
-    /// Ordinary memory that the kernel was asked to put on huge pages, and is configured to.
+    /// Ordinary memory that the kernel was asked to put on huge pages, and is configured to, for the system and for this
+    /// process. It does so where it finds free ones.
     TransparentHugePages,
     /// Ordinary pages.
     SmallPages,
+}
+
+impl Backing {
+    /// The name to show: `reserved huge`, `transparent huge` or `small`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backing::ReservedHugePages => "reserved huge",
+            Backing::TransparentHugePages => "transparent huge",
+            Backing::SmallPages => "small",
+        }
+    }
 }
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -115,7 +128,8 @@ fn advise_huge_pages(start: NonNull<u8>, bytes: usize) -> Backing {
     // SAFETY: the range is our own fresh mapping and this advice changes none of its content.
     let advised = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    let is_possible = setting.is_ok_and(|setting| !setting.contains("[never]"));
+    let is_forbidden = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false);
+    let is_possible = !is_forbidden && setting.is_ok_and(|setting| !setting.contains("[never]"));
     if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
 }
 

@@ -6,7 +6,7 @@
 mod runner;
 
 use ashlar_parity::Kernel;
-use runner::{Claim, claims, decode_claims};
+use runner::{Claim, alignments, claims, decode_claims};
 
 /// Holds `kernel` to `claim`, if it can run here.
 fn hold(name: &str, claim: impl Fn(&Kernel) -> Claim) {
@@ -19,7 +19,7 @@ fn hold(name: &str, claim: impl Fn(&Kernel) -> Claim) {
 macro_rules! backend {
     ($module:ident, $name:literal, losses up to $strips_max:literal) => {
         mod $module {
-            use super::{claims, decode_claims, hold};
+            use super::{alignments, claims, decode_claims, hold};
 
             #[test]
             fn generate_is_the_definition() {
@@ -61,6 +61,11 @@ macro_rules! backend {
             #[test]
             fn degraded_reads_copy_what_survives() {
                 hold($name, decode_claims::degraded_reads_copy_what_survives);
+            }
+
+            #[test]
+            fn every_alignment_of_every_length_is_right() {
+                hold($name, alignments::every_alignment_of_every_length_is_right);
             }
         }
     };

@@ -75,6 +75,9 @@ pub struct PoolStatus {
     pub high_water: u64,
     /// How often a request had to wait.
     pub waits: u64,
+    /// The pages its memory is on: `reserved huge`, `transparent huge` (as far as the system finds free ones) or `small`.
+    #[serde(default)]
+    pub pages: String,
 }
 
 /// How long something took, in microseconds.

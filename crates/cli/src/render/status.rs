@@ -245,11 +245,12 @@ fn limits_table(status: &Status) -> String {
         rows.push([vec![worker.worker.to_string()], numbers.to_vec()].concat());
     }
     let workers = table::aligned(&rows);
-    let mut rows =
-        vec![["pool", "limit", "in use", "high water", "waits"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["pool", "limit", "in use", "high water", "waits", "pages"].map(str::to_owned).to_vec(),
+    ];
     for pool in &status.pools {
         let numbers = [pool.limit, pool.in_use, pool.high_water, pool.waits].map(grouped);
-        rows.push([vec![pool.name.clone()], numbers.to_vec()].concat());
+        rows.push([vec![pool.name.clone()], numbers.to_vec(), vec![pool.pages.clone()]].concat());
     }
     let pools = table::aligned(&rows);
     let resident = ByteSize(status.resident_bytes);

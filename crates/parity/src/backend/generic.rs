@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use ashlar_gf::STRIPS_MAX;
 
 use super::lanes::Lanes;
-use crate::pass::{Pass, Shape, Verb};
+use crate::pass::Pass;
 
 /// Most vectors of one source that are handled together.
 const UNROLL_MAX: usize = 4;
@@ -32,57 +32,8 @@ const PREFETCH_BYTES: usize = 320;
 /// and other streams in between, it leaves the write-combining buffer in parts, ten times slower.
 const LINE_BYTES: usize = 64;
 
-/// Runs `pass` with the instructions that `lanes` proves; true when a check found a difference.
-///
-/// # Safety
-/// The contract of [`Pass`].
-pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
-    let enter = match (pass.verb, pass.streaming) {
-        (Verb::Generate, false) => shape::<L, Generate<false>>(pass.shape),
-        (Verb::Generate, true) => shape::<L, Generate<true>>(pass.shape),
-        (Verb::GenerateCopy, streaming) => copying::<L>(pass, streaming),
-        (Verb::Update, false) => shape::<L, Update<false>>(pass.shape),
-        (Verb::Update, true) => shape::<L, Update<true>>(pass.shape),
-        (Verb::Check, false) => shape::<L, Check<false>>(pass.shape),
-        (Verb::Check, true) => shape::<L, Check<true>>(pass.shape),
-    };
-    // SAFETY: the caller guarantees the contract of `Pass`, and `enter` was chosen for its shape.
-    unsafe { enter(lanes, pass) }
-}
-
-/// The function for a pass that copies: all its sources, or only some.
-fn copying<L: Lanes>(pass: &Pass<'_>, streaming: bool) -> Enter<L> {
-    let all = pass.companions.iter().all(|copy| !copy.is_null());
-    match (streaming, all) {
-        (false, true) => shape::<L, GenerateCopy<false, false, true>>(pass.shape),
-        (true, true) if pass.outputs_stay => {
-            shape::<L, GenerateCopy<true, false, true>>(pass.shape)
-        }
-        (true, true) => shape::<L, GenerateCopy<true, true, true>>(pass.shape),
-        (false, false) => shape::<L, GenerateCopy<false, false, false>>(pass.shape),
-        (true, false) => shape::<L, GenerateCopy<true, true, false>>(pass.shape),
-    }
-}
-
-/// [`Lanes::enter`], compiled for one verb and one shape.
-type Enter<L> = unsafe fn(L, &Pass<'_>) -> bool;
-
-/// The function for passes of `shape` whose verb is `A`.
-fn shape<L: Lanes, A: Action>(shape: Shape) -> Enter<L> {
-    match shape {
-        Shape::Xor => L::enter::<A, true, false, 0>,
-        Shape::PqAnd(0) => L::enter::<A, true, true, 0>,
-        Shape::PqAnd(1) => L::enter::<A, true, true, 1>,
-        Shape::PqAnd(2) => L::enter::<A, true, true, 2>,
-        Shape::PqAnd(3) => L::enter::<A, true, true, 3>,
-        Shape::PqAnd(4) => L::enter::<A, true, true, 4>,
-        Shape::Any(1) => L::enter::<A, false, false, 1>,
-        Shape::Any(2) => L::enter::<A, false, false, 2>,
-        Shape::Any(3) => L::enter::<A, false, false, 3>,
-        Shape::Any(4) => L::enter::<A, false, false, 4>,
-        Shape::PqAnd(_) | Shape::Any(_) => unreachable!("a pass has at most REST_MAX other rows"),
-    }
-}
+/// The longest block of any backend: what is left over is done row by row (`dispatch`).
+pub(super) const BLOCK_BYTES: usize = UNROLL_MAX * LINE_BYTES;
 
 /// How the bytes of a source are had, and what becomes of a sum.
 pub(crate) trait Action {
@@ -108,7 +59,7 @@ pub(crate) trait Action {
 }
 
 /// Outputs become the sums.
-struct Generate<const STREAM: bool>;
+pub(super) struct Generate<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for Generate<STREAM> {
     const STREAM: bool = STREAM;
@@ -145,7 +96,7 @@ impl<const STREAM: bool> Action for Generate<STREAM> {
 }
 
 /// As generate, while the source is in a register its copy is written too.
-struct GenerateCopy<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool>;
+pub(super) struct GenerateCopy<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool>;
 
 impl<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool> Action
     for GenerateCopy<STREAM, STREAM_OUT, ALL>
@@ -180,7 +131,7 @@ impl<const STREAM: bool, const STREAM_OUT: bool, const ALL: bool> Action
 }
 
 /// Outputs are read, not written; a streaming check prefetches its sources.
-struct Check<const STREAM: bool>;
+pub(super) struct Check<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for Check<STREAM> {
     const STREAM: bool = STREAM;
@@ -205,7 +156,7 @@ impl<const STREAM: bool> Action for Check<STREAM> {
 }
 
 /// Sources are old XOR new, sums are added to the outputs.
-struct Update<const STREAM: bool>;
+pub(super) struct Update<const STREAM: bool>;
 
 impl<const STREAM: bool> Action for Update<STREAM> {
     const STREAM: bool = STREAM;
@@ -266,7 +217,8 @@ struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: us
 /// The whole pass. Called by [`Lanes::enter`] only.
 ///
 /// # Safety
-/// The contract of [`Pass`]; its shape is the one the constants name.
+/// The contract of [`Pass`]; its shape is the one the constants name, and its length is a multiple of [`BLOCK_BYTES`] unless that
+/// is one row of any coefficients.
 #[inline(always)]
 pub(crate) unsafe fn pass_loop<L, A, const XOR: bool, const HORNER: bool, const REST: usize>(
     lanes: L,
@@ -290,11 +242,13 @@ where
         differs = unsafe { this.block(at, wide, differs) };
         at += wide * L::BYTES;
     }
-    while at < end {
+    // One row of any coefficients is also what is left over: see `dispatch`. All others are whole blocks.
+    while const { !XOR && REST == 1 } && at < end {
         // SAFETY: the length is a multiple of 64 and so of a vector.
         differs = unsafe { this.block(at, 1, differs) };
         at += L::BYTES;
     }
+    debug_assert!(at == end, "bytes that no block covers");
     !lanes.is_zero(differs)
 }
 

@@ -24,7 +24,8 @@ pub(crate) trait Lanes: Copy {
     /// Runs the generic loop with the target feature enabled.
     ///
     /// # Safety
-    /// The contract of [`Pass`]; its shape is the one the constants name.
+    /// The contract of [`Pass`]; its shape is the one the constants name, and its length that of whole blocks, as `pass_loop`
+    /// says.
     unsafe fn enter<A: Action, const XOR: bool, const HORNER: bool, const REST: usize>(
         self,
         pass: &Pass<'_>,

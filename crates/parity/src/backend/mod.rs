@@ -5,12 +5,14 @@
 //!
 //! - `lanes`: the few vector operations an instruction set must offer
 //! - `generic`: the loops, once, for all of them
+//! - `dispatch`: which of the loops a pass runs
 //! - `tables`: coefficients in the forms that instructions want
 //! - `portable`: plain 64-bit integers, everywhere
 //! - `x86_64`, `aarch64`: one file for each set of CPU features
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
+mod dispatch;
 mod generic;
 mod lanes;
 pub(crate) mod portable;
@@ -19,7 +21,7 @@ mod tables;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-pub(crate) use generic::run;
+pub(crate) use dispatch::run;
 
 /// Orders the stores past the cache that came before it: other cores then see them before anything
 /// stored later, as they do for plain stores.

@@ -5,6 +5,7 @@
 //! that a deliberately broken subject can be shown to be caught. Random choices come from fixed seeds
 //! that appear in every message.
 
+pub mod alignments;
 mod broken;
 pub mod claims;
 pub mod decode_claims;

@@ -26,6 +26,14 @@ impl Strip {
         Strip { memory, start, bytes }
     }
 
+    /// Holds `content`, `skew` (below 64) bytes after an address that is a multiple of 64.
+    pub fn holding(content: &[u8], skew: usize) -> Strip {
+        let mut memory = vec![CANARY; content.len() + 4 * MARGIN];
+        let start = MARGIN + memory[MARGIN..].as_ptr().align_offset(64) + skew;
+        memory[start..start + content.len()].copy_from_slice(content);
+        Strip { memory, start, bytes: content.len() }
+    }
+
     pub fn get(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.bytes]
     }
