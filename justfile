@@ -28,6 +28,10 @@ crash-states *options:
 canaries:
     cargo test --release -p ashlar-universe --features canaries --test canaries -- --nocapture
 
+# the formal model of intent log, restarts and generations; `just formal --long`, `just formal --trail 6`
+formal *options:
+    formal/check-formal {{options}}
+
 # hostile calls of the parity crate for so many seconds, by libFuzzer under AddressSanitizer: just fuzz 60
 # (needs a nightly compiler and `cargo install cargo-fuzz`)
 fuzz seconds:

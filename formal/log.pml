@@ -5,22 +5,31 @@
  *
  * What must stay true: engine() asks only what an engine can know (what is on devices that are there, and its own
  * memory, which a crash takes); the judge's variables, below, are read in assertions only. Each rule that can be
- * removed by a -DNO_... is removed in one place, and check-formal demands a counterexample for each.
+ * taken away is taken away in one place, and check-formal demands a counterexample for each.
  */
 
-#ifndef UPDATES
-#define UPDATES 3               /* at most 3: a version has two bits */
-#endif
-#ifndef CRASHES
-#define CRASHES 2
-#endif
-#ifndef LOSSES
-#define LOSSES 1
-#endif
-#ifndef RETURNS
-#define RETURNS 1
-#endif
+/* The rules that can be taken away. Which one, and the bounds, say environment variables: one program does for all. */
+#define TAKE_OUT_RECORDED 1     /* a member that failed is recorded as out before an update goes in place */
+#define GENERATION_RAISED 2     /* ... under a generation of its own */
+#define LOSS_BEFORE_PLACE 3     /* ... and between the rounds, not after them */
+#define OUT_NOT_BELIEVED 4      /* a member that the newest superblock calls out is not read */
+#define CAUGHT_UP 5             /* a start brings all members to one generation before it makes a new one */
+#define HOME_HOLDS 6            /* the members that store data hold records, too, not only those of parity */
+#define RECORD_FORCED 7         /* records are durable before anything is written in place */
+#define ANSWER_AFTER_RECORD 8   /* the client is answered when its update is in place, not when it is planned */
+#define FLUSH_BEFORE_REUSE 9    /* log space is used again only after what it was for is durable in place */
+#define COMPLETE_ONLY 10        /* only what every holder in service has is rolled forward */
+#define LOSS_BEFORE_REPLAY 11   /* who is not there is recorded before anything is rolled forward */
+#define FLUSH_AFTER_REPLAY 12   /* what was rolled forward is durable before the log's validity ends */
+#define NEW_INCARNATION 13      /* each start ends the validity of all records before it */
+#define FILLED_DURABLY 14       /* a member that comes back counts only after what it was filled with is durable */
+#define WITHOUT(rule) (removed == (rule))
 
+byte removed;                   /* REMOVED: the number of a rule, or 0 */
+byte updates, crashes, losses, returns; /* UPDATES (at most 3), CRASHES, LOSSES, RETURNS: how many are left */
+c_decl { \#include <stdlib.h> }
+
+#define UPDATES_MAX 3           /* a version has two bits */
 #define MEMBERS 3               /* 0 and 1 store data, 2 stores parity: their XOR */
 #define SLOTS 3                 /* batches in a member's ring, of one record each */
 #define ALL 7
@@ -70,9 +79,7 @@ byte oldest[2], newest[2];      /* versions that each block may have */
 byte answered[2];               /* newest version that was acknowledged */
 byte perhaps_out;               /* members that some superblock may call out, and that were not filled since */
 
-byte updates = UPDATES, crashes = CRASHES, losses = LOSSES, returns = RETURNS;
-
-byte i, s, t, n, who, lacking, has, stored, above;     /* scratch, 0 when it is not in use */
+byte i, s, t, n, who, gone, lacking, has, stored, above;     /* scratch, 0 when it is not in use */
 
 /* In service and reachable. */
 #define SERVES (here & ~now.out)
@@ -131,15 +138,16 @@ inline copy_superblock(m) {
     }
 }
 
-inline lose(m) {
-    losses--; land(m); here = here & ~BIT(m); writing = writing & ~BIT(m)
+inline lose_one() {
+    if :: gone = 0 :: gone = 1 :: gone = 2 fi;
+    losses--; land(gone); here = here & ~BIT(gone); writing = writing & ~BIT(gone); gone = 0
 }
 
 /* A point at which power may fail, or a member while all the others serve. */
 #define ANYTHING_MAY_HAPPEN \
     if \
     :: crashes > 0 -> crashes--; goto crash \
-    :: losses > 0 && SERVES == ALL -> if :: lose(0) :: lose(1) :: lose(2) fi \
+    :: losses > 0 && SERVES == ALL -> lose_one() \
     :: skip \
     fi
 
@@ -160,9 +168,10 @@ inline flush(mask) {
 /* The batches under way are durable. */
 inline complete_records() {
     atomic {
-        if :: HAS(log_flying, 0) -> write_batch(0); head[0] = (head[0] + 1) % SLOTS :: else fi;
-        if :: HAS(log_flying, 1) -> write_batch(1); head[1] = (head[1] + 1) % SLOTS :: else fi;
-        if :: HAS(log_flying, 2) -> write_batch(2); head[2] = (head[2] + 1) % SLOTS :: else fi;
+        do
+        :: i < MEMBERS -> if :: HAS(log_flying, i) -> write_batch(i); head[i] = (head[i] + 1) % SLOTS :: else fi; i++
+        :: else -> i = 0; break
+        od;
         log_flying = 0
     }
 }
@@ -188,9 +197,10 @@ inline record_superblock() {
 
 inline finish_superblock() {
     atomic {
-        if :: HAS(sb_flying, 0) -> copy_superblock(0) :: else fi;
-        if :: HAS(sb_flying, 1) -> copy_superblock(1) :: else fi;
-        if :: HAS(sb_flying, 2) -> copy_superblock(2) :: else fi;
+        do
+        :: i < MEMBERS -> if :: HAS(sb_flying, i) -> copy_superblock(i) :: else fi; i++
+        :: else -> i = 0; break
+        od;
         sb_flying = 0;
         now.generation = sb_next.generation; now.incarnation = sb_next.incarnation;
         now.out = sb_next.out; now.tags = sb_next.tags;
@@ -215,15 +225,13 @@ inline record_in_start() {
 inline record_losses() {
     do
     :: (ALL & ~here & ~now.out) != 0 ->
-#ifdef NO_TAKE_OUT_RECORD
-        now.out = now.out | (ALL & ~here)
-#else
-        begin_superblock(); sb_next.out = now.out | (ALL & ~here);
-#ifdef NO_GENERATION_BUMP
-        sb_next.generation--;
-#endif
-        record_superblock()
-#endif
+        if
+        :: WITHOUT(TAKE_OUT_RECORDED) -> now.out = now.out | (ALL & ~here)
+        :: else ->
+            begin_superblock(); sb_next.out = now.out | (ALL & ~here);
+            if :: WITHOUT(GENERATION_RAISED) -> sb_next.generation-- :: else fi;
+            record_superblock()
+        fi
     :: else -> break
     od;
     skip
@@ -264,19 +272,13 @@ inline make_room(m) {
         :: lacking == 0 -> break
         :: else ->
             lacking = 0;
-#ifndef NO_FLUSH_BEFORE_REUSE
-            flush(here);
-#endif
+            if :: WITHOUT(FLUSH_BEFORE_REUSE) :: else -> flush(here) fi;
             settled = sequence + 1;
-#ifdef NO_NOTICE_BEFORE_REUSE
-            break;
-#else
             b_sequence = 0; b_holders = 0;
             log_flying = BIT(m);
             ANYTHING_MAY_HAPPEN;
             if :: log_flying == 0 -> break /* it is gone */ :: else fi;
             complete_records()
-#endif
         fi
     od;
     lacking = 0
@@ -349,19 +351,15 @@ inline judge_logs() {
             i++
         :: else -> break
         od;
-        i = 0; stored = 0; n = UPDATES;
+        i = 0; stored = 0; n = UPDATES_MAX;
         do
         :: n >= above ->
             look_for(n);
             if
-#ifndef NO_COMPLETENESS
-            :: has != 0 && lacking != 0 ->
+            :: has != 0 && lacking != 0 && !WITHOUT(COMPLETE_ONLY) ->
                 /* Of an update before a complete one no record can be missing. */
                 assert(stored == 0)
-            :: has != 0 && lacking == 0 -> roll_forward(n)
-#else
-            :: has != 0 -> roll_forward(n)
-#endif
+            :: has != 0 && (lacking == 0 || WITHOUT(COMPLETE_ONLY)) -> roll_forward(n)
             :: else
             fi;
             n--
@@ -376,6 +374,11 @@ inline judge_logs() {
 proctype engine() {
     byte mask, old0, old1;
 
+    c_code {
+        now.removed = atoi(getenv("REMOVED"));
+        now.updates = atoi(getenv("UPDATES")); now.crashes = atoi(getenv("CRASHES"));
+        now.losses = atoi(getenv("LOSSES")); now.returns = atoi(getenv("RETURNS"));
+    };
     /* A new array: zeros, all in service, first incarnation. */
     d_step {
         now.generation = 1; now.incarnation = 1; now.tags = 1 + 4 + 16;
@@ -403,7 +406,7 @@ serve:
             goto serve
         :: (here & now.out) != 0 && returns > 0 -> returns--; goto fill
         :: crashes > 0 -> crashes--; goto crash
-        :: losses > 0 && SERVES == ALL -> if :: lose(0) :: lose(1) :: lose(2) fi; goto serve
+        :: losses > 0 && SERVES == ALL -> lose_one(); goto serve
         :: goto end
         fi
     }
@@ -411,9 +414,10 @@ serve:
 update:
     atomic {
     /* Space first: settling comes before the numbers. */
-    if :: HAS(SERVES & (mask | 4), 0) -> make_room(0) :: else fi;
-    if :: HAS(SERVES & (mask | 4), 1) -> make_room(1) :: else fi;
-    if :: HAS(SERVES & (mask | 4), 2) -> make_room(2) :: else fi;
+    do
+    :: who < MEMBERS -> if :: HAS(SERVES & (mask | 4), who) -> make_room(who) :: else fi; who++
+    :: else -> who = 0; break
+    od;
     record_losses();
     /* Plan: what each holder will store. */
     d_step {
@@ -429,14 +433,9 @@ update:
         if :: HAS(writing, 0) -> b_holders = b_holders | (TAG(now.tags, 0)) :: else fi;
         if :: HAS(writing, 1) -> b_holders = b_holders | (TAG(now.tags, 1) << 2) :: else fi;
         if :: HAS(writing, 2) -> b_holders = b_holders | (TAG(now.tags, 2) << 4) :: else fi;
-#ifdef NO_HOME_COPY
-        b_holders = b_holders & 48;
-#endif
+        if :: WITHOUT(HOME_HOLDS) -> b_holders = b_holders & 48 :: else fi
     }
-#ifdef NO_RECORD_AWAITED
-    /* Answered while the records are on their way. */
-    answered[0] = newest[0]; answered[1] = newest[1];
-#endif
+    if :: WITHOUT(ANSWER_AFTER_RECORD) -> answered[0] = newest[0]; answered[1] = newest[1] :: else fi;
     /* First round: the records, forced. */
     atomic {
         if :: HAS(writing, 0) && TAG(b_holders, 0) != 0 -> log_flying = log_flying | 1 :: else fi;
@@ -444,30 +443,21 @@ update:
         if :: HAS(writing, 2) && TAG(b_holders, 2) != 0 -> log_flying = log_flying | 4 :: else fi
     }
     ANYTHING_MAY_HAPPEN;
-#ifdef NO_RECORD_AWAITED
     if
-    :: flush(here); oldest[0] = answered[0]; oldest[1] = answered[1]
-    :: skip
+    :: WITHOUT(ANSWER_AFTER_RECORD) -> flush(here); oldest[0] = answered[0]; oldest[1] = answered[1]; ANYTHING_MAY_HAPPEN
+    :: else
     fi;
-    ANYTHING_MAY_HAPPEN;
-#endif
-#ifndef NO_FORCED_RECORD
-    complete_records();
-    ANYTHING_MAY_HAPPEN;
-#endif
-#ifndef NO_LOSS_BEFORE_PLACE
-    record_losses();
-#endif
+    if :: WITHOUT(RECORD_FORCED) :: else -> complete_records(); ANYTHING_MAY_HAPPEN fi;
+    if :: WITHOUT(LOSS_BEFORE_PLACE) :: else -> record_losses() fi;
     /* Second round: in place, as far as the caches. */
     atomic {
-        if :: HAS(writing, 0) -> write_in_place(0) :: else fi;
-        if :: HAS(writing, 1) -> write_in_place(1) :: else fi;
-        if :: HAS(writing, 2) -> write_in_place(2) :: else fi
+        do
+        :: i < MEMBERS -> if :: HAS(writing, i) -> write_in_place(i) :: else fi; i++
+        :: else -> i = 0; break
+        od
     }
     ANYTHING_MAY_HAPPEN;
-#ifdef NO_FORCED_RECORD
-    complete_records();
-#endif
+    if :: WITHOUT(RECORD_FORCED) -> complete_records() :: else fi;
     record_losses();
     answered[0] = newest[0]; answered[1] = newest[1];
     writing = 0;
@@ -484,16 +474,12 @@ fill:
         write_in_place(who)
     }
     ANYTHING_MAY_HAPPEN;
-#ifndef NO_FILL
-    flush(here);
-#endif
+    if :: WITHOUT(FILLED_DURABLY) :: else -> flush(here) fi;
     if
     :: HAS(here, who) ->
         begin_superblock();
         sb_next.out = now.out & ~BIT(who);
-#ifndef NO_NEW_TAG
         sb_next.tags = now.tags + (1 << (2 * who));
-#endif
         head[who] = 0;
         record_superblock();
         perhaps_out = perhaps_out & ~BIT(who)
@@ -513,12 +499,13 @@ forget:
 crash:
     skip;
     atomic {
-        if :: HAS(here, 0) -> land(0) :: else fi;
-        if :: HAS(here, 1) -> land(1) :: else fi;
-        if :: HAS(here, 2) -> land(2) :: else fi;
+        do
+        :: gone < MEMBERS -> if :: HAS(here, gone) -> land(gone) :: else fi; gone++
+        :: else -> gone = 0; break
+        od;
         log_flying = 0; sb_flying = 0; dirty = 0; writing = 0; sequence = 0; settled = 1;
         head[0] = 0; head[1] = 0; head[2] = 0;
-        planned[0] = 0; planned[1] = 0; planned[2] = 0; b_sequence = 0; b_holders = 0; mask = 0;
+        planned[0] = 0; planned[1] = 0; planned[2] = 0; b_sequence = 0; b_holders = 0; mask = 0; who = 0; lacking = 0;
         now.generation = 0; now.incarnation = 0; now.out = 0; now.tags = 0;
         sb_next.generation = 0; sb_next.incarnation = 0; sb_next.out = 0; sb_next.tags = 0;
         /* While the power was off: more are lost, within the budget or not, and some come back as they were. */
@@ -558,12 +545,8 @@ start:
         :: i < MEMBERS ->
             if
             :: !HAS(here, i)
-#ifndef NO_OUT_BELIEVED
-            :: HAS(here, i) && HAS(now.out, i)
-            :: HAS(here, i) && !HAS(now.out, i) &&
-#else
-            :: HAS(here, i) &&
-#endif
+            :: HAS(here, i) && HAS(now.out, i) && !WITHOUT(OUT_NOT_BELIEVED)
+            :: HAS(here, i) && (!HAS(now.out, i) || WITHOUT(OUT_NOT_BELIEVED)) &&
                 sb[i].generation + 1 >= now.generation && (sb[i].generation < now.generation ||
                 sb[i].incarnation == now.incarnation && sb[i].out == now.out && sb[i].tags == now.tags) -> t = t | BIT(i)
             :: else
@@ -584,39 +567,35 @@ start:
     /* Those who are not believed are as good as not there. They are out in what is recorded next. */
     writing = t; t = 0;
     /* All know what the newest knows, before there is anything newer. */
-#ifndef NO_CATCH_UP
-    sb_next.generation = now.generation; sb_next.incarnation = now.incarnation;
-    sb_next.out = now.out; sb_next.tags = now.tags;
-    sb_flying = writing;
-    if :: crashes > 0 -> crashes--; goto crash :: skip fi;
-    finish_superblock();
-#endif
+    if
+    :: WITHOUT(CAUGHT_UP)
+    :: else ->
+        sb_next.generation = now.generation; sb_next.incarnation = now.incarnation;
+        sb_next.out = now.out; sb_next.tags = now.tags;
+        sb_flying = writing;
+        if :: crashes > 0 -> crashes--; goto crash :: skip fi;
+        finish_superblock()
+    fi;
     now.out = ALL & ~writing; writing = 0;
     judge_logs();
     if
     :: writing != 0 ->
-#ifndef NO_LOSS_BEFORE_REPLAY
-        begin_superblock();
-        record_in_start();
-#endif
+        if :: WITHOUT(LOSS_BEFORE_REPLAY) :: else -> begin_superblock(); record_in_start() fi;
         atomic {
-            if :: HAS(writing, 0) -> write_in_place(0) :: else fi;
-            if :: HAS(writing, 1) -> write_in_place(1) :: else fi;
-            if :: HAS(writing, 2) -> write_in_place(2) :: else fi;
+            do
+            :: i < MEMBERS -> if :: HAS(writing, i) -> write_in_place(i) :: else fi; i++
+            :: else -> i = 0; break
+            od;
             writing = 0
         }
         if :: crashes > 0 -> crashes--; goto crash :: skip fi;
-#ifndef NO_FLUSH_AFTER_REPLAY
-        flush(here)
-#endif
+        if :: WITHOUT(FLUSH_AFTER_REPLAY) :: else -> flush(here) fi
     :: else
     fi;
     d_step { planned[0] = 0; planned[1] = 0; planned[2] = 0 }
     /* The start itself: what the logs say ends here. */
     begin_superblock();
-#ifndef NO_NEW_INCARNATION
-    sb_next.incarnation = now.incarnation + 1;
-#endif
+    if :: WITHOUT(NEW_INCARNATION) :: else -> sb_next.incarnation = now.incarnation + 1 fi;
     record_in_start();
     /* What the client finds, it will find for ever. */
     d_step {
