@@ -13,20 +13,23 @@ use crate::pass::{Pass, Shape, Verb};
 /// # Safety
 /// The contract of [`Pass`].
 pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
-    let whole = if has_loop(pass) { pass.bytes - pass.bytes % BLOCK_BYTES } else { 0 };
     let mut differs = false;
-    if whole > 0 {
-        let enter = loop_for::<L>(pass);
-        // SAFETY: the caller guarantees the contract of `Pass` for more than this part of it, and `enter` was chosen
-        // for its shape and a whole number of blocks.
-        differs = unsafe { enter(lanes, &Pass { bytes: whole, ..*pass }) };
-    }
-    if whole < pass.bytes {
-        let rest = Pass { start: pass.start + whole, bytes: pass.bytes - whole, ..*pass };
-        // SAFETY: the caller guarantees the contract of `Pass` for more than this part of it.
-        differs |= unsafe { row_by_row(lanes, &rest) };
+    for (enter, part) in parts::<L>(pass) {
+        // SAFETY: the caller guarantees the contract of `Pass` for all of it, each part is some rows of some of it, and
+        // `enter` was chosen for the shape of that and its length.
+        differs |= unsafe { enter(lanes, &part) };
     }
     differs
+}
+
+/// Whole blocks of all rows at once; then what they leave over, less than one, row by row.
+fn parts<'a, L: Lanes>(pass: &'a Pass<'a>) -> impl Iterator<Item = (Enter<L>, Pass<'a>)> {
+    let whole = if has_loop(pass) { pass.bytes - pass.bytes % BLOCK_BYTES } else { 0 };
+    let blocks = (whole > 0).then(|| (loop_for::<L>(pass), Pass { bytes: whole, ..*pass }));
+    let rows = if whole < pass.bytes { pass.outputs.len() } else { 0 };
+    let (start, bytes) = (pass.start + whole, pass.bytes - whole);
+    let row = move |row| only_row::<L>(Pass { start, bytes, ..*pass }, row);
+    blocks.into_iter().chain((0..rows).map(row))
 }
 
 /// Every loop is compiled for every backend, so there is one only for what is worth it. Nobody regenerates P and Q and
@@ -73,35 +76,19 @@ fn copying<L: Lanes>(pass: &Pass<'_>, streaming: bool) -> Enter<L> {
     }
 }
 
-/// What whole blocks leave over: less than one, one output after the other, past no cache.
-///
-/// # Safety
-/// The contract of [`Pass`].
-unsafe fn row_by_row<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
-    let mut differs = false;
-    for row in 0..pass.outputs.len() {
-        // The first row copies for all.
-        let copied = pass.verb == Verb::GenerateCopy && row > 0;
-        let verb = if copied { Verb::Generate } else { pass.verb };
-        let enter = match verb {
-            Verb::Generate => L::enter::<Generate<false>, false, false, 1>,
-            Verb::GenerateCopy => L::enter::<GenerateCopy<false, false, false>, false, false, 1>,
-            Verb::Update => L::enter::<Update<false>, false, false, 1>,
-            Verb::Check => L::enter::<Check<false>, false, false, 1>,
-        };
-        let only = Pass {
-            verb,
-            shape: Shape::Any(1),
-            streaming: false,
-            outputs: &pass.outputs[row..=row],
-            rows: &pass.rows[row..=row],
-            ..*pass
-        };
-        // SAFETY: the caller guarantees the contract of `Pass` for all rows, and a row of ones is a row of any
-        // coefficients.
-        differs |= unsafe { enter(lanes, &only) };
-    }
-    differs
+/// One row of `pass`, past no cache. A row of ones is a row of any coefficients.
+fn only_row<'a, L: Lanes>(pass: Pass<'a>, row: usize) -> (Enter<L>, Pass<'a>) {
+    // The first row copies for all.
+    let copied = pass.verb == Verb::GenerateCopy && row > 0;
+    let verb = if copied { Verb::Generate } else { pass.verb };
+    let enter: Enter<L> = match verb {
+        Verb::Generate => L::enter::<Generate<false>, false, false, 1>,
+        Verb::GenerateCopy => L::enter::<GenerateCopy<false, false, false>, false, false, 1>,
+        Verb::Update => L::enter::<Update<false>, false, false, 1>,
+        Verb::Check => L::enter::<Check<false>, false, false, 1>,
+    };
+    let (outputs, rows) = (&pass.outputs[row..=row], &pass.rows[row..=row]);
+    (enter, Pass { verb, shape: Shape::Any(1), streaming: false, outputs, rows, ..pass })
 }
 
 /// [`Lanes::enter`], compiled for one verb and one shape.
