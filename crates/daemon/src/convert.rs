@@ -265,6 +265,7 @@ pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> 
         in_use: to_u64(usage.pages),
         high_water: to_u64(usage.pages_max),
         waits: 0,
+        pages: String::new(),
     })
 }
 

@@ -292,7 +292,7 @@ fn process(text: &mut Text, status: &Status) {
         }
     }
     text.family("ashlar_pool", "info", "The pages its memory is on.");
-    for pool in &status.pools {
+    for pool in status.pools.iter().filter(|pool| !pool.pages.is_empty()) {
         text.sample("ashlar_pool_info", &[("pool", &pool.name), ("pages", &pool.pages)], 1);
     }
     text.family("ashlar_pool_waits", "counter", "How often a request had to wait.");
