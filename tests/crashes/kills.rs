@@ -73,7 +73,7 @@ impl Victim {
         world.start(&[]);
         let arguments = ["--level", level, "--policy", "log", "--strip-size", "16K"];
         let devices = world.create("tank0", members, &arguments);
-        let ledger = Ledger::blank(BLOCKS, BLOCKS / 2);
+        let ledger = Ledger::blank(BLOCKS, BLOCKS);
         let victim = Victim { world, ledger, devices, out: None, has_fuse, replacements: 0 };
         victim.fill_first_half();
         victim

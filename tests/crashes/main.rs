@@ -7,10 +7,8 @@
 //! - `replay`    from a record of writes to what a power cut may have left
 //! - `recorded`  the engine, the second reader and the program on that
 //!
-//! What must stay true: an answered write is there after a kill, flushed or not, if its stripe was in use: its bytes had
-//! left the process. The first write of a stripe, and giving a whole stripe back, are there if they were flushed:
-//! the map of written stripes reaches the members with a flush. A power cut, which loses caches too, is for simulated
-//! worlds (`crates/universe`) and for `recorded`.
+//! What must stay true: an answered write is there after a kill, flushed or not: its bytes had left the process. A power
+//! cut, which loses caches too, is for simulated worlds (`crates/universe`) and for `recorded`.
 
 mod client;
 mod kills;
