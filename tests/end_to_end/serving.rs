@@ -21,6 +21,14 @@ fn the_parity_kernel_is_visible_everywhere_and_can_be_forced_by_name() {
     let metrics = world.ok(&["metrics"]);
     assert!(metrics.contains("ashlar_kernel_info{kernel=\"portable\"} 1\n"), "{metrics}");
     assert!(metrics.contains("kernel=\"portable\",policy="), "{metrics}");
+    // Beside it what the buffers are on: one answer for each pool, whichever it is here.
+    let pages = metrics.lines().filter(|line| line.starts_with("ashlar_pool_info{pool=\"worker"));
+    assert!(pages.clone().count() > 1, "{metrics}");
+    let known =
+        ["reserved huge", "transparent huge", "small"].map(|it| format!("pages=\"{it}\"}} 1"));
+    for line in pages {
+        assert!(known.iter().any(|known| line.ends_with(known)), "{line}");
+    }
     let events = world.ok(&["events", "--json"]);
     let chosen = events.lines().find(|line| line.contains("kernel.chosen")).expect("an event");
     assert!(chosen.contains("portable") && chosen.contains("asked for by name"), "{chosen}");
