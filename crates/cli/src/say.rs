@@ -24,7 +24,7 @@ pub fn line(text: impl Display) -> Result<(), Fault> {
 /// The same without an end of line.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub fn write(text: impl Display) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
