@@ -2,8 +2,9 @@
 //!
 //! Prints lines of `name value unit`; exit code 1 if a limit of the specification is missed: 10 s, 1 GiB, and 1 % of a core for each
 //! busy core. The input is made up by a second process, so that making it is not in the memory that is measured.
-//! `cargo bench -p ashlar-lab`; results are kept in docs/results/lab.md. What must stay true: every sample of the input is a line of its
-//! own, which is the hardest form of it.
+//! `cargo bench -p ashlar-lab --bench finished_run`; results are kept in docs/results/lab.md. Started without `--bench`, as `cargo test`
+//! does, it takes a small input and judges neither time nor memory: a debugging build on a busy machine says nothing about them.
+//! What must stay true: every sample of the input is a line of its own, which is the hardest form of it.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::cpu::account::{CpuAccount, Taken};
@@ -22,8 +23,15 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const RESULTS: u32 = 1000;
-const SAMPLES: u64 = 10_000_000;
+/// How large the input is.
+#[derive(Clone, Copy)]
+struct Size {
+    results: u32,
+    samples: u64,
+}
+
+const WHOLE: Size = Size { results: 1000, samples: 10_000_000 };
+const SMALL: Size = Size { results: 20, samples: 20_000 };
 const SECONDS_MAX: f64 = 10.0;
 const BYTES_MAX: u64 = 1 << 30;
 const SAMPLER_PERCENT_MAX: f64 = 1.0;
@@ -31,24 +39,28 @@ const MAKE: &str = "--make";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, place] = words.as_slice()
+    if let [flag, place, results, samples] = words.as_slice()
         && flag == MAKE
     {
-        make(Path::new(place));
+        let results = results.parse().expect("a number");
+        make(Path::new(place), Size { results, samples: samples.parse().expect("a number") });
         return ExitCode::SUCCESS;
     }
+    let is_judged = words.iter().any(|word| word == "--bench");
+    let size = if is_judged { WHOLE } else { SMALL };
     let place = std::env::temp_dir().join(format!("ashlar-lab-bench-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory");
     let own = std::env::current_exe().expect("known");
-    let made = Command::new(own).arg(MAKE).arg(&place).status().expect("started");
-    assert!(made.success(), "the input could not be made");
-    let is_within = analyse(&place) & sampler();
+    let mut maker = Command::new(own);
+    maker.arg(MAKE).arg(&place).args([size.results.to_string(), size.samples.to_string()]);
+    assert!(maker.status().expect("started").success(), "the input could not be made");
+    let is_within = analyse(&place, size) & (!is_judged || sampler());
     std::fs::remove_dir_all(&place).expect("gone");
-    ExitCode::from(u8::from(!is_within))
+    ExitCode::from(u8::from(is_judged && !is_within))
 }
 
-/// 1,000 results in fio's own format, each with two jobs and full histograms, and 10 M lines of folded stacks.
-fn make(place: &Path) {
+/// Results in fio's own format, each with two jobs and full histograms, and lines of folded stacks.
+fn make(place: &Path, size: Size) {
     let whole = include_str!("../tests/fio/two_jobs.json");
     let bins: String = (0..1200).fold(String::new(), |mut bins, at| {
         let _ = write!(bins, "\"{}\" : {}, ", 1000 + at * 512, 1 + at % 97);
@@ -56,13 +68,13 @@ fn make(place: &Path) {
     });
     let (before, after) = whole.split_once("\"bins\" : {").expect("json+ has bins");
     let result = format!("{before}\"bins\" : {{ {bins}{after}");
-    for at in 0..RESULTS {
+    for at in 0..size.results {
         std::fs::write(place.join(format!("{at}.json")), &result).expect("written");
     }
     let file = std::fs::File::create(place.join("stacks.folded")).expect("made");
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..SAMPLES {
+    for _ in 0..size.samples {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -101,6 +113,7 @@ fn measurement(at: u32, result: &FioResult) -> Measurement {
         write: all.write,
         cpu: None,
         path: None,
+        hosts: Vec::new(),
         findings: Vec::new(),
         argv: vec!["fio".into(), format!("{at}.fio")],
         evidence: Some(u64::from(at)),
@@ -108,10 +121,10 @@ fn measurement(at: u32, result: &FioResult) -> Measurement {
     }
 }
 
-fn analyse(place: &Path) -> bool {
+fn analyse(place: &Path, size: Size) -> bool {
     let began = monotonic();
     let mut run = Run::default();
-    for at in 0..RESULTS {
+    for at in 0..size.results {
         let bytes = std::fs::read(place.join(format!("{at}.json"))).expect("there");
         let result = FioResult::parse(&bytes).expect("a result");
         run.records.push(Record::Measurement(Box::new(measurement(at, &result))));
@@ -122,7 +135,7 @@ fn analyse(place: &Path) -> bool {
     let client = Regex::new("^fio").expect("sound");
     let how = How { groups: &groups, client: &client, keep_stacks: true, threads: 2 };
     let counted = count(&[place.join("stacks.folded")], how).expect("counted");
-    assert_eq!(counted.counts.total, SAMPLES, "every sample counts");
+    assert_eq!(counted.counts.total, size.samples, "every sample counts");
     let taken = Taken {
         of: "benchmark",
         source: "made up",
@@ -134,6 +147,12 @@ fn analyse(place: &Path) -> bool {
     run.records.push(Record::Cpu(Box::new(account)));
     let counted_s = (monotonic() - began).as_secs_f64() - parsed_s;
     let points = points::of(&run.records);
+    let rounds: usize = points.iter().map(|point| point.rounds.len()).sum();
+    assert_eq!(
+        rounds,
+        usize::try_from(size.results).expect("small"),
+        "every result is a round of a point"
+    );
     let html = page::html(&run, &points, &PathBuf::from("nowhere")).expect("a page");
     let told = findings::headline(&points).sentence.len() + text::csv(&points).len();
     let seconds = (monotonic() - began).as_secs_f64();

@@ -14,6 +14,8 @@ pub struct Args {
 /// The parts of the lab.
 #[derive(clap::Subcommand, Debug)]
 pub enum Verb {
+    /// Keep runs under a name, to hold later ones against.
+    Baseline(crate::compare::baseline::Args),
     /// Write down what `inspect` reads of this server, to be looked at elsewhere.
     Capture(crate::capture::Args),
     /// Compare two engines in turns, or two stored runs.
@@ -24,6 +26,8 @@ pub enum Verb {
     Inspect(crate::inspect::Args),
     /// Say what is wrong with a benchmark, before it runs or after.
     Lint(Box<crate::lint::cli::Args>),
+    /// Purge drives: sanitize, format or discard everything. It is lost.
+    Purge(crate::purge::cli::Args),
     /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
     Redact(crate::redact::Args),
     /// Make the report of a run.
@@ -40,11 +44,13 @@ pub enum Verb {
 /// The one line that says why not.
 pub fn run(args: Args, json: bool) -> Result<ExitCode, Refusal> {
     match args.verb {
+        Verb::Baseline(args) => crate::compare::baseline::run(&args, json),
         Verb::Capture(args) => crate::capture::run(&args, json),
         Verb::Compare(args) => crate::compare::cli::run(&args, json),
         Verb::Cpu(args) => crate::cpu::verb::run(&args, json),
         Verb::Inspect(args) => crate::inspect::run(&args, json),
         Verb::Lint(args) => crate::lint::cli::run(&args, json),
+        Verb::Purge(args) => crate::purge::cli::run(&args, json),
         Verb::Redact(args) => crate::redact::run(&args, json),
         Verb::Report(args) => crate::report::cli::run(&args, json),
         Verb::Run(args) => crate::plan::cli::run(&args, json),

@@ -15,6 +15,8 @@
 //! - guard: nothing is written to a device that carries something, unless its user names it
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
+//! - purge: drives that forget everything, with a record of it
+//! - write_cache: drives' write caches, switched and restored
 //! - compare: two engines in turns, or two stored runs
 //! - plan: a run by plan: stages around fio job files
 //! - metrics: the formulas, without any I/O
@@ -44,6 +46,7 @@ pub mod lint;
 pub mod meter;
 pub mod metrics;
 pub mod plan;
+pub mod purge;
 pub mod record;
 pub mod redact;
 pub mod refusal;
@@ -55,5 +58,6 @@ pub mod units;
 pub mod validity;
 pub mod verdict;
 pub mod watch;
+pub mod write_cache;
 
 pub use refusal::Refusal;

@@ -3,6 +3,7 @@
 //! - subject: what is looked at: jobs, perhaps a result, and what it is meant to show
 //! - machine: what rules need to know about targets and host, and may not be able to know
 //! - live: the machine we are on
+//! - away: targets on other hosts, of which nothing can be read here
 //! - rules: the rules, in groups
 //! - cli: `lab lint`
 //!
@@ -10,6 +11,7 @@
 //! a rule could not find out is said and never passed over. Not here: syntax (fio --parse-only), results' arithmetic
 //! (metrics).
 
+pub mod away;
 pub mod cli;
 pub mod live;
 pub mod machine;

@@ -194,6 +194,29 @@ pub struct Direction {
     /// Mean completion latency over time: milliseconds since the start -> nanoseconds, mean over jobs.
     #[serde(default)]
     pub latency_series: Vec<(u64, f64)>,
+    /// p99 of completion latency over time: milliseconds since the start -> nanoseconds, of all jobs' histograms together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub p99_series: Vec<(u64, f64)>,
+}
+
+/// What one host did of a measurement that several hosts made together.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct HostFigures {
+    /// `NAME:PORT` of its `fio --server`.
+    pub host: String,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// I/Os done.
+    pub ios: u64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// I/Os a second.
+    pub iops: f64,
+    /// Mean completion latency, nanoseconds.
+    pub latency_mean_ns: f64,
+    /// p99 of completion latency, nanoseconds; `None` with too few I/Os for it.
+    #[serde(default)]
+    pub p99_ns: Option<u64>,
 }
 
 /// CPU time around a measurement, seconds over all cores.
@@ -241,6 +264,9 @@ pub struct Measurement {
     /// What drives and links carried over the same time, if it was taken.
     #[serde(default)]
     pub path: Option<PathLoad>,
+    /// What each host did, if several made the load; none if it was made here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostFigures>,
     /// Which rules have something to say.
     #[serde(default)]
     pub findings: Vec<Finding>,

@@ -2,10 +2,13 @@
 //!
 //! - points: rounds of the same workload, engine and condition, as one figure with its samples
 //! - findings: the sentence on top: what limits, what to do next, and whether the figures may be used
+//! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
 //! - tables: engines side by side, CPU time, resources, traces, checks
 //! - chart: bars and lines as SVG, with every sample as a dot
 //! - page: the HTML page
+//! - pictures: flame graphs inside the page, and how many fit
+//! - sections: the tables as plain rows, for Markdown and CSV
 //! - text: Markdown and CSV
 //! - ocp: OCP Test & Validation JSONL
 //! - cli: `ashlar lab report`
@@ -17,8 +20,11 @@ pub mod chart;
 pub mod charts;
 pub mod cli;
 pub mod findings;
+pub mod forest;
 pub mod ocp;
 pub mod page;
+pub mod pictures;
 pub mod points;
+pub mod sections;
 pub mod tables;
 pub mod text;

@@ -38,6 +38,7 @@ fn round(
         latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
         series: Vec::new(),
         latency_series: Vec::new(),
+        p99_series: Vec::new(),
     };
     let is_read = workload.mix.contains("read");
     let none = Direction::default();
@@ -64,6 +65,7 @@ fn round(
             client_system_s: 0.2,
         }),
         path: None,
+        hosts: Vec::new(),
         findings: Vec::new(),
         argv: vec!["fio".into(), "--name=<x>".into()],
         evidence: Some(7),
@@ -324,4 +326,103 @@ fn client_time_that_falls_while_the_load_rises_is_noted_on_its_figures() {
         points.iter().all(|point| point.findings.iter().any(|it| it.rule == "A02")),
         "{points:?}"
     );
+}
+
+/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace that was recorded on a loop device.
+fn with_everything() -> Run {
+    use ashlar_lab::inspect::resources::Row;
+    use ashlar_lab::record::{HostFigures, ResourceTable};
+    let mut run = two_engines();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
+        .arg(golden)
+        .output()
+        .expect("started");
+    run.records.push(Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account")));
+    let trace = include_str!("data/trace-loop.json");
+    run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
+    let row = Row {
+        resource: "memory, bandwidth".into(),
+        utilisation: None,
+        saturation: None,
+        errors: None,
+    };
+    run.records.push(Record::Resources(ResourceTable { rows: vec![row] }));
+    if let Some(Record::Measurement(first)) = run.records.first_mut() {
+        let host = |name: &str| HostFigures { host: name.into(), ..HostFigures::default() };
+        first.hosts = vec![host("node1:8765"), host("node2:8765")];
+    }
+    run
+}
+
+/// Sentences and cells that each form of the report must have of [`with_everything`].
+const EVERYTHING: [&str; 6] = [
+    "35.7 % ±",
+    "client 18.9 %",
+    "memory, bandwidth",
+    "node2:8765",
+    "80 x 524288 bytes",
+    "80 (100 %)",
+];
+
+#[test]
+fn accounts_resources_hosts_and_a_recorded_trace_are_in_the_page_and_in_markdown() {
+    let run = with_everything();
+    let points = points::of(&run.records);
+    let page = page::html(&run, &points, Path::new("nowhere")).expect("a page");
+    let markdown = text::markdown(&run, &points);
+    for wanted in EVERYTHING {
+        assert!(page.contains(wanted), "the page has no {wanted}");
+        assert!(markdown.contains(wanted), "Markdown has no {wanted}");
+    }
+    let tables = markdown.lines().filter(|line| line.starts_with("| ") || line.starts_with("|-"));
+    let mut width = 0;
+    for line in tables {
+        let cells = line.replace("\\|", "").matches('|').count();
+        let is_head = line.starts_with("| workload")
+            || line.starts_with("| measurement")
+            || line.starts_with("| resource")
+            || line.starts_with("| trace |");
+        width = if is_head { cells } else { width };
+        assert_eq!(cells, width, "a row is as wide as its head: {line}");
+    }
+}
+
+#[test]
+fn csv_has_a_file_for_each_table_beside_the_rounds() {
+    use ashlar_lab::report::cli::{Args, run};
+    use ashlar_lab::store::RunDir;
+    let place = tempfile::tempdir().expect("a directory");
+    let made = with_everything();
+    let dir = RunDir::create(&place.path().join("run"), &made.facts).expect("made");
+    made.records.iter().for_each(|record| dir.append(record).expect("written"));
+    let csv = place.path().join("first.csv");
+    let args =
+        Args { run: dir.path().into(), html: None, markdown: None, csv: Some(csv), ocp: None };
+    run(&args, true).expect("a report");
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).expect(name);
+    assert_eq!(read("first.csv"), text::csv(&points::of(&made.records)));
+    let all =
+        ["cpu", "hosts", "use", "trace"].map(|word| read(&format!("first.{word}.csv"))).concat();
+    for wanted in EVERYTHING {
+        assert!(all.contains(wanted), "no {wanted}");
+    }
+    assert!(read("first.use.csv").contains("\"memory, bandwidth\",,,"), "empty cells stay empty");
+}
+
+#[test]
+fn p99_over_time_is_a_chart_of_its_own() {
+    let mut run = two_engines();
+    let drawn = |run: &Run| {
+        let page = page::html(run, &points::of(&run.records), Path::new("nowhere"));
+        page.expect("a page").contains("Do the slowest of a hundred wait longer with time?")
+    };
+    assert!(!drawn(&run), "nothing was logged");
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record {
+            measurement.read.p99_series = vec![(1000, 2e6), (2000, 9e6)];
+        }
+    }
+    assert!(drawn(&run));
 }

@@ -62,21 +62,29 @@ pub trait Commands {
 /// Programs for real.
 pub struct Live<'a> {
     evidence: &'a Evidence,
+    limit: Duration,
     begun: RefCell<Vec<std::process::Child>>,
 }
 
 impl<'a> Live<'a> {
     /// Programs whose outputs go to `evidence`.
     pub fn new(evidence: &'a Evidence) -> Live<'a> {
-        Live { evidence, begun: RefCell::default() }
+        Live::within(evidence, Duration::from_secs(300))
+    }
+
+    /// The same for programs that may take hours: a drive that erases itself.
+    pub fn patient(evidence: &'a Evidence) -> Live<'a> {
+        Live::within(evidence, Duration::from_secs(12 * 3600))
+    }
+
+    fn within(evidence: &'a Evidence, limit: Duration) -> Live<'a> {
+        Live { evidence, limit, begun: RefCell::default() }
     }
 }
 
 impl Commands for Live<'_> {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
-        let ran = self
-            .evidence
-            .run(&Order::new(argv.iter().copied(), why).limit(Duration::from_secs(300)))?;
+        let ran = self.evidence.run(&Order::new(argv.iter().copied(), why).limit(self.limit))?;
         let code = match ran.entry.exit {
             Exit::Code(code) => Some(code),
             _ => None,

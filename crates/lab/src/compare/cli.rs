@@ -1,18 +1,23 @@
 //! `ashlar lab compare`.
 
+use super::fingerprint::differences;
+use super::library::Library;
 use super::stored;
 use super::turns::{self, Bench, Plan};
 use super::workloads::{self, Extent};
-use crate::adapter::commands::{Commands, Live, Unlogged};
+use crate::adapter::commands::{Live, Unlogged};
 use crate::adapter::{Wanted, by_name};
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard;
 use crate::metrics::baseline::Code;
+use crate::metrics::latency::to_f64;
+use crate::plan::environment;
+use crate::plan::progress::Progress;
 use crate::refusal::Refusal;
 use crate::report::{findings, page, points};
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,13 +28,24 @@ use std::process::ExitCode;
 /// A, B: each turn makes the array, fills it, measures it healthy and with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95"
+    after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
+                  With stored runs the exit code is 0 if no case is worse, 1 if one is, 2 if they could not be compared."
 )]
 pub struct Args {
     /// First engine, or the directory of the newer run.
     pub a: String,
     /// Second engine, or the directory of the older run.
-    pub b: String,
+    #[arg(required_unless_present = "baseline", conflicts_with = "baseline")]
+    pub b: Option<String>,
+    /// Hold the run A against the baseline of this name (`lab baseline list`).
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// Where baselines are kept, if not in the user's own library.
+    #[arg(long, value_name = "DIR", requires = "baseline")]
+    pub library: Option<PathBuf>,
+    /// Compare although the baseline is of another machine; the output says so.
+    #[arg(long, requires = "baseline")]
+    pub other_machine: bool,
     /// A member: a block device or a file. Its content is lost.
     #[arg(long = "member", value_name = "PATH")]
     pub members: Vec<PathBuf>,
@@ -76,10 +92,13 @@ const STRIP_BYTES: u64 = 64 << 10;
 /// # Errors
 /// If a target must not be overwritten, an engine refuses, or fio fails. What was measured by then is kept.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    if Path::new(&args.a).join("run.json").is_file()
-        || Path::new(&args.b).join("run.json").is_file()
-    {
-        return stored_runs(args, json);
+    if let Some(name) = &args.baseline {
+        let old = Library::at(args.library.as_deref())?.open(name)?;
+        return stored_runs(args, old.path(), json);
+    }
+    let b = args.b.clone().unwrap_or_default();
+    if [&args.a, &b].iter().any(|path| Path::new(path).join("run.json").is_file()) {
+        return stored_runs(args, Path::new(&b), json);
     }
     let code = code_of(args)?;
     let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads)?;
@@ -87,12 +106,14 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let conditions = if args.losses == 0 { 1 } else { 2 };
     let planned = each + each * conditions * args.rounds * 2;
     let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;
-    println!(
-        "{planned} measurements of {} s each: about {} min",
-        args.seconds,
-        about_s.div_ceil(60)
-    );
-    let mut engines = vec![by_name(&args.a)?, by_name(&args.b)?];
+    if !json {
+        eprintln!(
+            "{planned} measurements of {} s each: about {} min",
+            args.seconds,
+            about_s.div_ceil(60)
+        );
+    }
+    let mut engines = vec![by_name(&args.a)?, by_name(&b)?];
     if args.dry_run {
         println!("would overwrite: {}", shown(&args.members));
         guard::refuse_unless_named(&Unlogged, &args.members, &args.destroy)?;
@@ -110,7 +131,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let looked = open_log(&path)?;
     let look = Live::new(&looked);
     guard::refuse_unless_named(&look, &args.members, &args.destroy)?;
-    let facts = facts(args, &look);
+    let facts = facts(args);
     let dir = RunDir::create(&path, &facts)?;
     let watch = Watch::new(&dir, !args.no_stacks)?;
     let bench = Bench {
@@ -120,8 +141,11 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         workloads,
         extent: Extent { seconds: args.seconds, span_bytes: args.span << 20 },
         strip_bytes: STRIP_BYTES,
-        planned,
-        done: Cell::new(0),
+        progress: RefCell::new(Progress::new(
+            usize::try_from(planned).unwrap_or(0),
+            to_f64(u64::from(planned) * (args.seconds + 1)),
+            json,
+        )),
     };
     let place = std::path::absolute(path.join("mounts"))
         .map_err(|error| Refusal::file(&path, &error, ""))?;
@@ -133,6 +157,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let plan = Plan { wanted, code, rounds: args.rounds, losses: args.losses };
     let measured = turns::run(&bench, &mut engines, &plan);
+    bench.progress.borrow().finish();
     watch.conclude(&dir)?;
     report(&dir, json)?;
     measured.map(|()| ExitCode::SUCCESS)
@@ -169,33 +194,18 @@ fn open_log(path: &Path) -> Result<Evidence, Refusal> {
     Evidence::open(path, interrupt)
 }
 
-fn facts(args: &Args, commands: &dyn Commands) -> RunFacts {
-    let told = |argv: &[&str]| {
-        commands
-            .run(argv, "the environment")
-            .map(|answer| answer.stdout.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let environment = BTreeMap::from([
-        ("kernel".to_owned(), told(&["uname", "-srm"])),
-        ("fio".to_owned(), told(&["fio", "--version"])),
-        ("cores".to_owned(), told(&["nproc"])),
-        (
-            "cpu".to_owned(),
-            cpu.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned()),
-        ),
-        ("members".to_owned(), format!("{}: {}", args.members.len(), shown(&args.members))),
-        ("level".to_owned(), format!("{}, strips of 64 KiB", args.level)),
-    ]);
+fn facts(args: &Args) -> RunFacts {
+    let mut environment = environment::facts(&args.members);
+    environment
+        .insert("members".to_owned(), format!("{}: {}", args.members.len(), shown(&args.members)));
+    environment.insert("level".to_owned(), format!("{}, strips of 64 KiB", args.level));
     RunFacts {
         format: FORMAT,
         lab: env!("CARGO_PKG_VERSION").to_owned(),
         question: format!(
             "{} against {}: {} on the same {} devices",
             args.a,
-            args.b,
+            args.b.as_deref().unwrap_or_default(),
             args.level,
             args.members.len()
         ),
@@ -232,29 +242,40 @@ fn report(dir: &RunDir, json: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn stored_runs(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    let stored = stored::compare(Path::new(&args.a), Path::new(&args.b), args.worse_below)?;
+fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal> {
+    let new = Path::new(&args.a);
+    let facts = |path: &Path| Ok::<_, Refusal>(RunDir::open(path)?.read()?.facts.environment);
+    let differing = differences(&facts(old)?, &facts(new)?);
+    if let (Some(name), false) =
+        (&args.baseline, differing.machine.is_empty() || args.other_machine)
+    {
+        let said = format!(
+            "baseline '{name}' is of another machine ({}); nothing was compared",
+            differing.machine.join("; ")
+        );
+        let hint = "save a baseline of this one, or say --other-machine";
+        return Err(Refusal::cannot_run("baseline.other_machine", said, hint));
+    }
+    let stored = stored::compare(new, old, args.worse_below)?;
     let worse = stored.pairs.iter().filter(|pair| pair.is_worse).count();
     if json {
         println!(
             "{}",
-            serde_json::json!({"pairs": stored.pairs, "left_out": stored.left_out, "worse": worse})
+            serde_json::json!({"pairs": stored.pairs, "left_out": stored.left_out, "worse": worse, "differences": differing})
         );
-    } else {
-        for pair in &stored.pairs {
-            println!(
-                "{} {}: {}",
-                if pair.is_worse { "WORSE" } else { "ok   " },
-                pair.case,
-                pair.sentence
-            );
-        }
-        stored.left_out.iter().for_each(|case| println!("left out: {case}"));
-        println!(
-            "{} cases, {worse} below {:.2} of the older run",
-            stored.pairs.len(),
-            args.worse_below
-        );
+        return Ok(ExitCode::from(u8::from(worse > 0)));
     }
-    Ok(if worse == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    for pair in &stored.pairs {
+        let verdict = if pair.is_worse { "WORSE" } else { "ok   " };
+        println!("{verdict} {}: {}", pair.case, pair.sentence);
+    }
+    stored.left_out.iter().for_each(|case| println!("left out: {case}"));
+    differing.machine.iter().for_each(|one| println!("NOT THE SAME MACHINE: {one}"));
+    differing.software.iter().for_each(|one| println!("note: {one}"));
+    println!(
+        "{} cases, {worse} below {:.2} of the older run",
+        stored.pairs.len(),
+        args.worse_below
+    );
+    Ok(ExitCode::from(u8::from(worse > 0)))
 }

@@ -13,12 +13,14 @@ use crate::fio::measure::figures;
 use crate::fio::run::{FioOrder, FioRan};
 use crate::metrics::baseline::Code;
 use crate::metrics::plausible::little_finding;
+use crate::plan::progress::Progress;
 use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Record, Workload};
 use crate::refusal::Refusal;
 use crate::store::RunDir;
-use crate::validity::{Finding, Severity};
+use crate::units;
+use crate::validity::{Finding, Mark, Severity};
 use crate::watch::Watch;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// What a comparison is made of.
@@ -35,10 +37,8 @@ pub struct Bench<'a> {
     pub extent: Extent,
     /// Strip size, bytes.
     pub strip_bytes: u64,
-    /// Measurements in all.
-    pub planned: u32,
-    /// Measurements done.
-    pub done: Cell<u32>,
+    /// How far it is.
+    pub progress: RefCell<Progress>,
 }
 
 /// What a measurement is of.
@@ -73,6 +73,7 @@ impl Bench<'_> {
             why: why.to_owned(),
             expected_s: seconds,
             log_bandwidth: seconds >= 5.0,
+            hosts: Vec::new(),
         };
         crate::fio::run::run(self.evidence, &order)
     }
@@ -100,10 +101,7 @@ impl Bench<'_> {
             condition => format!("{}, {condition}", case.engine.label()),
         };
         let why = format!("{whose}, {}", workload.describe());
-        let left = (self.planned - self.done.get().min(self.planned))
-            * u32::try_from(self.extent.seconds + 1).unwrap_or(1);
-        println!("[{:>3} of {}, about {left} s left] {why}", self.done.get() + 1, self.planned);
-        self.done.set(self.done.get() + 1);
+        self.progress.borrow().begin(&why);
         let blank = self.blank(case, workload);
         let stacks = case.round == 0 && case.condition != ArrayCondition::Raw;
         let watching = self.watch.begin(self.dir, &blank.id, stacks)?;
@@ -112,7 +110,7 @@ impl Bench<'_> {
             Err(refusal)
                 if refusal.code == "fio.failed" && case.condition != ArrayCondition::Raw =>
             {
-                println!("      failed: {refusal}");
+                self.end(&format!("failed: {refusal}"));
                 return self.keep_failure(case, workload, &refusal).map(|()| (Vec::new(), 0.0));
             }
             Err(refusal) => return Err(refusal),
@@ -138,8 +136,16 @@ impl Bench<'_> {
             })
             .collect();
         let rate = measurement.rate();
+        let mark = Mark::of(&measurement.findings);
+        self.end(&format!("{} {mark}", units::rate(rate, workload.unit())));
         self.keep(&Record::Measurement(Box::new(measurement)))?;
         Ok((rates, rate))
+    }
+
+    /// A measurement is done, and what it said.
+    fn end(&self, said: &str) {
+        let expected_s = Duration::from_secs(self.extent.seconds + 1).as_secs_f64();
+        self.progress.borrow_mut().end(expected_s, Some(said));
     }
 
     /// An engine that answers with errors is a result, too: an invalid figure that says so.
@@ -175,6 +181,7 @@ impl Bench<'_> {
             write: Direction::default(),
             cpu: None,
             path: None,
+            hosts: Vec::new(),
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,

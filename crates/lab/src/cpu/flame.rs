@@ -107,7 +107,8 @@ fn options(title: &str, subtitle: &str) -> Options<'static> {
     options.count_name = "samples".to_owned();
     options.deterministic = true;
     options.image_width = Some(1400);
-    options.min_width = 0.05;
+    // Percent of the whole: narrower frames are less than two points wide here, and most of a picture's bytes.
+    options.min_width = 0.1;
     options
 }
 

@@ -39,6 +39,7 @@ impl Figures {
     #[must_use]
     pub fn with_series(mut self, series: Series) -> Figures {
         [self.read.latency_series, self.write.latency_series] = series.latency();
+        [self.read.p99_series, self.write.p99_series] = series.p99();
         self.read.series = series.read.into_iter().collect();
         self.write.series = series.write.into_iter().collect();
         self

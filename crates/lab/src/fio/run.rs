@@ -3,6 +3,7 @@
 //! What must stay true: the job file that ran, fio's output and its logs are evidence; a result with errors in it is
 //! handed on with its diagnostics, never as if nothing had happened.
 
+use super::hosts::{self, Host};
 use super::job::JobFile;
 use super::result::FioResult;
 use super::series::Series;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// Interval of the bandwidth logs, milliseconds.
 pub const INTERVAL_MS: u64 = 1000;
+/// `log_hist_coarseness`: four of fio's bins become one, which is 6 % of the latency, and a quarter of the log.
+const COARSENESS: u32 = 2;
 /// What fio may take beyond the time it was asked for: laying out files, ending its jobs.
 const MARGIN: Duration = Duration::from_secs(300);
 
@@ -29,8 +32,10 @@ pub struct FioOrder {
     pub why: String,
     /// How long it should take, seconds; it is ended five minutes later.
     pub expected_s: f64,
-    /// Whether logs of bandwidth and latency are written, one sample a second.
+    /// Whether logs of bandwidth, latency and its histogram are written, one sample a second.
     pub log_bandwidth: bool,
+    /// Hosts that do it, each with a `fio --server`; none for this machine.
+    pub hosts: Vec<Host>,
 }
 
 /// What came of it.
@@ -52,19 +57,7 @@ pub struct FioRan {
 pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     let limit = Duration::try_from_secs_f64(order.expected_s).unwrap_or_default() + MARGIN;
     let command = Order::new(["fio", "--output-format=json+"], &order.why).limit(limit);
-    let prepare = |place: &Path| {
-        let mut text = order.jobs.to_string();
-        if order.log_bandwidth {
-            let log = place.display();
-            let settings = format!(
-                "write_bw_log={log}\nwrite_lat_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n"
-            );
-            text = with_global(&text, &settings);
-        }
-        let path = place.with_extension("fio");
-        fs::write(&path, text)?;
-        Ok(vec![path.to_string_lossy().into_owned()])
-    };
+    let prepare = |place: &Path| prepare(order, place);
     let ran = evidence.run_with(&command, prepare, |place, _| written_beside(place))?;
     let failed = |why: &str| failure(&ran, why);
     match &ran.entry.exit {
@@ -99,16 +92,60 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     if !ran.entry.exit.is_success() {
         return Err(failed(&format!("{}: {}", ran.entry.exit, reasons(&ran))));
     }
+    if let Some(host) = hosts::missing(&order.hosts, &result).first() {
+        return Err(failed(&format!("host {host} gave no result: {}", reasons(&ran))));
+    }
+    let series = logged(&ran)?;
+    Ok(FioRan { ran, result, series })
+}
+
+/// The job file at `place`, or one for each host, so that no host's logs are written over another's.
+fn prepare(order: &FioOrder, place: &Path) -> std::io::Result<Vec<String>> {
+    let text = |log: &Path| match order.log_bandwidth {
+        true => with_global(&order.jobs.to_string(), &log_settings(log)),
+        false => order.jobs.to_string(),
+    };
+    if order.hosts.is_empty() {
+        let path = place.with_extension("fio");
+        fs::write(&path, text(place))?;
+        return Ok(vec![path.to_string_lossy().into_owned()]);
+    }
+    let mut arguments = Vec::new();
+    for (at, host) in order.hosts.iter().enumerate() {
+        let own = PathBuf::from(format!("{}-host{at}", place.display()));
+        let path = own.with_extension("fio");
+        fs::write(&path, text(&own))?;
+        arguments.extend([host.argument(), path.to_string_lossy().into_owned()]);
+    }
+    Ok(arguments)
+}
+
+fn log_settings(log: &Path) -> String {
+    let log = log.display();
+    format!(
+        "write_bw_log={log}\nwrite_lat_log={log}\nlog_avg_msec={INTERVAL_MS}\nper_job_logs=1\n\
+         write_hist_log={log}\nlog_hist_msec={INTERVAL_MS}\nlog_hist_coarseness={COARSENESS}\n"
+    )
+}
+
+/// What the logs of all jobs say together.
+fn logged(ran: &Ran) -> Result<Series, Refusal> {
     let mut series = Series::default();
-    for log in ran.entry.files.iter().filter(|kept| kept.file.ends_with(".log")) {
-        let name = log.file.as_str();
-        if name.contains("_bw.") {
-            series.add(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
-        } else if name.contains("_clat.") {
-            series.add_latency(&String::from_utf8_lossy(&ran.read(log)?), INTERVAL_MS);
+    for log in ran.entry.files.iter().filter(|kept| is_log(&kept.file)) {
+        let text = || ran.read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        match log.file.as_str() {
+            name if name.contains("_bw.") => series.add(&text()?, INTERVAL_MS),
+            name if name.contains("_clat.") => series.add_latency(&text()?, INTERVAL_MS),
+            name if name.contains("_clat_hist.") => series.add_histogram(&text()?, INTERVAL_MS),
+            _ => {}
         }
     }
-    Ok(FioRan { ran, result, series })
+    Ok(series)
+}
+
+/// `..._bw.1.log`, and from a host `..._bw.1.log.NAME`.
+fn is_log(name: &str) -> bool {
+    name.ends_with(".log") || name.contains(".log.")
 }
 
 fn failure(ran: &Ran, why: &str) -> Refusal {
@@ -141,7 +178,7 @@ fn with_global(text: &str, settings: &str) -> String {
 }
 
 /// The job file and the logs that belong to the command at `place`.
-fn written_beside(place: &Path) -> Vec<PathBuf> {
+pub(super) fn written_beside(place: &Path) -> Vec<PathBuf> {
     let stem = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = place.parent().and_then(|folder| fs::read_dir(folder).ok());
     let mut paths: Vec<PathBuf> = folder
@@ -151,7 +188,7 @@ fn written_beside(place: &Path) -> Vec<PathBuf> {
         .map(|item| item.path())
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.strip_prefix(&stem).is_some_and(|rest| rest == ".fio" || rest.ends_with(".log"))
+            name.strip_prefix(&stem).is_some_and(|rest| rest.ends_with(".fio") || is_log(rest))
         })
         .collect();
     paths.sort();

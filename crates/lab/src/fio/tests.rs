@@ -128,7 +128,7 @@ fn tiny_job(dir: &std::path::Path, more: &str) -> FioOrder {
     let target = dir.join("target");
     let text = format!("[tiny]\nfilename={}\nsize=1m\nbs=4k\n{more}", target.display());
     let jobs = JobFile::parse(&text).unwrap();
-    FioOrder { jobs, why: "a test".into(), expected_s: 1.0, log_bandwidth: true }
+    FioOrder { jobs, why: "a test".into(), expected_s: 1.0, log_bandwidth: true, hosts: Vec::new() }
 }
 
 #[test]
@@ -139,15 +139,20 @@ fn a_run_leaves_its_job_file_and_logs_in_the_evidence() {
     let dir = tempfile::tempdir().unwrap();
     let evidence = Evidence::open(&dir.path().join("run"), Interrupt::default()).unwrap();
     let order =
-        tiny_job(dir.path(), "rw=randwrite\ntime_based\nruntime=2\nthinktime=1ms\nnumjobs=2\n");
+        tiny_job(dir.path(), "rw=randwrite\ntime_based\nruntime=2\nthinktime=200us\nnumjobs=2\n");
     let ran = run(&evidence, &order).unwrap();
     let files: Vec<&str> = ran.ran.entry.files.iter().map(|kept| kept.file.as_str()).collect();
     assert!(files.iter().any(|file| file.ends_with(".fio")), "{files:?}");
-    for kind in ["_bw.", "_clat."] {
+    for kind in ["_bw.", "_clat.", "_clat_hist."] {
         assert_eq!(files.iter().filter(|file| file.contains(kind)).count(), 2, "{files:?}");
     }
     let [read, write] = ran.series.latency();
     assert!(read.is_empty() && write.iter().all(|(_, ns)| *ns > 0.0) && !write.is_empty());
+    let [read, write] = ran.series.p99();
+    assert!(
+        read.is_empty() && write.iter().all(|(_, ns)| *ns > 0.0) && !write.is_empty(),
+        "{write:?}"
+    );
     assert!(ran.result.jobs.iter().all(|job| job.write.ios > 0));
     assert!(!ran.series.write.is_empty() && ran.series.unreadable == 0, "{:?}", ran.series);
     let verified = verify(evidence.dir()).unwrap();

@@ -6,9 +6,11 @@ use super::file::Plan;
 use super::points::{Expanded, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
-use crate::adapter::commands::{Live as LiveCommands, Unlogged};
+use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
 use crate::evidence::{Evidence, Interrupt};
-use crate::guard::refuse_unless_named;
+use crate::fio::hosts::Host;
+use crate::guard::{refuse_unless_named, refuse_unless_named_on};
+use crate::lint::away::Away;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
 use crate::store::{FORMAT, RunDir, RunFacts};
@@ -41,7 +43,7 @@ pub struct Args {
     /// Take no stacks: no function groups and no flame graphs. Without this the first round of each point on an array is sampled.
     #[arg(long)]
     no_stacks: bool,
-    /// Serial (or path, for a file) that may be destroyed. May be repeated.
+    /// Serial (or path, for a file; HOST:PORT:PATH on another host) that may be destroyed. May be repeated.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }
@@ -60,11 +62,12 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if args.dry_run {
         println!("{}", described(&expanded, json));
         // The same refusals as in earnest, so that they are seen in time.
-        refuse_missing(&expanded)?;
-        refuse_unless_named(&Unlogged, &expanded.written(), &args.destroy)?;
+        refuse(&Unlogged, &expanded, &args.destroy)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if expanded.points().next().is_none() {
+    if expanded.points().next().is_none()
+        && expanded.groups.iter().all(|group| group.purge.is_empty())
+    {
         let why: Vec<String> =
             expanded.left_out.iter().map(|(stage, why)| format!("{stage}: {why}")).collect();
         return Err(Refusal::cannot_run(
@@ -79,17 +82,25 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if !json {
         eprintln!("{}", estimate(&expanded));
     }
-    refuse_missing(&expanded)?;
-    refuse_unless_named(&LiveCommands::new(&evidence), &expanded.written(), &args.destroy)?;
+    refuse(&LiveCommands::new(&evidence), &expanded, &args.destroy)?;
+    let machine: &dyn Machine = if expanded.hosts.is_empty() { &Live } else { &Away };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
     let watch = Watch::new(&dir, !args.no_stacks)?;
-    let run =
-        Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named: &args.destroy };
+    let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &args.destroy };
     let summary = execute(&expanded, &run, &mut progress);
     watch.conclude(&dir)?;
     let summary = summary?;
     report(&summary, &dir, json);
     Ok(ExitCode::from(u8::from(summary.invalid + summary.failed > 0)))
+}
+
+/// Refuse what is not there, and what must not be written to.
+fn refuse(commands: &dyn Commands, expanded: &Expanded, named: &[String]) -> Result<(), Refusal> {
+    if expanded.hosts.is_empty() {
+        refuse_missing(expanded)?;
+        return refuse_unless_named(commands, &expanded.written(), named);
+    }
+    refuse_unless_named_on(&expanded.hosts, &expanded.written(), named)
 }
 
 /// fio would make a plain file of a name that is not there, and measure the file system below.
@@ -132,13 +143,31 @@ fn open(
         question: plan.question.clone(),
         plan_sha256: Some(sha256),
         began_unix_s: format!("{:.0}", crate::evidence::log::unix_now_s()).parse().unwrap_or(0),
-        environment: environment::facts(),
+        environment: environment(expanded),
         left_out: expanded.left_out.clone(),
     };
     let dir = RunDir::create(&path, &facts)?;
     let kept = path.join("plan.toml");
     std::fs::write(&kept, text).map_err(|error| Refusal::file(&kept, &error, ""))?;
     Ok((dir, Evidence::open(&path, interrupt)?))
+}
+
+/// The machine, the devices that are measured, and the hosts that make the load.
+fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String> {
+    let mut devices: Vec<PathBuf> = expanded
+        .points()
+        .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
+        .filter(|path| !expanded.is_made(path))
+        .chain(expanded.written())
+        .collect();
+    devices.sort();
+    devices.dedup();
+    let mut facts = environment::facts(&devices);
+    if !expanded.hosts.is_empty() {
+        let hosts: Vec<String> = expanded.hosts.iter().map(Host::to_string).collect();
+        facts.insert("hosts that make the load".to_owned(), hosts.join(", "));
+    }
+    facts
 }
 
 /// The run in `path` if the same plan was refused there before anything was measured.
@@ -162,6 +191,14 @@ fn estimate(expanded: &Expanded) -> String {
     text
 }
 
+/// ` 3.fio`, or one for each host.
+fn job_arguments(hosts: &[Host], n: usize) -> String {
+    match hosts {
+        [] => format!(" {n}.fio"),
+        hosts => hosts.iter().map(|host| format!(" {} {n}.fio", host.argument())).collect(),
+    }
+}
+
 /// Everything that would be done.
 fn described(expanded: &Expanded, json: bool) -> String {
     if json {
@@ -177,14 +214,23 @@ fn described(expanded: &Expanded, json: bool) -> String {
     let mut text = estimate(expanded);
     let mut n = 0;
     for group in &expanded.groups {
+        for (drive, method) in &group.purge {
+            text += &format!("\n\n# purge {} by {method:?}", drive.display());
+        }
+        if let Some((drive, on)) = &group.cache {
+            let state = if *on { "on" } else { "off" };
+            text +=
+                &format!("\n\n# write cache of {} {state}; restored at the end", drive.display());
+        }
         group.before.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
         for point in &group.points {
             n += 1;
             let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
             text += &format!(
-                "\n\n# {n}. {}: about {}\n$ fio --output-format=json+ {n}.fio",
+                "\n\n# {n}. {}: about {}\n$ fio --output-format=json+{}",
                 ids.join(" and "),
-                duration(point.expected_s)
+                duration(point.expected_s),
+                job_arguments(&expanded.hosts, n)
             );
             text += &point
                 .jobs

@@ -2,14 +2,20 @@
 //!
 //! What must stay true: what cannot be read says so; nothing is left out in silence.
 
+use crate::lint::live::Sysfs;
+use crate::units;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 
-/// Facts by name.
-pub fn facts() -> BTreeMap<String, String> {
+/// Facts by name; `devices` are those that are measured.
+pub fn facts(devices: &[PathBuf]) -> BTreeMap<String, String> {
     let cpu = "/sys/devices/system/cpu";
     let mut facts = BTreeMap::new();
     let mut add = |name: &str, value: String| drop(facts.insert(name.to_owned(), value));
+    if !devices.is_empty() {
+        add("devices", kinds(devices));
+    }
     add("kernel", file("/proc/sys/kernel/osrelease"));
     add("kernel command line", file("/proc/cmdline"));
     add("cpu", line_of("/proc/cpuinfo", "model name", ':'));
@@ -31,6 +37,35 @@ pub fn facts() -> BTreeMap<String, String> {
     let fio = fio.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     add("fio", fio.unwrap_or_else(|error| format!("cannot tell: {error}")));
     facts
+}
+
+/// How many of which kind: `4 x SAMSUNG MZ..., 1.92 TB`. Names like /dev/sda change from one start to the next, so they are not in it.
+fn kinds(devices: &[PathBuf]) -> String {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for device in devices {
+        *counts.entry(kind_of(device)).or_default() += 1;
+    }
+    let shown = counts.iter().map(|(kind, count)| format!("{count} x {kind}"));
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+fn kind_of(device: &Path) -> String {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let Ok(facts) = fs::metadata(device) else { return "something that is not there".to_owned() };
+    let size = |bytes: u64| units::bytes(crate::metrics::latency::to_f64(bytes));
+    if !facts.file_type().is_block_device() {
+        return format!("file, {}", size(facts.len()));
+    }
+    let Ok(sysfs) = Sysfs::of(facts.rdev()) else { return "block device".to_owned() };
+    let name = sysfs.disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let model = fs::read_to_string(sysfs.disk.join("device/model"));
+    let kind = model.map_or_else(
+        |_| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+        |model| model.trim().to_owned(),
+    );
+    let sectors = fs::read_to_string(sysfs.own.join("size"));
+    let sectors = sectors.ok().and_then(|text| text.trim().parse::<u64>().ok());
+    sectors.map_or(kind.clone(), |sectors| format!("{kind}, {}", size(sectors.saturating_mul(512))))
 }
 
 fn file(path: &str) -> String {

@@ -12,6 +12,7 @@ use super::progress::Progress;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
 use crate::evidence::Evidence;
+use crate::fio::hosts;
 use crate::fio::measure::{Figures, figures};
 use crate::fio::run::{FioOrder, FioRan, run as run_fio};
 use crate::lint::machine::Machine;
@@ -19,12 +20,17 @@ use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::metrics::plausible::Ceiling;
 use crate::metrics::steady;
+use crate::purge;
 use crate::record::{BaselinePoint, Check, Measurement, Record};
 use crate::store::RunDir;
 use crate::units;
 use crate::validity::{Finding, Mark, Outcome, Severity};
 use crate::watch::Watch;
+use crate::write_cache::Caches;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+const SYSFS: &str = "/sys";
 
 /// What a run needs.
 pub struct Run<'a> {
@@ -62,6 +68,9 @@ struct Session<'a> {
     known: BTreeMap<String, Measurement>,
     checked: BTreeSet<(String, String)>,
     commanded: BTreeSet<Vec<String>>,
+    caches: Caches,
+    /// Drives that were purged and not filled since.
+    purged: BTreeSet<String>,
     summary: Summary,
 }
 
@@ -96,11 +105,17 @@ pub fn execute(
         known,
         checked,
         commanded: BTreeSet::new(),
+        caches: Caches::open(run.dir.path(), Path::new(SYSFS))?,
+        purged: BTreeSet::new(),
         summary: Summary::default(),
     };
+    // What an earlier lab left switched when it was killed.
+    session.restore_caches()?;
+    session.look_at_hosts()?;
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
     let gone = session.take_away();
-    measured.and(gone)?;
+    let restored = session.restore_caches();
+    measured.and(gone).and(restored)?;
     progress.finish();
     let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
     let all = ids.filter_map(|id| session.known.get(&id));
@@ -111,9 +126,13 @@ pub fn execute(
 
 impl Session<'_> {
     fn group(&mut self, group: &Group, progress: &mut Progress) -> Result<(), Refusal> {
+        self.purge(group)?;
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
         if wanted {
+            if let Some((drive, on)) = &group.cache {
+                self.caches.set(self.commands, drive, *on)?;
+            }
             rebuilding = self.prepare(group)?;
             for argv in &group.before {
                 // Each takes one more member out: those of the group before have been run.
@@ -156,6 +175,31 @@ impl Session<'_> {
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;
         group.is_rebuild.then(|| made.rebuild()).transpose()
+    }
+
+    /// Purge the drives that a group wants purged, each once in a run.
+    fn purge(&mut self, group: &Group) -> Result<(), Refusal> {
+        for (drive, method) in &group.purge {
+            let name = drive.display().to_string();
+            self.purged.insert(name.clone());
+            if self.checked.contains(&("drive.purged".to_owned(), name)) {
+                continue;
+            }
+            let live = Live::patient(self.run.evidence);
+            let plan = purge::plan(&live, drive, *method, Path::new(SYSFS))?;
+            let check = purge::purge(&live, self.run.machine, drive, &plan)?;
+            self.checked.insert((check.name.clone(), check.target.clone()));
+            self.run.dir.append(&Record::Check(check))?;
+        }
+        Ok(())
+    }
+
+    fn restore_caches(&mut self) -> Result<(), Refusal> {
+        for check in self.caches.restore()? {
+            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
+            self.run.dir.append(&Record::Check(check))?;
+        }
+        Ok(())
     }
 
     fn take_away(&mut self) -> Result<(), Refusal> {
@@ -257,6 +301,7 @@ impl Session<'_> {
             why: what,
             expected_s: point.expected_s,
             log_bandwidth: point.kind != Kind::Precondition,
+            hosts: self.plan.hosts.clone(),
         };
         let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
         let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
@@ -266,16 +311,20 @@ impl Session<'_> {
             (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
             _ => (work()?, None),
         };
-        let mut watched = Some(self.run.watch.end(watching, &figures(&ran.result, |_| true))?);
+        let client = self.client(&ran);
+        let mut watched = Some(self.run.watch.end(watching, &client)?);
         let raw = self.array_of(point);
         let raw = raw.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
         let ceilings = raw.map_or_else(Vec::new, |it| it.ceilings(&point.workload));
         let after_remarks = lint_after(point, &ran, self.run.machine, ceilings);
+        let elsewhere =
+            if self.plan.hosts.is_empty() { Vec::new() } else { hosts::judged(&ran.result) };
         let mut said = Vec::new();
         for target in &point.targets {
             let mut measured = measurement(point, target, &ran);
             measured.findings = of_target(&before_remarks, &after_remarks, target);
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
+            measured.findings.extend(elsewhere.clone());
             // With several targets the time is all of theirs together: it belongs to none of them.
             if point.targets.len() == 1 {
                 watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;
@@ -292,12 +341,30 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// What the load generator says of its own time here; on other hosts it costs this machine nothing.
+    fn client(&self, ran: &FioRan) -> Figures {
+        match self.plan.hosts.is_empty() {
+            true => figures(&ran.result, |_| true),
+            false => Figures::default(),
+        }
+    }
+
+    /// Versions and clocks of the hosts, once in a session.
+    fn look_at_hosts(&self) -> Result<(), Refusal> {
+        if self.plan.hosts.is_empty() {
+            return Ok(());
+        }
+        let checks = hosts::look(self.run.evidence, &self.plan.hosts)?;
+        checks.into_iter().try_for_each(|check| self.run.dir.append(&Record::Check(check)))
+    }
+
     fn lint_before(&self, point: &Point) -> Vec<Remark> {
         let filled = |target: &Target| {
-            self.known.values().any(|measured| {
-                measured.stage == Kind::Precondition.name()
-                    && measured.target == target.path.display().to_string()
-            })
+            !self.purged.contains(&target.path.display().to_string())
+                && self.known.values().any(|measured| {
+                    measured.stage == Kind::Precondition.name()
+                        && measured.target == target.path.display().to_string()
+                })
         };
         let intent = Intent {
             stress: matches!(point.kind, Kind::RawAll | Kind::ArraysAll),
@@ -316,6 +383,8 @@ impl Session<'_> {
             }
             // A rebuild goes on on purpose.
             Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
+            // Writes without a guarantee are in the matrix on purpose.
+            Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
             // Places and caches are looked for on purpose.
             Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
                 remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
@@ -342,7 +411,10 @@ impl Session<'_> {
                     checks.push(findings::slow_members(&measured))
                 }
                 Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
-                Kind::Precondition => checks.extend(measured.iter().map(filled)),
+                Kind::Precondition => {
+                    self.purged.retain(|drive| measured.iter().all(|one| one.target != *drive));
+                    checks.extend(measured.iter().map(filled));
+                }
                 Kind::Zone => {
                     for one in &measured {
                         let place =
@@ -395,6 +467,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         figures(&ran.result, |job| job.name.starts_with(&target.prefix));
     if point.targets.len() == 1 {
         [read.latency_series, write.latency_series] = ran.series.latency();
+        [read.p99_series, write.p99_series] = ran.series.p99();
         read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
         write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
     }
@@ -413,6 +486,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         write,
         cpu: None,
         path: None,
+        hosts: hosts::figures(&ran.result, |job| job.name.starts_with(&target.prefix)),
         findings: Vec::new(),
         argv: ran.ran.entry.argv.clone(),
         evidence: Some(ran.ran.entry.n),

@@ -3,8 +3,10 @@
 //! What must stay true: a misspelt key is an error, not a default.
 
 use crate::Refusal;
+use crate::fio::hosts::Host;
 use crate::fio::value;
 use crate::metrics::baseline::Code;
+use crate::purge::Method;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,6 +32,10 @@ pub struct Plan {
     /// Arrays that are there already.
     #[serde(default)]
     pub arrays: Vec<Array>,
+    /// Hosts that make the load, all at once, each with a `fio --server`: `NAME` or `NAME:PORT`. None: this machine makes it. Drives and
+    /// arrays are named as the hosts see them.
+    #[serde(default)]
+    pub hosts: Vec<String>,
     /// Own profiles: name -> fio job file, relative to the plan.
     #[serde(default)]
     pub profiles: BTreeMap<String, PathBuf>,
@@ -103,6 +109,9 @@ pub struct Stage {
     /// How long each point is measured, seconds, if not as in the plan.
     #[serde(default)]
     pub runtime_s: Option<u64>,
+    /// How drives are purged.
+    #[serde(default)]
+    pub method: Method,
     /// Sizes of the working set: `1g`.
     #[serde(default)]
     pub sizes: Vec<String>,
@@ -112,8 +121,12 @@ pub struct Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
+    /// Purge every drive.
+    Purge,
     /// Write every drive and array whole, twice.
     Precondition,
+    /// Writes without and with flushes and FUA, with each drive's write cache on and off.
+    WriteCache,
     /// Drives one by one.
     #[serde(rename = "raw.each")]
     RawEach,
@@ -142,7 +155,9 @@ impl Kind {
     /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
+            Kind::Purge => "purge",
             Kind::Precondition => "precondition",
+            Kind::WriteCache => "write-cache",
             Kind::RawEach => "raw.each",
             Kind::RawAll => "raw.all",
             Kind::Zone => "zone",
@@ -216,6 +231,7 @@ impl Plan {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
         self.arrays.iter().try_for_each(Array::check)?;
+        self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
         let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
         let sizes = self.stages.iter().flat_map(|stage| stage.sizes.iter().map(String::as_str));
@@ -227,6 +243,38 @@ impl Plan {
             Some(text) => Err(refused(format!("'{text}' is no size such as 64k"))),
             None => Ok(()),
         }
+    }
+}
+
+impl Plan {
+    /// Hosts that make the load; none if this machine makes it.
+    ///
+    /// # Errors
+    /// If one of them is no host.
+    pub fn hosts(&self) -> Result<Vec<Host>, Refusal> {
+        self.hosts.iter().map(|text| Host::parse(text)).collect()
+    }
+
+    fn check_hosts(&self) -> Result<(), Refusal> {
+        let mut hosts = self.hosts()?;
+        hosts.sort();
+        hosts.dedup();
+        if hosts.len() != self.hosts.len() {
+            return Err(refused("a host is named twice".to_owned()));
+        }
+        let here = |stage: &&Stage| matches!(stage.kind, Kind::Purge | Kind::WriteCache);
+        if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
+            let said = format!(
+                "the stage {} is for drives of this machine, not of hosts",
+                stage.kind.name()
+            );
+            return Err(refused(said));
+        }
+        if !hosts.is_empty() && self.arrays.iter().any(Array::is_made) {
+            let said = "an array that the lab makes is on this machine, where hosts cannot reach it: give its path as they see it";
+            return Err(refused(said.to_owned()));
+        }
+        Ok(())
     }
 }
 

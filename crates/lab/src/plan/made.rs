@@ -92,6 +92,7 @@ impl<'a> Made<'a> {
             why: format!("{}: write what is measured", self.name),
             expected_s: crate::metrics::latency::to_f64(span) / 1e6,
             log_bandwidth: false,
+            hosts: Vec::new(),
         };
         run_fio(self.evidence, &order).map(|_| ())
     }

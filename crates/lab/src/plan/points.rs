@@ -5,9 +5,12 @@
 use super::file::{Array, Kind, Plan, Stage};
 use super::profile::{Fill, Profile, workload};
 use crate::Refusal;
+use crate::fio::hosts::Host;
 use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
+use crate::purge::Method;
 use crate::record::{ArrayCondition, EngineIdentity, Workload};
+use crate::write_cache::Switch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +22,11 @@ const START_S: f64 = 2.0;
 const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
 /// Rounds that SNIA allows for reaching steady state.
 const STEADY_ROUNDS: u32 = 25;
+/// Depths of the write-cache matrix, unless the stage says others.
+const CACHE_DEPTHS: [u32; 3] = [1, 32, 128];
+/// What is asked of a write in the write-cache matrix, and fio's setting for it: nothing, force unit access, a flush after it.
+const GUARANTEES: [(&str, Option<&str>); 3] =
+    [("plain", None), ("fua", Some("sync")), ("flush", Some("fsync"))];
 
 /// Points that belong together: commands before them and after them.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +41,10 @@ pub struct Group {
     pub out: usize,
     /// One of them is put in again before the first point.
     pub is_rebuild: bool,
+    /// Drives that are purged before the first point.
+    pub purge: Vec<(PathBuf, Method)>,
+    /// The state that a drive's write cache has meanwhile.
+    pub cache: Option<(PathBuf, bool)>,
 }
 
 /// One start of fio.
@@ -76,6 +88,8 @@ pub struct Expanded {
     pub arrays: Vec<Array>,
     /// Raw drives of the plan.
     pub drives: Vec<PathBuf>,
+    /// Hosts that make the load; none if this machine makes it.
+    pub hosts: Vec<Host>,
     /// Stages that are left out, and why.
     pub left_out: BTreeMap<String, String>,
 }
@@ -130,6 +144,9 @@ impl Expanded {
             .filter(|path| !self.is_made(path))
             .collect();
         paths.extend(super::made::members(&self.arrays, &self.groups));
+        paths.extend(
+            self.groups.iter().flat_map(|group| &group.purge).map(|(path, _)| path.clone()),
+        );
         paths.sort();
         paths.dedup();
         paths
@@ -148,6 +165,7 @@ pub fn expand(
     let mut all = Expanded {
         arrays: plan.arrays.clone(),
         drives: plan.drives.clone(),
+        hosts: plan.hosts()?,
         ..Expanded::default()
     };
     for stage in &plan.stages {
@@ -180,7 +198,12 @@ impl Maker<'_> {
             Kind::Precondition if self.plan.drives.is_empty() && arrays.is_empty() => {
                 "no drives and no arrays are named"
             }
-            Kind::RawEach | Kind::RawAll | Kind::Zone | Kind::Cliff
+            Kind::RawEach
+            | Kind::RawAll
+            | Kind::Zone
+            | Kind::Cliff
+            | Kind::Purge
+            | Kind::WriteCache
                 if self.plan.drives.is_empty() =>
             {
                 "no drives are named"
@@ -195,7 +218,9 @@ impl Maker<'_> {
                 "no array has rebuild commands, and the lab makes none"
             }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
-            Kind::Precondition | Kind::Zone | Kind::Cliff => return None,
+            Kind::Precondition | Kind::Zone | Kind::Cliff | Kind::Purge | Kind::WriteCache => {
+                return None;
+            }
             _ if self.stage.profiles.is_empty() => "it names no profiles",
             _ => return None,
         };
@@ -217,6 +242,16 @@ impl Maker<'_> {
                 let targets = if drives.is_empty() { there.map(served).collect() } else { drives };
                 group(targets.into_iter().map(|target| self.fill(target)).collect())
             }
+            Kind::Purge => vec![Group {
+                purge: self
+                    .plan
+                    .drives
+                    .iter()
+                    .map(|path| (path.clone(), self.stage.method))
+                    .collect(),
+                ..Group::default()
+            }],
+            Kind::WriteCache => drives.iter().flat_map(|drive| self.caching(drive)).collect(),
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
@@ -417,6 +452,60 @@ impl Maker<'_> {
             self.own(drive, &format!("zone-{percent:02}"), settings, to_f64(self.runtime_s()))
         };
         ZONES.into_iter().map(point).collect()
+    }
+
+    /// The matrix of the talk: no guarantee, FUA (sync) or a flush after each write, small and large blocks, three depths, sequential and
+    /// random, with the drive's cache on and off; as it is, if it cannot be switched.
+    fn caching(&self, drive: &Target) -> Vec<Group> {
+        let has_switch = Switch::of(&drive.path, Path::new("/sys")).is_ok();
+        let states: &[Option<bool>] = if has_switch { &[Some(true), Some(false)] } else { &[None] };
+        let group = |state: &Option<bool>| {
+            let name = match state {
+                Some(true) => "on",
+                Some(false) => "off",
+                None => "as it is",
+            };
+            let mut drive = drive.clone();
+            drive.engine.tunables.insert("write cache".to_owned(), name.to_owned());
+            Group {
+                points: self.guarantees(&drive, &name.replace(' ', "-")),
+                cache: state.map(|on| (drive.path.clone(), on)),
+                ..Group::default()
+            }
+        };
+        states.iter().map(group).collect()
+    }
+
+    fn guarantees(&self, drive: &Target, state: &str) -> Vec<Point> {
+        let depths = match self.stage.depths.as_slice() {
+            [32] => &CACHE_DEPTHS,
+            depths => depths,
+        };
+        let mut points = Vec::new();
+        for (guarantee, setting) in GUARANTEES {
+            for (block, mix) in
+                [("4k", "write"), ("4k", "randwrite"), ("4m", "write"), ("4m", "randwrite")]
+            {
+                for depth in depths {
+                    let mut settings = vec![Setting::new("rw", mix), Setting::new("bs", block)];
+                    settings.extend(setting.map(|key| Setting::new(key, "1")));
+                    let name = format!("cache-{state}-{guarantee}-{mix}-{block}");
+                    points.extend(self.repeated(drive, &name, &settings, *depth));
+                }
+            }
+        }
+        points
+    }
+
+    /// The rounds of a point on one drive that the lab makes up itself.
+    fn repeated(&self, drive: &Target, name: &str, settings: &[Setting], depth: u32) -> Vec<Point> {
+        let section = crate::fio::Section::new(name, settings.to_vec());
+        let profile = Profile::of(name, JobFile { sections: vec![section] });
+        let targets = std::slice::from_ref(drive);
+        let jobs = profile.filled(&self.fill_in(&numbered(targets), depth, 1)).unwrap_or_default();
+        let first = jobs.jobs().into_iter().next().unwrap_or_default();
+        let work = workload(name, &first, depth, 1);
+        self.rounds(targets, ArrayCondition::Raw, &work, &jobs)
     }
 
     fn cliff(&self, drive: &Target) -> Point {

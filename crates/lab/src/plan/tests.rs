@@ -345,6 +345,7 @@ fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
         write: crate::record::Direction::default(),
         cpu: None,
         path: None,
+        hosts: Vec::new(),
         findings: Vec::new(),
         argv: Vec::new(),
         evidence: None,

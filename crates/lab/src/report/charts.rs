@@ -78,6 +78,16 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         let told = if read.is_empty() { write } else { read };
         told.iter().map(|(ms, ns)| (to_f64(*ms) / 1e3, ns / 1e3)).collect()
     }));
+    all.push(over_time(
+        points,
+        "Do the slowest of a hundred wait longer with time?",
+        "p99, us",
+        |round| {
+            let (read, write) = (&round.read.p99_series, &round.write.p99_series);
+            let told = if read.is_empty() { write } else { read };
+            told.iter().map(|(ms, ns)| (to_f64(*ms) / 1e3, ns / 1e3)).collect()
+        },
+    ));
     all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
 }
 

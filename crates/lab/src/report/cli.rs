@@ -1,7 +1,7 @@
 //! `ashlar lab report`.
 
 use super::points::{self, Point};
-use super::{findings, ocp, page, text};
+use super::{findings, ocp, page, sections, text};
 use crate::refusal::Refusal;
 use crate::store::{Run, RunDir};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Args {
     /// Write Markdown here.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Write one line for each round here.
+    /// Write one line for each round here; tables of CPU time, hosts, resources and traces go beside it: FILE.cpu.csv and so on.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write OCP Test & Validation lines here.
@@ -92,6 +92,10 @@ fn write_all(
     }
     if let Some(path) = &args.csv {
         write(path, text::csv(points))?;
+        for section in sections::all(&run.records) {
+            // first.csv, first.cpu.csv, first.use.csv
+            write(&path.with_extension(format!("{}.csv", section.word)), text::csv_of(&section))?;
+        }
     }
     if let Some(path) = &args.ocp {
         write(path, ocp::jsonl(run, points))?;

@@ -5,8 +5,11 @@
 
 use super::charts::{self, Chart};
 use super::findings::{self, Headline, engines};
+use super::forest::{self, Forest};
 use super::ocp::timestamp;
+use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
+use super::sections::{self, Section};
 use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
 use super::text::{none, percentile, title};
 use crate::record::ArrayCondition;
@@ -25,6 +28,7 @@ struct Page<'a> {
     title: &'a str,
     when: String,
     headline: Headline,
+    forests: Vec<Forest>,
     marks: Vec<(&'static str, usize)>,
     alarms: Vec<String>,
     engine_names: Vec<(String, String)>,
@@ -35,6 +39,8 @@ struct Page<'a> {
     duels: Vec<DuelTable>,
     pictures: Vec<(String, String)>,
     accounts: Vec<CpuTable>,
+    flames_left_out: usize,
+    sections: Vec<Section>,
     resources: Vec<ResourceRow>,
     traces: Vec<TraceTable>,
     checks: Vec<CheckRow>,
@@ -75,6 +81,9 @@ struct Command {
     evidence: String,
 }
 
+/// Bytes of flame graphs that one page holds; the others stay in the run directory.
+const FLAME_BYTES_MAX: usize = 1_200_000;
+
 /// Pictures that a run directory may hold beside its records, and what they are called on the page.
 const PICTURES: [(&str, &str); 4] = [
     ("bottleneck.svg", "The way from the drives to the processor, and its narrowest link"),
@@ -90,11 +99,18 @@ const PICTURES: [(&str, &str); 4] = [
 pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> {
     let names = engines(points);
     let shared = shared_notes(points);
+    let mut budget = Budget::new(FLAME_BYTES_MAX);
+    let accounts = tables::accounts(&run.records, dir, &mut budget);
     let page = Page {
         style: include_str!("../../assets/report.css"),
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points),
+        forests: names
+            .iter()
+            .skip(1)
+            .filter_map(|other| forest::of(points, &names, other))
+            .collect(),
         marks: marks(points),
         alarms: tables::alarms(&run.records),
         engine_names: names
@@ -107,7 +123,9 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         charts: charts::all(points),
         duels: names.iter().skip(1).map(|other| duel_table(points, names[0], other)).collect(),
         pictures: pictures(dir),
-        accounts: tables::accounts(&run.records, dir),
+        accounts,
+        flames_left_out: budget.left_out,
+        sections: sections::all(&run.records).into_iter().filter(|it| it.word == "hosts").collect(),
         resources: tables::resources(&run.records),
         traces: tables::traces(&run.records),
         checks: tables::checks(&run.records),
@@ -221,35 +239,9 @@ fn pictures(dir: &Path) -> Vec<(String, String)> {
     let read = |(file, name): (&str, &str)| {
         let svg = std::fs::read_to_string(dir.join(file)).ok()?;
         let from = svg.find("<svg")?;
-        Some((name.to_owned(), data_address(&svg[from..])))
+        Some((name.to_owned(), data_address(&still(&svg[from..]))))
     };
     PICTURES.into_iter().filter_map(read).collect()
-}
-
-/// A picture as an address of its own: whatever script is in it cannot reach the page.
-pub(super) fn data_address(svg: &str) -> String {
-    let mut out = String::from("data:image/svg+xml,");
-    for byte in svg.bytes() {
-        match byte {
-            b'A'..=b'Z'
-            | b'a'..=b'z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'_'
-            | b'.'
-            | b'~'
-            | b'/'
-            | b':'
-            | b'='
-            | b';'
-            | b' '
-            | b',' => {
-                out.push(char::from(byte));
-            }
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 fn commands(points: &[Point]) -> Vec<Command> {

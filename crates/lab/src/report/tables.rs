@@ -3,7 +3,7 @@
 //! What must stay true: an empty cell is shown as empty, so that it is missed; a share has its error beside it.
 
 use super::findings::engines;
-use super::page::data_address;
+use super::pictures::Budget;
 use super::points::{Point, cores};
 use crate::cpu::account::{CpuAccount, GroupAccount};
 use crate::cpu::tally::CONTEXTS;
@@ -83,24 +83,46 @@ pub struct CpuTable {
     pub flames: Vec<(String, String)>,
 }
 
-/// Bytes of flame graphs that one page holds; the others stay in the run directory.
-const FLAME_BYTES_MAX: usize = 6 << 20;
-
-/// All accounts of a run; pictures are looked for in `dir`.
-pub fn accounts(records: &[Record], dir: &Path) -> Vec<CpuTable> {
-    let mut left = FLAME_BYTES_MAX;
-    let accounts = records.iter().filter_map(|record| match record {
-        Record::Cpu(account) => Some(account),
-        _ => None,
-    });
-    accounts.map(|account| cpu_table(account, dir, &mut left)).collect()
+/// All accounts of a run; pictures are looked for in `dir` and taken as long as they fit: of each measurement the whole machine first,
+/// then its engines, then the client.
+pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuTable> {
+    let accounts: Vec<&CpuAccount> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Cpu(account) => Some(account.as_ref()),
+            _ => None,
+        })
+        .collect();
+    let mut tables: Vec<CpuTable> = accounts.iter().map(|account| cpu_table(account)).collect();
+    let order = |zoom: &str| match zoom {
+        "whole" => 0,
+        "client" => 2,
+        _ => 1,
+    };
+    let graphs = |(at, account): (usize, &&CpuAccount)| {
+        let of = account.flame_graphs.iter();
+        of.map(|(zoom, file)| (order(zoom), at, zoom.clone(), file.clone())).collect::<Vec<_>>()
+    };
+    let mut graphs: Vec<_> = accounts.iter().enumerate().flat_map(graphs).collect();
+    graphs.sort();
+    for (_, at, zoom, file) in graphs {
+        let Ok(svg) = std::fs::read_to_string(dir.join(file)) else { continue };
+        let Some(address) = budget.take(&svg) else { continue };
+        let name = match zoom.as_str() {
+            "whole" => "the whole machine".to_owned(),
+            "client" => "the load generator alone".to_owned(),
+            engine => format!("{engine} alone"),
+        };
+        tables[at].flames.push((name, address));
+    }
+    tables
 }
 
 fn of_machine(share: &Share) -> String {
     format!("{} ± {}", units::percent(share.share), units::percent(share.error))
 }
 
-fn cpu_table(account: &CpuAccount, dir: &Path, left: &mut usize) -> CpuTable {
+fn cpu_table(account: &CpuAccount) -> CpuTable {
     let row = |group: &GroupAccount| {
         let name = |context| CONTEXTS.iter().find(|(one, _)| one == context).map_or("", |it| it.1);
         let contexts: Vec<String> = group
@@ -135,35 +157,8 @@ fn cpu_table(account: &CpuAccount, dir: &Path, left: &mut usize) -> CpuTable {
         rows,
         threads: threads.join(", "),
         cost,
-        flames: flames(account, dir, left),
+        flames: Vec::new(),
     }
-}
-
-/// The whole machine first, then the client, then each engine.
-fn flames(account: &CpuAccount, dir: &Path, left: &mut usize) -> Vec<(String, String)> {
-    let order = |zoom: &str| match zoom {
-        "whole" => 0,
-        "client" => 1,
-        _ => 2,
-    };
-    let mut all: Vec<(&String, &String)> = account.flame_graphs.iter().collect();
-    all.sort_by_key(|(zoom, _)| order(zoom));
-    let mut pictures = Vec::new();
-    for (zoom, file) in all {
-        let Ok(svg) = std::fs::read_to_string(dir.join(file)) else { continue };
-        let Some(from) = svg.find("<svg") else { continue };
-        if svg.len() > *left {
-            continue;
-        }
-        *left -= svg.len();
-        let name = match zoom.as_str() {
-            "whole" => "the whole machine".to_owned(),
-            "client" => "the load generator alone".to_owned(),
-            engine => format!("{engine} alone"),
-        };
-        pictures.push((name, data_address(&svg[from..])));
-    }
-    pictures
 }
 
 /// A resource: what it is, utilisation, saturation, errors. `None` is an empty cell.

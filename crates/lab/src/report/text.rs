@@ -2,6 +2,7 @@
 
 use super::findings::{engines, headline};
 use super::points::{Point, cores};
+use super::sections::{self, Section};
 use crate::record::{ArrayCondition, Record};
 use crate::store::Run;
 use crate::units;
@@ -48,6 +49,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
         );
     }
     notes(&mut out, points);
+    sections::all(&run.records).iter().for_each(|section| table(&mut out, section));
     checks(&mut out, run);
     out.push_str("\n## Environment\n\n");
     for (name, value) in &run.facts.environment {
@@ -100,6 +102,29 @@ fn checks(out: &mut String, run: &Run) {
             cell(&check.found)
         );
     }
+}
+
+fn table(out: &mut String, section: &Section) {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let _ = write!(out, "\n## {}\n\n", section.title);
+    out.push_str(&line(section.head.iter().map(|name| (*name).to_owned()).collect()));
+    out.push_str(&line(vec!["---".to_owned(); section.head.len()]));
+    for row in &section.rows {
+        out.push_str(&line(row.iter().map(|text| cell(text)).collect()));
+    }
+    for note in &section.notes {
+        let _ = write!(out, "\n{}\n", cell(note));
+    }
+}
+
+/// A table as CSV; its first line names the columns.
+pub fn csv_of(section: &Section) -> String {
+    let line = |cells: Vec<String>| format!("{}\n", cells.join(","));
+    let mut out = line(section.head.iter().map(|name| quote(name)).collect());
+    for row in &section.rows {
+        out.push_str(&line(row.iter().map(|field| quote(field)).collect()));
+    }
+    out
 }
 
 /// What the run is called.

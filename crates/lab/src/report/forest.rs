@@ -1,0 +1,117 @@
+//! The comparison at one glance: one line for each case, with the ratio, its interval and where equal would be.
+//!
+//! What must stay true: the scale is the same to both sides of equal (a half is as far from it as twice); what a colour says stands in
+//! words beside it; cases that could not be compared are not on it, and are counted.
+
+use super::findings::{Duel, duels, short};
+use super::points::Point;
+use crate::metrics::pairs::Comparison;
+
+/// Lines that one glance takes in; the table below has all.
+const LINES_MAX: usize = 8;
+/// The scale ends at 2 to this power at the latest.
+const POWER_MAX: f64 = 4.0;
+
+/// Two engines at one glance.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Forest {
+    /// First engine: right of the middle it is faster.
+    pub one: String,
+    /// Second engine.
+    pub other: String,
+    /// What the ends of the scale stand for: `4`.
+    pub end: String,
+    /// Its lines.
+    pub lines: Vec<Line>,
+    /// Cases that are not on it.
+    pub more: usize,
+}
+
+/// One case.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// Workload and condition.
+    pub case: String,
+    /// `1.34 times`.
+    pub ratio: String,
+    /// `faster`, `slower`, `no difference shown`.
+    pub word: &'static str,
+    /// Its class: `faster`, `slower`, `open`.
+    pub class: &'static str,
+    /// Where the interval begins, the ratio is and how wide the interval is, percent of the scale.
+    pub from: f64,
+    /// See `from`.
+    pub at: f64,
+    /// See `from`.
+    pub width: f64,
+}
+
+/// Of the first of `names` against `other`; `None` if no case has an interval.
+pub fn of(points: &[Point], names: &[&str], other: &str) -> Option<Forest> {
+    let duels = duels(points, other);
+    let told: Vec<(&Duel, Comparison)> = duels
+        .iter()
+        .filter(|duel| duel.is_usable)
+        .filter_map(|duel| Some((duel, duel.rate?)))
+        .collect();
+    let far = |rate: &Comparison| rate.low.log2().abs().max(rate.high.log2().abs());
+    let power = told.iter().map(|(_, rate)| far(rate)).filter(|far| far.is_finite());
+    let power = power.fold(1.0, f64::max).ceil().min(POWER_MAX);
+    let lines: Vec<Line> =
+        told.iter().take(LINES_MAX).map(|(duel, rate)| line(duel, rate, power)).collect();
+    (!lines.is_empty()).then(|| Forest {
+        one: short(names[0], names).to_owned(),
+        other: short(other, names).to_owned(),
+        end: format!("{:.0}", power.exp2()),
+        more: duels.len() - lines.len(),
+        lines,
+    })
+}
+
+fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
+    let place = |ratio: f64| ((ratio.log2() / power + 1.0) * 50.0).clamp(0.0, 100.0);
+    let (class, word) = match (rate.low > 1.0, rate.high < 1.0) {
+        (true, _) => ("faster", "faster"),
+        (_, true) => ("slower", "slower"),
+        _ => ("open", "no difference shown"),
+    };
+    let (from, to) = (place(rate.low), place(rate.high));
+    Line {
+        case: duel.case.clone(),
+        ratio: format!("{:.2} times", rate.ratio),
+        word,
+        class,
+        from,
+        at: place(rate.ratio),
+        width: to - from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+    use crate::metrics::pairs::Comparison;
+    use crate::report::findings::Duel;
+
+    fn drawn(ratio: f64, low: f64, high: f64) -> super::Line {
+        let duel = Duel {
+            case: "a case".into(),
+            rate: None,
+            relative_cpu: None,
+            relative_latency: None,
+            is_usable: true,
+        };
+        line(&duel, &Comparison { ratio, low, high, pairs: 5, drift: 1.0 }, 2.0)
+    }
+
+    #[test]
+    fn twice_and_half_are_equally_far_from_equal_and_the_word_follows_the_interval() {
+        let (twice, half, same) =
+            (drawn(2.0, 1.5, 2.5), drawn(0.5, 0.4, 0.9), drawn(1.0, 0.8, 1.2));
+        assert_eq!((twice.at, half.at, same.at), (75.0, 25.0, 50.0));
+        assert_eq!([twice.word, half.word, same.word], ["faster", "slower", "no difference shown"]);
+        assert!(same.from < 50.0 && same.from + same.width > 50.0);
+        let beyond = drawn(64.0, 32.0, 128.0);
+        assert_eq!((beyond.at, beyond.from + beyond.width), (100.0, 100.0));
+    }
+}

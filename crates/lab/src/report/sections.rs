@@ -1,0 +1,184 @@
+//! The tables beside the figures as plain rows, for Markdown and for CSV: CPU accounts, resources, traces, hosts.
+//!
+//! What must stay true: what the page shows in these tables is here, too; an empty cell stays empty.
+
+use super::{pictures, tables};
+use crate::record::Record;
+use crate::units;
+use std::path::Path;
+
+/// A table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// One word for the name of a file: `cpu`.
+    pub word: &'static str,
+    /// What it is called.
+    pub title: &'static str,
+    /// Names of its columns.
+    pub head: Vec<&'static str>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+    /// Sentences under it.
+    pub notes: Vec<String>,
+}
+
+/// Every table of a run that has rows.
+pub fn all(records: &[Record]) -> Vec<Section> {
+    let sections = [cpu(records), hosts(records), resources(records), traces(records)];
+    sections.into_iter().filter(|section| !section.rows.is_empty()).collect()
+}
+
+fn cpu(records: &[Record]) -> Section {
+    let mut rows = Vec::new();
+    // No pictures: a table of text has no place for them.
+    let mut none = pictures::Budget::new(0);
+    for account in tables::accounts(records, Path::new(""), &mut none) {
+        for row in &account.rows {
+            rows.push(std::iter::once(account.of.clone()).chain(row.iter().cloned()).collect());
+        }
+        let threads = format!("busiest threads: {}", account.threads);
+        let mut last = vec![account.of.clone(), threads];
+        last.resize(6, String::new());
+        rows.push(last);
+    }
+    Section {
+        word: "cpu",
+        title: "Whose CPU time is it?",
+        head: vec![
+            "measurement",
+            "functions of",
+            "of all cores",
+            "useful work",
+            "overhead",
+            "in whose context",
+        ],
+        rows,
+        notes: Vec::new(),
+    }
+}
+
+fn hosts(records: &[Record]) -> Section {
+    let mut rows = Vec::new();
+    for record in records {
+        let Record::Measurement(measured) = record else { continue };
+        let unit = measured.workload.unit();
+        for host in &measured.hosts {
+            let rate = match unit {
+                crate::record::RateUnit::Iops => host.iops,
+                crate::record::RateUnit::BytesPerS => host.bytes_per_s,
+            };
+            let p99 = host.p99_ns.map_or_else(|| "too few I/Os".to_owned(), units::microseconds);
+            rows.push(vec![
+                measured.id.clone(),
+                host.host.clone(),
+                units::rate(rate, unit),
+                units::percent(rate / measured.rate()),
+                format!("{} us", units::three_digits(host.latency_mean_ns / 1e3)),
+                p99,
+            ]);
+        }
+    }
+    Section {
+        word: "hosts",
+        title: "Which host did what?",
+        head: vec!["measurement", "host", "rate", "of all", "mean latency", "p99"],
+        rows,
+        notes: Vec::new(),
+    }
+}
+
+fn resources(records: &[Record]) -> Section {
+    let rows = tables::resources(records)
+        .into_iter()
+        .map(|row| {
+            let cells = row.cells().map(|cell| cell.unwrap_or_default().to_owned());
+            std::iter::once(row.resource.clone()).chain(cells).collect()
+        })
+        .collect();
+    Section {
+        word: "use",
+        title: "Utilisation, saturation, errors",
+        head: vec!["resource", "utilisation", "saturation", "errors"],
+        rows,
+        notes: vec!["An empty cell is a resource that nobody looked at.".to_owned()],
+    }
+}
+
+fn traces(records: &[Record]) -> Section {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    for trace in tables::traces(records) {
+        for row in &trace.rows {
+            rows.push(std::iter::once(trace.of.clone()).chain(row.iter().cloned()).collect());
+        }
+        notes.extend(trace.notes.iter().map(|note| format!("{}: {note}", trace.of)));
+    }
+    Section {
+        word: "trace",
+        title: "What became of the I/Os?",
+        head: vec![
+            "trace",
+            "device",
+            "direction",
+            "submitted",
+            "issued to the driver",
+            "splits",
+            "issued off the strip",
+            "issued off the stripe",
+        ],
+        rows,
+        notes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Section, all};
+    use crate::record::{HostFigures, Record, ResourceTable};
+
+    fn made_up() -> Vec<Record> {
+        let text = include_str!("../../tests/data/two-engines/records.jsonl");
+        let mut records: Vec<Record> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for record in &mut records {
+            if let Record::Measurement(measured) = record {
+                let host = |name: &str| HostFigures {
+                    host: name.into(),
+                    iops: measured.iops() / 2.0,
+                    bytes_per_s: measured.bytes_per_s() / 2.0,
+                    ..HostFigures::default()
+                };
+                measured.hosts = vec![host("a:1"), host("b:1")];
+            }
+        }
+        records
+    }
+
+    fn section(sections: &[Section], word: &str) -> Section {
+        sections.iter().find(|section| section.word == word).unwrap().clone()
+    }
+
+    #[test]
+    fn hosts_have_their_part_of_each_measurement() {
+        let hosts = section(&all(&made_up()), "hosts");
+        assert_eq!(
+            hosts.rows[0][1..4].iter().map(String::as_str).collect::<Vec<_>>()[..1],
+            ["a:1"]
+        );
+        assert!(
+            hosts.rows.iter().all(|row| row[3] == "50.0 %" || row[3] == "50 %"),
+            "{:?}",
+            hosts.rows[0]
+        );
+    }
+
+    #[test]
+    fn a_run_without_resources_has_no_such_table_and_rows_are_as_wide_as_their_head() {
+        let sections = all(&made_up());
+        assert!(sections.iter().all(|section| !section.rows.is_empty()));
+        for section in &sections {
+            assert!(section.rows.iter().all(|row| row.len() == section.head.len()), "{section:?}");
+        }
+        let none = all(&[Record::Resources(ResourceTable::default())]);
+        assert_eq!(none, []);
+    }
+}
