@@ -2,8 +2,11 @@
 //! level allows, read, write on, replace, scrub, lose as many others, stop, start, read.
 //!
 //! Losing the others after the rebuild is the point: what is read then was computed from what the rebuild
-//! wrote.
+//! wrote. Members are lost and replaced while another client writes and reads back; the last of the first ones
+//! vanishes, the others are put out.
 
+use crate::doomed::Doomed;
+use crate::load::{Client, Load};
 use crate::tools::{all_here, run, skipped};
 use crate::world::World;
 use std::fs::File;
@@ -66,6 +69,14 @@ impl Way {
         world.ok(&["attach", "--file", "tank0"]).trim().to_owned()
     }
 
+    /// A client of its own, for a load beside what the test does.
+    fn client(self, world: &World) -> Client {
+        match self {
+            Way::Nbd => Client::over_nbd(world, "tank0"),
+            Way::File => Client::of_file(Path::new(&self.file(world))),
+        }
+    }
+
     fn leave(self, world: &World) {
         if matches!(self, Way::File) {
             world.ok(&["detach", "tank0"]);
@@ -84,15 +95,23 @@ fn cycle(test: &str, level: &Level) {
     }
 }
 
+/// Writes and reads of the load after each loss: more than it takes to visit all of its area.
+const ROUNDS: u64 = 120;
+
 fn live(way: Way, level: &Level) {
     let world = World::new();
-    let arguments = [&["--level", level.name], level.arguments].concat();
-    let mut devices = world.create("tank0", level.members, &arguments);
+    let (doomed, mut devices) = members(&world, level);
+    let named: Vec<&str> = devices.iter().map(String::as_str).collect();
+    let arguments = [&["create", "tank0", "--level", level.name], level.arguments, &named].concat();
+    world.ok(&arguments);
     let (first, second) =
         (world.noise("first", DATA_BYTES), world.noise_from("second", DATA_BYTES, 77));
     way.write(&world, &first);
+    let load = Load::begin(way.client(&world));
     let lost: Vec<usize> = (0..level.losses).collect();
-    lost.iter().for_each(|slot| drop(world.ok(&["fail", "tank0", &slot.to_string()])));
+    for &slot in &lost {
+        lose(&world, slot, doomed.as_ref().filter(|_| slot + 1 == level.losses), &load);
+    }
     assert!(way.holds(&world, &first), "{}: wrong with members out", level.name);
     way.write(&world, &second);
     for slot in lost {
@@ -101,6 +120,7 @@ fn live(way: Way, level: &Level) {
         world.ok(&["replace", "tank0", &slot.to_string(), &device, "--wait"]);
         devices[slot] = device;
     }
+    load.end();
     assert_eq!(world.array()["state"], "clean", "{}", level.name);
     let scrubbed = world.ok(&["scrub", "tank0", "--wait"]);
     assert!(scrubbed.contains(" 0 mismatches"), "{}: {scrubbed}", level.name);
@@ -115,6 +135,33 @@ fn live(way: Way, level: &Level) {
     assert!(way.holds(&world, &second), "{}: wrong after a new start", level.name);
     assert_eq!(world.array()["counters"]["errors"], 0, "{}", level.name);
     way.leave(&world);
+}
+
+/// Sparse files, the last that is lost first on something that can be destroyed, where this machine can do that.
+fn members(world: &World, level: &Level) -> (Option<Doomed>, Vec<String>) {
+    let mut devices = world.members(level.members);
+    let Some(slot) = level.losses.checked_sub(1) else { return (None, devices) };
+    if let Some(why) = Doomed::missing() {
+        skipped(level.name, &format!("{why}: it is put out instead"));
+        return (None, devices);
+    }
+    let (doomed, path) = Doomed::member(world);
+    devices[slot] = path;
+    (Some(doomed), devices)
+}
+
+/// Put the member out, or destroy what is beneath it and wait until the load has met that.
+fn lose(world: &World, slot: usize, doomed: Option<&Doomed>, load: &Load) {
+    match doomed {
+        None => drop(world.ok(&["fail", "tank0", &slot.to_string()])),
+        Some(doomed) => {
+            doomed.destroy();
+            while world.array()["members"][slot]["state"] != "out" {
+                load.goes_on(1);
+            }
+        }
+    }
+    load.goes_on(ROUNDS);
 }
 
 /// One test for each level.

@@ -4,6 +4,8 @@
 //! - `contents`   what else is done with it
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `raw_nbd`    a client that speaks NBD byte by byte
+//! - `load`       a client that goes on writing and reading back
+//! - `doomed`     a member that vanishes: every request to it fails
 //! - `serving`    what a daemon is told at its start
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
@@ -19,6 +21,8 @@ mod clients;
 mod contents;
 mod crash;
 mod cycle;
+mod doomed;
+mod load;
 mod raw_nbd;
 mod refusals;
 mod salvage;
