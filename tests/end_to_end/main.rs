@@ -6,6 +6,8 @@
 //! - `raw_nbd`    a client that speaks NBD byte by byte
 //! - `load`       a client that goes on writing and reading back
 //! - `doomed`     a member that vanishes: every request to it fails
+//! - `certificates` authorities and certificates, made anew for each test
+//! - `encrypted`  NBD through TLS, who is let in and who is not
 //! - `serving`    what a daemon is told at its start
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
@@ -17,11 +19,13 @@
 //! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
 //! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
+mod certificates;
 mod clients;
 mod contents;
 mod crash;
 mod cycle;
 mod doomed;
+mod encrypted;
 mod load;
 mod raw_nbd;
 mod refusals;

@@ -4,8 +4,10 @@
 //! to serve. An unknown key is refused with its line, and nothing is started.
 
 use crate::exports::address;
+use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
 use ashlar_engine::{ArrayTuning, Signatures};
+use ashlar_nbd::{TlsFiles, TlsTerms};
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -139,9 +141,69 @@ pub struct ArrayConfig {
 pub struct NbdConfig {
     /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
     pub listen: String,
-    /// Everybody who can reach the address is trusted: needed for TCP addresses other than loopback ones.
+    /// Everybody who can reach the address is trusted: needed for TCP addresses other than loopback ones without TLS.
     #[serde(default)]
     pub trusted_network: bool,
+    /// Demand TLS 1.3 and a certificate of every client.
+    #[serde(default)]
+    pub tls: Option<TlsConfig>,
+}
+
+/// `tls` of a `[[nbd]]`: a folder, or three files.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// A folder with `server-cert.pem`, `server-key.pem` and `ca-cert.pem`.
+    pub folder: Option<PathBuf>,
+    /// The server's certificate, followed by those between it and its authority.
+    pub certificate: Option<PathBuf>,
+    /// Its private key, which only its owner may read.
+    pub key: Option<PathBuf>,
+    /// The authority whose clients are let in.
+    pub ca: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// The three files.
+    ///
+    /// # Errors
+    /// Neither a folder alone nor all three files are named; one line.
+    fn files(&self) -> Result<TlsFiles, String> {
+        match (&self.folder, &self.certificate, &self.key, &self.ca) {
+            (Some(folder), None, None, None) => Ok(TlsFiles::in_folder(folder)),
+            (None, Some(certificate), Some(key), Some(ca)) => {
+                let [certificate, key, ca] = [certificate, key, ca].map(PathBuf::clone);
+                Ok(TlsFiles { certificate, key, ca })
+            }
+            _ => Err("tls wants a folder, or all of certificate, key and ca".to_owned()),
+        }
+    }
+}
+
+impl NbdConfig {
+    /// What is asked of the exports.
+    ///
+    /// # Errors
+    /// As [`TlsConfig::files`].
+    pub fn call(&self) -> Result<NbdListen, String> {
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let tls = self.tls.as_ref().map(TlsConfig::files).transpose()?.map(|files| NbdTls {
+            certificate: text(files.certificate),
+            key: text(files.key),
+            ca: text(files.ca),
+        });
+        let (listen, trusted_network) = (self.listen.clone(), self.trusted_network);
+        Ok(NbdListen { listen, trusted_network, tls })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(tls) = &self.tls {
+            TlsTerms::read(&tls.files()?).map_err(|fault| fault.to_string())?;
+        }
+        let is_safe = self.trusted_network || self.tls.is_some();
+        let address = address::parse(&self.listen, is_safe);
+        address.map(drop).map_err(|refusal| format!("{}; {}", refusal.message, refusal.hint))
+    }
 }
 
 /// `[nbd_limits]`
@@ -271,10 +333,7 @@ impl Config {
         }
         self.tuning.check()?;
         self.nbd_limits.check()?;
-        for nbd in &self.nbd {
-            let address = address::parse(&nbd.listen, nbd.trusted_network);
-            address.map_err(|refusal| format!("{}; {}", refusal.message, refusal.hint))?;
-        }
+        self.nbd.iter().try_for_each(NbdConfig::check)?;
         if self.serve.workers == Some(0) {
             return Err("workers must be at least 1".to_owned());
         }
@@ -432,6 +491,15 @@ folder = "/run/ashlar/volumes"
             ("[tuning]\nchecksum_cache = \"0\"", "checksum_cache must be more than 0"),
             ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
             ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
+            ("[[nbd]]\nlisten = \"0.0.0.0:10809\"\ntls = {}", "tls wants a folder, or all of"),
+            (
+                "[[nbd]]\nlisten = \"[::]:10809\"\ntls = { folder = \"a\", ca = \"b\" }",
+                "tls wants a folder, or all of",
+            ),
+            (
+                "[[nbd]]\nlisten = \"[::]:1\"\ntls = { folder = \"gone\" }",
+                "gone/ca-cert.pem: No such",
+            ),
             ("[[nbd]]\nlisten = \"here\"", "'here' is not an address"),
             ("[[array]]\nname = \"a\"", "missing field `devices`"),
             ("[serve\n", "line 1"),

@@ -167,8 +167,10 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
         }
     }
     for nbd in &config.nbd {
-        let (listen, trusted_network) = (nbd.listen.clone(), nbd.trusted_network);
-        say(&listen_nbd(arrays, &NbdListen { listen, trusted_network }).await?);
+        let call = nbd.call().map_err(|what| {
+            ApiError::new(codes::REQUEST_MALFORMED, what, "correct it in the configuration")
+        })?;
+        say(&listen_nbd(arrays, &call).await?);
     }
     if let Some(address) = config.serve.metrics {
         let listener = TcpListener::bind(address).await;

@@ -12,9 +12,24 @@ pub struct NbdListen {
     /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
     pub listen: String,
     /// Whoever can reach the address may read and destroy every volume, and may see all that goes over the wire: needed
-    /// for TCP addresses other than loopback ones.
+    /// for TCP addresses other than loopback ones without `tls`.
     #[serde(default)]
     pub trusted_network: bool,
+    /// Demand TLS 1.3 and a certificate of every client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<NbdTls>,
+}
+
+/// Files in PEM form that the daemon reads, for a listener with TLS.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NbdTls {
+    /// Path of the server's certificate, followed by those between it and its authority.
+    pub certificate: String,
+    /// Path of its private key; refused if others than its owner may read it.
+    pub key: String,
+    /// Path of the certificate of the authority whose clients are let in.
+    pub ca: String,
 }
 
 impl Call for NbdListen {
@@ -60,7 +75,7 @@ impl Call for FuseDetach {
 /// One way to a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// `nbd` or `fuse`.
+    /// `nbd`, `nbds` (NBD that demands TLS) or `fuse`.
     pub protocol: String,
     /// Requests answered so far.
     pub requests: u64,

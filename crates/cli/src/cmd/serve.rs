@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices};
 use crate::say;
-use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, Tuning};
+use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning};
 use ashlar_daemon::serve::{ServeOptions, serve};
 use ashlar_units::ByteSize;
 use std::net::SocketAddr;
@@ -31,8 +31,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
+    /// Demand TLS 1.3 and a certificate of every client at the addresses of --nbd. The folder holds server-cert.pem,
+    /// server-key.pem and ca-cert.pem, the authority whose clients are let in.
+    #[arg(long, value_name = "FOLDER", requires = "nbd")]
+    nbd_tls: Option<PathBuf>,
+
     /// Everybody who can reach the addresses of --nbd may read and destroy every volume. Needed for TCP addresses other than
-    /// loopback ones: NBD is clear text without a login.
+    /// loopback ones without --nbd-tls: NBD then is clear text without a login.
     #[arg(long)]
     nbd_trusted_network: bool,
 
@@ -84,7 +89,11 @@ impl Args {
         }
         let trusted_network = self.nbd_trusted_network;
         let listeners = self.nbd.iter().cloned();
-        config.nbd.extend(listeners.map(|listen| NbdConfig { listen, trusted_network }));
+        let folder = self.nbd_tls.as_deref().map(absolute).transpose()?;
+        let tls = folder.map(|it| TlsConfig { folder: Some(it), ..TlsConfig::default() });
+        let listeners =
+            listeners.map(|listen| NbdConfig { listen, trusted_network, tls: tls.clone() });
+        config.nbd.extend(listeners);
         if let Some(folder) = &self.fuse {
             config.fuse = Some(FuseConfig { folder: absolute(folder)? });
         }

@@ -62,8 +62,8 @@ fn text(volumes: &[Volume]) -> String {
 /// An address that a client can be given.
 fn way(export: &ExportStatus, volume: &str) -> String {
     match (export.protocol.as_str(), export.address.strip_prefix("unix:")) {
-        ("nbd", Some(path)) => format!("nbd+unix:///{volume}?socket={path}"),
-        ("nbd", None) => format!("nbd://{}/{volume}", export.address),
+        (nbd @ ("nbd" | "nbds"), Some(path)) => format!("{nbd}+unix:///{volume}?socket={path}"),
+        (nbd @ ("nbd" | "nbds"), None) => format!("{nbd}://{}/{volume}", export.address),
         _ => export.address.clone(),
     }
 }

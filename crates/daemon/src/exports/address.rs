@@ -1,7 +1,8 @@
 //! Where NBD may listen.
 //!
-//! What must stay true: NBD has neither login nor encryption here, so an address that other machines can reach is
-//! refused unless the operator says that all of them are trusted; nothing listens anywhere by accident.
+//! What must stay true: NBD without TLS has neither login nor encryption, so an address that other machines can reach
+//! is refused unless clients must speak TLS or the operator says that all of them are trusted; nothing listens anywhere
+//! by accident.
 
 use ashlar_api::{ApiError, codes};
 use ashlar_nbd::Listen;
@@ -11,11 +12,11 @@ use std::path::PathBuf;
 /// Who may connect to a Unix socket: its owner and its group.
 const SOCKET_MODE: u32 = 0o660;
 
-/// The place that `address` names.
+/// The place that `address` names. `is_safe_beyond_host` if TLS is demanded there, or its network is trusted.
 ///
 /// # Errors
 /// It makes no sense, or is open to a network that nobody said is trusted.
-pub fn parse(address: &str, is_trusted_network: bool) -> Result<Listen, ApiError> {
+pub fn parse(address: &str, is_safe_beyond_host: bool) -> Result<Listen, ApiError> {
     if let Some(path) = address.strip_prefix("unix:").filter(|path| !path.is_empty()) {
         return Ok(Listen::Unix(PathBuf::from(path), SOCKET_MODE));
     }
@@ -24,12 +25,13 @@ pub fn parse(address: &str, is_trusted_network: bool) -> Result<Listen, ApiError
         let hint = "write 127.0.0.1:10809, [::1]:10809 or unix:/run/ashlar/nbd.sock";
         ApiError::new(codes::REQUEST_MALFORMED, message, hint)
     })?;
-    if !parsed.ip().to_canonical().is_loopback() && !is_trusted_network {
+    if !parsed.ip().to_canonical().is_loopback() && !is_safe_beyond_host {
         let message = format!(
             "NBD at {address} would be clear text without a login for a whole network; nothing was changed"
         );
-        let hint = "if everybody who can reach it may read and destroy every volume, say --nbd-trusted-network, in the \
-                    configuration trusted_network = true; else take 127.0.0.1 or unix:PATH";
+        let hint = "demand TLS with --nbd-tls FOLDER, in the configuration tls = { folder = \"FOLDER\" }; or take 127.0.0.1 \
+                    or unix:PATH; or, if everybody who can reach it may read and destroy every volume, say \
+                    --nbd-trusted-network, in the configuration trusted_network = true";
         return Err(ApiError::new(codes::EXPORT_IMPOSSIBLE, message, hint));
     }
     Ok(Listen::Tcp(parsed))

@@ -6,16 +6,17 @@
 use super::{address, locked};
 use crate::config::NbdLimits;
 use ashlar_api::v1::Done;
-use ashlar_api::v1::export::{ExportStatus, NbdListen};
+use ashlar_api::v1::export::{ExportStatus, NbdListen, NbdTls};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
-use ashlar_nbd::{Acceptor, Exports, Limits, NbdCounters, NbdServer};
+use ashlar_nbd::{Acceptor, Exports, Limits, NbdCounters, NbdServer, TlsFiles, TlsTerms};
 use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_units::Nanos;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,7 +28,13 @@ use std::time::Duration;
 pub struct NbdExports {
     engine: Engine,
     shared: Arc<Shared>,
-    listeners: Mutex<Vec<String>>,
+    listeners: Mutex<Vec<Listening>>,
+}
+
+/// One listener.
+struct Listening {
+    address: String,
+    demands_tls: bool,
 }
 
 /// What listeners and sessions on all workers share.
@@ -132,12 +139,14 @@ impl NbdExports {
     /// Serve all volumes by name at an address.
     ///
     /// # Errors
-    /// The address makes no sense, or is taken.
+    /// The address makes no sense, or is taken, or a file of its TLS cannot be used.
     pub fn listen(&self, call: &NbdListen) -> Result<Done, ApiError> {
         let address = call.listen.as_str();
-        let at = address::parse(address, call.trusted_network)?;
+        let tls = call.tls.as_ref().map(terms).transpose()?;
+        let demands_tls = tls.is_some();
+        let at = address::parse(address, call.trusted_network || demands_tls)?;
         let mut listeners = locked(&self.listeners);
-        if listeners.iter().any(|listening| listening == address) {
+        if listeners.iter().any(|listening| listening.address == address) {
             return Ok(Done::unchanged(format!("already serving NBD at {address}")));
         }
         let listener = ashlar_nbd::listen(&at).map_err(|error| {
@@ -156,12 +165,12 @@ impl NbdExports {
             let counters = Arc::clone(&shared.counters);
             let acceptor = Acceptor { handle: context.handle(), ring, listener, limits, counters };
             context.handle().spawn(async move {
-                let error = acceptor.run(|socket| place(&engine, &shared, socket)).await;
+                let error = acceptor.run(|socket| place(&engine, &shared, (socket, &tls))).await;
                 let fields = vec![("reason", error.to_string())];
                 engine.events().record(names::LISTENER_FAILED, "", fields);
             });
         });
-        listeners.push(address.to_owned());
+        listeners.push(Listening { address: address.to_owned(), demands_tls });
         Ok(Done::changed(format!("serving NBD at {address}")))
     }
 
@@ -172,10 +181,10 @@ impl NbdExports {
         let requests = requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
         let clients = counters.sessions_open.load(Ordering::Relaxed);
         let listeners = locked(&self.listeners);
-        let status = |address: &String| ExportStatus {
-            protocol: "nbd".to_owned(),
+        let status = |listening: &Listening| ExportStatus {
+            protocol: if listening.demands_tls { "nbds" } else { "nbd" }.to_owned(),
             requests,
-            address: address.clone(),
+            address: listening.address.clone(),
             array: None,
             clients,
         };
@@ -199,15 +208,25 @@ impl NbdExports {
 
     /// Remove the sockets of Unix listeners; for the end of the process.
     pub fn remove_sockets(&self) {
-        for path in locked(&self.listeners).iter().filter_map(|it| it.strip_prefix("unix:")) {
+        let listeners = locked(&self.listeners);
+        for path in listeners.iter().filter_map(|it| it.address.strip_prefix("unix:")) {
             // It may be gone already.
             let _gone = std::fs::remove_file(path);
         }
     }
 }
 
+/// Certificate, key and authority from the files that a call names.
+fn terms(tls: &NbdTls) -> Result<TlsTerms, ApiError> {
+    let [certificate, key, ca] = [&tls.certificate, &tls.key, &tls.ca].map(PathBuf::from);
+    TlsTerms::read(&TlsFiles { certificate, key, ca }).map_err(|fault| {
+        let hint = "name other files, or make them as docs/operating.md shows";
+        ApiError::new(codes::REQUEST_MALFORMED, format!("{fault}; nothing was changed"), hint)
+    })
+}
+
 /// Give a connection to the next worker in turn. A peer that has too many is closed at once.
-fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd) {
+fn place(engine: &Engine, shared: &Arc<Shared>, (socket, tls): (OwnedFd, &Option<TlsTerms>)) {
     let peer = peer_of(&socket);
     let seat = peer.map(|peer| Seat::take(&shared.peers, peer, shared.seats_per_peer));
     if let Some(None) = seat {
@@ -217,15 +236,15 @@ fn place(engine: &Engine, shared: &Arc<Shared>, socket: OwnedFd) {
     let seat = seat.flatten();
     let turn = shared.next_worker.fetch_add(1, Ordering::Relaxed);
     let shared = Arc::clone(shared);
-    let own = engine.clone();
-    let serve = move |context: &WorkerContext| serve(context, (own, shared), (socket, seat));
+    let (own, tls) = (engine.clone(), tls.clone());
+    let serve = move |context: &WorkerContext| serve(context, (own, shared), (socket, seat, tls));
     engine.run_on(turn % engine.worker_count(), serve);
 }
 
 fn serve(
     context: &WorkerContext,
     (engine, shared): (Engine, Arc<Shared>),
-    (socket, seat): (OwnedFd, Option<Seat>),
+    (socket, seat, tls): (OwnedFd, Option<Seat>, Option<TlsTerms>),
 ) {
     let Some(ring) = context.ring() else { return };
     let handle = context.handle();
@@ -236,7 +255,8 @@ fn serve(
         Volumes { context: Rc::new(context.again()), shared: Arc::clone(&shared), session: number };
     let counters = Arc::clone(&shared.counters);
     let limits = shared.limits.clone();
-    let server = NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters };
+    let server =
+        NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters, tls };
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
         let now = server.handle.turn_now();

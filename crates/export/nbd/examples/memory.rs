@@ -61,6 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         exports: OneExport(volume),
         limits: limits.clone(),
         counters: counters.clone(),
+        tls: None,
     };
     let acceptor = Acceptor { handle: handle.clone(), ring, listener, limits, counters };
     let error = executor.block_on(acceptor.run(|connection| {

@@ -4,12 +4,11 @@
 //! and cost a copy of their payload; long payloads go straight into the volume's buffer.
 //! Not here: what the bytes mean.
 
+use crate::socket::Socket;
 use ashlar_iobuf::BufMut;
-use ashlar_ring::Ring;
 use ashlar_units::to_usize;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// Room for received bytes that nobody took yet. Eight 4 KiB writes or a thousand reads a receive.
 const HELD_BYTES_MAX: usize = 32 << 10;
@@ -23,8 +22,7 @@ const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A socket's bytes, some of them received ahead.
 pub struct Inbound {
-    ring: Ring,
-    socket: Arc<OwnedFd>,
+    socket: Rc<Socket>,
     /// `None` only while a receive is under way.
     held: Option<BufMut>,
     /// Held bytes that were not taken yet: `held[start..end]`.
@@ -34,9 +32,9 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    pub fn new(ring: Ring, socket: Arc<OwnedFd>) -> Inbound {
+    pub fn new(socket: Rc<Socket>) -> Inbound {
         let held = Some(BufMut::zeroed(HELD_BYTES_MAX));
-        Inbound { ring, socket, held, start: 0, end: 0, last_payload_bytes: 0 }
+        Inbound { socket, held, start: 0, end: 0, last_payload_bytes: 0 }
     }
 
     /// Take exactly `bytes.len()` bytes. `false` if the peer ended the stream before the first of them.
@@ -62,6 +60,11 @@ impl Inbound {
         Ok(true)
     }
 
+    /// Whether bytes were received that nobody took yet.
+    pub fn is_ahead(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Fill the front of `payload` with what was received ahead, and say how much that was.
     pub fn fill_from_held(&mut self, payload: &mut [u8]) -> usize {
         self.last_payload_bytes = payload.len();
@@ -76,7 +79,7 @@ impl Inbound {
     /// `UnexpectedEof` if the stream ends within it; else what the socket says.
     pub async fn fill(&mut self, mut payload: BufMut, filled: usize) -> io::Result<BufMut> {
         let front = payload.split_to(filled);
-        let (result, rest) = self.ring.receive_all(&self.socket, payload).await;
+        let (result, rest) = self.socket.receive_all(payload).await;
         result?;
         Ok(joined(front, rest))
     }
@@ -117,7 +120,7 @@ impl Inbound {
             _ => held.len(),
         };
         let window = held.split_to(most);
-        let (result, window) = self.ring.receive(&self.socket, window).await;
+        let (result, window) = self.socket.receive(window).await;
         self.held = Some(joined(joined(front, window), held));
         let received = result?;
         self.end += received;

@@ -5,8 +5,8 @@
 //! hostile its client is.
 //!
 //! Spoken: fixed newstyle handshake, structured replies and extended headers, `base:allocation`, block size
-//! constraints, FUA, several connections to one volume. Not spoken: TLS (STARTTLS is refused by policy),
-//! oldstyle, resize. The protocol has no message for a resize: a session keeps the size it was told, and a
+//! constraints, FUA, several connections to one volume, TLS 1.3 with certificates on both sides (demanded of
+//! everybody or offered to nobody). Not spoken: oldstyle, resize. The protocol has no message for a resize: a session keeps the size it was told, and a
 //! new session sees the new one.
 //!
 //! Map, in reading order:
@@ -15,7 +15,8 @@
 //! - `admit`: pure; what a request header asks for, or why it is refused
 //! - `negotiate`: pure; the handshake
 //! - `wire`, `reply`: pure; the bytes of requests and of replies
-//! - `inbound`, `outbound`: the two directions of the socket
+//! - `inbound`, `outbound`: the two directions of a connection
+//! - `socket`: its bytes, in clear text or through `tls`
 //! - `server`: listening and accepting
 //! - `limits`: what a session may hold; `counters`: what sessions did
 
@@ -31,8 +32,10 @@ mod reply;
 mod server;
 mod session;
 mod slot;
+mod socket;
 #[cfg(test)]
 mod tests;
+mod tls;
 pub mod wire;
 
 pub use counters::NbdCounters;
@@ -40,6 +43,7 @@ pub use limits::Limits;
 pub use negotiate::PAYLOAD_BYTES_MAX;
 pub use server::{Acceptor, Listen, listen};
 pub use session::{NbdServer, SessionEnd, SessionError};
+pub use tls::{TlsFileError, TlsFiles, TlsTerms};
 
 use ashlar_volume::Volume;
 

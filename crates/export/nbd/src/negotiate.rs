@@ -49,6 +49,7 @@ mod reply {
     pub const UNSUPPORTED: u32 = 1 << 31 | 1;
     pub const POLICY: u32 = 1 << 31 | 2;
     pub const INVALID: u32 = 1 << 31 | 3;
+    pub const TLS_REQUIRED: u32 = 1 << 31 | 5;
     pub const UNKNOWN: u32 = 1 << 31 | 6;
     pub const EXTENDED_REQUIRED: u32 = 1 << 31 | 10;
 }
@@ -100,13 +101,27 @@ pub enum Step<V> {
     Leave,
     /// Drop the connection: the protocol has no reply for this.
     Drop(&'static str),
+    /// The TLS handshake follows. What was negotiated before it is void.
+    StartTls,
     /// The transmission phase begins.
     Transmit(Box<Agreement<V>>),
+}
+
+/// What protects the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protection {
+    /// Nothing, and nothing is offered.
+    None,
+    /// Nothing yet: nothing but TLS can be asked for.
+    TlsDemanded,
+    /// TLS.
+    Tls,
 }
 
 /// What the client has chosen so far.
 #[derive(Debug)]
 pub struct Negotiation {
+    protection: Protection,
     no_zeroes: bool,
     dialect: Dialect,
     /// The name under which `base:allocation` was selected.
@@ -118,10 +133,16 @@ impl Negotiation {
     pub fn new(client_flags: u32) -> Option<Negotiation> {
         let known = u32::from(FIXED_NEWSTYLE | NO_ZEROES);
         (client_flags & !known == 0).then_some(Negotiation {
+            protection: Protection::None,
             no_zeroes: client_flags & u32::from(NO_ZEROES) != 0,
             dialect: Dialect::Simple,
             allocation_name: None,
         })
+    }
+
+    /// The same on a connection that is, or must be, protected.
+    pub fn under(self, protection: Protection) -> Negotiation {
+        Negotiation { protection, ..self }
     }
 
     /// Answer one option: append the replies to `out` and decide how to go on.
@@ -132,6 +153,9 @@ impl Negotiation {
         out: &mut Vec<u8>,
     ) -> Step<E::Volume> {
         let mut replies = Replies { number, out };
+        if self.protection == Protection::TlsDemanded {
+            return before_tls(data, &mut replies);
+        }
         match number {
             option::EXPORT_NAME => return self.export_name(exports, data, replies.out),
             option::ABORT => {
@@ -150,6 +174,9 @@ impl Negotiation {
                 replies.put(reply::INVALID, b"this option takes no data");
             }
             option::LIST => list(exports, &mut replies),
+            option::STARTTLS if self.protection == Protection::Tls => {
+                replies.put(reply::INVALID, b"this is TLS already");
+            }
             option::STARTTLS => replies.put(reply::POLICY, b"TLS is not offered here"),
             option::STRUCTURED_REPLY if self.dialect == Dialect::Extended => {
                 replies.put(reply::EXTENDED_REQUIRED, b"extended headers are in use");
@@ -272,6 +299,26 @@ impl Negotiation {
         }
         decoded
     }
+}
+
+/// Answer an option of a client that must start TLS first: it learns nothing but that.
+fn before_tls<V>(data: &[u8], replies: &mut Replies<'_>) -> Step<V> {
+    match replies.number {
+        option::STARTTLS if data.is_empty() => {
+            replies.put(reply::ACK, &[]);
+            return Step::StartTls;
+        }
+        option::STARTTLS => replies.put(reply::INVALID, b"this option takes no data"),
+        option::ABORT => {
+            replies.put(reply::ACK, &[]);
+            return Step::Leave;
+        }
+        option::EXPORT_NAME => {
+            return Step::Drop("EXPORT_NAME in clear text where TLS is demanded");
+        }
+        _ => replies.put(reply::TLS_REQUIRED, b"TLS comes first"),
+    }
+    Step::Continue
 }
 
 fn list<E: Exports>(exports: &E, replies: &mut Replies<'_>) {

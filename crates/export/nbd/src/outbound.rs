@@ -7,13 +7,13 @@
 use crate::counters::{NbdCounters, add};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::slot::Ticket;
+use crate::socket::Socket;
 use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};
+use ashlar_ring::Handle;
 use ashlar_ring::local::{Permit, Queue, Semaphore};
-use ashlar_ring::{Handle, Ring};
 use ashlar_units::{Nanos, to_u64};
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +31,7 @@ pub struct Outgoing {
 
 pub struct Outbound {
     handle: Handle,
-    ring: Ring,
-    socket: Arc<OwnedFd>,
+    socket: Rc<Socket>,
     dialect: Dialect,
     counters: Arc<NbdCounters>,
     /// Whoever holds the permit may send; a long read in the simple dialect holds it for all its data.
@@ -47,14 +46,13 @@ pub struct Outbound {
 
 impl Outbound {
     pub fn new(
-        (handle, ring): (Handle, Ring),
-        socket: Arc<OwnedFd>,
+        handle: Handle,
+        socket: Rc<Socket>,
         dialect: Dialect,
         counters: Arc<NbdCounters>,
     ) -> Rc<Outbound> {
         Rc::new(Outbound {
             handle,
-            ring,
             socket,
             dialect,
             counters,
@@ -82,8 +80,7 @@ impl Outbound {
     /// Give the connection up: both directions end at once.
     pub fn break_off(&self) {
         self.is_broken.set(true);
-        // It can only fail because the peer was faster.
-        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        self.socket.break_off();
     }
 
     /// Whether the connection is lost.
@@ -128,7 +125,7 @@ impl Outbound {
             return parts;
         }
         self.sending_since.set(Some(self.handle.turn_now()));
-        let (result, parts) = self.ring.send_all(&self.socket, parts).await;
+        let (result, parts) = self.socket.send_all(parts).await;
         self.sending_since.set(None);
         if result.is_err() {
             self.break_off();

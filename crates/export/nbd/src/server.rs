@@ -31,7 +31,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub enum Listen {
     /// A Unix socket at this path with these permission bits.
     Unix(PathBuf, u32),
-    /// A TCP address. There is no encryption and no login: for trusted networks only.
+    /// A TCP address: for trusted networks only, unless its sessions demand TLS.
     Tcp(SocketAddr),
 }
 

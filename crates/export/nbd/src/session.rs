@@ -13,11 +13,13 @@ use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, OpenSession, add};
 use crate::inbound::{Inbound, TAKE_BYTES_MAX};
 use crate::negotiate::{
-    Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Step, decode_option_header,
-    greeting,
+    Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Protection, Step,
+    decode_option_header, greeting,
 };
 use crate::outbound::Outbound;
 use crate::slot::{Credit, Group, Job, Shared, Work};
+use crate::socket::Socket;
+use crate::tls::TlsTerms;
 use crate::wire::{BadMagic, REQUEST_BYTES_MAX, RequestHead, decode_request};
 use crate::{Exports, Limits};
 use ashlar_iobuf::Buf;
@@ -57,6 +59,9 @@ pub enum SessionError {
     /// The client broke the handshake's rules or limits, or asked for what it cannot have.
     #[error("the handshake was broken off: {0}")]
     Handshake(&'static str),
+    /// The client has no certificate that counts here, or does not speak TLS 1.3 as it should.
+    #[error("no TLS session: {0}")]
+    Tls(#[source] io::Error),
     /// The client sent something that is not a request.
     #[error("not a request: {0}")]
     NotARequest(#[from] BadMagic),
@@ -84,6 +89,8 @@ pub struct NbdServer<E> {
     pub limits: Limits,
     /// Shared with the other workers.
     pub counters: Arc<NbdCounters>,
+    /// With these, clients must speak TLS and show a certificate; without, connections are clear text.
+    pub tls: Option<TlsTerms>,
 }
 
 impl<E: Exports> NbdServer<E> {
@@ -98,19 +105,30 @@ impl<E: Exports> NbdServer<E> {
     pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
         let _open = OpenSession::new(&self.counters);
         prepare(&socket)?;
-        let socket = Arc::new(socket);
-        let mut inbound = Inbound::new(self.ring.clone(), socket.clone());
-        let handshake = Handshake { ring: &self.ring, socket: &socket, limits: &self.limits };
+        let socket = Socket::new(self.ring.clone(), socket);
+        let mut inbound = Inbound::new(socket.clone());
+        let (limits, tls) = (&self.limits, self.tls.as_ref());
+        let handshake = Handshake { socket: &socket, limits, tls };
         let agreed = handshake.run(&self.exports, &mut inbound);
         let agreed = within(&self.handle, self.limits.handshake_time, agreed).await;
         let Some(agreement) = agreed.ok_or(SessionError::HandshakeTimeout)?? else {
+            self.take_leave(&socket).await;
             return Ok(SessionEnd::Aborted);
         };
         add(&self.counters.sessions_total, 1);
-        let session = Session::start(self, *agreement, socket);
+        let session = Session::start(self, *agreement, socket.clone());
         let result = session.receive_requests(&mut inbound).await;
-        session.drain().await;
+        let is_drained = session.drain().await;
+        if is_drained && result.is_ok() {
+            self.take_leave(&socket).await;
+        }
         result
+    }
+
+    /// Let a client that left in order know that nothing was cut off behind its back.
+    async fn take_leave(&self, socket: &Socket) {
+        // If it does not listen any more, it does not care.
+        let _ = within(&self.handle, self.limits.drain_time, socket.say_goodbye()).await;
     }
 }
 
@@ -125,9 +143,9 @@ fn prepare(socket: &OwnedFd) -> io::Result<()> {
 
 /// The first phase.
 struct Handshake<'a> {
-    ring: &'a Ring,
-    socket: &'a Arc<OwnedFd>,
+    socket: &'a Socket,
     limits: &'a Limits,
+    tls: Option<&'a TlsTerms>,
 }
 
 impl Handshake<'_> {
@@ -142,8 +160,13 @@ impl Handshake<'_> {
         if !inbound.take(&mut flags).await? {
             return Ok(None);
         }
-        let mut negotiation = Negotiation::new(u32::from_be_bytes(flags))
-            .ok_or(SessionError::Handshake("unknown client flags"))?;
+        let begin = |protection| {
+            let begun = Negotiation::new(u32::from_be_bytes(flags));
+            let begun = begun.ok_or(SessionError::Handshake("unknown client flags"))?;
+            Ok::<_, SessionError>(begun.under(protection))
+        };
+        let demanded = if self.tls.is_some() { Protection::TlsDemanded } else { Protection::None };
+        let mut negotiation = begin(demanded)?;
         for _ in 0..self.limits.option_count_max {
             let Some((number, data)) = self.receive_option(inbound).await? else {
                 return Ok(None);
@@ -157,10 +180,24 @@ impl Handshake<'_> {
             match step {
                 Step::Transmit(agreement) => return Ok(Some(agreement)),
                 Step::Leave => return Ok(None),
+                Step::StartTls => {
+                    self.start_tls(inbound).await?;
+                    // Whatever was said in clear text, somebody else may have said.
+                    negotiation = begin(Protection::Tls)?;
+                }
                 Step::Continue | Step::Drop(_) => {}
             }
         }
         Err(SessionError::Handshake("too many options"))
+    }
+
+    /// From here on through TLS. What came before the client knew that it may begin is not of a TLS session.
+    async fn start_tls(&self, inbound: &Inbound) -> Result<(), SessionError> {
+        if inbound.is_ahead() {
+            return Err(SessionError::Handshake("bytes in clear text after STARTTLS"));
+        }
+        let terms = self.tls.ok_or(SessionError::Handshake("no TLS here"))?;
+        self.socket.secure(terms).await.map_err(SessionError::Tls)
     }
 
     async fn receive_option(
@@ -185,7 +222,7 @@ impl Handshake<'_> {
     }
 
     async fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        self.ring.send_all(self.socket, vec![Buf::copied(bytes)]).await.0
+        self.socket.send_all(vec![Buf::copied(bytes)]).await.0
     }
 }
 
@@ -210,15 +247,10 @@ impl<V: Volume> Drop for Session<V> {
 
 impl<V: Volume> Session<V> {
     /// Make the session's tasks: its slots and its sender.
-    fn start<E>(
-        server: &NbdServer<E>,
-        agreement: Agreement<V>,
-        socket: Arc<OwnedFd>,
-    ) -> Session<V> {
+    fn start<E>(server: &NbdServer<E>, agreement: Agreement<V>, socket: Rc<Socket>) -> Session<V> {
         let (handle, limits) = (server.handle.clone(), server.limits.clone());
         let counters = server.counters.clone();
-        let worker = (handle.clone(), server.ring.clone());
-        let out = Outbound::new(worker, socket, agreement.dialect, counters.clone());
+        let out = Outbound::new(handle.clone(), socket, agreement.dialect, counters.clone());
         handle.spawn(Outbound::watch(Rc::downgrade(&out), handle.clone(), limits.send_time));
         let shared = Rc::new(Shared {
             volume: agreement.volume,
@@ -342,11 +374,11 @@ impl<V: Volume> Session<V> {
         Ok(received.ok_or(SessionError::PayloadTimeout)??)
     }
 
-    /// Let requests in flight end and their replies leave; not for ever.
-    async fn drain(&self) {
+    /// Let requests in flight end and their replies leave; not for ever. Whether they did.
+    async fn drain(&self) -> bool {
         let all_back = self.shared.credit.all_back();
         // Too slow: dropping the session breaks the connection off, which frees what waits for the client.
-        let _ = within(&self.handle, self.limits.drain_time, all_back).await;
+        within(&self.handle, self.limits.drain_time, all_back).await.is_some()
     }
 }
 

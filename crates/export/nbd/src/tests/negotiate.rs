@@ -1,6 +1,6 @@
 //! The handshake: honest clients, every truncation of what they send, floods and wrong orders.
 
-use crate::negotiate::{Negotiation, Step, decode_option_header, greeting};
+use crate::negotiate::{Negotiation, Protection, Step, decode_option_header, greeting};
 use crate::wire::Dialect;
 use crate::{Exports, OneExport};
 use ashlar_volume::{MemVolume, Volume};
@@ -13,6 +13,7 @@ const CONTEXT: u32 = 4;
 const UNSUPPORTED: u32 = 0x8000_0001;
 const POLICY: u32 = 0x8000_0002;
 const INVALID: u32 = 0x8000_0003;
+const TLS_REQUIRED: u32 = 0x8000_0005;
 const UNKNOWN: u32 = 0x8000_0006;
 const EXTENDED_REQUIRED: u32 = 0x8000_000a;
 
@@ -154,6 +155,38 @@ fn export_name_has_a_bare_reply() {
 fn list_names_every_volume() {
     let (replies, _) = Client::new(two()).send(3, &[]);
     assert_eq!(replies, [(SERVER, string("alpha")), (SERVER, string("beta")), (ACK, vec![])]);
+}
+
+#[test]
+fn where_tls_is_demanded_nothing_else_can_be_asked_for_before_it() {
+    let negotiation = Negotiation::new(3).unwrap().under(Protection::TlsDemanded);
+    let mut client = Client { exports: two(), negotiation };
+    for option in (3..=11).filter(|&option| option != 5).chain([0, 1000, u32::MAX]) {
+        for data in [&[][..], b"x", &info_data("alpha", &[3])] {
+            let (replies, step) = client.send(option, data);
+            let [(kind, text)] = &replies[..] else { panic!("one reply to option {option}") };
+            assert_eq!(*kind, TLS_REQUIRED, "option {option}");
+            assert!(!text.windows(5).any(|it| it == b"alpha"), "no name leaves");
+            assert!(matches!(step, Step::Continue));
+        }
+    }
+    assert!(matches!(client.send(1, b"alpha").1, Step::Drop(_)));
+    assert_eq!(client.kinds(5, b"x"), [INVALID]);
+    let (replies, step) = client.send(5, &[]);
+    assert_eq!(replies, [(ACK, vec![])]);
+    assert!(matches!(step, Step::StartTls));
+    let (replies, step) = client.send(2, &[]);
+    assert_eq!(replies, [(ACK, vec![])]);
+    assert!(matches!(step, Step::Leave));
+}
+
+#[test]
+fn under_tls_everything_is_as_without_and_tls_does_not_start_twice() {
+    let negotiation = Negotiation::new(3).unwrap().under(Protection::Tls);
+    let mut client = Client { exports: two(), negotiation };
+    assert_eq!(client.kinds(5, &[]), [INVALID]);
+    assert_eq!(client.kinds(3, &[]), [SERVER, SERVER, ACK]);
+    assert!(matches!(client.send(7, &info_data("beta", &[])).1, Step::Transmit(_)));
 }
 
 #[test]

@@ -129,7 +129,8 @@ impl TestServer {
             let exports = Watch(volumes().into_iter().map(watched).collect());
             let own = 1 + exports.0.len();
             let counters = shared.0;
-            let server = NbdServer { handle: handle.clone(), ring, exports, limits, counters };
+            let server =
+                NbdServer { handle: handle.clone(), ring, exports, limits, counters, tls: None };
             let stopping = Signal::new();
             let serving = accept(&server, listener, (shared.2, stopping.clone()));
             executor.block_on(either(serving, stopped.receive()));
