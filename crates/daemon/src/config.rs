@@ -184,7 +184,7 @@ impl NbdConfig {
     /// What is asked of the exports.
     ///
     /// # Errors
-    /// As [`TlsConfig::files`].
+    /// Its `tls` names neither a folder alone nor all three files; one line.
     pub fn call(&self) -> Result<NbdListen, String> {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         let tls = self.tls.as_ref().map(TlsConfig::files).transpose()?.map(|files| NbdTls {
