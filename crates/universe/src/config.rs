@@ -67,10 +67,12 @@ impl Contract {
     ///
     /// `bitmap`: after a crash of a whole array every unit that devices write whole is old or new; a crash
     /// with losses leaves an array that reads what it can prove and takes no writes. `log`: section 3.1 of the
-    /// promises in full. `none`: as `bitmap`.
-    pub fn of(policy: ConsistencyPolicy) -> Contract {
+    /// promises in full; copies of a mirror are equal after the start, but a block in flight may be torn on all of them.
+    /// `none`: as `bitmap`.
+    pub fn of(policy: ConsistencyPolicy, geometry: &Geometry) -> Contract {
         let is_log = policy == ConsistencyPolicy::Log;
-        Contract { survives_losses_with_crash: is_log, mends_torn_blocks: is_log }
+        let is_mirror = geometry.data_strips() == 1;
+        Contract { survives_losses_with_crash: is_log, mends_torn_blocks: is_log && !is_mirror }
     }
 }
 
@@ -123,12 +125,12 @@ impl Config {
         let shape = draw_shape(&mut random);
         let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
         let policy = draw_policy(&mut random, &geometry, wish.policy);
-        let contract = Contract::of(policy);
+        let contract = Contract::of(policy, &geometry);
         let drawn = draw_class(&mut random, policy, &geometry);
         let class = wish.class.unwrap_or(drawn);
         let logical_block_bytes = if random.percent(50) { 512 } else { 4096 };
         let mut disks = draw_disks(&mut random, shape.members + SPARE_DEVICES);
-        if policy == ConsistencyPolicy::Log && Random::stream(seed, 0xC1).percent(30) {
+        if contract.mends_torn_blocks && Random::stream(seed, 0xC1).percent(30) {
             tear_sectors(&mut disks);
         }
         let atomic = disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
@@ -168,8 +170,8 @@ impl Config {
         Geometry::new(&self.shape, 1).expect("drawn shapes are possible")
     }
 
-    /// What of whole stripes under way at a crash is excepted. Mirrors log them, too, and without a log
-    /// nothing is promised beyond the units that devices write whole.
+    /// What of whole stripes under way at a crash is excepted. Of mirrors, and without a log, nothing is promised
+    /// beyond the units that devices write whole.
     pub fn relaxed(&self) -> Option<Relaxed> {
         let is_relaxed = self.policy == ConsistencyPolicy::Log && self.one_row().data_strips() > 1;
         let atomic = self.disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);

@@ -18,7 +18,7 @@ use crate::life::{Life, Outlook, assemble, judge_events};
 use crate::stage::{Stage, Stopper};
 use ashlar_device::CommandKind;
 use ashlar_engine::{ArrayVolume, Engine};
-use ashlar_layout::{Level, Shape};
+use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_sim::{DiskOptions, Ended, Fate, KeptDisk, Latency, Random, SimWorld, Stop};
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
@@ -205,16 +205,20 @@ impl Case {
         let shape = self.shape();
         let is_ragged = self.steps.contains(&Step::Ragged);
         let logical_block_bytes = if is_ragged { 512 } else { 4096 };
+        let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
+        let contract = Contract::of(ConsistencyPolicy::Log, &geometry);
+        // What devices may tear in two is two units.
+        let unit_bytes = if contract.mends_torn_blocks { logical_block_bytes } else { 512 };
         Config {
             policy: ConsistencyPolicy::Log,
-            contract: Contract::of(ConsistencyPolicy::Log),
+            contract,
             class: Class::Everything,
             logical_block_bytes,
             workers: 1,
             disks: vec![disk; shape.members],
             stripes_per_region: 4,
             window: (0, STRIPES),
-            unit_bytes: u64::from(logical_block_bytes),
+            unit_bytes: u64::from(unit_bytes),
             payload: Payload::Tags,
             clients: Vec::new(),
             shape,

@@ -31,3 +31,15 @@ fn one_block_in_any_crash_state_is_old_or_new_and_its_neighbours_are_untouched()
 fn a_write_that_is_widened_to_a_whole_stripe_is_logged_in_full() {
     is_right(&case(&[Step::Ragged]));
 }
+
+/// Whatever of it came out on which copy: what is read first stays, and that is the old or the new in every sector.
+#[test]
+fn copies_of_a_mirror_are_equal_before_they_are_read() {
+    for (parity, has_caches) in [(1, false), (1, true), (2, false)] {
+        let mirror = Case { data: 1, parity, has_caches, ..case(&[Step::First]) };
+        is_right(&mirror);
+        if parity == 1 {
+            is_right(&Case { steps: vec![Step::First, Step::Flush, Step::First], ..mirror });
+        }
+    }
+}

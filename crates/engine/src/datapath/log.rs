@@ -25,14 +25,21 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, asked: Extent) -> Opt
     if !array.written.is_written(stripe) {
         return Some(RecordKind::FirstWrite);
     }
-    // A copy of a mirror that tears has nobody who could tell: all copies tear at once.
-    let is_mirror = array.geometry.data_strips() == 1;
+    // Every copy of a mirror is right by itself: a start has only to make them equal, whatever is lost besides. With
+    // checksums it has to know which of them is what was written, too.
     let is_whole = asked.bytes == array.geometry.stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
-    if is_whole && !is_mirror && is_relaxed && !log.is_needed_for(stripe) {
+    let is_copied = is_mirror(shard) && array.checksums.is_none();
+    let is_whole = is_whole && !is_mirror(shard) && is_relaxed;
+    let needs_no_data = is_copied || is_whole;
+    if needs_no_data && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
     }
     Some(RecordKind::Full)
+}
+
+fn is_mirror(shard: &Shard) -> bool {
+    shard.array.geometry.data_strips() == 1
 }
 
 /// Blocks of the pieces in which a write must go whose record would be too long.
@@ -45,7 +52,8 @@ pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> O
 /// on whole stripes that only caches hold.
 pub(super) async fn before_plan(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
     let array = &shard.array;
-    let is_at_risk = array.missing_slots() != 0 && array.caches.hold_relaxed();
+    // Of a mirror there is no parity.
+    let is_at_risk = !is_mirror(shard) && array.missing_slots() != 0 && array.caches.hold_relaxed();
     if array.log.is_some() && is_at_risk && !sings(Canary::DegradedPlanUnsettled) {
         Box::pin(flush(shard)).await?;
     }
@@ -85,6 +93,7 @@ pub(super) async fn log(
         return Ok(None);
     }
     if kind == RecordKind::InDoubt
+        && plan.rows() == RowRange::new(0, shard.array.geometry.strip_blocks())
         && let Some(update) = log.take_ahead(shard, stripe)
     {
         settle_failing(shard).await?;
