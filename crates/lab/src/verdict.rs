@@ -57,7 +57,7 @@ const SATURATED: f64 = 0.95;
 /// From this share of its ceiling on, a resource is what limits.
 const AT_CEILING: f64 = 0.90;
 /// Above this share of its BASELINE a figure shows that the baseline was not the best the drives can do, and nothing about a limit.
-const BASELINE_BELIEVED: f64 = 1.10;
+pub const BASELINE_BELIEVED: f64 = 1.10;
 /// Below this share of the depth asked for, the client is what limits.
 const DEPTH_KEPT: f64 = 0.80;
 

@@ -33,7 +33,8 @@ pub struct Switch {
 enum Way {
     /// A file that holds `write back` or `write through`.
     File(PathBuf),
-    Nvme,
+    /// The controller: to a namespace the drive answers that this feature is not specific to it.
+    Nvme(PathBuf),
 }
 
 impl Switch {
@@ -54,7 +55,9 @@ impl Switch {
         }
         let device = device.to_owned();
         if name.starts_with("nvme") {
-            return Ok(Switch { device, way: Way::Nvme });
+            let controller = controller(&block, &name);
+            let way = Way::Nvme(real.with_file_name(controller));
+            return Ok(Switch { device, way });
         }
         let scsi = fs::read_dir(block.join("device/scsi_disk")).into_iter().flatten();
         let files = scsi.filter_map(Result::ok).map(|item| item.path().join("cache_type"));
@@ -81,8 +84,8 @@ impl Switch {
                 };
                 (text, is_on)
             }
-            Way::Nvme => {
-                let argv = ["nvme", "get-feature", word(&self.device)?, "--feature-id=6"];
+            Way::Nvme(controller) => {
+                let argv = ["nvme", "get-feature", word(controller)?, "--feature-id=6"];
                 let text = commands.succeed(&argv, "is the write cache on?")?.stdout;
                 let is_on = feature(&text);
                 (text, is_on)
@@ -106,9 +109,9 @@ impl Switch {
         match &self.way {
             Way::File(file) => fs::write(file, if on { ON } else { OFF })
                 .map_err(|error| Refusal::file(file, &error, "the cache is as it was"))?,
-            Way::Nvme => {
+            Way::Nvme(controller) => {
                 let value = if on { "--value=1" } else { "--value=0" };
-                let argv = ["nvme", "set-feature", word(&self.device)?, "--feature-id=6", value];
+                let argv = ["nvme", "set-feature", word(controller)?, "--feature-id=6", value];
                 commands.succeed(&argv, "switch the write cache")?;
             }
         }
@@ -122,6 +125,17 @@ impl Switch {
         );
         Err(Refusal::cannot_run("cache.not_switched", said, ""))
     }
+}
+
+/// `nvme0` of the namespace `nvme0n1`: what sysfs says, or else by its name.
+fn controller(block: &Path, name: &str) -> String {
+    let link = fs::canonicalize(block.join("device")).ok();
+    let told = link.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let is_one =
+        |name: &String| name.strip_prefix("nvme").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let digits: String =
+        name.trim_start_matches("nvme").chars().take_while(char::is_ascii_digit).collect();
+    told.filter(is_one).unwrap_or_else(|| format!("nvme{digits}"))
 }
 
 /// `get-feature:0x06 (Volatile Write Cache), Current value:0x00000001`, and as older ones print it.
@@ -336,7 +350,8 @@ mod tests {
         let device = place.path().join("nvme0n1");
         fs::write(&device, "").expect("written");
         let switch = Switch::of(&device, &sysfs).expect("a switch");
-        let path = device.display();
+        let path = std::fs::canonicalize(place.path()).expect("there").join("nvme0");
+        let path = path.display();
         let get = format!("$ nvme get-feature {path} --feature-id=6\n");
         let told = |value: &str| {
             format!("get-feature:0x06 (Volatile Write Cache), Current value:{value}\n")

@@ -127,7 +127,7 @@ fn two_hosts_are_one_figure_with_each_ones_part_and_their_versions_and_clocks_ar
     let bins: u64 = figure.read.latency_bins.values().sum();
     assert_eq!(bins, figure.read.ios, "both hosts' histograms are in it");
     assert!(!figure.findings.iter().any(|it| it.rule == "H01"), "{:?}", figure.findings);
-    assert!(!figure.read.series.is_empty() && !figure.read.p99_series.is_empty(), "{figure:?}");
+    assert!(!figure.read.series.is_empty(), "{figure:?}");
     let clients = figure.argv.iter().filter(|word| word.starts_with("--client=")).count();
     assert_eq!(clients, 2, "{:?}", figure.argv);
     for name in ["hosts.versions", "hosts.clocks"] {

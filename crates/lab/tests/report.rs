@@ -412,6 +412,25 @@ fn csv_has_a_file_for_each_table_beside_the_rounds() {
 }
 
 #[test]
+fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
+    use ashlar_lab::record::BaselinePoint;
+    let mut run = two_engines();
+    let noted = |run: &Run| {
+        points::of(&run.records).iter().any(|it| it.findings.iter().any(|it| it.rule == "F14"))
+    };
+    assert!(!noted(&run));
+    let Some(Record::Measurement(first)) = run.records.first() else { panic!("a measurement") };
+    let point = BaselinePoint {
+        workload: first.workload.name.clone(),
+        condition: first.condition,
+        value: first.rate() / 2.0,
+        derivation: "made up".into(),
+    };
+    run.records.push(Record::Baseline(point));
+    assert!(noted(&run));
+}
+
+#[test]
 fn p99_over_time_is_a_chart_of_its_own() {
     let mut run = two_engines();
     let drawn = |run: &Run| {

@@ -65,6 +65,11 @@ impl Series {
         }
     }
 
+    /// Reads and writes that stand in the histograms; fio loses those of the last partial interval.
+    pub fn histogram_ios(&self) -> [u64; 2] {
+        [0, 1].map(|side| self.histograms[side].values().map(latency::count).sum())
+    }
+
     /// p99 of completion latency of reads and of writes over time: milliseconds since the start -> nanoseconds. Intervals with too few
     /// I/Os for it are missing.
     pub fn p99(&self) -> [Vec<(u64, f64)>; 2] {

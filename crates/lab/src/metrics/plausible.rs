@@ -18,15 +18,19 @@ pub fn depth_kept(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) -> Opt
 /// What F13 has to say about a point.
 pub fn little_finding(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) -> Option<Finding> {
     let kept = depth_kept(jobs, depth, iops, latency_mean_ns)?;
+    let (what, correction) = match kept > 1.0 {
+        true => ("rate and latency contradict each other", "measure longer, on an idle machine"),
+        false => ("client-limited", "more jobs of less depth, or a faster client core"),
+    };
     ((kept - 1.0).abs() > LITTLE_TOLERANCE).then(|| Finding {
         rule: "F13".to_owned(),
         severity: Severity::Warning,
         reason: format!(
-            "client-limited: {:.0} I/Os were in flight on average, {} were asked for",
+            "{what}: {:.0} I/Os were in flight on average, {} were asked for",
             kept * f64::from(jobs) * f64::from(depth),
             jobs * depth
         ),
-        correction: Some("more jobs of less depth, or a faster client core".to_owned()),
+        correction: Some(correction.to_owned()),
     })
 }
 
@@ -77,6 +81,9 @@ mod tests {
             finding.reason.contains("64 I/Os") && finding.reason.contains("128"),
             "{finding:?}"
         );
+        assert!(finding.reason.starts_with("client-limited"), "{finding:?}");
+        let more = little_finding(4, 32, 256_000.0, 1e6).expect("twice the depth");
+        assert!(!more.reason.contains("client-limited"), "{more:?}");
     }
 
     /// Seed 004: IOR wrote 63 GB/s on arrays that fio measured at 59.5 GB/s.

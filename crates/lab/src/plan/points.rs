@@ -458,7 +458,7 @@ impl Maker<'_> {
     /// random, with the drive's cache on and off; as it is, if it cannot be switched.
     fn caching(&self, drive: &Target) -> Vec<Group> {
         let has_switch = Switch::of(&drive.path, Path::new("/sys")).is_ok();
-        let states: &[Option<bool>] = if has_switch { &[Some(true), Some(false)] } else { &[None] };
+        let states: &[Option<bool>] = if has_switch { &[Some(false), Some(true)] } else { &[None] };
         let group = |state: &Option<bool>| {
             let name = match state {
                 Some(true) => "on",

@@ -7,7 +7,9 @@ use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
 use crate::record::{ArrayCondition, Measurement, RateUnit, Record, Workload};
-use crate::validity::{Finding, Mark};
+use crate::units;
+use crate::validity::{Finding, Mark, Severity};
+use crate::verdict::BASELINE_BELIEVED;
 use std::collections::BTreeMap;
 
 /// One workload on one engine in one condition.
@@ -118,8 +120,25 @@ pub fn of(records: &[Record]) -> Vec<Point> {
                 baselines.get(&(point.workload.name.clone(), point.condition)).cloned();
         }
     }
+    for point in &mut points {
+        point.findings.extend(above_baseline(point));
+    }
     inversions(&mut points);
     points
+}
+
+/// A figure far above what the raw drives did at the same load is not about the drives any more (F14).
+fn above_baseline(point: &Point) -> Option<Finding> {
+    let share = point.efficiency().filter(|share| *share > BASELINE_BELIEVED)?;
+    Some(Finding {
+        rule: "F14".to_owned(),
+        severity: Severity::Warning,
+        reason: format!(
+            "{} of what the raw drives did at the same load: a cache answers, or the machine was busier while the drives were measured",
+            units::percent(share)
+        ),
+        correction: Some("a span beyond every cache, on an idle machine".to_owned()),
+    })
 }
 
 fn add(points: &mut Vec<Point>, measurement: &Measurement) {
