@@ -189,8 +189,9 @@ fn sampler() -> bool {
     let busy_cores = number(&record["busy"]["share"]) * cores;
     let own_cores = number(&record["profiler"]["own_share"]) * cores;
     let percent = own_cores / busy_cores * 100.0;
+    let own_ms = number(&record["profiler"]["own_cpu_s"]) * 1e3;
     println!(
-        "sampler at 99 Hz {percent:.3} % of a core for each busy core (at most {SAMPLER_PERCENT_MAX}); {busy_cores:.2} cores were busy"
+        "sampler at 99 Hz {percent:.4} % of a core for each busy core (at most {SAMPLER_PERCENT_MAX}): {own_ms:.2} ms of perf's own CPU time; {busy_cores:.2} cores were busy"
     );
     percent < SAMPLER_PERCENT_MAX
 }
