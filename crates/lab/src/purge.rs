@@ -258,6 +258,7 @@ mod tests {
         let ends = Recorded::parse(&(begin.clone() + &look(2) + &look(0x101)));
         let check = purge(&ends, &Away, &nvme, &wanted).expect("purged");
         assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(ends.left(), 0, "it was looked at until it had ended");
         assert!(check.found.starts_with("sanitize by 'nvme sanitize "), "{}", check.found);
         let fails = Recorded::parse(&(begin + &look(3)));
         assert_eq!(purge(&fails, &Away, &nvme, &wanted).expect_err("failed").code, "purge.failed");
