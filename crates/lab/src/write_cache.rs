@@ -343,6 +343,21 @@ mod tests {
     }
 
     #[test]
+    fn what_an_nvme_drive_answered_in_an_emulated_machine_is_understood() {
+        let place = tempfile::tempdir().expect("a directory");
+        let real = fs::canonicalize(place.path()).expect("there");
+        fs::create_dir_all(real.join("sys/block/nvme0n1")).expect("made");
+        let device = real.join("nvme0n1");
+        fs::write(&device, "").expect("written");
+        let told = include_str!("../tests/data/drive-guest.txt");
+        let told = Recorded::parse(&told.replace("/dev/", &format!("{}/", real.display())));
+        let mut caches = Caches::open(&real, &real.join("sys")).expect("opened");
+        caches.set(&told, &device, false).expect("switched off");
+        caches.set(&told, &device, true).expect("switched on");
+        assert!(told.coming().is_some_and(|next| next.starts_with("nvme format ")));
+    }
+
+    #[test]
     fn an_nvme_drive_is_asked_by_feature_six_and_one_that_does_not_obey_is_said() {
         let place = tempfile::tempdir().expect("a directory");
         let sysfs = place.path().join("sys");
