@@ -80,10 +80,14 @@ pub struct BenchSpec {
 }
 
 /// What clients ask for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Load {
     /// Write, or read.
     pub is_write: bool,
+    /// Of a hundred requests of a writing load, so many are reads.
+    pub reads_percent: u8,
+    /// Writes are to be durable when they are answered.
+    pub is_fua: bool,
     /// In random order, or one after the other.
     pub is_random: bool,
     /// Bytes of each request.
@@ -379,12 +383,35 @@ mod tests {
             policy: None,
             checksums: None,
             lost: 0,
-            load: Load { is_write: true, is_random: true, bytes: 4096, depth: 4 },
+            load: Load {
+                is_write: true,
+                is_random: true,
+                bytes: 4096,
+                depth: 4,
+                ..Load::default()
+            },
             span_bytes: 16 << 20,
             run_time: Duration::from_millis(20),
             workers: 2,
             destroy: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_mixed_load_reads_and_writes_in_the_share_that_was_asked_for() {
+        let load = Load {
+            is_write: true,
+            reads_percent: 50,
+            is_fua: true,
+            is_random: true,
+            bytes: 4096,
+            depth: 4,
+        };
+        let result = run(&BenchSpec { load, ..spec(Members::Memory) }).expect("measured");
+        assert!(result.requests > 0);
+        // Three of each for a write, one for a read.
+        let (reads, writes) = (result.member_reads_per_request, result.member_writes_per_request);
+        assert!(reads > writes && writes > 0.0, "{reads} reads, {writes} writes");
     }
 
     #[test]
@@ -400,7 +427,8 @@ mod tests {
 
     #[test]
     fn a_read_takes_one_read_of_a_member_and_more_when_one_is_out() {
-        let load = Load { is_write: false, is_random: true, bytes: 4096, depth: 4 };
+        let load =
+            Load { is_write: false, is_random: true, bytes: 4096, depth: 4, ..Load::default() };
         let healthy = run(&BenchSpec { load, ..spec(Members::Memory) }).expect("measured");
         assert!((healthy.member_reads_per_request - 1.0).abs() < 1e-9, "{healthy:?}");
         let degraded =
@@ -422,7 +450,13 @@ mod tests {
 
     #[test]
     fn more_requests_at_once_than_a_pool_usually_has_buffers_are_all_served() {
-        let load = Load { is_write: false, is_random: true, bytes: 128 << 10, depth: 80 };
+        let load = Load {
+            is_write: false,
+            is_random: true,
+            bytes: 128 << 10,
+            depth: 80,
+            ..Load::default()
+        };
         for is_write in [true, false] {
             let load = Load { is_write, ..load };
             let result = run(&BenchSpec { load, workers: 1, ..spec(Members::Null) });
@@ -433,7 +467,8 @@ mod tests {
     #[test]
     fn a_depth_beyond_all_memory_is_refused_with_what_to_do() {
         for depth in [1 << 20, usize::MAX] {
-            let load = Load { is_write: true, is_random: true, bytes: 1 << 20, depth };
+            let load =
+                Load { is_write: true, is_random: true, bytes: 1 << 20, depth, ..Load::default() };
             let refusal = run(&BenchSpec { load, ..spec(Members::Null) }).expect_err("too many");
             assert!(refusal.to_string().contains("too many"), "{refusal}");
         }
@@ -448,7 +483,8 @@ mod tests {
 
     #[test]
     fn a_request_that_does_not_fit_is_refused() {
-        let load = Load { is_write: false, is_random: true, bytes: 32 << 20, depth: 4 };
+        let load =
+            Load { is_write: false, is_random: true, bytes: 32 << 20, depth: 4, ..Load::default() };
         let refusal = run(&BenchSpec { load, ..spec(Members::Memory) }).expect_err("too long");
         assert!(refusal.to_string().contains("does not fit"), "{refusal}");
     }

@@ -83,13 +83,29 @@ impl Shared {
     }
 
     fn write(&self, offset: usize, source: &[u8]) {
-        let mut rest = source;
-        for part in parts(offset, rest.len()) {
-            let (front, back) = rest.split_at(part.bytes);
-            let mut page = exclusive(&self.pages[part.page]);
-            let page = page.get_or_insert_with(|| self.new_page());
-            page[part.at..part.at + part.bytes].copy_from_slice(front);
-            rest = back;
+        self.write_joined(offset, [source]);
+    }
+
+    /// Sources, one behind the other. A page is held until the sources leave it: to let go of it waits for all that was
+    /// copied to memory that no cache held, and a batch of the log has a source for each block.
+    fn write_joined<'s>(&self, offset: usize, sources: impl IntoIterator<Item = &'s [u8]>) {
+        let mut at = offset;
+        let mut held: Option<(usize, RwLockWriteGuard<'_, Option<BufMut>>)> = None;
+        for source in sources {
+            let mut rest = source;
+            for part in parts(at, source.len()) {
+                let (front, back) = rest.split_at(part.bytes);
+                if held.as_ref().is_none_or(|(page, _)| *page != part.page) {
+                    // Never two at once: others may hold them the other way round.
+                    drop(held.take());
+                    held = Some((part.page, exclusive(&self.pages[part.page])));
+                }
+                let (_, page) = held.as_mut().expect("just taken");
+                let page = page.get_or_insert_with(|| self.new_page());
+                page[part.at..part.at + part.bytes].copy_from_slice(front);
+                rest = back;
+            }
+            at += source.len();
         }
     }
 
@@ -132,11 +148,7 @@ impl Shared {
                 Outcome::done(None)
             }
             Command::WriteParts { parts, .. } => {
-                let mut at = to_usize(offset);
-                for part in parts {
-                    self.write(at, &part);
-                    at += part.len();
-                }
+                self.write_joined(to_usize(offset), parts.iter().map(|part| &**part));
                 Outcome::done(None)
             }
             Command::Flush => Outcome::done(None),

@@ -55,6 +55,14 @@ pub struct Args {
     #[arg(long)]
     write: bool,
 
+    /// With --write: so many of a hundred requests are reads.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
+
+    /// Every write is durable when it is answered.
+    #[arg(long)]
+    fua: bool,
+
     /// In random order; without it, one after the other.
     #[arg(long)]
     random: bool,
@@ -115,6 +123,8 @@ impl Args {
             lost: self.lost,
             load: Load {
                 is_write: self.write,
+                reads_percent: self.reads,
+                is_fua: self.fua,
                 is_random: self.random,
                 bytes: self.bytes.0,
                 depth: self.depth,

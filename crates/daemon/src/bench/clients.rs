@@ -7,7 +7,7 @@ use super::Load;
 use ashlar_engine::ArrayVolume;
 use ashlar_ring::Handle;
 use ashlar_ring::local::Signal;
-use ashlar_units::{Extent, Nanos, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES_USIZE, Extent, Nanos, to_u64, to_usize};
 use ashlar_volume::{Command, Reply, Request, Volume, VolumeError};
 use rustix::time::ClockId;
 use std::cell::Cell;
@@ -100,23 +100,31 @@ impl Client {
     async fn ask_until(mut self, end: Nanos) -> Result<u64, VolumeError> {
         let places = self.span / self.load.bytes;
         let mut place = self.seed % places;
-        // One buffer each: the pool was sized for that.
-        let buffer = self.volume.buffer(to_usize(self.load.bytes)).await;
-        let (mut target, source) =
-            if self.load.is_write { (None, Some(buffer.freeze())) } else { (Some(buffer), None) };
+        // One buffer each at any time: the pool was sized for that.
+        let bytes = to_usize(self.load.bytes);
+        let mut kept = None;
         let mut count = 0;
         while self.handle.turn_now() < end {
             place = if self.load.is_random { self.random() % places } else { (place + 1) % places };
             let extent = Extent::new(place * self.load.bytes, self.load.bytes);
-            let command = match (target.take(), &source) {
-                (Some(buffer), _) => Command::Read(buffer),
-                (None, Some(source)) => Command::Write(source.clone()),
-                (None, None) => unreachable!("a read gives its buffer back"),
+            let mut buffer = match kept.take() {
+                Some(buffer) => buffer,
+                None => self.volume.buffer(bytes).await,
             };
+            let command = if self.is_read() {
+                Command::Read(buffer)
+            } else {
+                // As from an export: of its own each time, and not what lies there already.
+                for block in buffer.chunks_exact_mut(BLOCK_BYTES_USIZE) {
+                    block[..8].copy_from_slice(&self.random().to_le_bytes());
+                }
+                Command::Write(buffer.freeze())
+            };
+            let fua = self.load.is_fua && command.is_change();
             if let Reply::Data(buffer) =
-                self.volume.submit(Request { command, extent, fua: false }).await?
+                self.volume.submit(Request { command, extent, fua }).await?
             {
-                target = Some(buffer);
+                kept = Some(buffer);
             }
             count += 1;
             // Members that complete at once must not keep the other tasks waiting.
@@ -125,6 +133,11 @@ impl Client {
             }
         }
         Ok(count)
+    }
+
+    fn is_read(&mut self) -> bool {
+        let percent = u64::from(self.load.reads_percent);
+        !self.load.is_write || (percent > 0 && self.random() % 100 < percent)
     }
 
     fn random(&mut self) -> u64 {
