@@ -14,6 +14,7 @@
 //! - `crash`      the daemon is killed
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
+//! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `refusals`   everything that must be refused, with its line
 //!
 //! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
@@ -32,5 +33,6 @@ mod refusals;
 mod salvage;
 mod serving;
 mod short;
+mod suites;
 mod tools;
 mod world;

@@ -1,7 +1,10 @@
-//! Serve a volume in memory: `memory SOCKET MEBIBYTES`. For trying clients and for measuring the export alone.
+//! Serve a volume in memory: `memory SOCKET MEBIBYTES`, and with a folder of certificates `memory SOCKET MEBIBYTES FOLDER`
+//! through TLS. For trying clients and for measuring the export alone.
 
 use ashlar_iobuf::{BufMut, Pool, PoolClass};
-use ashlar_nbd::{Acceptor, Limits, Listen, NbdCounters, NbdServer, OneExport, listen};
+use ashlar_nbd::{
+    Acceptor, Limits, Listen, NbdCounters, NbdServer, OneExport, TlsFiles, TlsTerms, listen,
+};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
 use ashlar_units::Extent;
 use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
@@ -45,9 +48,13 @@ const CLASSES: [PoolClass; 3] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, socket, mebibytes] = &arguments[..] else {
-        return Err("memory SOCKET MEBIBYTES".into());
+    let (socket, mebibytes, folder) = match &arguments[..] {
+        [_, socket, mebibytes] => (socket, mebibytes, None),
+        [_, socket, mebibytes, folder] => (socket, mebibytes, Some(folder)),
+        _ => return Err("memory SOCKET MEBIBYTES [FOLDER]".into()),
     };
+    let files = folder.map(|folder| TlsFiles::in_folder(folder.as_ref()));
+    let tls = files.map(|files| TlsTerms::read(&files)).transpose()?;
     let inner = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
     let volume = Pooled { inner, pool: Pool::new(&CLASSES)? };
     let listener = listen(&Listen::Unix(socket.into(), 0o600))?;
@@ -61,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         exports: OneExport(volume),
         limits: limits.clone(),
         counters: counters.clone(),
-        tls: None,
+        tls,
     };
     let acceptor = Acceptor { handle: handle.clone(), ring, listener, limits, counters };
     let error = executor.block_on(acceptor.run(|connection| {
