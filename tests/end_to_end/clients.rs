@@ -131,6 +131,7 @@ fn fio_verifies_every_block_while_members_are_failed() {
                     "--size=96M",
                     "--verify=crc32c",
                     "--do_verify=1",
+                    "--verify_state_save=0",
                     "--randrepeat=1",
                     "--rate=48M",
                 ],

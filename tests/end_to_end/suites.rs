@@ -252,6 +252,7 @@ fn fio_verifies(test: &str, way: Way) {
                 "--verify_fatal=1",
                 "--verify_backlog=64",
                 "--do_verify=1",
+                "--verify_state_save=0",
                 "--time_based",
             ];
             run("fio", &[&options[..], &[engine, target, &runtime]].concat());
