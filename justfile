@@ -32,10 +32,14 @@ canaries:
 formal *options:
     formal/check-formal {{options}}
 
-# hostile calls of the parity crate for so many seconds, by libFuzzer under AddressSanitizer: just fuzz 60
-# (needs a nightly compiler and `cargo install cargo-fuzz`)
-fuzz seconds:
-    cargo +nightly fuzz run parity_calls -- -max_total_time={{seconds}}
+# hostile bytes for so many seconds, by libFuzzer under AddressSanitizer: just fuzz 60, just fuzz 60 log
+# (fuzz/Cargo.toml lists the targets; needs a nightly compiler and `cargo install cargo-fuzz`)
+fuzz seconds target="parity_calls":
+    cargo +nightly fuzz run {{target}} -- -max_total_time={{seconds}}
+
+# member sets changed by accident or on purpose, from number `from` on: just member-sets 100000
+member-sets count from="0":
+    ASHLAR_MEMBER_SETS={{count}} ASHLAR_MEMBER_SETS_FROM={{from}} cargo test --release -p ashlar-universe --test hostile -- --nocapture
 
 # the parity crate's pointers under Miri, on the backends without intrinsics
 # (needs `rustup +nightly component add miri`)

@@ -400,12 +400,13 @@ async fn home_shard(
         let page_sequence = found.generation << 32;
         shard.set_home(Home::new(found.clone(), page_sequence));
         let not_recorded = |lost: ArrayLost| not_recorded(&shard, lost);
+        let logs = if has_log { Some(replay::look(&shard, &next).await?) } else { None };
         if !is_read_only {
             catch_up(&shard, found, &mut next).await.map_err(not_recorded)?;
         }
         shard.home().set_superblock(next);
-        if has_log {
-            shard.home().replayed.set(Some(replay::replay(&shard).await?));
+        if let Some(logs) = logs {
+            shard.home().replayed.set(Some(replay::replay(&shard, logs).await?));
         }
         if is_read_only {
             return Ok(());

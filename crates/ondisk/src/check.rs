@@ -6,7 +6,9 @@
 use ashlar_units::to_u64;
 
 use crate::features::Features;
-use crate::format::{JOBS_MAX, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, MEMBER_SIZE_UNIT};
+use crate::format::{
+    JOBS_MAX, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, MEMBER_SIZE_UNIT, TAIL_COPIES_BYTES,
+};
 use crate::member::Role;
 use crate::policy::{ChecksumKind, ConsistencyPolicy};
 use crate::superblock::Superblock;
@@ -85,6 +87,13 @@ impl Superblock {
             }
             if entry.slot.0 >= self.geometry.slots() {
                 return Err("members.slot");
+            }
+            // Its superblock is written by what is said here of its size.
+            let has_room = entry.bytes >= MEMBER_BYTES_MIN
+                && entry.bytes.is_multiple_of(MEMBER_SIZE_UNIT)
+                && self.areas.data.end() <= entry.bytes - TAIL_COPIES_BYTES;
+            if !has_room {
+                return Err("members.member_bytes");
             }
             for other in &self.members[..at] {
                 if other.uuid == entry.uuid {

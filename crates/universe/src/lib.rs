@@ -12,6 +12,7 @@
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
 //! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from them
 //! - `exhaustive`  every crash state of small workloads
 //! - `shrink`  a failing universe made smaller
 //! - `audit`     what must be true at rest
@@ -27,6 +28,7 @@ mod content;
 mod director;
 mod exhaustive;
 mod heal;
+mod hostile;
 mod ledger;
 mod life;
 mod marks;
@@ -39,6 +41,7 @@ mod universe;
 pub use config::{Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
 pub use exhaustive::{Case, Covered, Step, cases, exhaust};
+pub use hostile::{Outcome, Subject, Tally, subjects, trial, trials};
 pub use ledger::{Relaxed, Wrong};
 pub use marks::Marks;
 pub use menu::{Act, Menu};

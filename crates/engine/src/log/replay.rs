@@ -1,7 +1,8 @@
 //! What a start makes of the logs of its members: updates that were under way when the array stopped are
 //! rolled forward, before the first request and before the start itself is recorded.
 //!
-//! What must stay true: nothing is written in place before every member that takes no part (not found, or its log
+//! What must stay true: nothing is written at all before the logs were read and there is a way to go on with what they say;
+//! nothing is written in place before every member that takes no part (not found, or its log
 //! cannot be read) is recorded as out on the others, under the incarnation whose records are read: a
 //! restart that begins again must not believe it. Nothing else changes what counts until the start's own
 //! update ends it for good; so a start that is cut off anywhere is simply done again.
@@ -15,9 +16,11 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::home;
 use crate::home::record::{self, Target};
+use crate::member::SlotState;
 use crate::shard::Shard;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
+use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
     DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally, judge,
@@ -50,15 +53,60 @@ struct Source {
     log: Result<MemberLog, String>,
 }
 
-/// Roll forward what the logs say. On the home worker, whose superblock is the one found on the members, with
-/// those that were not found recorded as lost, but not written yet.
+/// The logs, as they were read.
+pub(crate) struct Logs {
+    sources: Vec<Source>,
+    began: Nanos,
+}
+
+/// Read the logs of all devices in service as `superblock` has them: of the members as found, with those that were not
+/// found recorded as lost. Nothing is written before this says that there is a way to go on.
+///
+/// # Errors
+/// If the logs contradict each other, or those of more members cannot be relied on than the parity replaces.
+pub(crate) async fn look(shard: &Rc<Shard>, superblock: &Superblock) -> Result<Logs, Refusal> {
+    let began = shard.worker.handle.now();
+    let sources = read_logs(shard, superblock).await;
+    let (_, kept) = judge_reliable(shard, &sources)?;
+    let array = &shard.array;
+    if !array.is_read_only() && is_beyond(shard, &sources, &kept) {
+        let what = format!(
+            "array '{}' stopped with updates under way, and the logs of more members cannot be relied on than the \
+             parity can replace; nothing was written",
+            array.name()
+        );
+        let next =
+            "look at the logs with `ashlar examine`, and attach the members that are missing";
+        return Err(Refusal::new("array.not_started", what, next));
+    }
+    Ok(Logs { sources, began })
+}
+
+/// Whether a group would lack more members than its parity replaces, were those put out that are not `kept`.
+fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
+    let array = &shard.array;
+    let mut out: Vec<bool> =
+        array.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect();
+    for (source, is_kept) in sources.iter().zip(kept) {
+        if !is_kept && !source.target.is_replacement {
+            out[source.target.slot.at()] = true;
+        }
+    }
+    let geometry = &array.geometry;
+    let of_group = |group: &[bool]| group.iter().filter(|is_out| **is_out).count();
+    out.chunks(geometry.strips()).any(|group| of_group(group) > geometry.parity_strips())
+}
+
+/// Roll forward what the logs say. On the home worker.
 ///
 /// # Errors
 /// If the array may not be written and there is something to write, the logs contradict each other, or more
 /// members fail than the parity replaces.
-pub(crate) async fn replay(shard: &Rc<Shard>) -> Result<ReplaySummary, Refusal> {
-    let began = shard.worker.handle.now();
-    let mut sources = read_logs(shard).await;
+pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummary, Refusal> {
+    let Logs { mut sources, began } = logs;
+    // Some may have failed since their logs were read.
+    let here = record::targets(shard, &shard.home().superblock());
+    sources.retain(|source| here.iter().any(|target| target.uuid == source.target.uuid));
     let judgement = judge_all(shard, &mut sources).await?;
     let mut summary = summary_of(&judgement.tally);
     if !judgement.stripes.is_empty() {
@@ -92,12 +140,11 @@ fn summary_of(tally: &ReplayTally) -> ReplaySummary {
 }
 
 /// Read the log areas of all devices in service: all at once, a piece of each at a time.
-async fn read_logs(shard: &Rc<Shard>) -> Vec<Source> {
-    let superblock = shard.home().superblock();
+async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
     let area = superblock.areas.intent_log;
     let limits = LogLimits::of(&superblock.geometry);
     let mut scans = Vec::new();
-    for target in record::targets(shard, &superblock) {
+    for target in record::targets(shard, superblock) {
         let log_tag = superblock.member(target.uuid).map_or(0, |entry| entry.log_tag);
         let identity = LogIdentity {
             array_tag: array_tag(superblock.array_uuid),
@@ -144,25 +191,34 @@ async fn read_logs(shard: &Rc<Shard>) -> Vec<Source> {
     scans.into_iter().map(source).collect()
 }
 
-/// Judge what was read. Devices whose log cannot be relied on are put out first.
+/// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any more.
 async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judgement, Refusal> {
+    let (judgement, kept) = judge_reliable(shard, sources)?;
+    let all = std::mem::take(sources).into_iter().zip(kept);
+    let (reliable, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_kept)| *is_kept);
+    *sources = reliable.into_iter().map(|(source, _)| source).collect();
+    for (source, _) in others {
+        let why = source
+            .log
+            .err()
+            .unwrap_or_else(|| "it lacks a record that it must have had".to_owned());
+        lose(shard, &source.target, format!("its log could not be read: {why}")).await?;
+    }
+    Ok(judgement)
+}
+
+/// What the logs add up to that can be relied on, and which these are; devices are numbered among them.
+fn judge_reliable(shard: &Shard, sources: &[Source]) -> Result<(Judgement, Vec<bool>), Refusal> {
+    let array = &shard.array;
+    let mut kept: Vec<bool> = sources.iter().map(|source| source.log.is_ok()).collect();
     loop {
-        let (unreadable, readable) = std::mem::take(sources)
-            .into_iter()
-            .partition::<Vec<_>, _>(|source| source.log.is_err());
-        *sources = readable;
-        for source in unreadable {
-            let why = source.log.err().unwrap_or_default();
-            lose(shard, &source.target, format!("its log could not be read: {why}")).await?;
-        }
-        let logs: Vec<DeviceLog<'_>> = sources
-            .iter()
-            .filter_map(|source| {
-                let log = source.log.as_ref().ok()?;
-                Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
-            })
-            .collect();
-        let array = &shard.array;
+        let places: Vec<usize> = (0..sources.len()).filter(|at| kept[*at]).collect();
+        let log = |at: &usize| {
+            let source = &sources[*at];
+            let log = source.log.as_ref().ok()?;
+            Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
+        };
+        let logs: Vec<DeviceLog<'_>> = places.iter().filter_map(log).collect();
         let is_written = |stripe| array.written.is_written(stripe);
         let judgement = judge(&logs, &array.geometry, is_written).map_err(|contradiction| {
             Refusal::new(
@@ -172,11 +228,9 @@ async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judge
             )
         })?;
         if judgement.damaged.is_empty() {
-            return Ok(judgement);
+            return Ok((judgement, kept));
         }
-        for at in judgement.damaged {
-            sources[at].log = Err("it lacks a record that it must have had".to_owned());
-        }
+        judgement.damaged.iter().for_each(|at| kept[places[*at]] = false);
     }
 }
 

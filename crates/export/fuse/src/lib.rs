@@ -21,6 +21,8 @@
 mod answer;
 mod counters;
 mod files;
+#[doc(hidden)]
+pub mod hostile;
 mod io;
 mod mount;
 mod server;

@@ -10,6 +10,7 @@ mod document;
 mod examine;
 mod golden;
 mod halves;
+mod hostile;
 mod log;
 mod log_judge;
 mod log_scan;

@@ -90,14 +90,16 @@ fn the_member_table_holds_480_entries_and_refuses_one_more() {
     let removed = |number| MemberEntry {
         out_since: 1,
         out_incarnations: [incarnation(1), incarnation(0)],
+        bytes: superblock.member_bytes,
         ..MemberEntry::new(member_uuid(number), MemberIdx(0), Role::Removed)
     };
-    superblock.members.extend((256..480).map(removed));
+    let removed: Vec<MemberEntry> = (256..=480).map(removed).collect();
+    superblock.members.extend(&removed[..224]);
     assert_eq!(superblock.members.len() as u64, MEMBER_ENTRIES_MAX);
     let bytes = superblock.encode().expect("valid");
     assert_eq!(bytes.len() as u64, SUPERBLOCK_SLOT_BYTES);
     assert_eq!(Superblock::decode(&bytes), Ok(superblock.clone()));
-    superblock.members.push(removed(480));
+    superblock.members.push(removed[224]);
     assert_eq!(superblock.encode(), Err(SuperblockFault::Field { name: "member_count" }));
 }
 

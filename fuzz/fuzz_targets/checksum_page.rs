@@ -1,0 +1,12 @@
+//! Pages of the checksum table: `crates/ondisk/tests/ondisk/hostile/decode.rs` says what is right.
+
+#![no_main]
+
+#[path = "../../crates/ondisk/tests/ondisk/hostile/decode.rs"]
+mod decode;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    decode::checksum_page(input);
+});
