@@ -7,7 +7,7 @@
 //!
 //! Not if that start or update never came about: it takes no request before every member that it lists as in service has
 //! it, so if it lists one that went the way of the newest, nothing was ever served under it. Such a member merely slept: a crash in the middle of a start, and the devices that had got it already were
-//! not there at the next.
+//! not there at the next. The one that it lists may be in service still, or be out or replaced since and tell it by its own superblock.
 
 use uuid::Uuid;
 
@@ -47,7 +47,29 @@ pub(super) fn lived_on<'a>(
     candidates: &[Candidate<'a>],
     newest: &Superblock,
 ) -> Vec<Candidate<'a>> {
-    candidates.iter().filter(|(_, superblock)| has_parted(superblock, newest)).copied().collect()
+    let parted = |(_, own): &&Candidate<'a>| has_parted(own, newest);
+    let witnesses: Vec<&Superblock> =
+        candidates.iter().filter(|it| !parted(it)).map(|(_, superblock)| *superblock).collect();
+    let slept = |own: &Superblock| {
+        newest.member(own.member_uuid).is_some_and(is_out)
+            && witnesses.iter().any(|other| shows_idle(other, own))
+    };
+    candidates.iter().filter(|it| parted(it) && !slept(it.1)).copied().collect()
+}
+
+/// Whether `witness`, which went the way of the newest, shows that nothing was served under `own`: it would have to have
+/// got that update, or a later one of that side, before; and it got another one.
+fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
+    let is_later = witness.generation >= own.generation && witness.incarnation != own.incarnation;
+    is_later && own.member(witness.member_uuid).is_some_and(is_in_service)
+}
+
+fn is_out(entry: &MemberEntry) -> bool {
+    entry.out_since != 0 && entry.role != Role::Rebuilding
+}
+
+fn is_in_service(entry: &MemberEntry) -> bool {
+    !matches!(entry.role, Role::Out | Role::Removed)
 }
 
 fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
@@ -58,7 +80,6 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
     if own.generation == newest.generation && own.agrees_with(newest) {
         return false;
     }
-    let is_out = |entry: &MemberEntry| entry.out_since != 0 && entry.role != Role::Rebuilding;
     let entry = newest.member(own.member_uuid);
     if entry.is_some_and(is_out) && never_came_about(own, newest) {
         return false;
@@ -78,9 +99,8 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
 
 /// Whether `own` counts on a member that went the way of `newest`.
 fn never_came_about(own: &Superblock, newest: &Superblock) -> bool {
-    let in_service = |entry: &MemberEntry| !matches!(entry.role, Role::Out | Role::Removed);
     let went = newest.members.iter().filter(|entry| entry.role == Role::Active);
-    went.filter_map(|entry| own.member(entry.uuid)).any(in_service)
+    went.filter_map(|entry| own.member(entry.uuid)).any(is_in_service)
 }
 
 fn woke_while_out(own: &Superblock, entry: &MemberEntry) -> bool {

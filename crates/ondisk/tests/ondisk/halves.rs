@@ -6,11 +6,13 @@
 use ashlar_ondisk::assembly::{
     AssemblyRequest, ExtraReason, MemberReading, RefusalKind, SlotState, Start, Verdict, assemble,
 };
-use ashlar_ondisk::{ForcedActions, MemberEvent, Superblock};
+use ashlar_ondisk::{ForcedActions, MemberEntry, MemberEvent, Role, Superblock, Text};
+use ashlar_units::MemberIdx;
 
 use crate::assembly::refused;
 use crate::samples::{
-    array, incarnation, lost, member_uuid, path, reading, readings, started, updated,
+    DEVICE_BYTES, array, incarnation, lost, member_uuid, path, reading, readings, serial, started,
+    updated,
 };
 
 fn judge(readings: &[MemberReading], trust: Option<u16>) -> Verdict {
@@ -171,6 +173,50 @@ fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
             assert_eq!(states, [stale, stale, SlotState::Current, SlotState::Current]);
         }
     }
+}
+
+/// A mirror of three whose slot 0 alone got a start that was cut off. The next one, without it, had the others; then slot 1
+/// got another device, and slot 2 was lost. What slots 1 and 2 held when they left, and the newest.
+fn all_others_left_since() -> (Superblock, Superblock, Superblock) {
+    let base = array(1, 2, 1);
+    let held = updated(&started_without(&base, 3, &[0]));
+    let mut newest = lost(&held, &[2]);
+    newest.record(member_uuid(1), MemberEvent::Dismissed).expect("was active");
+    let other = MemberEntry::new(member_uuid(7), MemberIdx(1), Role::Active);
+    newest.members.push(other.on_device(DEVICE_BYTES, Text::cut(&serial(7))));
+    (started(&base, 2), held, updated(&newest))
+}
+
+#[test]
+fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_went_another_way_and_left_since() {
+    let (cut_off, held, newest) = all_others_left_since();
+    for witness in [1, 2] {
+        let all = [reading(&cut_off, 0), reading(&held, witness), reading(&newest, 7)];
+        let verdict = judge(&all, None);
+        assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+        assert_eq!(verdict.slots[0].state, SlotState::Stale { out_since: 11 });
+        assert_eq!(verdict.slots[1].state, SlotState::Current);
+    }
+}
+
+/// Without one of them nobody can tell, and with one that has it, too, it was in force.
+#[test]
+fn a_start_that_may_have_served_is_another_half() {
+    let (cut_off, held, newest) = all_others_left_since();
+    let refused_with = |other: &[MemberReading]| {
+        let all = [&[reading(&cut_off, 0), reading(&newest, 7)], other].concat();
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves, "{other:?}");
+    };
+    refused_with(&[]);
+    // One that was not written since: it may have been told later.
+    refused_with(&[reading(&array(1, 2, 1), 2)]);
+    // One that was, under that start or a later one of that side.
+    refused_with(&[reading(&updated(&cut_off), 2)]);
+    refused_with(&[reading(&updated(&started(&updated(&cut_off), 4)), 2)]);
+    // One that it does not count on.
+    let alone = started_without(&array(1, 2, 1), 2, &[1, 2]);
+    let all = [reading(&alone, 0), reading(&held, 2), reading(&newest, 7)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
 #[test]
