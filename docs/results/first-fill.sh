@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# First writes against later ones, over NBD, on ten sparse files: what becomes of a write that has to wait until a start
+# would find its stripe, and of one that need not.
+#
+#   docs/results/first-fill.sh log|bitmap|none [FOLDER]
+#
+# FOLDER (default: a temporary one) gets ten files of 640 MiB, which are removed again. Each of the three passes writes the
+# same places: 1 GiB in pieces of 1 MiB at depth 8, 1 GiB in pieces of 256 KiB at depth 4, 64 MiB at random in 4 KiB
+# at depth 32.
+set -euo pipefail
+POLICY=${1:?which policy} ASHLAR=${ASHLAR:-target/release/ashlar}
+FOLDER=$(mktemp -d "${2:-${TMPDIR:-/tmp}}/first-fill.XXXXXX")
+export ASHLAR_SOCKET=$FOLDER/control.sock
+DAEMON=
+trap '[ -n "$DAEMON" ] && kill "$DAEMON" && wait "$DAEMON"; rm -rf "$FOLDER"' EXIT
+for member in 0 1 2 3 4 5 6 7 8 9; do truncate -s 640M "$FOLDER/m$member"; done
+"$ASHLAR" serve --nbd "unix:$FOLDER/nbd.sock" --workers 2 >"$FOLDER/log" 2>&1 &
+DAEMON=$!
+until "$ASHLAR" status >/dev/null 2>&1; do kill -0 "$DAEMON"; done
+"$ASHLAR" create a --level 6 --raid-devices 10 --policy "$POLICY" "$FOLDER"/m* >/dev/null
+
+load() { # load WHAT UNIT FIO-OPTION...
+  local what=$1 unit=$2
+  shift 2
+  fio --name=load --ioengine=nbd --uri="nbd+unix:///a?socket=$FOLDER/nbd.sock" --output-format=json \
+    --output="$FOLDER/result" "$@" >/dev/null
+  jq -r --arg what "$what" --arg unit "$unit" \
+    '.jobs[0].write | "\($what): \(if $unit == "MB/s" then .bw_bytes / 1e6 else .iops end | floor) \($unit)"' "$FOLDER/result"
+}
+for pass in first second third; do
+  load "$pass, 1 MiB x 8" MB/s --rw=write --bs=1m --iodepth=8 --size=1g
+  load "$pass, 256 KiB x 4" MB/s --rw=write --bs=256k --iodepth=4 --size=1g --offset=2g
+  load "$pass, random 4 KiB x 32" IOPS --rw=randwrite --bs=4k --iodepth=32 --size=1g --offset=3g --io_size=64m --randseed=7
+done
