@@ -14,6 +14,7 @@
 //! - `crash`      the daemon is killed
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
+//! - `hostile`    others at the control socket, connections that never get on, what replies carry besides data
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `refusals`   everything that must be refused, with its line
 //!
@@ -27,6 +28,7 @@ mod crash;
 mod cycle;
 mod doomed;
 mod encrypted;
+mod hostile;
 mod load;
 mod raw_nbd;
 mod refusals;

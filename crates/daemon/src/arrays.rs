@@ -362,4 +362,8 @@ impl Backend for Arrays {
     fn events_since(&self, after: u64) -> Vec<Event> {
         self.engine.events().since(after).into_iter().map(convert::event).collect()
     }
+
+    fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>) {
+        self.engine.events().record(name, "", fields);
+    }
 }

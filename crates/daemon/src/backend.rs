@@ -46,4 +46,7 @@ pub trait Backend:
 {
     /// The kept events with a sequence above `after`, oldest first.
     fn events_since(&self, after: u64) -> Vec<Event>;
+
+    /// Put into the event log that `name` happened, to no array.
+    fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>);
 }

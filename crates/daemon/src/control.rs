@@ -1,10 +1,13 @@
 //! The control socket: routes, refusals, the stream of events.
 //!
-//! What must stay true: only the owner and the group of the socket can reach it; a body that is not
-//! exactly a request is refused with the reason and nothing is done; every refusal is an `ApiError`.
+//! What must stay true: only the owner and the group of the socket can reach it, and who asks for a change is in the
+//! event log with what came of it; a body that is not exactly a request is refused with the reason and nothing is done;
+//! every refusal is an `ApiError`.
+//! Not here: who is at the other end, and how long it may take (`peer`).
 
 use crate::backend::{Backend, Serves};
 use crate::metrics;
+use crate::peer::{Gate, Peer, PeerLimits};
 use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, FOLLOW_PATH};
 use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
@@ -15,8 +18,9 @@ use ashlar_api::v1::status::{GetStatus, METRICS_PATH};
 use ashlar_api::{ApiError, Call, Method, codes};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{self, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use std::convert::Infallible;
@@ -25,6 +29,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -37,8 +43,28 @@ const EVENT_POLL: Duration = Duration::from_millis(100);
 /// Lines that wait for a follower that reads slowly; after that it waits for the reader.
 const EVENT_LINES_MAX: usize = 64;
 
+/// Names of the events that tell who asked.
+mod names {
+    /// Somebody asked for a change. Fields: `request` (its path), `uid`, `gid` and `pid` of who asked as the kernel has
+    /// them, `answer` (`done`, or the code of the refusal).
+    pub(super) const CALLED: &str = "control.called";
+    /// Somebody who may not use the control socket did. Fields as above, without `answer`.
+    pub(super) const REFUSED: &str = "control.refused";
+}
+
+/// Answer what comes through `gate`, for ever.
+///
+/// # Errors
+/// What the system says when nobody can be let in any more.
+pub async fn answer<B: Backend>(gate: Gate, backend: B) -> io::Result<()> {
+    let limits = gate.limits;
+    let guard = middleware::from_fn_with_state((backend.clone(), limits), guard::<B>);
+    let router = router(backend).layer(guard);
+    axum::serve(gate, router.into_make_service_with_connect_info::<Peer>()).await
+}
+
 /// Every route of the control interface.
-pub fn router<B: Backend>(backend: B) -> Router {
+fn router<B: Backend>(backend: B) -> Router {
     let router = Router::new();
     let router = with::<B, Create>(router);
     let router = with::<B, Assemble>(router);
@@ -68,7 +94,7 @@ pub fn router<B: Backend>(backend: B) -> Router {
 /// # Errors
 /// `AddrInUse` if a daemon answers there, `AlreadyExists` if something else is there, or what the
 /// system says.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
+pub fn listen(path: &Path) -> io::Result<Gate> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -83,7 +109,103 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     // Until its mode is set, the usual umask keeps everybody but the owner out.
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
-    Ok(listener)
+    Ok(Gate::new(listener, path))
+}
+
+/// What goes for every request: who may ask, how long its body may be and take, and who asked for a change.
+async fn guard<B: Backend>(
+    State((backend, limits)): State<(B, PeerLimits)>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let serving = Serving::new(&peer.serving);
+    let path = request.uri().path().chars().take(64).collect::<String>();
+    let mut fields = vec![
+        ("request", path),
+        ("uid", peer.uid.to_string()),
+        ("gid", peer.gid.to_string()),
+        ("pid", peer.pid.to_string()),
+    ];
+    if !peer.is_allowed {
+        backend.record(names::REFUSED, fields);
+        return refuse(&ApiError::new(
+            codes::PEER_REFUSED,
+            format!("user {} may not use the control socket; nothing was done", peer.uid),
+            "only root, the daemon's user and members of the socket's group may",
+        ));
+    }
+    let is_change = request.method() == http::Method::POST;
+    let (head, body) = request.into_parts();
+    let body = match whole(body, limits).await {
+        Ok(body) => body,
+        Err(refusal) => return refuse(&refusal),
+    };
+    let response = next.run(Request::from_parts(head, Body::from(body))).await;
+    if is_change {
+        let code = response.extensions().get::<RefusalCode>();
+        fields.push(("answer", code.map_or_else(|| "done".to_owned(), |code| code.0.clone())));
+        backend.record(names::CALLED, fields);
+    }
+    response.map(|body| Body::new(Answer { body, _serving: serving }))
+}
+
+/// The whole body of a request, if it is short enough and comes in time.
+async fn whole(body: Body, limits: PeerLimits) -> Result<Bytes, ApiError> {
+    let reading = axum::body::to_bytes(body, limits.body_bytes);
+    let what = match tokio::time::timeout(limits.body_time, reading).await {
+        Ok(Ok(body)) => return Ok(body),
+        Ok(Err(_)) => format!("its body is longer than {} bytes, or broke off", limits.body_bytes),
+        Err(_) => format!("its body did not come within {} s", limits.body_time.as_secs()),
+    };
+    let message = format!("the request makes no sense ({what}); nothing was done");
+    Err(ApiError::new(codes::REQUEST_MALFORMED, message, "send less, and send it at once"))
+}
+
+/// The code of a refusal, for whoever keeps books of the answers.
+#[derive(Clone)]
+struct RefusalCode(String);
+
+/// A request of a connection that is being answered.
+struct Serving(Arc<AtomicUsize>);
+
+impl Serving {
+    fn new(count: &Arc<AtomicUsize>) -> Serving {
+        count.fetch_add(1, Ordering::Relaxed);
+        Serving(Arc::clone(count))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer: while it is being sent its request counts as being answered.
+struct Answer {
+    body: Body,
+    _serving: Serving,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn with<B: Backend + Serves<C>, C: Call>(router: Router<B>) -> Router<B> {
@@ -125,12 +247,15 @@ async fn unknown() -> Response {
 
 fn refuse(refusal: &ApiError) -> Response {
     let status = match refusal.code.split_once('.') {
+        Some(("peer", _)) => StatusCode::FORBIDDEN,
         Some(("request", "malformed")) => StatusCode::BAD_REQUEST,
         Some((_, "unknown")) => StatusCode::NOT_FOUND,
         Some(("system", _)) => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::CONFLICT,
     };
-    json(status, refusal)
+    let mut response = json(status, refusal);
+    response.extensions_mut().insert(RefusalCode(refusal.code.clone()));
+    response
 }
 
 fn json<T: serde::Serialize>(status: StatusCode, value: &T) -> Response {

@@ -5,6 +5,7 @@
 //! - [`serve`]     from configuration to a running process, and its orderly end
 //! - [`backend`]   the seam: what the control socket asks, and whoever answers it
 //! - [`control`]   the control socket: routes, refusals, the stream of events
+//! - [`peer`]      who is at the other end of it, and how much one of them may hold
 //! - [`metrics`]   a status as OpenMetrics text, and the optional listener for it
 //! - `arrays`      the engine behind the seam: one function a call
 //! - `convert`     between the engine's types and those of the control interface
@@ -25,4 +26,5 @@ mod convert;
 mod exports;
 mod look;
 pub mod metrics;
+pub mod peer;
 pub mod serve;

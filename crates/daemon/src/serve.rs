@@ -7,6 +7,7 @@ use crate::arrays::Arrays;
 use crate::backend::Backend;
 use crate::config::{Config, expand};
 use crate::exports::Exports;
+use crate::peer::Gate;
 use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::v1::export::NbdListen;
@@ -19,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -57,6 +58,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
+    raise_descriptor_limit();
     let mut engine_config = engine_config(&options.config);
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
@@ -83,7 +85,16 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     begun
 }
 
-fn listen(socket: &Path) -> Result<UnixListener, ApiError> {
+/// As many descriptors as this process may have: connections alone must not use them up.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // With fewer it runs as well, for fewer clients.
+    let _kept = setrlimit(Resource::Nofile, raised);
+}
+
+fn listen(socket: &Path) -> Result<Gate, ApiError> {
     control::listen(socket).map_err(|error| {
         let (what, hint) = match error.kind() {
             io::ErrorKind::AddrInUse => (
@@ -202,13 +213,13 @@ fn metrics_router<B: Backend>(backend: B) -> Router {
 }
 
 /// Which signal ended it.
-async fn serve_until_signal(listener: UnixListener, arrays: &Arrays) -> &'static str {
+async fn serve_until_signal(gate: Gate, arrays: &Arrays) -> &'static str {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return "signals cannot be received";
     };
-    let server = axum::serve(listener, control::router(arrays.clone())).into_future();
+    let server = control::answer(gate, arrays.clone());
     tokio::select! {
         // It never ends by itself.
         _ = server => "the control socket is gone",

@@ -7,26 +7,35 @@ use ashlar_api::v1::member::Fail;
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{Client, ClientError, codes};
 use ashlar_daemon::control;
+use ashlar_daemon::peer::PeerLimits;
 use rehearsal::Rehearsal;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A control server on a thread of its own; it ends with the test's process.
 fn serve() -> (tempfile::TempDir, PathBuf, Client) {
+    let (folder, socket, client, _) = serve_within(PeerLimits::default());
+    (folder, socket, client)
+}
+
+/// The same with limits, and what it keeps books in.
+fn serve_within(limits: PeerLimits) -> (tempfile::TempDir, PathBuf, Client, Rehearsal) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let socket = folder.path().join("deep/control.sock");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
-    let listener = runtime.block_on(async { control::listen(&socket).expect("listen") });
+    let gate = runtime.block_on(async { control::listen(&socket).expect("listen") });
+    let backend = Rehearsal::default();
+    let own = backend.clone();
     std::thread::spawn(move || {
-        runtime.block_on(async {
-            axum::serve(listener, control::router(Rehearsal::default())).await.expect("serve");
-        });
+        let answering = control::answer(gate.with_limits(limits), own);
+        runtime.block_on(answering).expect("serve");
     });
     let client = Client::new(&socket).expect("client");
-    (folder, socket, client)
+    (folder, socket, client, backend)
 }
 
 fn create(name: &str) -> Create {
@@ -106,6 +115,96 @@ fn unknown_paths_and_wrong_methods_are_refused_in_json() {
     ] {
         let answer = raw(&socket, &request);
         assert!(answer.contains(codes::REQUEST_UNKNOWN), "{request}: {answer}");
+    }
+}
+
+#[test]
+fn who_asks_for_a_change_is_in_the_books_and_who_looks_is_not() {
+    let (_folder, socket, client, backend) = serve_within(PeerLimits::default());
+    client.call(&create("tank0")).expect("created");
+    client.call(&GetStatus {}).expect("status");
+    client.call(&Stop { array: "gone".to_owned(), force: false }).expect_err("no such array");
+    raw(&socket, &post("/v1/arrays/create", "{"));
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let line = |path: &str, answer: &str| {
+        let pid = std::process::id();
+        format!("control.called request={path} uid={uid} gid={gid} pid={pid} answer={answer}")
+    };
+    let wanted = [
+        line("/v1/arrays/create", "done"),
+        line("/v1/arrays/stop", codes::ARRAY_UNKNOWN),
+        line("/v1/arrays/create", codes::REQUEST_MALFORMED),
+    ];
+    assert_eq!(backend.asked(), wanted);
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused_and_nothing_is_done() {
+    let limits = PeerLimits { body_bytes: 4096, ..PeerLimits::default() };
+    let (_folder, socket, client, _) = serve_within(limits);
+    let body = format!(r#"{{"name": "a", "level": "6", "devices": ["{}"]}}"#, "d".repeat(4096));
+    let answer = raw(&socket, &post("/v1/arrays/create", &body));
+    assert!(answer.contains(codes::REQUEST_MALFORMED) && answer.contains("4096"), "{answer}");
+    assert!(client.call(&GetStatus {}).expect("status").arrays.is_empty());
+}
+
+/// Sends `begun` and then nothing more; returns what came back before the daemon closed the connection.
+fn stalled(socket: &PathBuf, begun: &str) -> String {
+    let mut stream = UnixStream::connect(socket).expect("connect");
+    stream.write_all(begun.as_bytes()).expect("write");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is closed by the other side");
+    answer
+}
+
+#[test]
+fn a_client_that_stalls_is_closed_and_one_that_follows_events_is_not() {
+    let short = Duration::from_millis(100);
+    let limits = PeerLimits { head_time: short, body_time: short, ..PeerLimits::default() };
+    let (_folder, socket, client, _) = serve_within(limits);
+    client.call(&create("tank0")).expect("created");
+    let follower = Client::new(&socket).expect("client");
+    let mut seen = 0;
+    follower
+        .events(true, |_| {
+            seen += 1;
+            if seen == 1 {
+                // Each of these lasts as long as a connection may be silent, and the follower is silent meanwhile.
+                for begun in ["", "GET /v1/stat", "GET /v1/status HTTP/1.1\r\nhost: a\r\n"] {
+                    assert_eq!(stalled(&socket, begun), "", "{begun}");
+                }
+                let head = "POST /v1/arrays/stop HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{";
+                assert!(stalled(&socket, head).contains("did not come within"));
+                client.call(&Stop { array: "tank0".to_owned(), force: false }).expect("stopped");
+            }
+            seen < 2
+        })
+        .expect("events");
+    assert_eq!(seen, 2);
+}
+
+#[test]
+fn one_connection_too_many_is_closed_and_the_others_go_on() {
+    let limits = PeerLimits { connections: 3, ..PeerLimits::default() };
+    let (_folder, socket, client, _) = serve_within(limits);
+    let mut held: Vec<UnixStream> = Vec::new();
+    let request = "GET /v1/status HTTP/1.1\r\nhost: a\r\n\r\n";
+    for _ in 0..3 {
+        let mut stream = UnixStream::connect(&socket).expect("connect");
+        stream.write_all(request.as_bytes()).expect("write");
+        // It is there once it has been answered.
+        assert!(stream.read(&mut [0; 4096]).expect("an answer") > 0);
+        held.push(stream);
+    }
+    let mut refused = UnixStream::connect(&socket).expect("connect");
+    let ended = refused.read(&mut [0; 64]);
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    held[1].write_all(request.as_bytes()).expect("write");
+    assert!(held[1].read(&mut [0; 4096]).expect("an answer") > 0);
+    held.clear();
+    // Their places are free once the daemon has seen that they are gone.
+    while client.call(&GetStatus {}).is_err() {
+        std::thread::yield_now();
     }
 }
 

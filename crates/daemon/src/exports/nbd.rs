@@ -116,6 +116,8 @@ impl Teller {
 struct Session {
     /// What it opened, once it did.
     volume: Option<String>,
+    /// In the handshake, and not told to end.
+    is_half_open: bool,
     /// A message ends it.
     end: Sender<()>,
 }
@@ -225,6 +227,23 @@ fn terms(tls: &NbdTls) -> Result<TlsTerms, ApiError> {
     })
 }
 
+/// Connections in the handshake are at most this part of all that may be there.
+const HALF_OPEN_PART: u64 = 4;
+
+/// If more than `most` are in the handshake, the oldest of them goes: whoever opens many and leaves them so makes room
+/// with their own, and an honest client, which takes one round trip or a few, gets through.
+fn end_oldest_half_open(sessions: &mut BTreeMap<u64, Session>, most: u64) {
+    let half_open = sessions.values_mut().filter(|session| session.is_half_open);
+    if ashlar_units::to_u64(half_open.count()) <= most.max(1) {
+        return;
+    }
+    let mut half_open = sessions.values_mut().filter(|session| session.is_half_open);
+    if let Some(oldest) = half_open.next() {
+        oldest.is_half_open = false;
+        oldest.end.send(());
+    }
+}
+
 /// Give a connection to the next worker in turn. A peer that has too many is closed at once.
 fn place(engine: &Engine, shared: &Arc<Shared>, (socket, tls): (OwnedFd, &Option<TlsTerms>)) {
     let peer = peer_of(&socket);
@@ -250,7 +269,11 @@ fn serve(
     let handle = context.handle();
     let (end, mut ended) = mailbox(&handle);
     let number = shared.session_count.fetch_add(1, Ordering::Relaxed);
-    locked(&shared.sessions).insert(number, Session { volume: None, end });
+    {
+        let mut sessions = locked(&shared.sessions);
+        sessions.insert(number, Session { volume: None, is_half_open: true, end });
+        end_oldest_half_open(&mut sessions, shared.limits.sessions_max / HALF_OPEN_PART);
+    }
     let volumes =
         Volumes { context: Rc::new(context.again()), shared: Arc::clone(&shared), session: number };
     let counters = Arc::clone(&shared.counters);
@@ -308,6 +331,12 @@ impl Exports for Volumes {
             session.volume = Some(name.to_owned());
         }
         Some(volume)
+    }
+
+    fn began(&self) {
+        if let Some(session) = locked(&self.shared.sessions).get_mut(&self.session) {
+            session.is_half_open = false;
+        }
     }
 }
 

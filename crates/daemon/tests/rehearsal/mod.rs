@@ -19,6 +19,15 @@ pub struct Rehearsal(Arc<Mutex<Kept>>);
 struct Kept {
     arrays: Vec<Create>,
     events: Vec<Event>,
+    /// Who asked for what, a line each; apart from the events, which are those of arrays here.
+    asked: Vec<String>,
+}
+
+impl Rehearsal {
+    /// Who asked for what, a line each.
+    pub fn asked(&self) -> Vec<String> {
+        self.0.lock().expect("not poisoned").asked.clone()
+    }
 }
 
 impl Kept {
@@ -159,5 +168,12 @@ impl Backend for Rehearsal {
     fn events_since(&self, after: u64) -> Vec<Event> {
         let kept = self.0.lock().expect("not poisoned");
         kept.events.iter().filter(|event| event.sequence > after).cloned().collect()
+    }
+
+    fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>) {
+        let fields: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut kept = self.0.lock().expect("not poisoned");
+        kept.asked.push(format!("{name} {}", fields.join(" ")));
     }
 }

@@ -18,12 +18,15 @@
 //! - `inbound`, `outbound`: the two directions of a connection
 //! - `socket`: its bytes, in clear text or through `tls`
 //! - `server`: listening and accepting
+//! - `hostile`: pure; all of a client's bytes at once, for tests
 //! - `limits`: what a session may hold; `counters`: what sessions did
 
 #![forbid(unsafe_code)]
 
 mod admit;
 mod counters;
+#[doc(hidden)]
+pub mod hostile;
 mod inbound;
 mod limits;
 mod negotiate;
@@ -57,6 +60,9 @@ pub trait Exports: Clone + 'static {
 
     /// The volume of this name. An empty name asks for the default: the only one, or a chosen one.
     fn open(&self, name: &str) -> Option<Self::Volume>;
+
+    /// The handshake is over: from now on the client sends requests to the volume it opened last.
+    fn began(&self) {}
 }
 
 /// One volume, opened by its own name or by the empty one.

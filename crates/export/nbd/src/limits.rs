@@ -15,7 +15,8 @@ pub struct Limits {
     pub bytes_in_flight_max: u64,
     /// From accept to the transmission phase.
     pub handshake_time: Duration,
-    /// Longest option data, in bytes, at most 32 KiB. A longer option ends the connection.
+    /// Longest option data, in bytes, at most 32 KiB. A longer option ends the connection. With as much again that was
+    /// received ahead this is what a client holds before it has chosen a volume.
     pub option_bytes_max: usize,
     /// Options in one handshake.
     pub option_count_max: u32,
@@ -38,7 +39,7 @@ impl Default for Limits {
             slots: 64,
             bytes_in_flight_max: 16 << 20,
             handshake_time: Duration::from_secs(10),
-            option_bytes_max: 32 << 10,
+            option_bytes_max: 16 << 10,
             option_count_max: 1024,
             payload_time: Duration::from_secs(60),
             send_time: Duration::from_secs(60),

@@ -116,6 +116,7 @@ impl<E: Exports> NbdServer<E> {
             return Ok(SessionEnd::Aborted);
         };
         add(&self.counters.sessions_total, 1);
+        self.exports.began();
         let session = Session::start(self, *agreement, socket.clone());
         let result = session.receive_requests(&mut inbound).await;
         let is_drained = session.drain().await;
