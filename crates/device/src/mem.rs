@@ -8,7 +8,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use ashlar_iobuf::BufMut;
+use ashlar_iobuf::{BufMut, copy_past_caches};
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::{to_u64, to_usize};
 
@@ -20,6 +20,9 @@ const PAGE_BYTES: usize = 64 << 10;
 /// Pages are cut from mappings of this size, a huge page each: blocks of 4 KiB then lie on one page of memory each,
 /// and 32 pages of ours on one of the processor's.
 const MAPPING_BYTES: usize = 2 << 20;
+
+/// Writes of at least this go past the caches.
+const STREAMED_BYTES: usize = 16 << 10;
 
 type Page = RwLock<Option<BufMut>>;
 
@@ -102,7 +105,7 @@ impl Shared {
                 }
                 let (_, page) = held.as_mut().expect("just taken");
                 let page = page.get_or_insert_with(|| self.new_page());
-                page[part.at..part.at + part.bytes].copy_from_slice(front);
+                store(&mut page[part.at..part.at + part.bytes], front);
                 rest = back;
             }
             at += source.len();
@@ -157,6 +160,16 @@ impl Shared {
                 Outcome::done(None)
             }
         }
+    }
+}
+
+/// Large pieces go past the caches, as they do to a drive: nobody reads them soon, and what they overwrite is in none. Small ones
+/// often change what has just been read.
+fn store(target: &mut [u8], source: &[u8]) {
+    if source.len() < STREAMED_BYTES {
+        target.copy_from_slice(source);
+    } else {
+        copy_past_caches(target, source);
     }
 }
 

@@ -11,12 +11,14 @@
 //! - `pool`: [`Pool`], its classes and its usage
 //! - `line`: free slots and who waits for them
 //! - `arena`: the one mapping behind a pool, on huge pages where there are any
+//! - `streaming`: copies that leave the caches to others
 
 mod arena;
 mod buf;
 mod line;
 mod memory;
 mod pool;
+mod streaming;
 
 #[cfg(test)]
 mod tests;
@@ -24,3 +26,4 @@ mod tests;
 pub use arena::Backing;
 pub use buf::{Buf, BufMut};
 pub use pool::{Alignment, ClassUsage, Pool, PoolClass, PoolUsage};
+pub use streaming::copy_past_caches;

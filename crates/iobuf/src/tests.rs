@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::{Alignment, Backing, Buf, BufMut, Pool, PoolClass};
+use crate::{Alignment, Backing, Buf, BufMut, Pool, PoolClass, copy_past_caches};
 
 fn class(buffer_bytes: usize, count: usize) -> PoolClass {
     PoolClass { buffer_bytes, count }
@@ -411,6 +411,23 @@ fn block_on<T>(wanted: impl Future<Output = T>) -> T {
         match wanted.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(value) => return value,
             Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_copy_past_the_caches_copies_all_of_it_and_nothing_else_at_any_alignment() {
+    let mut source = [0; 400];
+    counted(&mut source);
+    for start in 0..40 {
+        for bytes in [0, 1, 15, 16, 17, 64, 127, 300] {
+            let mut target = BufMut::zeroed(400);
+            target.fill(0xFF);
+            let from = &source[start / 3..start / 3 + bytes];
+            copy_past_caches(&mut target[start..start + bytes], from);
+            assert_eq!(&target[start..start + bytes], from, "{bytes} bytes to {start}");
+            assert!(target[..start].iter().all(|byte| *byte == 0xFF));
+            assert!(target[start + bytes..].iter().all(|byte| *byte == 0xFF));
         }
     }
 }
