@@ -19,7 +19,11 @@ pub struct Fault {
 }
 
 /// Kinds of faults.
+///
+/// As wide as the number beside it: outcomes are moved several times for each command, and in halves where the compiler has split a byte
+/// off them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u32)]
 pub enum FaultKind {
     /// These blocks cannot be read or written (EIO, EILSEQ, ENODATA, short read): others may.
     Media,

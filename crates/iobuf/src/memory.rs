@@ -143,11 +143,14 @@ impl Clone for Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.memory().owners.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        // New shares come from shares only, so the only one needs no locked instruction, which would wait for all copies under way.
+        if !self.is_only() {
+            if self.memory().owners.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            // What other owners did with the bytes comes before their next use.
+            fence(Ordering::Acquire);
         }
-        // What other owners did with the bytes comes before their next use.
-        fence(Ordering::Acquire);
         send_home(self.0);
     }
 }
