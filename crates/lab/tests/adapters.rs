@@ -218,37 +218,6 @@ fn whole_life(engine: &mut dyn Engine, level: &str, transcript: &str) -> String 
 
 /// Written by hand after the tools' manual pages; never recorded from a machine that has them.
 #[test]
-fn a_volume_of_lvm_lives_degrades_and_is_repaired_as_its_manual_says() {
-    let transcript = "\
-$ pvcreate -ff -y -q /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-$ vgcreate -q ashlar_lab /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
-$ lvcreate -q -y --type raid6 -i 2 -I 64k -l 100%FREE -n load ashlar_lab
-$ lvs --noheadings -o sync_percent ashlar_lab/load
-  12.50
-$ lvs --noheadings -o sync_percent ashlar_lab/load
-  100.00
-$ uname -r
-6.1.0-40-amd64
-$ lvm version
-  LVM version:     2.03.16(2) (2022-05-18)
-  Library version: 1.02.185 (2022-05-18)
-$ vgchange -q -an ashlar_lab
-$ wipefs -a -q /dev/loop2
-$ vgchange -q -ay --activationmode degraded ashlar_lab
-$ pvcreate -ff -y -q /dev/loop2
-$ vgextend -q ashlar_lab /dev/loop2
-$ lvconvert -q -y --repair ashlar_lab/load
-$ vgremove -q -ff -y ashlar_lab
-$ wipefs -a -q /dev/loop1
-$ wipefs -a -q /dev/loop2
-$ wipefs -a -q /dev/loop3
-$ wipefs -a -q /dev/loop4
-";
-    assert_eq!(whole_life(&mut Lvm::default(), "raid6", transcript), "2.03.16(2)");
-}
-
-/// Written by hand after the tools' manual pages; never recorded from a machine that has them.
-#[test]
 fn a_pool_of_zfs_resilvers_a_blank_member_and_is_taken_away() {
     let transcript = "\
 $ zpool create -f -o ashift=12 -O compression=off -O recordsize=1M -O atime=off -O xattr=sa -m /run/lab/files ashlar_lab raidz2 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
@@ -314,37 +283,67 @@ $ (end 1)
 }
 
 /// As often as the recording looked at it: whether it was ever seen busy.
-fn was_busy(engine: &Mdadm, commands: &Recorded) -> bool {
+fn was_busy(engine: &dyn Engine, commands: &Recorded) -> bool {
+    let looks = |command: &String| command == "cat /proc/mdstat" || command.starts_with("lvs ");
     let mut was_busy = false;
-    while commands.coming().as_deref() == Some("cat /proc/mdstat") {
+    while commands.coming().as_ref().is_some_and(looks) {
         was_busy |= engine.is_busy(commands).expect("asked");
     }
     was_busy
 }
 
-/// Recorded from a real md in a guest (crates/lab/mdadm-guest): degraded by two, made anew, one member out and rebuilt.
-#[test]
-fn a_real_md_is_driven_by_the_same_commands_and_its_rebuild_is_seen() {
-    let commands = Recorded::parse(include_str!("data/mdadm-guest.txt"));
-    let members = ["/dev/ram0", "/dev/ram1", "/dev/ram2", "/dev/ram3"].map(PathBuf::from);
-    let wanted = Wanted { members: members.into(), ..wanted("raid6") };
-    let mut engine = Mdadm::default();
-    engine.create(&commands, &wanted).expect("made");
-    let kernel = engine.identity(&commands).expect("there").kernel;
-    assert!(kernel.starts_with("6.1.0-"), "{kernel}");
-    was_busy(&engine, &commands);
-    for member in [0, 3] {
-        engine.take_out(&commands, &[member]).expect("out");
-        assert!(!was_busy(&engine, &commands), "nothing to rebuild onto");
+/// What `lab run` did with an engine in the guest (crates/lab/engine-guest): made, degraded as far as `out`, made anew if more than one
+/// member was out, one member out and rebuilt, taken away. Whether the rebuild was seen.
+fn recorded_life(
+    engine: &mut dyn Engine,
+    level: &str,
+    (members, out): (usize, &[usize]),
+    transcript: &str,
+) -> bool {
+    let commands = Recorded::parse(transcript);
+    let members = (0..members).map(|at| PathBuf::from(format!("/dev/ram{at}"))).collect();
+    let wanted = Wanted { members, ..wanted(level) };
+    let make = |engine: &mut dyn Engine| {
+        engine.create(&commands, &wanted).expect("made");
+        let kernel = engine.identity(&commands).expect("there").kernel;
+        assert!(kernel.starts_with("6.1.0-"), "{kernel}");
+        was_busy(engine, &commands);
+    };
+    make(engine);
+    for member in out {
+        engine.take_out(&commands, &[*member]).expect("out");
+        assert!(!was_busy(engine, &commands), "nothing to rebuild onto");
     }
-    engine.destroy(&commands).expect("gone");
-    engine.create(&commands, &wanted).expect("made");
-    engine.identity(&commands).expect("there");
-    was_busy(&engine, &commands);
-    engine.take_out(&commands, &[0]).expect("out");
-    was_busy(&engine, &commands);
+    if out.len() > 1 {
+        engine.destroy(&commands).expect("gone");
+        make(engine);
+        engine.take_out(&commands, &[0]).expect("out");
+        was_busy(engine, &commands);
+    }
     engine.put_in(&commands, 0).expect("in");
-    assert!(was_busy(&engine, &commands), "the rebuild was never seen");
+    let is_rebuilt = was_busy(engine, &commands);
     engine.destroy(&commands).expect("gone");
     assert_eq!(commands.left(), 0);
+    is_rebuilt
+}
+
+#[test]
+fn a_real_md_is_driven_by_the_same_commands_and_its_rebuild_is_seen() {
+    let transcript = include_str!("data/mdadm-guest.txt");
+    assert!(recorded_life(&mut Mdadm::default(), "raid6", (4, &[0, 3]), transcript));
+}
+
+#[test]
+fn a_real_lvm_is_driven_by_the_same_commands_as_raid6_and_as_raid5() {
+    let (raid6, raid5) = include_str!("data/lvm-guest.txt").split_once("# raid5\n").expect("both");
+    assert!(recorded_life(&mut Lvm::default(), "raid6", (5, &[0, 3]), raid6));
+    // That one was over before anybody looked.
+    assert!(!recorded_life(&mut Lvm::default(), "raid5", (5, &[0]), raid5));
+}
+
+#[test]
+fn lvm_makes_no_raid6_of_four_members_and_is_not_asked_to() {
+    let refusal =
+        Lvm::default().create(&Recorded::default(), &wanted("raid6")).expect_err("refused");
+    assert_eq!(refusal.code, "members.too_few");
 }

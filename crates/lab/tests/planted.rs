@@ -3,9 +3,12 @@
 //! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why and is counted by name.
 #![forbid(unsafe_code)]
 
+mod devices;
+
 use ashlar_lab::record::{ArrayCondition, Check, Measurement, Record};
 use ashlar_lab::store::RunDir;
 use ashlar_lab::validity::{Mark, Outcome};
+use devices::{Loops, Throttle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -212,4 +215,96 @@ fn a_drive_without_a_switch_is_measured_with_the_cache_that_it_has() {
         (12, 12)
     );
     assert!(!shown.contains("restored at the end"), "{shown}");
+}
+
+/// Two devices whose reads the page cache answers, against members whose reads are throttled: what `compare` then says of both.
+#[test]
+fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
+    let test = "a_comparison_calls_what_is_above_the_raw_devices_invalid";
+    if !has_fio(test) || !rustix::process::geteuid().is_root() {
+        return skipped(test, "no fio, or not root");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let files: Vec<PathBuf> = (0..3).map(|at| place.path().join(format!("m{at}"))).collect();
+    files.iter().for_each(|file| std::fs::write(file, vec![0xa5; 16 << 20]).expect("written"));
+    let Some(members) = Loops::over(&files) else { return skipped(test, "no loop devices") };
+    let cached: Vec<Option<Loop>> =
+        ["a", "b"].iter().map(|name| Loop::over(test, &place.path().join(name))).collect();
+    let [Some(one), Some(other)] = &cached[..] else { return };
+    let Ok(throttle) = Throttle::reads(&members.0, 40_960) else {
+        return skipped(test, "no control group for I/O");
+    };
+    let run = place.path().join("run");
+    let shell = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
+    let mut words = vec!["-c", shell, "sh", word(&throttle.group), LAB, "compare"];
+    let (a, b) = (format!("device:{}", one.0), format!("device:{}", other.0));
+    words.extend([
+        a.as_str(),
+        b.as_str(),
+        "--dir",
+        word(&run),
+        "--level",
+        "raid5",
+        "--losses",
+        "0",
+    ]);
+    words.extend([
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--span",
+        "8",
+        "--load",
+        "randread",
+        "--no-stacks",
+    ]);
+    members.0.iter().for_each(|member| words.extend(["--member", member, "--destroy", member]));
+    words.extend(["--destroy", &one.0, "--destroy", &other.0]);
+    let output = Command::new("sh").args(&words).output().expect("started");
+    assert!(output.status.success(), "{}", said(&output));
+    let all = measured(&run);
+    let (raw, engines): (Vec<_>, Vec<_>) =
+        all.iter().partition(|it| it.condition == ArrayCondition::Raw);
+    assert_eq!(engines.len(), 2);
+    for figure in engines {
+        let rule = figure.findings.iter().find(|finding| finding.rule == "L29");
+        let reason = &rule.expect("the rule of ceilings").reason;
+        assert!(reason.contains("3 raw devices at once"), "{reason}");
+        assert_eq!(Mark::of(&figure.findings), Mark::Invalid);
+    }
+    let again = raw.iter().filter(|it| it.round > 0).count();
+    assert_eq!(again, 2, "each was held against raw devices measured once more");
+    assert!(said(&output).contains("too few usable rounds"), "{}", said(&output));
+}
+
+#[test]
+fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
+    let place = tempfile::tempdir().expect("a directory");
+    let files: Vec<PathBuf> =
+        ["m0", "m1", "m2", "taken"].map(|name| place.path().join(name)).into();
+    files.iter().for_each(|file| std::fs::write(file, vec![0; 8 << 20]).expect("written"));
+    let taken = &files[3];
+    let made = Command::new("mkswap").arg(taken).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        return skipped(
+            "a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named",
+            "no mkswap",
+        );
+    }
+    let device = format!("device:{}", word(taken));
+    let members: Vec<&str> = files[..3].iter().flat_map(|file| ["--member", word(file)]).collect();
+    for engines in [["btrfs", &device], [&device, "btrfs"]] {
+        let words =
+            [&["compare"], &engines[..], &["--level", "raid5", "--dry-run"], &members].concat();
+        let output = lab(&words);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(
+            said(&output).contains("swap") && said(&output).contains("--destroy"),
+            "{}",
+            said(&output)
+        );
+        let named = lab(&[&words[..], &["--destroy", word(taken)]].concat());
+        assert!(named.status.success(), "{}", said(&named));
+    }
 }

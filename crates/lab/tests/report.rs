@@ -157,10 +157,15 @@ fn the_page_stands_alone_escapes_what_it_shows_and_says_what_is_missing() {
     let points = points::of(&run.records);
     let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
     for forbidden in
-        ["<script", "http-equiv=\"refresh\"", "src=\"http", "href=\"http", "url(", "@import"]
+        [" src=\"http", "http-equiv=\"refresh\"", "src=\"http", "href=\"http", "url(", "@import"]
     {
         assert!(!html.contains(forbidden), "{forbidden}");
     }
+    assert_eq!(html.matches("<script").count(), 1, "the one that unfolds everything on paper");
+    assert!(
+        html.contains("; script-src 'sha256-")
+            && html.contains("<script>addEventListener(\"beforeprint\"")
+    );
     assert!(
         html.contains("--name=&#60;x&#62;") || html.contains("--name=&lt;x&gt;"),
         "command lines are escaped"

@@ -4,9 +4,12 @@
 //! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why and is counted by name.
 #![forbid(unsafe_code)]
 
+mod devices;
+
 use ashlar_lab::record::{Check, Measurement, Record};
 use ashlar_lab::store::RunDir;
 use ashlar_lab::validity::{Mark, Outcome};
+use devices::{Loops, Throttle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -72,68 +75,6 @@ fn noise(bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Loop devices over files, let go at the end.
-struct Loops(Vec<String>);
-
-impl Loops {
-    fn over(files: &[PathBuf]) -> Option<Loops> {
-        let mut loops = Loops(Vec::new());
-        for file in files {
-            let output = Command::new("losetup")
-                .args(["--find", "--show", "--direct-io=on"])
-                .arg(file)
-                .output()
-                .ok()
-                .filter(|output| output.status.success())?;
-            loops.0.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        }
-        Some(loops)
-    }
-}
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        for device in &self.0 {
-            let _gone = Command::new("losetup").args(["--detach", device]).output();
-        }
-    }
-}
-
-/// A control group that throttles one device, taken away at the end.
-struct Throttle {
-    group: PathBuf,
-}
-
-impl Throttle {
-    /// `bytes_per_s` of reads from the device `number` (`7:3`). The older kind of control groups has a file of its own for it.
-    fn reads(number: &str, bytes_per_s: u64) -> std::io::Result<Throttle> {
-        let name = format!("ashlar-lab-test-{}", std::process::id());
-        let v1 = Path::new("/sys/fs/cgroup/blkio");
-        let (root, file, line) = if v1.is_dir() {
-            (v1, "blkio.throttle.read_bps_device", format!("{number} {bytes_per_s}"))
-        } else {
-            (Path::new("/sys/fs/cgroup"), "io.max", format!("{number} rbps={bytes_per_s}"))
-        };
-        let throttle = Throttle { group: root.join(name) };
-        std::fs::create_dir(&throttle.group)?;
-        std::fs::write(throttle.group.join(file), line)?;
-        Ok(throttle)
-    }
-}
-
-impl Drop for Throttle {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir(&self.group);
-    }
-}
-
-/// `major:minor` of a block device.
-fn number(device: &str) -> String {
-    use std::os::unix::fs::MetadataExt;
-    let facts = std::fs::metadata(device).expect("a device");
-    format!("{}:{}", rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()))
-}
-
 #[test]
 fn a_throttled_member_among_ten_is_named() {
     let test = "a_throttled_member_among_ten_is_named";
@@ -149,7 +90,7 @@ fn a_throttled_member_among_ten_is_named() {
     };
     let slow = &loops.0[6];
     // Ten I/Os a second: slower than any device of any machine that this runs on.
-    let throttle = match Throttle::reads(&number(slow), 40_960) {
+    let throttle = match Throttle::reads(std::slice::from_ref(slow), 40_960) {
         Ok(throttle) => throttle,
         Err(error) => return skipped(test, &format!("no control group for I/O: {error}")),
     };

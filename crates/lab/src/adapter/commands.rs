@@ -2,9 +2,14 @@
 
 use crate::evidence::{Evidence, Exit, Order};
 use crate::refusal::Refusal;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
+
+/// Name of the file in a run's directory with the commands that were still to be run when the lab was interrupted twice.
+pub const LEFT_BEHIND: &str = "left-behind.sh";
 
 /// What a program answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -59,11 +64,15 @@ pub trait Commands {
     }
 }
 
-/// Programs for real.
+/// Programs for real. While something is [taken away](Live::taking_away), an interruption does not end them; a second one
+/// does, and what is left to be run then is kept as text.
 pub struct Live<'a> {
     evidence: &'a Evidence,
     limit: Duration,
     begun: RefCell<Vec<std::process::Child>>,
+    takes_away: Cell<bool>,
+    has_said: Cell<bool>,
+    left: RefCell<Vec<String>>,
 }
 
 impl<'a> Live<'a> {
@@ -78,15 +87,85 @@ impl<'a> Live<'a> {
     }
 
     fn within(evidence: &'a Evidence, limit: Duration) -> Live<'a> {
-        Live { evidence, limit, begun: RefCell::default() }
+        Live {
+            evidence,
+            limit,
+            begun: RefCell::default(),
+            takes_away: Cell::new(false),
+            has_said: Cell::new(false),
+            left: RefCell::default(),
+        }
+    }
+
+    /// Do `work`, which takes away what was made: it is not ended by an interruption, unless by a second one.
+    pub fn taking_away<T>(&self, work: impl FnOnce() -> T) -> T {
+        let outer = self.takes_away.replace(true);
+        if self.evidence.interrupt().is_raised() && !self.has_said.replace(true) {
+            let said =
+                "interrupted: taking away what was made; interrupt again to leave it as it is\n";
+            let _nobody_reads_it = std::io::stderr().write_all(said.as_bytes());
+        }
+        let done = work();
+        self.takes_away.set(outer);
+        done
+    }
+
+    /// `done`, unless a second interruption kept things from being taken away: then what is left, and how it goes away.
+    ///
+    /// # Errors
+    /// That of `done`, or that something is left behind.
+    pub fn all_gone<T>(&self, done: Result<T, Refusal>) -> Result<T, Refusal> {
+        let left = self.left.borrow();
+        if left.is_empty() {
+            return done;
+        }
+        let path = self.evidence.dir().join(LEFT_BEHIND);
+        let text = format!("#!/bin/sh\n{}\n", left.join("\n"));
+        let kept = match std::fs::write(&path, text) {
+            Ok(()) => format!("sh {}", path.display()),
+            Err(_) => "run these commands".to_owned(),
+        };
+        let said =
+            format!("interrupted again, and left behind what these take away: {}", left.join("; "));
+        Err(Refusal::cannot_run("made.left_behind", said, kept))
+    }
+
+    /// Keep a command for whoever takes away what is left.
+    fn leave(&self, argv: &[&str]) {
+        self.left
+            .borrow_mut()
+            .push(argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 
 impl Commands for Live<'_> {
     fn run(&self, argv: &[&str], why: &str) -> Result<Answer, Refusal> {
-        let ran = self.evidence.run(&Order::new(argv.iter().copied(), why).limit(self.limit))?;
+        let takes_away = self.takes_away.get();
+        if takes_away && self.evidence.interrupt().is_raised_again() {
+            self.leave(argv);
+            return Ok(Answer { code: Some(0), ..Answer::default() });
+        }
+        let order = Order::new(argv.iter().copied(), why).limit(self.limit);
+        let ran = match self.evidence.run(&Order { takes_away, ..order }) {
+            // A full disk keeps nothing from being taken away.
+            Err(_) if takes_away => return Unlogged.run(argv, why),
+            ran => ran?,
+        };
         let code = match ran.entry.exit {
             Exit::Code(code) => Some(code),
+            Exit::Interrupted if takes_away => {
+                self.leave(argv);
+                Some(0)
+            }
             _ => None,
         };
         Ok(Answer {
@@ -110,6 +189,8 @@ impl Commands for Live<'_> {
             .stdin(std::process::Stdio::null())
             .stdout(file)
             .stderr(same)
+            // Ctrl-C is for the lab: what it began is ended in its turn.
+            .process_group(0)
             .spawn()
             .map_err(|error| {
                 Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)
@@ -122,6 +203,10 @@ impl Commands for Live<'_> {
     fn end(&self, process: u32) -> Result<(), Refusal> {
         let mut begun = self.begun.borrow_mut();
         let Some(at) = begun.iter().position(|child| child.id() == process) else { return Ok(()) };
+        if self.takes_away.get() && self.evidence.interrupt().is_raised_again() {
+            self.leave(&["kill", &process.to_string()]);
+            return Ok(());
+        }
         let mut child = begun.swap_remove(at);
         let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
@@ -141,6 +226,10 @@ impl Commands for Live<'_> {
 
 impl Drop for Live<'_> {
     fn drop(&mut self) {
+        // What is taken away by hand later needs the program that serves it.
+        if !self.left.get_mut().is_empty() {
+            return;
+        }
         for child in self.begun.get_mut() {
             let _gone_already = child.kill();
             let _reaped = child.wait();
@@ -160,6 +249,7 @@ impl Commands for Unlogged {
         let output = std::process::Command::new(program)
             .args(words)
             .stdin(std::process::Stdio::null())
+            .process_group(0)
             .output()
             .map_err(|error| {
                 Refusal::cannot_run("command.missing", format!("{program}: {error}"), why)

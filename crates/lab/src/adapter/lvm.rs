@@ -16,6 +16,8 @@ pub struct Lvm {
     is_made: bool,
 }
 
+/// Members with data that LVM asks for in a raid6.
+const RAID6_DATA_MIN: usize = 3;
 const GROUP: &str = "ashlar_lab";
 const VOLUME: &str = "ashlar_lab/load";
 const DEVICE: &str = "/dev/ashlar_lab/load";
@@ -42,7 +44,12 @@ impl Engine for Lvm {
         let members =
             wanted.members.iter().map(|member| word(member)).collect::<Result<Vec<_>, _>>()?;
         let parity = if wanted.level == "raid5" { 1 } else { 2 };
-        let data = members.len().saturating_sub(parity).to_string();
+        let data = members.len().saturating_sub(parity);
+        if wanted.level == "raid6" && data < RAID6_DATA_MIN {
+            let said = format!("LVM makes no raid6 of {} members; nothing was done", members.len());
+            return Err(Refusal::cannot_run("members.too_few", said, "give it five or more"));
+        }
+        let data = data.to_string();
         let strip = format!("{}k", wanted.strip_bytes >> 10);
         commands.succeed(
             &[&["pvcreate", "-ff", "-y", "-q"], &members[..]].concat(),

@@ -13,11 +13,12 @@ use crate::metrics::baseline::Code;
 use crate::metrics::latency::to_f64;
 use crate::plan::environment;
 use crate::plan::progress::Progress;
+use crate::record::Workload;
 use crate::refusal::Refusal;
 use crate::report::{findings, page, points};
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,9 +59,10 @@ pub struct Args {
     /// RAID level: raid5 or raid6.
     #[arg(long, default_value = "raid6")]
     pub level: String,
-    /// Members that are taken out for the second half of each turn.
-    #[arg(long, default_value_t = 2)]
-    pub losses: u32,
+    /// Members that are taken out for the second half of each turn. Without this as many as the level can lose, and none if a device was
+    /// handed over.
+    #[arg(long)]
+    pub losses: Option<u32>,
     /// Turns of each engine; from three on there are intervals.
     #[arg(long, default_value_t = 3)]
     pub rounds: u32,
@@ -100,11 +102,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if [&args.a, &b].iter().any(|path| Path::new(path).join("run.json").is_file()) {
         return stored_runs(args, Path::new(&b), json);
     }
-    let code = code_of(args)?;
+    let (code, losses) = code_of(args, &b)?;
     let workloads = workloads::chosen(STRIP_BYTES * u64::from(code.data), &args.loads)?;
-    let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
-    let conditions = if args.losses == 0 { 1 } else { 2 };
-    let planned = each + each * conditions * args.rounds * 2;
+    let planned = planned(args, losses, &workloads);
     let about_s = u64::from(planned) * (args.seconds + 1) + u64::from(args.rounds) * 2 * 10;
     if !json {
         eprintln!(
@@ -114,9 +114,10 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         );
     }
     let mut engines = vec![by_name(&args.a)?, by_name(&b)?];
+    let written = written(args, &b);
     if args.dry_run {
-        println!("would overwrite: {}", shown(&args.members));
-        guard::refuse_unless_named(&Unlogged, &args.members, &args.destroy)?;
+        println!("would overwrite: {}", shown(&written));
+        guard::refuse_unless_named(&Unlogged, &written, &args.destroy)?;
         println!("nothing speaks against that");
         return Ok(ExitCode::SUCCESS);
     }
@@ -130,9 +131,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     RunDir::refuse_existing(&path)?;
     let looked = open_log(&path)?;
     let look = Live::new(&looked);
-    guard::refuse_unless_named(&look, &args.members, &args.destroy)?;
-    let facts = facts(args);
-    let dir = RunDir::create(&path, &facts)?;
+    guard::refuse_unless_named(&look, &written, &args.destroy)?;
+    let dir = RunDir::create(&path, &facts(args))?;
     let watch = Watch::new(&dir, !args.no_stacks)?;
     let bench = Bench {
         evidence: &looked,
@@ -146,6 +146,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
             to_f64(u64::from(planned) * (args.seconds + 1)),
             json,
         )),
+        limits: RefCell::default(),
+        again: Cell::new(0),
     };
     let place = std::path::absolute(path.join("mounts"))
         .map_err(|error| Refusal::file(&path, &error, ""))?;
@@ -155,7 +157,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         strip_bytes: STRIP_BYTES,
         place,
     };
-    let plan = Plan { wanted, code, rounds: args.rounds, losses: args.losses };
+    let plan = Plan { wanted, code, rounds: args.rounds, losses };
     let measured = turns::run(&bench, &mut engines, &plan);
     bench.progress.borrow().finish();
     watch.conclude(&dir)?;
@@ -163,7 +165,23 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     measured.map(|()| ExitCode::SUCCESS)
 }
 
-fn code_of(args: &Args) -> Result<Code, Refusal> {
+/// How many measurements there will be: raw devices in large blocks, raw devices at each load, and each engine's turns.
+fn planned(args: &Args, losses: u32, workloads: &[Workload]) -> u32 {
+    let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
+    let conditions = if losses == 0 { 1 } else { 2 };
+    let streams = 1 + u32::from(workloads.iter().any(|workload| workload.mix == "read"));
+    streams + each + each * conditions * args.rounds * 2
+}
+
+/// Everything that is written to: the members, and what was handed over as it is.
+fn written(args: &Args, b: &str) -> Vec<PathBuf> {
+    let handed_over =
+        [args.a.as_str(), b].into_iter().filter_map(|name| name.strip_prefix("device:"));
+    args.members.iter().cloned().chain(handed_over.map(PathBuf::from)).collect()
+}
+
+/// The redundancy, and how many members are taken out.
+fn code_of(args: &Args, b: &str) -> Result<(Code, u32), Refusal> {
     let members = u32::try_from(args.members.len()).unwrap_or(u32::MAX);
     let parity = match args.level.as_str() {
         "raid5" => 1,
@@ -173,18 +191,18 @@ fn code_of(args: &Args) -> Result<Code, Refusal> {
             return Err(Refusal::cannot_run("level.unknown", said, "say raid5 or raid6"));
         }
     };
-    if members < parity + 2 || args.losses > parity {
-        let said = format!(
-            "{members} members with {} out are no {}; nothing was done",
-            args.losses, args.level
-        );
+    let is_handed_over = [args.a.as_str(), b].iter().any(|name| name.starts_with("device:"));
+    let losses = args.losses.unwrap_or(if is_handed_over { 0 } else { parity });
+    if members < parity + 2 || losses > parity {
+        let said =
+            format!("{members} members with {losses} out are no {}; nothing was done", args.level);
         return Err(Refusal::cannot_run(
             "members.wrong_number",
             said,
             "name more with --member, or fewer --losses",
         ));
     }
-    Ok(Code { data: members - parity, parity })
+    Ok((Code { data: members - parity, parity }, losses))
 }
 
 /// The forensic log, opened before anything else so that the first look is in it as well.

@@ -2,15 +2,19 @@
 //!
 //! What must stay true: the loop devices that were made here are let go at the end, whatever happens.
 
-use super::turns::{Bench, Case};
+use super::turns::{Bench, Case, Limit};
 use super::workloads::{self, Extent};
-use crate::adapter::commands::Commands;
+use crate::adapter::commands::{Commands, Live};
 use crate::adapter::word;
+use crate::fio::job::JobFile;
 use crate::metrics::baseline::{self, Code};
+use crate::metrics::latency::to_f64;
+use crate::metrics::plausible::Ceiling;
 use crate::metrics::slow_member::{self, Member};
 use crate::record::{ArrayCondition, BaselinePoint, Check, EngineIdentity, Record, Workload};
 use crate::refusal::Refusal;
 use crate::validity::Outcome;
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
@@ -19,7 +23,7 @@ pub struct Devices<'a> {
     /// One for each member, in order.
     pub paths: Vec<PathBuf>,
     ours: Vec<PathBuf>,
-    commands: &'a dyn Commands,
+    commands: &'a Live<'a>,
 }
 
 impl<'a> Devices<'a> {
@@ -27,7 +31,7 @@ impl<'a> Devices<'a> {
     ///
     /// # Errors
     /// If a loop device cannot be had.
-    pub fn of(commands: &'a dyn Commands, members: &[PathBuf]) -> Result<Devices<'a>, Refusal> {
+    pub fn of(commands: &'a Live<'a>, members: &[PathBuf]) -> Result<Devices<'a>, Refusal> {
         let mut devices = Devices { paths: Vec::new(), ours: Vec::new(), commands };
         for member in members {
             let is_block =
@@ -48,16 +52,22 @@ impl<'a> Devices<'a> {
 
 impl Drop for Devices<'_> {
     fn drop(&mut self) {
-        for device in &self.ours {
-            if let Ok(device) = word(device) {
-                let _kept_in_the_log =
-                    self.commands.run(&["losetup", "--detach", device], "let the loop device go");
+        let let_go = |device: &PathBuf| {
+            let device = word(device)?;
+            self.commands.run(&["losetup", "--detach", device], "let the loop device go")
+        };
+        self.commands.taking_away(|| {
+            for device in &self.ours {
+                let _kept_in_the_log = let_go(device);
             }
-        }
+        });
     }
 }
 
-/// Measure the raw devices all at once and write down the BASELINE of each of `cases`.
+/// Block size and depth on each device at which it is found out what all of them can carry at once.
+const STREAM: (u64, u32) = (1 << 20, 4);
+
+/// Measure the raw devices all at once and write down the BASELINE of each load; the limit of each, by its name.
 ///
 /// # Errors
 /// If fio fails or a record cannot be written.
@@ -66,16 +76,17 @@ pub fn baselines(
     devices: &[PathBuf],
     code: Code,
     losses: u32,
-) -> Result<(), Refusal> {
+) -> Result<BTreeMap<String, Limit>, Refusal> {
     let share = bench.extent.span_bytes / u64::from(code.data);
     let extent = Extent { span_bytes: share, ..bench.extent };
-    let fill = workloads::raw(
-        devices,
-        "write",
-        (1 << 20, 4),
-        Extent { seconds: bench.extent.seconds.max(2), ..extent },
-    );
-    bench.fio(fill, "write the part of every device that is read later")?;
+    // It writes the part of every device that is read later, too.
+    let (written, _) = stream(bench, devices, (code, extent), "write")?;
+    let is_read = |workload: &Workload| workload.mix == "read";
+    let read = match bench.workloads.iter().any(is_read) {
+        true => Some(stream(bench, devices, (code, extent), "read")?),
+        false => None,
+    };
+    let mut limits = BTreeMap::new();
     for workload in &bench.workloads {
         let (mix, block) = match workload.mix.as_str() {
             "randwrite" => ("randrw", 4096),
@@ -91,22 +102,62 @@ pub fn baselines(
             depth,
             ..workload.clone()
         };
-        let case = Case {
-            engine: engine(),
-            condition: ArrayCondition::Raw,
-            round: 0,
-            stage: "raw.all",
-            target: "all devices at once",
-        };
-        let (rates, _) = bench.measure(jobs, &case, &raw)?;
+        let (rates, _) = bench.measure(jobs.clone(), &raw_case(), &raw)?;
         if mix == "read" {
             bench.keep(&Record::Check(evenness(devices, &rates)))?;
         }
         for point in points(workload, code, losses, &rates) {
             bench.keep(&Record::Baseline(point))?;
         }
+        let (streamed, again) = match (workload.mix.as_str(), &read) {
+            ("write" | "randwrite", _) => (written, None),
+            ("read", Some((rate, again))) => (*rate, Some(again.clone())),
+            _ => (0.0, Some((jobs, raw))),
+        };
+        let ceiling = ceiling(workload, code, rates.iter().sum(), streamed);
+        limits.insert(workload.name.clone(), Limit { ceiling, again });
     }
-    Ok(())
+    Ok(limits)
+}
+
+/// What all devices carry at once in large blocks, bytes a second, and the load that showed it.
+fn stream(
+    bench: &Bench<'_>,
+    devices: &[PathBuf],
+    (code, extent): (Code, Extent),
+    mix: &str,
+) -> Result<(f64, (JobFile, Workload)), Refusal> {
+    let extent = Extent { seconds: extent.seconds.max(2), ..extent };
+    let jobs = workloads::raw(devices, mix, STREAM, extent);
+    let of_one = workloads::workload(mix, STREAM.0, STREAM.1);
+    let name = format!("{}-all-devices", of_one.name);
+    let workload = Workload { name, jobs: code.members(), ..of_one };
+    let (_, rate) = bench.measure(jobs.clone(), &raw_case(), &workload)?;
+    Ok((rate, (jobs, workload)))
+}
+
+/// What no engine can be above at `workload`, bytes a second: random reads what the raw devices gave for the same blocks, everything else
+/// the most that they carried, writes less the part that parity takes. An engine may well make large writes of small ones.
+fn ceiling(workload: &Workload, code: Code, raw: f64, streamed: f64) -> Ceiling {
+    let of_data = f64::from(code.data) / f64::from(code.members());
+    let (value, what) = match workload.mix.as_str() {
+        "randread" => (raw * to_f64(workload.block_bytes), "random reads of the same size"),
+        "randwrite" => (streamed * of_data, "streaming writes, less the part of parity"),
+        "write" => (raw.max(streamed) * of_data, "streaming writes, less the part of parity"),
+        _ => (raw.max(streamed), "streaming reads"),
+    };
+    Ceiling { name: format!("{} raw devices at once, {what}", code.members()), value }
+}
+
+/// A measurement of all raw devices.
+pub(super) fn raw_case() -> Case<'static> {
+    Case {
+        engine: engine(),
+        condition: ArrayCondition::Raw,
+        round: 0,
+        stage: "raw.all",
+        target: "all devices at once",
+    }
 }
 
 /// I/Os in flight on each device, as the load on the array puts them there.
@@ -117,7 +168,8 @@ fn member_depth(workload: &Workload, code: Code) -> u32 {
         "randwrite" => code.write_penalty() / 2,
         _ => code.members(),
     };
-    (in_flight * member_ios / code.members()).clamp(1, 64)
+    // Rounded up: a ceiling comes from at least as many I/Os in flight.
+    (in_flight * member_ios).div_ceil(code.members()).clamp(1, 64)
 }
 
 fn engine() -> EngineIdentity {
@@ -173,5 +225,43 @@ fn evenness(devices: &[PathBuf], rates: &[f64]) -> Check {
         outcome,
         found,
         next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ceiling, member_depth};
+    use crate::compare::workloads;
+    use crate::metrics::baseline::Code;
+    use crate::metrics::plausible::ceiling_finding;
+
+    const CODE: Code = Code { data: 4, parity: 2 };
+
+    #[test]
+    fn a_ceiling_is_what_the_raw_devices_carried_less_the_part_of_parity_in_writes() {
+        let of = |at: usize, raw: f64, streamed: f64| {
+            ceiling(&workloads::all(256 << 10)[at], CODE, raw, streamed).value
+        };
+        assert_eq!(of(0, 600e6, 900e6), 600e6, "writes: 4 of 6 parts are data");
+        assert_eq!(of(1, 1e9, 900e6), 1e9, "reads");
+        assert_eq!(of(2, 100e3, 0.0), 409.6e6, "random reads of 4 KiB");
+        assert_eq!(of(3, 100e3, 900e6), 600e6, "random writes may become large ones");
+    }
+
+    #[test]
+    fn what_is_above_it_is_invalid_and_what_is_below_is_not() {
+        let reads = ceiling(&workloads::all(256 << 10)[1], CODE, 1e9, 0.9e9);
+        assert_eq!(ceiling_finding(1.0e9, std::slice::from_ref(&reads)), None);
+        let finding = ceiling_finding(1.5e9, &[reads]).expect("above");
+        assert!(finding.reason.contains("6 raw devices at once"), "{finding:?}");
+    }
+
+    #[test]
+    fn the_raw_devices_have_at_least_as_many_random_reads_in_flight_as_the_array() {
+        for at in 0..4 {
+            let load = &workloads::all(256 << 10)[at];
+            let depth = member_depth(load, CODE);
+            assert!(depth * CODE.members() >= load.jobs * load.depth, "{load:?}");
+        }
     }
 }

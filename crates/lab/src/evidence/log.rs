@@ -135,7 +135,9 @@ impl Evidence {
         prepare: impl FnOnce(&Path) -> io::Result<Vec<String>>,
         collect: impl FnOnce(&Path, &Exit) -> Vec<PathBuf>,
     ) -> Result<Ran, Refusal> {
-        self.check_space()?;
+        if !order.takes_away {
+            self.check_space()?;
+        }
         let n = self.take_number();
         let mut order = order.clone();
         let stem = stem(n, order.program());

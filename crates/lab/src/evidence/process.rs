@@ -31,6 +31,8 @@ pub struct Order {
     pub env: BTreeMap<String, String>,
     /// When it is ended at the latest.
     pub limit: Duration,
+    /// Whether it takes something away that would be left behind otherwise: only a second interruption ends it.
+    pub takes_away: bool,
 }
 
 impl Order {
@@ -41,6 +43,7 @@ impl Order {
             why: why.to_owned(),
             env: BTreeMap::from([("LC_ALL".to_owned(), "C".to_owned())]),
             limit: Duration::from_secs(60),
+            takes_away: false,
         }
     }
 
@@ -104,10 +107,14 @@ impl Order {
     /// Wait until the leader of `group` has ended or had to be asked to; why, if it was asked.
     fn watch(&self, group: Pid, interrupt: &Interrupt) -> Option<Exit> {
         let pidfd = pidfd_open(group, PidfdFlags::empty()).ok()?;
-        let ended_within = |limit: Duration, interrupt: Option<&Interrupt>| {
+        let is_unwanted = || match self.takes_away {
+            true => interrupt.is_raised_again(),
+            false => interrupt.is_raised(),
+        };
+        let ended_within = |limit: Duration, heeds_interrupt: bool| {
             let deadline = monotonic().saturating_add(limit);
             loop {
-                if interrupt.is_some_and(Interrupt::is_raised) {
+                if heeds_interrupt && is_unwanted() {
                     return Ended::Interrupted;
                 }
                 let look = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
@@ -121,13 +128,13 @@ impl Order {
                 }
             }
         };
-        let stopped = match ended_within(self.limit, Some(interrupt)) {
+        let stopped = match ended_within(self.limit, true) {
             Ended::Itself => return None,
             Ended::Interrupted => Exit::Interrupted,
             Ended::TooLate => Exit::TimeLimit(self.limit.as_secs()),
         };
         let _ = kill_process_group(group, Signal::TERM);
-        ended_within(GRACE, None);
+        ended_within(GRACE, false);
         Some(stopped)
     }
 }
@@ -155,10 +162,20 @@ pub fn monotonic() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Whether someone asked the lab to stop (Ctrl-C, termination): commands are ended, what was measured is kept.
+/// Whether someone asked the lab to stop (Ctrl-C, termination): commands are ended, what was measured is kept, what was
+/// made is taken away. Who asks a second time does not want to wait for that.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    raised: Arc<AtomicBool>,
+    asked: Arc<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// What a signal sets; `Arc`, because it outlives everything.
+    signal: Arc<AtomicBool>,
+    /// A signal was seen while things were taken away, and taken note of.
+    once: AtomicBool,
+    again: AtomicBool,
 }
 
 impl Interrupt {
@@ -170,18 +187,46 @@ impl Interrupt {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupt.raised))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.asked.signal))?;
         }
         Ok(interrupt)
     }
 
     /// Raise it, as a signal would.
     pub fn raise(&self) {
-        self.raised.store(true, Ordering::SeqCst);
+        self.asked.signal.store(true, Ordering::SeqCst);
     }
 
     /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
-        self.raised.load(Ordering::SeqCst)
+        self.asked.signal.load(Ordering::SeqCst) || self.asked.once.load(Ordering::SeqCst)
+    }
+
+    /// Whether it was raised once more after this was first asked. To be asked only while things are taken away: the first
+    /// time it was raised is taken note of here.
+    pub fn is_raised_again(&self) -> bool {
+        let asked = &self.asked;
+        if asked.signal.swap(false, Ordering::SeqCst) && asked.once.swap(true, Ordering::SeqCst) {
+            asked.again.store(true, Ordering::SeqCst);
+        }
+        asked.again.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interrupt;
+
+    #[test]
+    fn only_what_is_raised_while_things_are_taken_away_counts_as_again() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.is_raised_again() && !interrupt.is_raised());
+        interrupt.raise();
+        interrupt.raise();
+        assert!(interrupt.is_raised() && !interrupt.is_raised_again(), "both before: one");
+        assert!(interrupt.is_raised() && !interrupt.is_raised_again());
+        interrupt.raise();
+        assert!(interrupt.is_raised_again() && interrupt.is_raised_again());
+        assert!(interrupt.is_raised());
     }
 }

@@ -65,7 +65,7 @@ impl<'a> Made<'a> {
         let served = match engine.create(commands, &wanted) {
             Ok(served) => served,
             Err(refusal) => {
-                let _first_failure_counts = engine.destroy(commands);
+                let _first_failure_counts = commands.taking_away(|| engine.destroy(commands));
                 return Err(refusal);
             }
         };
@@ -78,10 +78,20 @@ impl<'a> Made<'a> {
             evidence,
             devices,
         };
-        made.identity = made.engine.identity(commands)?;
-        made.await_idle()?;
-        made.fill(array)?;
-        Ok(made)
+        match made.settle(commands, array) {
+            Ok(()) => Ok(made),
+            Err(refusal) => {
+                let _first_failure_counts = made.take_away(commands);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// What comes between making it and the first measurement.
+    fn settle(&mut self, commands: &Live<'_>, array: &Array) -> Result<(), Refusal> {
+        self.identity = self.engine.identity(commands)?;
+        self.await_idle()?;
+        self.fill(array)
     }
 
     fn fill(&self, array: &Array) -> Result<(), Refusal> {
@@ -204,7 +214,7 @@ impl<'a> Made<'a> {
     /// # Errors
     /// The first step that failed; the others were made.
     pub fn take_away(mut self, commands: &Live<'_>) -> Result<(), Refusal> {
-        self.engine.destroy(commands)
+        commands.taking_away(|| self.engine.destroy(commands))
     }
 }
 

@@ -42,6 +42,8 @@ pub struct ChartRow {
     pub mark: Mark,
     /// Where its commands stand.
     pub commands: String,
+    /// The first measurement behind it.
+    pub first: String,
 }
 
 /// Samples of a series that are printed in its table.
@@ -119,7 +121,13 @@ fn row(point: &Point, value: String) -> ChartRow {
         value,
         mark: point.mark(),
         commands: lines_of(point),
+        first: first_of(point),
     }
+}
+
+/// The first measurement of a point, by its id.
+pub fn first_of(point: &Point) -> String {
+    point.rounds.first().map_or_else(String::new, |round| round.id.clone())
 }
 
 /// A chart of what is drawn in `rows`; INVALID points that `belongs` are named.
@@ -206,7 +214,8 @@ fn relative(
                 let noted = [first, second].iter().any(|point| point.mark() != Mark::Valid);
                 let mark = if noted { Mark::ValidWithNotes } else { Mark::Valid };
                 let (case, value) = (duel.case.clone(), label.clone());
-                rows.push(ChartRow { case, engine, value, mark, commands });
+                let first = first_of(first);
+                rows.push(ChartRow { case, engine, value, mark, commands, first });
             }
             let bar = Bar { series: at, value, label, samples: Vec::new() };
             match bars.groups.iter_mut().find(|(case, _)| *case == duel.case) {

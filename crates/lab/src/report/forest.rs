@@ -32,7 +32,7 @@ pub struct Forest {
 pub struct Line {
     /// Workload and condition.
     pub case: String,
-    /// `1.34 times`.
+    /// `×1.34`.
     pub ratio: String,
     /// `faster`, `slower`, `no difference shown`.
     pub word: &'static str,
@@ -78,7 +78,7 @@ fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
     let (from, to) = (place(rate.low), place(rate.high));
     Line {
         case: duel.case.clone(),
-        ratio: format!("{:.2} times", rate.ratio),
+        ratio: format!("×{:.2}", rate.ratio),
         word,
         class,
         from,

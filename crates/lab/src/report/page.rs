@@ -18,6 +18,7 @@ use crate::store::Run;
 use crate::units;
 use crate::validity::{Mark, Severity};
 use askama::Template;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -25,6 +26,8 @@ use std::path::Path;
 #[template(path = "report.html")]
 struct Page<'a> {
     style: &'static str,
+    script: &'static str,
+    script_hash: String,
     title: &'a str,
     when: String,
     headline: Headline,
@@ -67,6 +70,7 @@ struct Row {
     notes: Vec<String>,
     limit: String,
     commands: String,
+    first: String,
 }
 
 struct DuelTable {
@@ -83,6 +87,9 @@ struct Command {
 
 /// Bytes of flame graphs that one page holds; the others stay in the run directory.
 const FLAME_BYTES_MAX: usize = 1_200_000;
+
+/// All that runs in a page: it unfolds everything while it is printed, where style alone cannot. The page's policy lets nothing else run.
+const SCRIPT: &str = include_str!("../../assets/report.js");
 
 /// Pictures that a run directory may hold beside its records, and what they are called on the page.
 const PICTURES: [(&str, &str); 4] = [
@@ -103,6 +110,8 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
     let accounts = tables::accounts(&run.records, dir, &mut budget);
     let page = Page {
         style: include_str!("../../assets/report.css"),
+        script: SCRIPT,
+        script_hash: script_hash(SCRIPT),
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
         headline: findings::headline(points),
@@ -209,6 +218,7 @@ fn row(point: &Point, shared: &[String], names: &[&str]) -> Row {
             _ => findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
         },
         commands: charts::lines_of(point),
+        first: charts::first_of(point),
     }
 }
 
@@ -258,6 +268,28 @@ fn commands(points: &[Point]) -> Vec<Command> {
         .collect()
 }
 
+/// The place on the page of the commands of a measurement.
+fn anchor(id: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("of-{}", id.chars().map(plain).collect::<String>())
+}
+
+/// What a content security policy calls a script.
+fn script_hash(script: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = "sha256-".to_owned();
+    for three in Sha256::digest(script.as_bytes()).chunks(3) {
+        let at = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..=three.len() {
+            let six = (bits >> (18 - 6 * digit)) & 63;
+            text.push(char::from(DIGITS[usize::try_from(six).unwrap_or(0)]));
+        }
+        text.push_str(&"=".repeat(3 - three.len()));
+    }
+    text
+}
+
 fn mark_class(mark: &Mark) -> &'static str {
     match mark {
         Mark::Valid => "valid",
@@ -272,5 +304,21 @@ fn mark_sign(mark: &Mark) -> &'static str {
         Mark::Valid => "✓",
         Mark::ValidWithNotes => "!",
         Mark::Invalid => "✗",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{anchor, script_hash};
+
+    #[test]
+    fn a_script_is_named_by_its_hash_in_base64() {
+        assert_eq!(script_hash(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+        assert_eq!(script_hash("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
+    }
+
+    #[test]
+    fn a_measurement_has_a_place_of_its_own() {
+        assert_eq!(anchor("raw.all//dev/a/rr-4k#0"), "of-raw-all--dev-a-rr-4k-0");
     }
 }

@@ -1,0 +1,138 @@
+//! What the points of a group show together, once they have been measured.
+//!
+//! What must stay true: a conclusion is written down once, also when a run is resumed.
+
+use super::super::ceilings::RawRuns;
+use super::super::file::Kind;
+use super::super::findings;
+use super::super::made::Rebuilding;
+use super::super::points::{Group, Point};
+use super::Session;
+use crate::Refusal;
+use crate::metrics::steady;
+use crate::record::{BaselinePoint, Check, Measurement, Record};
+use crate::units;
+use crate::validity::Outcome;
+use std::collections::BTreeMap;
+
+impl Session<'_> {
+    /// Whether the rounds before this one have reached steady state.
+    pub(super) fn is_steady_before(&self, point: &Point) -> bool {
+        point.until_steady
+            && point
+                .targets
+                .iter()
+                .all(|target| steady::reached(&self.rates(&point.series(target))).is_some())
+    }
+
+    /// Rates of a series, round by round.
+    fn rates(&self, series: &str) -> Vec<f64> {
+        let rounds = self
+            .known
+            .values()
+            .filter(|measured| measured.id.rsplit_once('#').is_some_and(|(own, _)| own == series));
+        let mut rounds: Vec<&Measurement> = rounds.collect();
+        rounds.sort_by_key(|measured| measured.round);
+        rounds.iter().map(|measured| measured.rate()).collect()
+    }
+
+    /// F19, once the rebuild has ended.
+    pub(super) fn conclude_rebuild(
+        &mut self,
+        group: &Group,
+        rebuilding: Rebuilding,
+    ) -> Result<(), Refusal> {
+        let Some(made) = &self.made else { return Ok(()) };
+        let seconds = made.await_rebuilt(rebuilding)?;
+        let during = group.points.first().and_then(|point| {
+            let target = point.targets.first()?;
+            self.known.get(&point.id(target))
+        });
+        let check = findings::rebuild(
+            made.name(),
+            (made.member_bytes(), seconds),
+            during,
+            self.known.values(),
+        );
+        self.run.dir.append(&Record::Check(check))
+    }
+
+    /// BASELINE of each point of the group, once.
+    pub(super) fn keep_baselines(&mut self, group: &Group) -> Result<(), Refusal> {
+        for point in &group.points {
+            let array = self.array_of(point);
+            let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+            let baseline = raw.and_then(|it| it.baseline(&point.workload, point.condition));
+            let Some(baseline) = baseline else { continue };
+            if self.baselines.insert(baseline_key(&baseline)) {
+                self.run.dir.append(&Record::Baseline(baseline))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the points of a group show together.
+    pub(super) fn conclude(&mut self, group: &Group) -> Result<(), Refusal> {
+        let mut checks: Vec<Check> = Vec::new();
+        let mut zones: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
+        for point in &group.points {
+            let measured: Vec<Measurement> = point
+                .targets
+                .iter()
+                .filter_map(|target| self.known.get(&point.id(target)).cloned())
+                .collect();
+            match point.kind {
+                Kind::RawAll if !measured.is_empty() => {
+                    checks.push(findings::slow_members(&measured))
+                }
+                Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
+                Kind::Precondition => {
+                    self.purged.retain(|drive| measured.iter().all(|one| one.target != *drive));
+                    checks.extend(measured.iter().map(filled));
+                }
+                Kind::Zone => {
+                    for one in &measured {
+                        let place =
+                            one.workload.name.rsplit('-').next().and_then(|text| text.parse().ok());
+                        zones
+                            .entry(one.target.clone())
+                            .or_default()
+                            .push((place.unwrap_or(0), one.read.bytes_per_s));
+                    }
+                }
+                _ => {}
+            }
+            if point.until_steady && point.round == 0 {
+                let series = point.targets.iter().map(|target| point.series(target));
+                checks.extend(
+                    series.map(|series| findings::steadiness(&series, &self.rates(&series))),
+                );
+            }
+        }
+        checks.extend(zones.iter().map(|(drive, places)| findings::zones(drive, places)));
+        for check in checks {
+            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
+            if self.checked.insert((check.name.clone(), check.target.clone())) {
+                self.run.dir.append(&Record::Check(check))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn baseline_key(point: &BaselinePoint) -> String {
+    format!("{} {}", point.workload, point.condition)
+}
+
+/// The record of a preconditioning.
+fn filled(measured: &Measurement) -> Check {
+    let bytes = units::bytes(crate::metrics::latency::to_f64(measured.write.bytes));
+    let rate = units::bytes_per_s(measured.write.bytes_per_s);
+    Check {
+        name: "drive.preconditioned".to_owned(),
+        target: measured.target.clone(),
+        outcome: Outcome::Pass,
+        found: format!("written whole twice by sequential 1 MiB writes: {bytes} at {rate}"),
+        next: None,
+    }
+}

@@ -1,0 +1,226 @@
+//! One point: what rules say before it, the load with everything that is watched meanwhile, and its records.
+//!
+//! What must stay true: with several targets at once, CPU time is given to none of them.
+
+use super::super::ceilings::RawRuns;
+use super::super::file::Kind;
+use super::super::findings;
+use super::super::made::Rebuilding;
+use super::super::points::{Point, Target};
+use super::super::progress::Progress;
+use super::Session;
+use crate::Refusal;
+use crate::fio::hosts;
+use crate::fio::measure::{Figures, figures};
+use crate::fio::run::{FioOrder, FioRan, run as run_fio};
+use crate::lint::machine::Machine;
+use crate::lint::subject::{Intent, Subject};
+use crate::lint::{Remark, lint};
+use crate::metrics::plausible::Ceiling;
+use crate::record::{Measurement, Record};
+use crate::units;
+use crate::validity::{Finding, Mark, Severity};
+
+impl Session<'_> {
+    /// The point as it is run: an array that the lab made has its place now.
+    pub(super) fn placed(&self, point: &Point) -> Point {
+        let mut point = point.clone();
+        let made = self.array_of(&point).filter(|array| array.is_made()).and(self.made.as_ref());
+        if let Some(made) = made {
+            point.jobs.set("filename", &made.path().to_string_lossy().replace(':', "\\:"));
+            for target in &mut point.targets {
+                target.engine = made.identity().clone();
+            }
+        }
+        point
+    }
+
+    pub(super) fn point(
+        &mut self,
+        point: &Point,
+        rebuilding: Option<Rebuilding>,
+        progress: &mut Progress,
+    ) -> Result<(), Refusal> {
+        let point = &self.placed(point);
+        let names: Vec<String> =
+            point.targets.iter().map(|target| target.path.display().to_string()).collect();
+        let what = format!("{} {} on {}", point.kind.name(), point.workload.name, names.join(", "));
+        progress.begin(&what);
+        let before_remarks = self.lint_before(point);
+        let order = FioOrder {
+            jobs: point.jobs.clone(),
+            why: what,
+            expected_s: point.expected_s,
+            log_bandwidth: point.kind != Kind::Precondition,
+            hosts: self.plan.hosts.clone(),
+        };
+        let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
+        let stacks = point.round == 0 && point.targets.len() == 1 && point.is_of_array();
+        let watching = self.run.watch.begin(self.run.dir, &id, stacks)?;
+        let work = || run_fio(self.run.evidence, &order);
+        let (ran, ended_s) = match (rebuilding, &self.made) {
+            (Some(rebuilding), Some(made)) => made.meanwhile(rebuilding, work)?,
+            _ => (work()?, None),
+        };
+        let client = self.client(&ran);
+        let mut watched = Some(self.run.watch.end(watching, &client)?);
+        let raw = self.array_of(point);
+        let raw = raw.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+        let ceilings = raw.map_or_else(Vec::new, |it| it.ceilings(&point.workload));
+        let after_remarks = lint_after(point, &ran, self.run.machine, ceilings);
+        let elsewhere =
+            if self.plan.hosts.is_empty() { Vec::new() } else { hosts::judged(&ran.result) };
+        let mut said = Vec::new();
+        for target in &point.targets {
+            let mut measured = measurement(point, target, &ran);
+            measured.findings = of_target(&before_remarks, &after_remarks, target);
+            measured.findings.extend(ended_s.map(findings::rebuild_ended));
+            measured.findings.extend(elsewhere.clone());
+            // With several targets the time is all of theirs together: it belongs to none of them.
+            if point.targets.len() == 1 {
+                watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;
+            } else {
+                measured.path = watched.as_ref().and_then(|seen| seen.path.clone());
+            }
+            let rate = units::rate(measured.rate(), measured.workload.unit());
+            said.push(format!("{}: {rate} {}", target.path.display(), marked(&measured.findings)));
+            self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
+            self.known.insert(measured.id.clone(), measured);
+            self.summary.measured += 1;
+        }
+        progress.end(point.expected_s, Some(&said.join("; ")));
+        Ok(())
+    }
+
+    /// What the load generator says of its own time here; on other hosts it costs this machine nothing.
+    pub(super) fn client(&self, ran: &FioRan) -> Figures {
+        match self.plan.hosts.is_empty() {
+            true => figures(&ran.result, |_| true),
+            false => Figures::default(),
+        }
+    }
+
+    pub(super) fn lint_before(&self, point: &Point) -> Vec<Remark> {
+        let filled = |target: &Target| {
+            !self.purged.contains(&target.path.display().to_string())
+                && self.known.values().any(|measured| {
+                    measured.stage == Kind::Precondition.name()
+                        && measured.target == target.path.display().to_string()
+                })
+        };
+        let intent = Intent {
+            stress: matches!(point.kind, Kind::RawAll | Kind::ArraysAll),
+            stripe_bytes: None,
+            preconditioned: point.kind == Kind::Precondition || point.targets.iter().all(filled),
+            environment_recorded: true,
+            named: self.run.named.to_vec(),
+            ..Intent::default()
+        };
+        let subject = Subject { jobs: point.jobs.jobs(), result: None, intent };
+        let mut remarks = lint(&subject, self.run.machine);
+        match point.kind {
+            // It ends by itself on purpose.
+            Kind::Precondition => {
+                remarks.retain(|remark| !["L03", "L04", "L15"].contains(&remark.rule))
+            }
+            // A rebuild goes on on purpose.
+            Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
+            // Writes without a guarantee are in the matrix on purpose.
+            Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
+            // Places and caches are looked for on purpose.
+            Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
+                remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
+            }
+            _ => {}
+        }
+        // Whoever may write was asked before the run began (guard).
+        remarks.retain(|remark| remark.rule != "L18");
+        remarks
+    }
+}
+
+fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
+    let Figures { mut read, mut write, .. } =
+        figures(&ran.result, |job| job.name.starts_with(&target.prefix));
+    if point.targets.len() == 1 {
+        [read.latency_series, write.latency_series] = ran.series.latency();
+        [read.p99_series, write.p99_series] = ran.series.p99();
+        read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
+        write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
+    }
+    let mut engine = target.engine.clone();
+    engine.kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    Measurement {
+        id: point.id(target),
+        stage: point.kind.name().to_owned(),
+        round: point.round,
+        target: target.path.display().to_string(),
+        engine,
+        condition: point.condition,
+        workload: point.workload.clone(),
+        read,
+        write,
+        cpu: None,
+        path: None,
+        hosts: hosts::figures(&ran.result, |job| job.name.starts_with(&target.prefix)),
+        findings: Vec::new(),
+        argv: ran.ran.entry.argv.clone(),
+        evidence: Some(ran.ran.entry.n),
+        began_unix_s: format!("{:.0}", ran.ran.entry.began_unix_s).parse().unwrap_or(0),
+    }
+}
+
+/// What the result itself shows: errors, short I/Os, a depth that was not kept.
+fn lint_after(
+    point: &Point,
+    ran: &FioRan,
+    machine: &dyn Machine,
+    ceilings: Vec<Ceiling>,
+) -> Vec<Remark> {
+    let has_ceiling = !ceilings.is_empty();
+    let intent = Intent { environment_recorded: true, ceilings, ..Intent::default() };
+    let subject = Subject { jobs: ran.result.as_jobs(), result: Some(ran.result.clone()), intent };
+    let mut remarks = lint(&subject, machine);
+    remarks.retain(|remark| {
+        matches!(remark.rule, "L14" | "L28") || (has_ceiling && remark.rule == "L29")
+    });
+    if point.kind == Kind::Precondition {
+        // Its rate is no figure: what counts is that everything was written, and errors have ended the run by now.
+        remarks.clear();
+    }
+    remarks
+}
+
+/// The mark with the rules behind it, and the reason for the worst.
+fn marked(findings: &[Finding]) -> String {
+    let mark = Mark::of(findings);
+    let mut rules: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding.severity > Severity::Info)
+        .map(|finding| finding.rule.as_str())
+        .collect();
+    rules.sort_unstable();
+    rules.dedup();
+    match findings.iter().find(|finding| finding.severity == Severity::Error) {
+        Some(worst) => format!("{mark} ({}: {})", worst.rule, worst.reason),
+        None if rules.is_empty() => mark.to_string(),
+        None => format!("{mark} ({})", rules.join(", ")),
+    }
+}
+
+/// The findings on one target, each rule once; what could not be told is a note.
+fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
+    let own = |remark: &&Remark| remark.job.starts_with(&target.prefix);
+    let mut findings: Vec<Finding> = Vec::new();
+    for remark in before.iter().chain(after).filter(own) {
+        let finding = Finding {
+            severity: if remark.cannot_tell { Severity::Info } else { remark.severity },
+            ..remark.finding()
+        };
+        if !findings.contains(&finding) {
+            findings.push(finding);
+        }
+    }
+    findings
+}

@@ -1,0 +1,70 @@
+//! Loop devices and a control group that throttles some, for tests with real devices.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Loop devices over files, let go at the end.
+pub struct Loops(pub Vec<String>);
+
+impl Loops {
+    /// With direct I/O below them; `None` if there are not enough.
+    pub fn over(files: &[PathBuf]) -> Option<Loops> {
+        let mut loops = Loops(Vec::new());
+        for file in files {
+            let output = Command::new("losetup")
+                .args(["--find", "--show", "--direct-io=on"])
+                .arg(file)
+                .output()
+                .ok()
+                .filter(|output| output.status.success())?;
+            loops.0.push(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        Some(loops)
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for device in &self.0 {
+            let _gone = Command::new("losetup").args(["--detach", device]).output();
+        }
+    }
+}
+
+/// A control group that throttles devices, taken away at the end.
+pub struct Throttle {
+    /// Where it is: what joins it is throttled.
+    pub group: PathBuf,
+}
+
+impl Throttle {
+    /// `bytes_per_s` of reads from each of `devices`. The older kind of control groups has a file of its own for it.
+    pub fn reads(devices: &[String], bytes_per_s: u64) -> std::io::Result<Throttle> {
+        let name = format!("ashlar-lab-test-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/blkio");
+        let (root, file, word) = match v1.is_dir() {
+            true => (v1, "blkio.throttle.read_bps_device", ""),
+            false => (Path::new("/sys/fs/cgroup"), "io.max", "rbps="),
+        };
+        let throttle = Throttle { group: root.join(name) };
+        std::fs::create_dir(&throttle.group)?;
+        for device in devices {
+            let line = format!("{} {word}{bytes_per_s}", number(device));
+            std::fs::write(throttle.group.join(file), line)?;
+        }
+        Ok(throttle)
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// `major:minor` of a block device.
+fn number(device: &str) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let facts = std::fs::metadata(device).expect("a device");
+    format!("{}:{}", rustix::fs::major(facts.rdev()), rustix::fs::minor(facts.rdev()))
+}
