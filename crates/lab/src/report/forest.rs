@@ -32,7 +32,7 @@ pub struct Forest {
 pub struct Line {
     /// Workload and condition.
     pub case: String,
-    /// `×1.34`.
+    /// `x1.34`, with a sign of multiplication.
     pub ratio: String,
     /// `faster`, `slower`, `no difference shown`.
     pub word: &'static str,
@@ -78,7 +78,7 @@ fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
     let (from, to) = (place(rate.low), place(rate.high));
     Line {
         case: duel.case.clone(),
-        ratio: format!("×{:.2}", rate.ratio),
+        ratio: format!("\u{d7}{:.2}", rate.ratio),
         word,
         class,
         from,
