@@ -8,15 +8,16 @@
 
 mod world;
 
-use ashlar_engine::{ArrayVolume, Engine};
+use ashlar_engine::{ArrayVolume, Engine, event_names};
 use ashlar_layout::{Level, Shape};
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
-use ashlar_units::Extent;
+use ashlar_units::{BLOCK_BYTES, Extent};
 use ashlar_volume::{Command, Request, Volume};
 use std::sync::Arc;
 use std::time::Duration;
+use world::jobs::{audit, filled, find, last, raid5, raid6, started, status, until_idle};
 use world::ledger::{CLIENTS, Ledger, blank, client, look};
-use world::{assemble_spec, create_spec, engine, names};
+use world::{Model, assemble_spec, create_spec, engine, names, range};
 
 fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
     let options = DiskOptions { atomic_write_bytes: 4096, ..DiskOptions::sized(world::DISK_BYTES) };
@@ -128,4 +129,57 @@ fn a_degraded_array_that_lost_power_starts_read_only_under_the_bitmap_policy() {
             assert_eq!(kind, ashlar_volume::VolumeErrorKind::ReadOnly);
         })
         .done();
+}
+
+/// An array is killed while its parity is not trusted, and a block of it cannot be read any more when it starts again and resyncs.
+fn resync_beside_a_broken_block(
+    shape: &Shape,
+    check: impl AsyncFnOnce(&Engine, &[SimDisk], Model, Extent) + 'static,
+) {
+    let mut world = SimWorld::new(20);
+    let disks = add_disks(&mut world, shape.members);
+    let (opener, again, members) = (world.opener(), world.opener(), shape.members);
+    let shape = shape.clone();
+    let filled = world.run(async move |handle| {
+        let engine = started(opener, &handle, shape).await;
+        filled(&engine, 20).await
+    });
+    let model = filled.done();
+    world.stop(Stop::Kill);
+    world
+        .run(async move |handle| {
+            let block = Extent::new(7 * BLOCK_BYTES, BLOCK_BYTES);
+            let (at, offset) = find(&disks, &model.bytes[range(block)]);
+            disks[at].break_media(Extent::new(offset, BLOCK_BYTES));
+            let engine = engine(again, &handle, 2);
+            engine.assemble(assemble_spec(members)).await.expect("assembled");
+            until_idle(&engine, &handle).await;
+            check(&engine, &disks, model, block).await;
+        })
+        .done();
+}
+
+#[test]
+fn a_resync_heals_a_block_that_cannot_be_read_if_a_parity_is_left_over_to_prove_it() {
+    resync_beside_a_broken_block(&raid6(), async |engine, disks, model, _| {
+        let broken: usize = disks.iter().map(SimDisk::unreadable_sectors).sum();
+        assert_eq!(broken, 0, "the block was found to be right and not stored anew");
+        assert_eq!(status(engine).await.unsynced_regions, 0);
+        audit(engine, model).await;
+    });
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_not_guessed_from_parity_that_no_resync_could_prove() {
+    resync_beside_a_broken_block(&raid5(), async |engine, _, _, block| {
+        assert_eq!(status(engine).await.unsynced_regions, 1, "its region stays in doubt");
+        let unrepairable = last(engine, event_names::JOB_FINISHED, "unrepairable");
+        assert_eq!(unrepairable.as_deref(), Some("1"));
+        let answer = engine.with_volume(0, "tank", async move |volume| {
+            let others = world::read(&volume, Extent::new(0, block.offset)).await;
+            (world::read(&volume, block).await, others.is_ok())
+        });
+        let (block, others) = answer.await.expect("runs");
+        assert_eq!((block, others), (Err(ashlar_volume::VolumeErrorKind::Io), true));
+    });
 }
