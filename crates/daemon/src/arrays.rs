@@ -165,6 +165,7 @@ fn assembly_request(call: &Assemble) -> Result<AssemblyRequest, ApiError> {
         trust: call.trust.as_ref().map(uuid).transpose()?,
         accept_serials: call.accept_serials,
         accept_dirty_degraded: call.accept_dirty_degraded,
+        accept_lost_map: call.accept_lost_map,
     })
 }
 

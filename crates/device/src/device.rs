@@ -162,7 +162,8 @@ pub struct DeviceFacts {
     pub discard_reads_zeros: bool,
     /// What sort of thing it is.
     pub kind: DeviceKind,
-    /// I/O goes around the page cache. False only for files on a file system that refuses `O_DIRECT`.
+    /// I/O goes around the page cache. False only for files on a file system that refuses `O_DIRECT`, which nothing is
+    /// written to.
     pub is_direct: bool,
 }
 

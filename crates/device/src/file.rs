@@ -3,8 +3,8 @@
 //! What must stay true: with [`Access::Exclusive`] nobody else has the device: `O_EXCL` on block devices, a lock on
 //! the open file description of files. Both are held until the last reference to the description is gone, and
 //! requests in flight count as references: a successor gets in only after the last write of a killed predecessor
-//! has landed. I/O is direct; only files on file systems that refuse that are opened otherwise, and
-//! [`DeviceFacts::is_direct`] tells.
+//! has landed. I/O is direct: files on file systems that refuse that are opened for looking only, and
+//! [`DeviceFacts::is_direct`] tells. A cache between would forget writes that it could not store, and say so once at most.
 //! Not here: doing I/O (`uring`).
 
 use std::os::fd::OwnedFd;
@@ -60,6 +60,11 @@ impl FileDevice {
         };
         if facts.size_bytes == 0 {
             return Err(OpenRefusal::new(path, "has no space: its size is less than a block"));
+        }
+        if access == Access::Exclusive && !facts.is_direct {
+            let reason = "its file system has no direct I/O, and its cache may lose writes unnoticed; \
+                          use a file on ext4, XFS or btrfs";
+            return Err(OpenRefusal::new(path, reason));
         }
         let zeros = BufMut::zeroed(ZEROS_BYTES).freeze();
         Ok(FileDevice { file: Arc::new(file), facts, zeros })

@@ -78,6 +78,8 @@ pub(crate) struct Slot {
     state: AtomicU8,
     rebuilt_below: AtomicU64,
     is_unflushed: AtomicBool,
+    /// Its device failed something, and its group could not do without it.
+    fails: AtomicBool,
     /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
     lost: LostStripes,
     tenures: Tenures,
@@ -187,6 +189,16 @@ impl Slot {
         if !self.is_unflushed.load(Ordering::Acquire) {
             self.is_unflushed.store(true, Ordering::Release);
         }
+    }
+
+    /// Its device failed something and stays in service all the same, or it has answered a flush since.
+    pub(crate) fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Release);
+    }
+
+    /// Whether its device failed something that nobody can stand in for.
+    pub(crate) fn fails(&self) -> bool {
+        self.fails.load(Ordering::Acquire)
     }
 
     /// Whether a flush is owed; it counts as done from now on.
@@ -380,6 +392,7 @@ impl Array {
     /// Put a slot into `state`. Called by the home worker, and by any worker for `Failing`.
     pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
         self.slot(member).state.store(state as u8, Ordering::Release);
+        self.slot(member).set_fails(false);
         let count = |wanted: fn(SlotState) -> bool| {
             self.slots.iter().filter(|slot| wanted(slot.state())).count()
         };

@@ -32,7 +32,7 @@ use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
-use ashlar_units::{MemberIdx, StripeNo};
+use ashlar_units::{MemberIdx, StripeNo, to_u64};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -102,12 +102,14 @@ pub(crate) async fn assemble(
         let next = next_after(refusal.kind, &problems);
         return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
     }
-    let plan = plan(&spec, &verdict, &found)?;
+    let mut plan = plan(&spec, &verdict, &found)?;
     refuse_running(shared, &plan)?;
     if !plan.is_read_only {
         ownership::watch(worker, shared, &plan.superblock, &plan.devices(worker)).await?;
     }
-    let array = Arc::new(make_array(worker, shared, &spec, &plan).await?);
+    let array = Arc::new(make_array(shared, &spec, &plan)?);
+    let lost_pages = load_maps(worker, &array, &plan).await;
+    accept_lost_map(&mut plan, &spec, &lost_pages)?;
     let shard = match install(shared, &array, &plan).await {
         Ok(()) => home_shard(shared, &array, &plan, worker).await,
         Err(refusal) => Err(refusal),
@@ -118,6 +120,14 @@ pub(crate) async fn assemble(
     }
     let name = array.name().to_owned();
     keep_spares(shared, &readings, &found);
+    if let Some(first) = lost_pages.first() {
+        let first_stripe = to_u64(*first) * BITS_PER_PAGE;
+        let fields = vec![
+            ("pages", lost_pages.len().to_string()),
+            ("first_stripe", first_stripe.to_string()),
+        ];
+        array.record(names::ARRAY_MAP_LOST, fields);
+    }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
 }
@@ -289,12 +299,7 @@ fn refuse_running(shared: &Shared, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn make_array(
-    worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
-    spec: &AssembleSpec,
-    plan: &Plan,
-) -> Result<Array, Refusal> {
+fn make_array(shared: &Arc<Shared>, spec: &AssembleSpec, plan: &Plan) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
     let kernel = shared.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
@@ -327,10 +332,38 @@ async fn make_array(
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
     }
     array.set_read_only(plan.is_read_only);
+    Ok(array)
+}
+
+/// Fill the maps from the members; the pages of the written map that nobody has.
+async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Vec<usize> {
     let (sources, followers) = (sources(worker, plan), followers(worker, plan));
     let state = (&plan.superblock, plan.is_unclean);
-    map_pages::load(worker, &array, state, (&sources, &followers)).await;
-    Ok(array)
+    map_pages::load(worker, array, state, (&sources, &followers)).await
+}
+
+/// Where nobody knows which stripes were written, those that were not would read as what lies on the members, and those
+/// that were as zeros, whichever of the two were assumed: the operator must say so.
+fn accept_lost_map(plan: &mut Plan, spec: &AssembleSpec, lost: &[usize]) -> Result<(), Refusal> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    if !spec.request.accept_lost_map {
+        let (name, count) = (plan.superblock.array_name.as_str(), lost.len());
+        return Err(Refusal::new(
+            "array.map_lost",
+            format!(
+                "which stripes of array '{name}' were ever written is not known: {count} pages of the written map, the \
+                 first of them page {}, are damaged on every member that is there",
+                lost[0]
+            ),
+            "bring back a member that is missing, or copy the data out with `ashlar salvage`; --accept-lost-map starts \
+             it all the same: what was written is there, what never was reads as anything; nothing was written",
+        ));
+    }
+    let generation = plan.superblock.generation + 1;
+    plan.superblock.forced = plan.superblock.forced.with(ForcedActions::LOST_MAP, generation);
+    Ok(())
 }
 
 /// Lanes for the workers, if the array keeps a log.

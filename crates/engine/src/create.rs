@@ -9,8 +9,10 @@ use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::log::least_lane_bytes;
+use crate::map_pages;
 use crate::newcomer::{self, Newcomer};
 use crate::worker::Worker;
+use ashlar_device::Command;
 use ashlar_layout::{Geometry, Shape};
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, SERIAL_BYTES, member_bytes};
 use ashlar_ondisk::{
@@ -239,7 +241,7 @@ fn first_superblock(
 /// What a program must know to touch the array.
 fn features_of(spec: &CreateSpec) -> Features {
     Features {
-        compatible: 0,
+        compatible: Features::WHOLE_MAP,
         read_only_compatible: match spec.checksums {
             ChecksumKind::Crc32c => Features::CHECKSUM_TABLE,
             ChecksumKind::None => 0,
@@ -285,6 +287,11 @@ async fn write(
             let zeroed = control_io::zero(worker, device, extent).await;
             zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
         }
+        let made = map_pages::make(worker, device, superblock).await;
+        made.map_err(|fault| refused(&candidate.path, "making its written map", fault))?;
+        // A superblock must not be there before what it says is there.
+        let flushed = control_io::run(worker, device, 0, Command::Flush).await.result;
+        flushed.map_err(|fault| refused(&candidate.path, "a flush", fault))?;
     }
     for (candidate, entry) in candidates.iter().zip(&superblock.members) {
         let own = superblock.for_member(entry.uuid).expect("it lists its members");
@@ -296,7 +303,7 @@ async fn write(
     Ok(())
 }
 
-/// What must read as zeros on a new member, and what earlier owners may have left near the front. The intent
+/// What is cleared on a new member: its maps, of which the written map then gets its pages, and what earlier owners may have left near the front. The intent
 /// log and the checksum table are hours of writing on a large disk, and nothing in them counts: batches of the
 /// log name the start that wrote them, and a table counts from when it is turned on.
 fn cleared_areas(plan: &AreaPlan) -> [Extent; 2] {

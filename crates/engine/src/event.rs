@@ -14,6 +14,9 @@ pub mod names {
     pub const ARRAY_CREATED: &str = "array.created";
     /// An array was assembled and is usable.
     pub const ARRAY_ASSEMBLED: &str = "array.assembled";
+    /// Pages of the written map were lost and the operator had the array started all the same: their stripes count as
+    /// written. Fields: `pages`, `first_stripe`.
+    pub const ARRAY_MAP_LOST: &str = "array.map_lost";
     /// An array was stopped and its members let go.
     pub const ARRAY_STOPPED: &str = "array.stopped";
     /// A start after an unclean stop rolled the stripe intent log forward. Fields: `rolled_forward`, `dropped`

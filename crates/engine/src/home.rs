@@ -250,6 +250,7 @@ pub(crate) async fn take_out_alone(
     let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
     fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
+        array.slot(member).set_fails(true);
         array.record(names::ARRAY_FAILED, fields);
         return Err(ArrayLost);
     }

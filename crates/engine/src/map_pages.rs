@@ -1,21 +1,24 @@
 //! Load the written map and the write-intent bitmap from the members when an array starts.
 //!
 //! What must stay true: each page is read from as many members as the array may lose plus one, after an
-//! unclean stop from all of them, and the newest whole copy counts; a page of which no copy is whole counts
-//! as all bits set. A page of the written map that is not the same on all members is written again before
-//! the first request (`WrittenMap::found_in`). After an unclean stop every region whose bit is set is
-//! unsynced.
+//! unclean stop and where none of these has it from all of them, and the newest whole copy counts. A page of which no
+//! copy is whole is *lost* and counts as all bits set; of a written map that is whole since creation
+//! (`Superblock::has_whole_map`) the caller must not take that without being told to, because stripes that were never
+//! written would read as what lies on the members. A page of the written map that is not the same on all members is
+//! written again before the first request (`WrittenMap::found_in`). After an unclean stop every region whose bit is set
+//! is unsynced.
 
 use crate::array::Array;
 use crate::control_io;
 use crate::intent::RegionNo;
 use crate::worker::Worker;
-use ashlar_device::Device;
+use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::BufMut;
-use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag, page_count};
+use ashlar_ondisk::bitmap::{BitmapPage, FIRST_SEQUENCE, WORDS_PER_PAGE, array_tag, page_count};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity, Superblock};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -27,13 +30,14 @@ const READS_AT_ONCE: u64 = 24;
 
 /// Fill the maps of `array` from the members in `sources`; `is_in_doubt` says that regions whose bit is set are
 /// unsynced (not so after a crash of an array with a log, which settles its rows itself). Devices in
-/// `followers` are being filled: what they say does not count, but it must become what the others say.
+/// `followers` are being filled: what they say does not count, but it must become what the others say. Pages of a whole
+/// written map that are lost are returned.
 pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
     (superblock, is_in_doubt): (&Superblock, bool),
     (sources, followers): (Devices<'_>, Devices<'_>),
-) {
+) -> Vec<usize> {
     // Whatever the policy: a crash may have left a page on some of the members only.
     let is_unclean = superblock.unclean;
     let members = Members { worker, array, sources, followers, is_unclean };
@@ -42,13 +46,24 @@ pub(crate) async fn load(
         at: superblock.areas.written_map.offset,
         count: to_u64(array.written.page_count()),
         places: superblock.written_map_places(),
+        are_whole: superblock.has_whole_map(),
     };
+    let mut lost = Vec::new();
     members
         .load(&written, |page, found| {
             found.bits.iter().for_each(|bits| array.written.load_page(page, bits.as_slice()));
-            array.written.found_in(page, found.place, found.is_everywhere);
+            let is_single = written.are_whole && !found.is_twice;
+            array.written.found_in(page, found.place, found.is_everywhere, is_single);
+            lost.extend((written.are_whole && found.is_lost).then_some(page));
         })
         .await;
+    load_intent(&members, superblock, is_in_doubt).await;
+    lost
+}
+
+/// Fill the write-intent map.
+async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt: bool) {
+    let array = members.array;
     if superblock.policy == ConsistencyPolicy::None {
         // Without parity there is nothing that could disagree.
         if is_in_doubt && array.geometry.parity_strips() > 0 {
@@ -62,6 +77,7 @@ pub(crate) async fn load(
         at: superblock.areas.write_intent.offset,
         count: page_count(array.intent.region_count()),
         places: 1,
+        are_whole: false,
     };
     members
         .load(&intent, |page, found| {
@@ -85,6 +101,45 @@ struct Pages {
     count: u64,
     /// Places that each page has, one after the other.
     places: u64,
+    /// There is a page in every place since creation: zeros are damage.
+    are_whole: bool,
+}
+
+/// The pages of the written map as a device has them that is to become a member, if the array has a whole one.
+///
+/// # Errors
+/// The device's fault.
+pub(crate) async fn make(
+    worker: &Worker,
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(), Fault> {
+    if !superblock.has_whole_map() {
+        return Ok(());
+    }
+    let places = superblock.written_map_places();
+    let blocks = page_count(superblock.geometry.stripes()) * places;
+    let array_tag = array_tag(superblock.array_uuid);
+    let mut first = 0;
+    while first < blocks {
+        let end = blocks.min(first + PAGES_AT_ONCE);
+        let mut bytes = BufMut::zeroed(to_usize((end - first) * BLOCK_BYTES));
+        for (block, page) in (first..end).zip(bytes.chunks_mut(BLOCK_BYTES_USIZE)) {
+            page.copy_from_slice(
+                &identity(array_tag, BitmapKind::WrittenMap, block / places).first(),
+            );
+        }
+        let offset = superblock.areas.written_map.offset + first * BLOCK_BYTES;
+        let write = Command::Write(bytes.freeze());
+        control_io::run(worker, device, offset, write).await.result?;
+        first = end;
+    }
+    Ok(())
+}
+
+fn identity(array_tag: u64, kind: BitmapKind, page: u64) -> PageIdentity {
+    let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
+    PageIdentity { kind, array_tag, page }
 }
 
 /// What the members say about one page.
@@ -96,9 +151,24 @@ struct Found {
     place: u64,
     /// All that were asked have it.
     is_everywhere: bool,
+    /// Every place of all that were asked has these bits.
+    is_twice: bool,
+    /// Nobody that was asked has it whole.
+    is_lost: bool,
 }
 
-/// Most pages of a large array were never written; this is all that happens to them.
+impl Found {
+    /// A page without a bit, in its first place.
+    const NOTHING: Found = Found {
+        bits: None,
+        sequence: 0,
+        place: 0,
+        is_everywhere: true,
+        is_twice: true,
+        is_lost: false,
+    };
+}
+
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|part| part == &[0; 64][..part.len()])
 }
@@ -146,7 +216,12 @@ impl Members<'_> {
             let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
-                take(number, self.newest(&copies, pages, (at, number)));
+                let mut found = self.newest(&copies, pages, (at, number));
+                if found.is_lost && self.copies_wanted() < self.sources.len() {
+                    let of_all = self.read_everywhere(pages, number).await;
+                    found = self.newest(&of_all, pages, (0, number));
+                }
+                take(number, found);
             }
             spare.extend(copies.into_iter().map(|copy| copy.bytes));
             taken += 1;
@@ -184,44 +259,78 @@ impl Members<'_> {
         devices.map(read).collect()
     }
 
+    /// One page from everybody.
+    async fn read_everywhere(&self, pages: &Pages, number: usize) -> Vec<Copy> {
+        let bytes = pages.places * BLOCK_BYTES;
+        let extent = Extent::new(pages.at + to_u64(number) * bytes, bytes);
+        let all = self.sources.iter().map(|device| (true, device));
+        let mut copies = Vec::new();
+        for (is_source, device) in all.chain(self.followers.iter().map(|device| (false, device))) {
+            let read = control_io::read(self.worker, device.as_ref(), extent).await;
+            copies.extend(read.ok().map(|bytes| Copy { bytes, is_source }));
+        }
+        copies
+    }
+
     /// The newest whole copy of page `number`, which is page `at` of what was read.
     fn newest(&self, copies: &[Copy], pages: &Pages, (at, number): (usize, usize)) -> Found {
-        let identity = self.identity(pages.kind, number);
+        let array_tag = array_tag(Uuid::from_bytes(self.array.identity.uuid));
+        let identity = identity(array_tag, pages.kind, to_u64(number));
         let first = to_u64(at) * pages.places;
         let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
-        if !copies.is_empty() && copies.iter().all(|copy| is_zero(&copy.bytes[range.clone()])) {
-            return Found { bits: None, sequence: 0, place: pages.places - 1, is_everywhere: true };
+        if let Some(sequence) = never_written(copies, pages, (&identity, range)) {
+            return Found { sequence, place: pages.places - 1, ..Found::NOTHING };
         }
         let on_member = |copy: &Copy| {
-            let places = 0..pages.places;
-            let found = places.filter_map(|place| {
+            let place = |place: u64| {
                 let start = to_usize((first + place) * BLOCK_BYTES);
                 let page = identity.decode(&copy.bytes[start..start + BLOCK_BYTES_USIZE]).ok()?;
-                let (bits, sequence) = (Some(Box::new(page.bits)), page.sequence);
-                Some(Found { bits, sequence, place, is_everywhere: true })
-            });
-            found.max_by_key(|found| found.sequence)
+                (page.sequence > 0 || !pages.are_whole).then_some((place, page))
+            };
+            let found: Vec<(u64, BitmapPage)> = (0..pages.places).filter_map(place).collect();
+            let is_twice = to_u64(found.len()) == pages.places
+                && found.iter().all(|(_, page)| page.bits == found[0].1.bits);
+            let (place, page) = found.into_iter().max_by_key(|(_, page)| page.sequence)?;
+            let (bits, sequence) = (Some(Box::new(page.bits)), page.sequence);
+            Some(Found { bits, sequence, place, is_twice, ..Found::NOTHING })
         };
         let found: Vec<Option<Found>> = copies.iter().map(on_member).collect();
         let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.is_source);
         let sequence = sources().filter_map(|(found, _)| Some(found.as_ref()?.sequence)).max();
         let has_it = |found: &Option<Found>| found.as_ref().map(|found| found.sequence) == sequence;
         let is_everywhere = found.iter().all(has_it);
+        let is_twice = found.iter().all(|found| found.as_ref().is_some_and(|found| found.is_twice));
         let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.is_source);
         match newest.filter_map(|(found, _)| found).max_by_key(|found| found.sequence) {
-            Some(newest) => Found { is_everywhere, ..newest },
+            Some(newest) => Found { is_everywhere, is_twice, ..newest },
             None => {
                 let bits = Some(Box::new([u64::MAX; WORDS_PER_PAGE]));
-                Found { bits, sequence: 0, place: 0, is_everywhere: false }
+                Found {
+                    bits,
+                    is_everywhere: false,
+                    is_twice: false,
+                    is_lost: true,
+                    ..Found::NOTHING
+                }
             }
         }
     }
+}
 
-    fn identity(&self, kind: BitmapKind, page: usize) -> PageIdentity {
-        PageIdentity {
-            kind,
-            array_tag: array_tag(Uuid::from_bytes(self.array.identity.uuid)),
-            page: u32::try_from(page).expect("areas hold fewer than 2^32 pages"),
-        }
+/// Most pages of a large array were never written; this is all that happens to them. The sequence that they have.
+fn never_written(
+    copies: &[Copy],
+    pages: &Pages,
+    (identity, range): (&PageIdentity, Range<usize>),
+) -> Option<u64> {
+    let mut places =
+        copies.iter().flat_map(|copy| copy.bytes[range.clone()].chunks(BLOCK_BYTES_USIZE));
+    if copies.is_empty() {
+        return None;
     }
+    if !pages.are_whole {
+        return places.all(is_zero).then_some(0);
+    }
+    let first = identity.first();
+    places.all(|place| place == first).then_some(FIRST_SEQUENCE)
 }

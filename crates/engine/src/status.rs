@@ -39,7 +39,7 @@ pub enum ArrayState {
     Degraded,
     /// Writes are refused.
     ReadOnly,
-    /// In some group more members are missing than the parity replaces.
+    /// In some group more members are missing than the parity replaces, or fail what they are asked.
     Failed,
 }
 
@@ -262,8 +262,9 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
     }
 }
 
+/// Members of a group that nothing can be read from.
 fn missing_in(group: &[crate::array::Slot]) -> usize {
-    group.iter().filter(|slot| slot.state() != SlotState::InSync).count()
+    group.iter().filter(|slot| slot.state() != SlotState::InSync || slot.fails()).count()
 }
 
 fn tolerates(array: &Array) -> usize {

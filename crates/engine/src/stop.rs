@@ -49,7 +49,7 @@ pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), 
 }
 
 async fn record_stop(shard: &Rc<Shard>, shared: &Shared) -> bool {
-    if keeper::flush(shard).await.is_err() {
+    if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
         return false;
     }
     keeper::clear_all(shard).await;

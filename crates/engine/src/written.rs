@@ -5,7 +5,9 @@
 //! stored, and reaches the members only after they are flushed, so that a crash leaves the stripe either
 //! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
 //! every worker. Pages of all-clear bits take no memory. A page has two places on each member, written in
-//! turns, so that a write that tears on all members at once leaves the page before it.
+//! turns, so that a write that tears on all members at once leaves the page before it. Once things are quiet, and before
+//! a clean stop, the other place is given the same bits (*single* pages are those that wait for it): then damage to
+//! one place does not bring back an older page.
 //!
 //! A write is answered only when a start would find its stripes as they are (*settled*): a process that is killed
 //! takes with it what is in its memory and nowhere else, and the client may live on.
@@ -22,6 +24,8 @@ pub(crate) struct WrittenMap {
     bits_per_page: u64,
     stripe_count: u64,
     dirty_pages: AtomicUsize,
+    /// Pages of which only one place has the newest bits.
+    single_pages: AtomicUsize,
     /// Stripes whose blocks the members still hold though clients gave them back.
     given_back: AtomicUsize,
 }
@@ -38,6 +42,12 @@ struct Page {
     is_dirty: AtomicBool,
     /// Which of its places on the members is written next: 0 or 1.
     next_place: AtomicU8,
+    /// The bits on their way to the members are those that the other place has.
+    is_repeat: AtomicBool,
+    /// Not all members have its newest bits.
+    is_partial: AtomicBool,
+    /// Its newest bits lie in one place only: damage there would bring back older ones.
+    is_single: AtomicBool,
 }
 
 impl WrittenMap {
@@ -46,8 +56,14 @@ impl WrittenMap {
         assert!(bits_per_page.is_multiple_of(64), "pages hold whole words");
         let page_count = to_usize(stripe_count.div_ceil(bits_per_page));
         let pages = (0..page_count).map(|_| Page::default()).collect();
-        let (dirty_pages, given_back) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        WrittenMap { pages, bits_per_page, stripe_count, dirty_pages, given_back }
+        WrittenMap {
+            pages,
+            bits_per_page,
+            stripe_count,
+            dirty_pages: AtomicUsize::new(0),
+            single_pages: AtomicUsize::new(0),
+            given_back: AtomicUsize::new(0),
+        }
     }
 
     /// Number of pages.
@@ -174,28 +190,55 @@ impl WrittenMap {
         self.pages[page].next_place.fetch_xor(1, Ordering::AcqRel);
     }
 
-    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only on some.
+    /// Pages that are to be stored once more, in their other place.
+    pub(crate) fn single_pages(&self) -> Vec<usize> {
+        if self.single_pages.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let is_single = |page: &usize| self.pages[*page].is_single.load(Ordering::Acquire);
+        (0..self.pages.len()).filter(is_single).collect()
+    }
+
+    fn set_single(&self, page: usize, is_single: bool) {
+        let was_single = self.pages[page].is_single.swap(is_single, Ordering::AcqRel);
+        match (was_single, is_single) {
+            (false, true) => self.single_pages.fetch_add(1, Ordering::AcqRel),
+            (true, false) => self.single_pages.fetch_sub(1, Ordering::AcqRel),
+            _ => return,
+        };
+    }
+
+    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only on some; its
+    /// other place says the same everywhere, or not (`is_single`).
     /// Where it is not everywhere the same place is written again first: the other one still holds the
     /// page before it, on every member.
-    pub(crate) fn found_in(&self, page: usize, place: u64, is_everywhere: bool) {
+    pub(crate) fn found_in(&self, page: usize, place: u64, is_everywhere: bool, is_single: bool) {
+        self.set_single(page, is_single);
         let next = if is_everywhere { 1 - place } else { place };
         let next = u8::try_from(next).expect("0 or 1");
         self.pages[page].next_place.store(next, Ordering::Release);
         if !is_everywhere {
-            self.put_back(page);
+            self.put_back_everywhere(page);
         }
+    }
+
+    /// Some device does not have the page: it waits to be stored, whatever its bits.
+    pub(crate) fn put_back_everywhere(&self, page: usize) {
+        self.pages[page].is_partial.store(true, Ordering::Release);
+        self.put_back(page);
     }
 
     /// The bits of a page as they are to be on the members; from now on those that are set may be there.
     pub(crate) fn words_to_store(&self, page: usize) -> Vec<u64> {
         let words = self.page_words(page);
-        let stored = self.stored_words(page);
-        for (stored, word) in stored.iter().zip(&words) {
-            stored.fetch_or(*word, Ordering::AcqRel);
+        let mut is_repeat = !self.pages[page].is_partial.load(Ordering::Acquire);
+        for (stored, word) in self.stored_words(page).iter().zip(&words) {
+            is_repeat &= stored.fetch_or(*word, Ordering::AcqRel) == *word;
         }
         for (sure, word) in self.sure_words(page).iter().zip(&words) {
-            sure.fetch_and(*word, Ordering::AcqRel);
+            is_repeat &= sure.fetch_and(*word, Ordering::AcqRel) == *word;
         }
+        self.pages[page].is_repeat.store(is_repeat, Ordering::Release);
         words
     }
 
@@ -207,6 +250,8 @@ impl WrittenMap {
         for (sure, word) in self.sure_words(page).iter().zip(words) {
             sure.store(*word, Ordering::Release);
         }
+        self.pages[page].is_partial.store(false, Ordering::Release);
+        self.set_single(page, !self.pages[page].is_repeat.load(Ordering::Acquire));
     }
 
     /// Whether a start after this process was killed would find every stripe of `range` as it is now.
@@ -387,12 +432,45 @@ mod tests {
     #[test]
     fn a_page_found_only_on_some_members_goes_to_the_same_place_again() {
         let map = WrittenMap::new(1000, 128);
-        map.found_in(2, 1, true);
+        map.found_in(2, 1, true, false);
         assert_eq!((map.next_place(2), map.has_dirty_pages()), (0, false));
-        map.found_in(2, 1, false);
+        map.found_in(2, 1, false, false);
         assert_eq!((map.next_place(2), map.take_dirty_pages()), (1, vec![2]));
         map.turn_place(2);
         assert_eq!(map.next_place(2), 0);
+    }
+
+    #[test]
+    fn a_page_is_to_be_stored_until_both_its_places_have_the_same_bits() {
+        let map = WrittenMap::new(1000, 128);
+        let store = || {
+            let words = map.words_to_store(0);
+            map.stored(0, &words);
+            map.single_pages()
+        };
+        assert_eq!(
+            map.single_pages(),
+            [0; 0],
+            "never written: both places are as creation made them"
+        );
+        map.set(StripeNo(70), true);
+        assert_eq!(store(), [0]);
+        assert_eq!(store(), [0; 0], "the other place, with the same bits");
+        map.set(StripeNo(71), true);
+        assert_eq!(store(), [0]);
+        map.set(StripeNo(71), false);
+        assert_eq!(store(), [0], "other bits once more");
+        map.words_to_store(0);
+        assert_eq!(store(), [0; 0], "the store was cut off and made again");
+        map.set(StripeNo(72), true);
+        map.words_to_store(0);
+        assert_eq!(store(), [0], "the one that was cut off says nothing about the other place");
+        map.found_in(3, 1, true, true);
+        assert_eq!(map.single_pages(), [0, 3]);
+        assert_eq!(store(), [3]);
+        map.put_back_everywhere(0);
+        assert_eq!(store(), [0, 3], "a device has joined and has the page once");
+        assert_eq!(store(), [3]);
     }
 
     #[test]

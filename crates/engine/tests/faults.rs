@@ -3,14 +3,14 @@
 mod world;
 
 use ashlar_device::{Access, CommandKind, FaultKind, MemDevice, OpenRefusal, Opened, Opener};
-use ashlar_engine::{ArrayVolume, Engine, EngineConfig, SlotState, event_names};
+use ashlar_engine::{ArrayState, ArrayVolume, Engine, EngineConfig, SlotState, event_names};
 use ashlar_layout::Level;
 use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ring::{Executor, Schedule, VirtualReactor};
 use ashlar_sim::{Latency, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
-use ashlar_volume::{Command, Volume};
+use ashlar_volume::{Command, Request, Volume};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};
@@ -248,4 +248,41 @@ fn a_sequential_stream_in_small_pieces_becomes_full_stripes() {
         let part = counts.rmw_writes + counts.rcw_writes;
         assert_eq!(part, 1, "only the first stripe came before the stream was known");
     });
+}
+
+#[test]
+fn an_array_that_lost_more_than_it_may_says_so_until_its_members_answer_again() {
+    let mut world = SimWorld::new(21);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = raid6(opener, &handle).await;
+            let state = async || engine.status().await.expect("runs").arrays.remove(0);
+            let write = async || {
+                let wrote = engine.with_volume(0, "tank", async |volume| {
+                    let buffer = volume.buffer(to_usize(SPAN)).await.freeze();
+                    let request = Request {
+                        command: Command::Write(buffer),
+                        extent: Extent::new(0, SPAN),
+                        fua: true,
+                    };
+                    volume.submit(request).await.is_ok()
+                });
+                wrote.await.expect("runs")
+            };
+            assert!(write().await);
+            disks[..2].iter().for_each(SimDisk::vanish);
+            assert!(write().await, "within what it may lose");
+            assert_eq!((state().await.state, state().await.tolerates), (ArrayState::Degraded, 0));
+            disks[2].vanish();
+            assert!(!write().await, "beyond it");
+            assert_eq!(state().await.state, ArrayState::Failed);
+            assert!(happened(&engine, event_names::ARRAY_FAILED) > 0);
+            assert!(!write().await && state().await.state == ArrayState::Failed, "it still is");
+            disks[2].come_back();
+            assert!(write().await, "what fails no more is in service still");
+            assert_eq!(state().await.state, ArrayState::Degraded);
+        })
+        .done();
 }

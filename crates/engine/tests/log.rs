@@ -335,7 +335,7 @@ fn updates_wait_for_space_when_the_ring_is_full_and_all_of_them_end() {
 
 #[test]
 fn a_member_that_fails_a_batch_without_records_is_out_and_nobody_waits_for_its_space() {
-    let mut world = SimWorld::new(11);
+    let mut world = SimWorld::new(12);
     let disks = slow_to_flush(&mut world, 2);
     // Of a mirror every record goes to all members, so all their lanes are full at once.
     let mirror = world::shape(Level::Raid1, 2, None, None);

@@ -1,9 +1,10 @@
 //! Pages of the write-intent bitmap and of the written map: bits with a checksum and an identity.
 //!
 //! What must stay true: a page names its kind, its number and its array, so a page from elsewhere or a
-//! misdirected write is found; 4 KiB of zero bytes (never written) mean "all bits clear". A page that does
-//! not decode must be taken the safe way by the caller: write-intent, all its regions dirty; written map,
-//! all its stripes written. Both cost time, never data.
+//! misdirected write is found; 4 KiB of zero bytes (never written) mean "all bits clear", but in a written map whose
+//! pages creation made ([`PageIdentity::first`]) they are damage. A page of the write-intent bitmap that does not
+//! decode must be taken the safe way by the caller, as if all its regions were dirty; of one of the written map
+//! nobody knows which of its stripes are zeros.
 //!
 //! Bit `n` of the write-intent bitmap is region `n` of the volume, bit `n` of the written map is stripe `n`
 //! of the array; a page holds [`BITS_PER_PAGE`] bits, word by word from the least significant bit.
@@ -22,6 +23,10 @@ use crate::seal::is_zero;
 /// 64-bit words of bits in one page.
 pub const WORDS_PER_PAGE: usize = 508;
 const _: () = assert!(WORDS_PER_PAGE as u64 * 64 == BITS_PER_PAGE);
+
+/// Sequence of the pages of the written map that creation makes, where it makes them
+/// ([`Features::WHOLE_MAP`](crate::Features::WHOLE_MAP)). Every later write has a higher one.
+pub const FIRST_SEQUENCE: u64 = 1;
 
 /// The bits of one page.
 pub type PageBits = [u64; WORDS_PER_PAGE];
@@ -145,10 +150,15 @@ impl PageIdentity {
         bytes
     }
 
+    /// The page as creation makes it: no bit set.
+    pub fn first(&self) -> [u8; BLOCK_BYTES_USIZE] {
+        self.encode(FIRST_SEQUENCE, &[0; WORDS_PER_PAGE])
+    }
+
     /// The page in `bytes`, if it is the one this identity names or was never written.
     ///
     /// # Errors
-    /// Why it cannot be used; the caller then takes every bit as set.
+    /// Why it cannot be used.
     pub fn decode(&self, bytes: &[u8]) -> Result<BitmapPage, PageFault> {
         let page = <[u8; BLOCK_BYTES_USIZE]>::try_from(bytes)
             .map_err(|_| PageFault::Size { bytes: bytes.len() })?;

@@ -37,13 +37,15 @@ pub enum Access {
 impl Features {
     /// No feature.
     pub const NONE: Features = Features { compatible: 0, read_only_compatible: 0, incompatible: 0 };
+    /// Compatible: both places of every page of the written map hold a page, from creation on; zeros there are damage.
+    pub const WHOLE_MAP: u64 = 1;
     /// Read-only compatible: the checksum table is kept; writing without updating it would spoil it.
     pub const CHECKSUM_TABLE: u64 = 1;
     /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
     pub const INTENT_LOG: u64 = 1;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
-        compatible: 0,
+        compatible: Features::WHOLE_MAP,
         read_only_compatible: Features::CHECKSUM_TABLE,
         incompatible: Features::INTENT_LOG,
     };

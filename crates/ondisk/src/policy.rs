@@ -99,6 +99,8 @@ impl ForcedActions {
     pub const UNSAFE_CACHE: u64 = 16;
     /// Created over another signature.
     pub const OVERWROTE_SIGNATURE: u64 = 32;
+    /// Pages of the written map were lost, and their stripes were taken as written.
+    pub const LOST_MAP: u64 = 64;
 
     /// The flags as words.
     pub fn names(self) -> Vec<&'static str> {
@@ -109,6 +111,7 @@ impl ForcedActions {
             (Self::ASSUMED_CLEAN, "assumed-clean"),
             (Self::UNSAFE_CACHE, "unsafe-cache"),
             (Self::OVERWROTE_SIGNATURE, "overwrote-signature"),
+            (Self::LOST_MAP, "lost-map"),
         ]
         .into_iter()
         .filter(|(flag, _)| self.flags & flag != 0)

@@ -107,6 +107,11 @@ impl Superblock {
         if self.areas.written_map.bytes >= 2 * one { 2 } else { 1 }
     }
 
+    /// Whether both places of every page of the written map hold a page since creation, so that zeros there are damage.
+    pub fn has_whole_map(&self) -> bool {
+        self.features.compatible & Features::WHOLE_MAP != 0 && self.written_map_places() == 2
+    }
+
     /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are equal.
     ///
     /// # Errors

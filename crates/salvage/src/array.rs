@@ -64,7 +64,12 @@ impl<I: ReadAt> Salvage<I> {
         let (newest, array) = (&roster.newest, roster.newest.array_uuid);
         let mut salvage = Salvage {
             sources: sources(&roster),
-            written_map: Pages::written_map(&array, newest.written_map, newest.geometry.stripes()),
+            written_map: Pages::written_map(
+                &array,
+                newest.written_map,
+                newest.geometry.stripes(),
+                newest.has_whole_map,
+            ),
             write_intent: Pages::write_intent(&array, newest.write_intent),
             overlay: Overlay::default(),
             images,

@@ -22,6 +22,8 @@ pub struct Pages {
     area: Area,
     /// Blocks that a page can lie in, written in turns.
     places: u64,
+    /// Zeros are a page that was never written.
+    has_blanks: bool,
     latest: RefCell<Option<(u64, Option<Vec<u8>>)>>,
 }
 
@@ -34,11 +36,12 @@ pub struct Keeper<'a, I> {
 }
 
 impl Pages {
-    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too small for that.
-    pub fn written_map(array: &Uuid, area: Area, stripes: u64) -> Pages {
+    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too small for that; where
+    /// it has, creation may have made all pages (`is_whole`).
+    pub fn written_map(array: &Uuid, area: Area, stripes: u64, is_whole: bool) -> Pages {
         let pages = stripes.div_ceil(PAGE_BITS);
         let places = if area.bytes / 4096 >= pages.saturating_mul(2) { 2 } else { 1 };
-        Pages::new(*b"AWRM", array, area, places)
+        Pages { has_blanks: !is_whole || places == 1, ..Pages::new(*b"AWRM", array, area, places) }
     }
 
     /// The write-intent bitmap in `area`.
@@ -48,7 +51,7 @@ impl Pages {
 
     fn new(magic: [u8; 4], array: &Uuid, area: Area, places: u64) -> Pages {
         let array_tag = array_tag(array);
-        Pages { magic, array_tag, area, places, latest: RefCell::new(None) }
+        Pages { magic, array_tag, area, places, has_blanks: true, latest: RefCell::new(None) }
     }
 
     /// Pages that lie in the first `bytes` of a member.
@@ -115,7 +118,7 @@ impl Pages {
         let mut page = vec![0; PAGE_BYTES];
         keeper.image.read_at(offset, &mut page).ok()?;
         if is_blank(&page) {
-            return keeper.blank_counts.then_some((0, page));
+            return (self.has_blanks && keeper.blank_counts).then_some((0, page));
         }
         let is_ours = page[..4] == self.magic
             && u64::from(u32_at(&page, 8)) == number

@@ -109,6 +109,8 @@ pub struct Superblock {
     pub consistency_policy: u8,
     /// Bytes of the volume per bit of the write-intent bitmap.
     pub region_bytes: u64,
+    /// Whether creation made the pages of the written map: zeros in their place are damage.
+    pub has_whole_map: bool,
     /// The write-intent bitmap's pages.
     pub write_intent: Area,
     /// The written map's pages.
@@ -199,6 +201,7 @@ impl Superblock {
             geometry: Geometry::decode(bytes)?,
             consistency_policy: bytes[244],
             region_bytes: u64_at(bytes, 248),
+            has_whole_map: u64_at(bytes, 24) & 1 == 1,
             write_intent: area(3),
             written_map: area(4),
             intent_log: area(5),
@@ -211,7 +214,7 @@ impl Superblock {
     }
 
     fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
-        let flags_known = u64_at(bytes, 24) == 0 && u64_at(bytes, 32) <= 1;
+        let flags_known = u64_at(bytes, 24) <= 1 && u64_at(bytes, 32) <= 1;
         if flags_known && !is_blank(&bytes[1056..HEADER_BYTES]) {
             return Err("reserved_2");
         }

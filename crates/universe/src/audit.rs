@@ -9,7 +9,7 @@ use crate::life::window_stripes;
 use crate::stage::Stage;
 use ashlar_engine::Engine;
 use ashlar_layout::Geometry;
-use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
+use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::format::BITS_PER_PAGE;
 use ashlar_ondisk::{BitmapKind, PageIdentity, Role};
 use ashlar_parity::{Code, Kernel, Locality};
@@ -128,11 +128,14 @@ fn written(
             let place = |place: u64| {
                 let offset = area.offset + (page * places + place) * BLOCK_BYTES;
                 let bytes = bays.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
-                identity(page).decode(&bytes).ok()
+                let read = identity(page).decode(&bytes).ok();
+                read.filter(|read| read.sequence > 0 || !rest.newest.has_whole_map())
             };
             let newest = (0..places).filter_map(place).max_by_key(|page| page.sequence);
-            // A page that was never written says nothing, which is what zeros say.
-            newest.map_or([0; WORDS_PER_PAGE], |page| page.bits)
+            let Some(newest) = newest else {
+                stage.fail(format!("{} has no page {page} of the map", bays.all[*at].name))
+            };
+            newest.bits
         };
         let copies: Vec<_> = members.iter().map(read).collect();
         let first = copies[0];

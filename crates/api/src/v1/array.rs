@@ -284,6 +284,10 @@ pub struct Assemble {
     /// then may be wrong.
     #[serde(default)]
     pub accept_dirty_degraded: bool,
+    /// Start although no member that is there knows of some stripes whether they were ever written: they count as
+    /// written, and those that were not read as whatever lies on the members.
+    #[serde(default)]
+    pub accept_lost_map: bool,
     /// Take members whose device has another serial than recorded: an image, or a new enclosure.
     #[serde(default)]
     pub accept_serials: bool,
@@ -332,7 +336,7 @@ pub enum ArrayState {
     Degraded,
     /// Changes are refused.
     ReadOnly,
-    /// More members are out than parity can replace.
+    /// More members are out, or fail what they are asked, than parity can replace.
     Failed,
 }
 

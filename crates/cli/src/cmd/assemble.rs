@@ -32,6 +32,11 @@ pub struct Args {
     #[arg(long)]
     accept_dirty_degraded: bool,
 
+    /// Start although no member that is there knows of some stripes whether they were ever written: they count as
+    /// written, and those that were not read as whatever lies on the members.
+    #[arg(long)]
+    accept_lost_map: bool,
+
     /// Take members whose device has another serial than recorded: an image, or a new enclosure.
     #[arg(long)]
     accept_serials: bool,
@@ -55,6 +60,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         uuid: args.uuid,
         devices: devices(&args.devices)?,
         accept_dirty_degraded: args.accept_dirty_degraded,
+        accept_lost_map: args.accept_lost_map,
         accept_serials: args.accept_serials,
         trust: args.trust,
         read_only: args.read_only,

@@ -287,13 +287,42 @@ fn a_successor_waits_until_the_holder_is_gone() {
 }
 
 #[test]
-fn memory_file_systems_work_with_or_without_direct_io() {
+fn a_file_that_only_the_page_cache_could_write_is_opened_for_looking_only() {
+    let test = "a_file_that_only_the_page_cache_could_write_is_opened_for_looking_only";
+    let place = tempfile::tempdir().expect("a folder");
+    let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(place.path()).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: {test}: needs root to mount a file system without direct I/O");
+        return;
+    }
+    let path = place.path().join("member");
+    std::fs::write(&path, vec![7; 1 << 20]).expect("room");
+    let path = path.to_str().expect("text").to_owned();
+    let exclusive = FileDevice::open(&path, Access::Exclusive, Duration::ZERO).map(drop);
+    let looking = FileDevice::open(&path, Access::ReadOnly, Duration::ZERO);
+    let is_direct = looking.map(|device| device.facts().is_direct);
+    let unmounted = Command::new("umount").arg(place.path()).status();
+    assert!(unmounted.expect("it runs").success());
+    let refusal = exclusive.expect_err("no member").to_string();
+    assert!(refusal.contains("no direct I/O"), "{refusal}");
+    assert_eq!(is_direct.ok(), Some(false));
+}
+
+#[test]
+fn memory_file_systems_work_where_they_do_direct_io() {
     let shm = Path::new("/dev/shm");
     let Ok(file) = NamedTempFile::new_in(shm) else {
-        eprintln!("SKIPPED memory_file_systems_work_with_or_without_direct_io: no /dev/shm");
+        eprintln!("skipped: memory_file_systems_work_where_they_do_direct_io: no /dev/shm");
         return;
     };
     file.as_file().set_len(1 << 20).expect("sparse");
+    let path = file.path().to_str().expect("text");
+    if FileDevice::open(path, Access::Exclusive, Duration::ZERO).is_err() {
+        eprintln!(
+            "skipped: memory_file_systems_work_where_they_do_direct_io: this kernel's do not"
+        );
+        return;
+    }
     run_on_ring(async |handle, supply| {
         let device = open(file.path()).attach(&handle);
         write(&*device, &supply, 0, pattern(65_536, 1).freeze()).await.expect("written");

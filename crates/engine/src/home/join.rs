@@ -19,6 +19,7 @@ use crate::control_io;
 use crate::create::{draw_log_tag, draw_uuid};
 use crate::error::Refusal;
 use crate::event::names;
+use crate::map_pages;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
@@ -194,11 +195,13 @@ fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES 
 async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refusal> {
     let device = opened.attach(&shard.worker.handle);
     let (worker, path) = (&shard.worker, &opened.facts().path);
-    let areas = shard.home().superblock().areas;
-    for area in [areas.write_intent, areas.written_map] {
+    let superblock = shard.home().superblock();
+    for area in [superblock.areas.write_intent, superblock.areas.written_map] {
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }
+    let made = map_pages::make(worker, device.as_ref(), &superblock).await;
+    made.map_err(|fault| control_io::refused(path, "making its written map", fault))?;
     let flushed = control_io::run(worker, device.as_ref(), 0, Command::Flush).await.result;
     flushed.map_err(|fault| control_io::refused(path, "a flush", fault))
 }

@@ -236,7 +236,8 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
     let mut flushes = Vec::new();
     for (holder, device) in devices_in_service(shard) {
         // A replacement has no mark of its own: it is flushed whenever its slot could need it.
-        let is_needed = holder.is_replacement || shard.array.slot(holder.member).take_unflushed();
+        let slot = shard.array.slot(holder.member);
+        let is_needed = holder.is_replacement || slot.take_unflushed() || slot.fails();
         if is_needed && !sings(Canary::FlushSkipped) {
             shard.counts().member_flushes.add(1);
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
@@ -248,9 +249,26 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
         if !all_went_well(vec![flush]).await {
             shard.tally(holder.member).counters.write_errors.add(1);
             is_kept &= lose(shard, holder, "a flush").await;
+        } else if !holder.is_replacement {
+            shard.array.slot(holder.member).set_fails(false);
         }
     }
     is_kept
+}
+
+/// Have both places of every page of the written map say the same: from then on damage to one of them brings back
+/// nothing older.
+///
+/// # Errors
+/// `Io` if not.
+pub(crate) async fn store_twice(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    let written = &shard.array.written;
+    let single = written.single_pages();
+    if single.is_empty() || !shard.home().superblock.borrow().has_whole_map() {
+        return Ok(());
+    }
+    single.into_iter().for_each(|page| written.put_back(page));
+    flush(shard).await
 }
 
 /// Clean idle regions as long as the array runs. Spawned once, on the home worker.
@@ -268,6 +286,10 @@ pub(crate) async fn sweep(shard: Rc<Shard>) {
             return;
         }
         sweep_once(&shard).await;
+        // A page that changes just now is stored soon, in its other place.
+        if !shard.array.written.has_dirty_pages() {
+            let _later = store_twice(&shard).await;
+        }
     }
 }
 
@@ -302,7 +324,7 @@ pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
     let rounds = &shard.home().intent_rounds;
     let is_kept = rounds.join(|| write_pending(Rc::clone(shard))).await;
     for page in written.pages_with_bits() {
-        written.put_back(page);
+        written.put_back_everywhere(page);
     }
     is_kept && flush(shard).await.is_ok()
 }

@@ -13,8 +13,8 @@ use std::rc::Rc;
 /// Room for received bytes that nobody took yet. Eight 4 KiB writes or a thousand reads a receive.
 const HELD_BYTES_MAX: usize = 32 << 10;
 
-/// The most that [`Inbound::take`] can be asked for, in bytes.
-pub const TAKE_BYTES_MAX: usize = HELD_BYTES_MAX;
+/// The same before a client has chosen a volume, when anybody may be there in any number.
+const HELD_BYTES_FIRST: usize = 2 << 10;
 
 /// Payloads from here on are likely followed by more of their kind: then only the next header is received ahead,
 /// because copying half of each payload costs more than a second receive.
@@ -33,30 +33,42 @@ pub struct Inbound {
 
 impl Inbound {
     pub fn new(socket: Rc<Socket>) -> Inbound {
-        let held = Some(BufMut::zeroed(HELD_BYTES_MAX));
+        let held = Some(BufMut::zeroed(HELD_BYTES_FIRST));
         Inbound { socket, held, start: 0, end: 0, last_payload_bytes: 0 }
+    }
+
+    /// Requests are to come: receive many at a time from here on.
+    ///
+    /// # Panics
+    /// If a receive is under way.
+    pub fn widen(&mut self) {
+        let held = self.held.as_ref().expect("no receive is under way");
+        let mut wider = BufMut::zeroed(HELD_BYTES_MAX);
+        let left = &held[self.start..self.end];
+        wider[..left.len()].copy_from_slice(left);
+        (self.start, self.end) = (0, left.len());
+        self.held = Some(wider);
     }
 
     /// Take exactly `bytes.len()` bytes. `false` if the peer ended the stream before the first of them.
     ///
     /// # Errors
     /// `UnexpectedEof` if it ended within them; else what the socket says.
-    ///
-    /// # Panics
-    /// If more is asked for than can be held.
     pub async fn take(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
-        assert!(bytes.len() <= HELD_BYTES_MAX, "headers and options are short");
-        while self.end - self.start < bytes.len() {
-            let is_within = self.end > self.start;
-            if self.receive(bytes.len()).await? == 0 {
-                return if is_within {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let wanted = bytes.len() - taken;
+            if !self.is_ahead() && self.receive(wanted).await? == 0 {
+                return if taken > 0 {
                     Err(io::ErrorKind::UnexpectedEof.into())
                 } else {
                     Ok(false)
                 };
             }
+            let end = taken + wanted.min(self.end - self.start);
+            self.take_held(&mut bytes[taken..end]);
+            taken = end;
         }
-        self.take_held(bytes);
         Ok(true)
     }
 
@@ -116,7 +128,7 @@ impl Inbound {
         self.start = 0;
         let front = held.split_to(self.end);
         let most = match self.last_payload_bytes {
-            LONG_PAYLOAD_BYTES.. => wanted - self.end,
+            LONG_PAYLOAD_BYTES.. => wanted.min(held.len()),
             _ => held.len(),
         };
         let window = held.split_to(most);

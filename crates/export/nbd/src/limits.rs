@@ -15,8 +15,8 @@ pub struct Limits {
     pub bytes_in_flight_max: u64,
     /// From accept to the transmission phase.
     pub handshake_time: Duration,
-    /// Longest option data, in bytes, at most 32 KiB. A longer option ends the connection. With as much again that was
-    /// received ahead this is what a client holds before it has chosen a volume.
+    /// Longest option data, in bytes. A longer option ends the connection. With 2 KiB that are received ahead this is what
+    /// a client holds before it has chosen a volume.
     pub option_bytes_max: usize,
     /// Options in one handshake.
     pub option_count_max: u32,

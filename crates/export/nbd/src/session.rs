@@ -11,7 +11,7 @@
 
 use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, OpenSession, add};
-use crate::inbound::{Inbound, TAKE_BYTES_MAX};
+use crate::inbound::Inbound;
 use crate::negotiate::{
     Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Protection, Step,
     decode_option_header, greeting,
@@ -117,6 +117,7 @@ impl<E: Exports> NbdServer<E> {
         };
         add(&self.counters.sessions_total, 1);
         self.exports.began();
+        inbound.widen();
         let session = Session::start(self, *agreement, socket.clone());
         let result = session.receive_requests(&mut inbound).await;
         let is_drained = session.drain().await;
@@ -212,7 +213,7 @@ impl Handshake<'_> {
         let (number, bytes) =
             decode_option_header(header).ok_or(SessionError::Handshake("not an option"))?;
         let bytes = to_usize(u64::from(bytes));
-        if bytes > self.limits.option_bytes_max.min(TAKE_BYTES_MAX) {
+        if bytes > self.limits.option_bytes_max {
             return Err(SessionError::Handshake("an option is too long"));
         }
         let mut data = vec![0; bytes];

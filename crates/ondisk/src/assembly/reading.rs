@@ -104,6 +104,8 @@ pub struct AssemblyRequest {
     pub accept_serials: bool,
     /// Start read-write although unclean and degraded.
     pub accept_dirty_degraded: bool,
+    /// Start although pages of the written map are lost: their stripes count as written.
+    pub accept_lost_map: bool,
 }
 
 /// An array among the readings.

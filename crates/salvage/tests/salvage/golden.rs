@@ -89,7 +89,7 @@ fn pages_of_bits_are_read() {
         // One place for each page: the area is as small as in the first arrays.
         let stripes = area.bytes / 4096 * 32_512;
         let found = match is_map {
-            true => Pages::written_map(&uuid, area, stripes),
+            true => Pages::written_map(&uuid, area, stripes, false),
             false => Pages::write_intent(&uuid, area),
         };
         let bits =

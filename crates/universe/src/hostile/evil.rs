@@ -78,10 +78,9 @@ pub(crate) struct Excused {
     pub(crate) all: bool,
     /// Stripes with data that nothing protects.
     pub(crate) stripes: BTreeSet<u64>,
-    /// Members with a damaged written map.
-    pub(crate) maps: BTreeSet<usize>,
-    /// Where these and members of no use are more than the parity replaces, nothing tells what was written.
-    pub(crate) maps_are_lost: bool,
+    /// What was written since an older page of the written map: after a crash, a newer one that is damaged on all that
+    /// are left looks as if the crash had torn it.
+    pub(crate) map_is_older: bool,
     /// Members that are stale: where they are alone they cannot know.
     pub(crate) stale: BTreeSet<usize>,
 }
@@ -227,9 +226,6 @@ impl Victims<'_> {
     fn spoil(&mut self, at: usize, extent: Extent, bytes: &[u8]) {
         self.disks[at].poke(extent.offset, bytes);
         let areas = self.subject.superblock.areas;
-        if overlap(extent, areas.written_map) {
-            self.excused.maps.insert(at);
-        }
         if self.subject.superblock.checksums == ashlar_ondisk::ChecksumKind::None {
             self.excuse_data(at, extent, areas.data);
         }

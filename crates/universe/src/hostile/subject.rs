@@ -53,6 +53,8 @@ pub struct Subject {
     pub(crate) out: Vec<usize>,
     /// A member of another array.
     pub(crate) other: DiskImage,
+    /// It was not stopped.
+    pub(crate) is_crashed: bool,
 }
 
 /// What clients have written.
@@ -237,7 +239,8 @@ impl Recipe {
         let out = if self.is_degraded { vec![self.slot_to_lose()] } else { Vec::new() };
         let name = self.name();
         let other = other.clone();
-        Subject { name, geometry, superblock, now, older, held, in_flight, out, other }
+        let is_crashed = self.end != End::Clean;
+        Subject { name, geometry, superblock, now, older, held, in_flight, out, other, is_crashed }
     }
 
     fn slot_to_lose(&self) -> usize {

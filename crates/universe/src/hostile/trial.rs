@@ -11,8 +11,9 @@ use crate::config::Payload;
 use crate::content::{WriteId, is_of, is_zero};
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
+use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ondisk::{Superblock, SuperblockCopies};
+use ashlar_ondisk::{BitmapKind, PageIdentity, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
@@ -82,6 +83,8 @@ struct Scene<'s> {
     no_members: Vec<usize>,
     gone: Vec<usize>,
     story: Vec<String>,
+    /// The page of the written map that all members had.
+    map_sequence: Option<u64>,
 }
 
 /// What the program in the world found out.
@@ -107,6 +110,8 @@ impl<'s> Scene<'s> {
             (0..64 << 10_u32).map(|at| u8::try_from(at % 253).expect("small")).collect();
         stranger.poke(0, &junk);
         other.put_image(&subject.other);
+        let in_service = disks.iter().enumerate().filter(|(at, _)| !subject.out.contains(at));
+        let map_sequence = in_service.map(|(_, disk)| map_sequence(subject, disk)).min().flatten();
         Scene {
             subject,
             world,
@@ -119,6 +124,7 @@ impl<'s> Scene<'s> {
             no_members: Vec::new(),
             gone: Vec::new(),
             story: Vec::new(),
+            map_sequence,
         }
     }
 
@@ -138,15 +144,13 @@ impl<'s> Scene<'s> {
         (self.excused, self.gone) = (excused, gone);
         self.no_members = strangers.into_iter().collect();
         self.story = story;
-        let (cannot_know, maps_are_lost) = self.is_beyond();
-        self.excused.all |= cannot_know;
-        self.excused.maps_are_lost = maps_are_lost;
+        let useless = self.useless();
+        self.excused.all |= self.cannot_know(&useless);
+        self.excused.map_is_older = self.subject.is_crashed && self.map_is_older(&useless);
     }
 
-    /// More devices of a group are of no use than it can do without, and one of those that are left is older than they
-    /// were: it cannot know. And the same of members that are of no use or have a damaged written map.
-    fn is_beyond(&self) -> (bool, bool) {
-        let geometry = &self.subject.geometry;
+    /// Devices that no start can take a member from.
+    fn useless(&self) -> Vec<bool> {
         let is_useless = |(at, disk): (usize, &SimDisk)| {
             let is_out = self.subject.out.contains(&at);
             is_out
@@ -155,14 +159,24 @@ impl<'s> Scene<'s> {
                 || disk.size_bytes() < DISK_BYTES
                 || !has_superblock(disk)
         };
-        let useless: Vec<bool> = self.disks.iter().enumerate().map(is_useless).collect();
-        let blind = useless.iter().zip(0..).map(|(it, at)| *it || self.excused.maps.contains(&at));
-        let blind: Vec<bool> = blind.collect();
+        self.disks.iter().enumerate().map(is_useless).collect()
+    }
+
+    /// More devices of a group are of no use than it can do without, and one of those that are left is older than they
+    /// were: it cannot know.
+    fn cannot_know(&self, useless: &[bool]) -> bool {
+        let geometry = &self.subject.geometry;
         let of_group = |group: &[bool]| group.iter().filter(|is_useless| **is_useless).count();
-        let most = |all: &[bool]| all.chunks(geometry.strips()).map(of_group).max().unwrap_or(0);
-        let (lost, parity) = (most(&useless), geometry.parity_strips());
+        let lost = useless.chunks(geometry.strips()).map(of_group).max().unwrap_or(0);
         let is_old = !self.excused.stale.is_empty() || !self.subject.out.is_empty();
-        (is_old && lost > parity, most(&blind) > parity)
+        is_old && lost > geometry.parity_strips()
+    }
+
+    /// Some page of the written map was newer on all members than it is on any that is left.
+    fn map_is_older(&self, useless: &[bool]) -> bool {
+        let left = self.disks.iter().zip(useless).filter(|(_, is_useless)| !**is_useless);
+        let left = left.map(|(disk, _)| map_sequence(self.subject, disk)).max().flatten();
+        left.is_some() && left < self.map_sequence
     }
 
     fn run(&mut self, random: &mut Random) -> Result<Outcome, String> {
@@ -344,7 +358,7 @@ impl Judge<'_> {
         self.excused.all
             || self.subject.in_flight.contains(&stripe)
             || self.excused.stripes.contains(&stripe)
-            || self.excused.maps_are_lost
+            || self.excused.map_is_older
     }
 }
 
@@ -418,6 +432,19 @@ fn superblock(disk: &SimDisk) -> Option<Superblock> {
     let bytes = slots.map(|slot| disk.peek(slot));
     let copies = [0, 1, 2, 3].map(|at: usize| Some(bytes[at].as_slice()));
     SuperblockCopies::choose(&copies).superblock().cloned()
+}
+
+/// Sequence of the newest page of the written map that the device has whole; these arrays have one page.
+fn map_sequence(subject: &Subject, disk: &SimDisk) -> Option<u64> {
+    let superblock = &subject.superblock;
+    let array_tag = array_tag(superblock.array_uuid);
+    let identity = PageIdentity { kind: BitmapKind::WrittenMap, array_tag, page: 0 };
+    let place = |place: u64| {
+        let offset = superblock.areas.written_map.offset + place * BLOCK_BYTES;
+        let page = identity.decode(&disk.peek(Extent::new(offset, BLOCK_BYTES))).ok()?;
+        (page.sequence > 0).then_some(page.sequence)
+    };
+    (0..superblock.written_map_places()).filter_map(place).max()
 }
 
 fn has_superblock(disk: &SimDisk) -> bool {
