@@ -154,7 +154,7 @@ fn analyse(place: &Path, size: Size) -> bool {
         "every result is a round of a point"
     );
     let html = page::html(&run, &points, &PathBuf::from("nowhere")).expect("a page");
-    let told = findings::headline(&points).sentence.len() + text::csv(&points).len();
+    let told = findings::headline(&points, &[]).sentence.len() + text::csv(&points).len();
     let seconds = (monotonic() - began).as_secs_f64();
     let bytes = highest_memory();
     println!("results parsed {parsed_s:.2} s");

@@ -16,7 +16,7 @@
 //! - host_cpu: CPU time of the machine around a piece of work
 //! - meter: what flowed over drives and links around a piece of work
 //! - purge: drives that forget everything, with a record of it
-//! - write_cache: drives' write caches, switched and restored
+//! - switch: drives' write caches, merging and interrupts, switched and restored
 //! - compare: two engines in turns, or two stored runs
 //! - plan: a run by plan: stages around fio job files
 //! - metrics: the formulas, without any I/O
@@ -53,11 +53,11 @@ pub mod refusal;
 pub mod report;
 pub mod source;
 pub mod store;
+pub mod switch;
 pub mod trace;
 pub mod units;
 pub mod validity;
 pub mod verdict;
 pub mod watch;
-pub mod write_cache;
 
 pub use refusal::Refusal;

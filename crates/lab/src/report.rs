@@ -9,6 +9,7 @@
 //! - page: the HTML page
 //! - pictures: flame graphs inside the page, and how many fit
 //! - sections: the tables as plain rows, for Markdown and CSV
+//! - switches: drives with something switched on and off
 //! - text: Markdown and CSV
 //! - ocp: OCP Test & Validation JSONL
 //! - cli: `ashlar lab report`
@@ -26,5 +27,6 @@ pub mod page;
 pub mod pictures;
 pub mod points;
 pub mod sections;
+pub mod switches;
 pub mod tables;
 pub mod text;

@@ -115,7 +115,7 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
     let run = two_engines();
     let points = points::of(&run.records);
     assert_eq!(points.len(), 6);
-    let headline = findings::headline(&points);
+    let headline = findings::headline(&points, &[]);
     assert_eq!(
         headline.sentence,
         "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to differ in 1."
@@ -141,7 +141,7 @@ fn an_invalid_side_is_not_compared_and_not_drawn() {
         }
     }
     let points = points::of(&run.records);
-    let headline = findings::headline(&points);
+    let headline = findings::headline(&points, &[]);
     assert_eq!(headline.invalid, 3);
     assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
     let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
@@ -277,7 +277,7 @@ fn what_drives_and_links_carried_becomes_the_use_table_the_limit_and_the_flow_of
     let rows = vec![row("processors", Some("load 0.1 on 2 CPUs")), row("memory, bandwidth", None)];
     run.records.push(Record::Resources(ResourceTable { rows }));
     let points = points::of(&run.records);
-    let limit = findings::headline(&points).limit.expect("a limit");
+    let limit = findings::headline(&points, &[]).limit.expect("a limit");
     assert!(limit.verdict.sentence.contains("PCIe 3.0 x4"), "{limit:?}");
     let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
     for wanted in [

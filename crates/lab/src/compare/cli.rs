@@ -251,7 +251,7 @@ fn report(dir: &RunDir, json: bool) -> Result<(), Refusal> {
     let path = dir.path().join("report.html");
     std::fs::write(&path, page::html(&run, &points, dir.path())?)
         .map_err(|error| Refusal::file(&path, &error, "the records are unharmed"))?;
-    let headline = findings::headline(&points);
+    let headline = findings::headline(&points, &run.records);
     if json {
         println!("{}", serde_json::json!({"sentence": headline.sentence, "report": path}));
     } else {

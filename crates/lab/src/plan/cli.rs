@@ -2,8 +2,8 @@
 
 use super::environment;
 use super::execute::{Run, Summary, execute};
-use super::file::Plan;
-use super::points::{Expanded, Target, expand};
+use super::file::{Array, Plan};
+use super::points::{Expanded, Group, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
@@ -217,10 +217,13 @@ fn described(expanded: &Expanded, json: bool) -> String {
         for (drive, method) in &group.purge {
             text += &format!("\n\n# purge {} by {method:?}", drive.display());
         }
-        if let Some((drive, on)) = &group.cache {
+        if let Some((drive, what, on)) = &group.switch {
             let state = if *on { "on" } else { "off" };
-            text +=
-                &format!("\n\n# write cache of {} {state}; restored at the end", drive.display());
+            let (what, drive) = (what.name(), drive.display());
+            text += &format!("\n\n# {what} of {drive} {state}; restored at the end");
+        }
+        if let Some(array) = super::made::needed(&expanded.arrays, group) {
+            text += &format!("\n\n# {}", stands(array, group));
         }
         group.before.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
         for point in &group.points {
@@ -243,6 +246,20 @@ fn described(expanded: &Expanded, json: bool) -> String {
         group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
     }
     text
+}
+
+/// What an array that the lab makes is like while a group is measured.
+fn stands(array: &Array, group: &Group) -> String {
+    let out = match (group.out, group.is_rebuild) {
+        (0, _) => String::new(),
+        (out, false) => format!(", {out} out"),
+        (out, true) => format!(", {out} out and put in again: it rebuilds"),
+    };
+    let members = array.members.len();
+    format!(
+        "{} {} of {members} members, made and taken away by the lab{out}",
+        array.engine, array.level
+    )
 }
 
 fn report(summary: &Summary, dir: &RunDir, json: bool) {

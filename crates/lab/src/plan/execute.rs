@@ -5,7 +5,7 @@
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
 //! not measured again; the first thing that fails ends the run, with everything before it kept; however it ends, what was made is
-//! taken away, and members and caches are as they were.
+//! taken away, and members and switches are as they were.
 
 mod conclude;
 mod point;
@@ -21,11 +21,11 @@ use crate::evidence::Evidence;
 use crate::fio::hosts;
 use crate::lint::machine::Machine;
 use crate::purge;
-use crate::record::{Measurement, Record};
+use crate::record::{Check, Measurement, Record};
 use crate::store::RunDir;
+use crate::switch::{Switched, What};
 use crate::validity::{Mark, Outcome};
 use crate::watch::Watch;
-use crate::write_cache::Caches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -69,7 +69,7 @@ struct Session<'a> {
     commanded: BTreeSet<Vec<String>>,
     /// Commands that put members back which the plan's own commands took out.
     to_restore: Vec<Vec<String>>,
-    caches: Caches,
+    switched: Switched,
     /// Drives that were purged and not filled since.
     purged: BTreeSet<String>,
     summary: Summary,
@@ -107,17 +107,17 @@ pub fn execute(
         checked,
         commanded: BTreeSet::new(),
         to_restore: Vec::new(),
-        caches: Caches::open(run.dir.path(), Path::new(SYSFS))?,
+        switched: Switched::open(run.dir.path(), Path::new(SYSFS))?,
         purged: BTreeSet::new(),
         summary: Summary::default(),
     };
     // What an earlier lab left switched when it was killed.
-    session.restore_caches()?;
+    session.restore_switches()?;
     session.look_at_hosts()?;
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
     let gone = session.take_away();
     let put_back = session.put_back();
-    let restored = session.restore_caches();
+    let restored = session.restore_switches();
     progress.finish();
     commands.all_gone(measured.and(gone).and(put_back).and(restored))?;
     let ids = plan.points().flat_map(|point| point.targets.iter().map(|target| point.id(target)));
@@ -133,8 +133,9 @@ impl Session<'_> {
         let wanted = group.points.iter().any(|point| !self.has(point));
         let mut rebuilding = None;
         if wanted {
-            if let Some((drive, on)) = &group.cache {
-                self.caches.set(self.commands, drive, *on)?;
+            if !self.switch(group)? {
+                group.points.iter().for_each(|point| progress.end(point.expected_s, None));
+                return Ok(());
             }
             rebuilding = self.prepare(group)?;
             for argv in &group.before {
@@ -169,6 +170,28 @@ impl Session<'_> {
         self.conclude(group)
     }
 
+    /// Set what a group wants set; whether it can be measured. That a controller has interrupts to coalesce does not mean that it lets
+    /// anybody switch it.
+    fn switch(&mut self, group: &Group) -> Result<bool, Refusal> {
+        let Some((drive, what, on)) = &group.switch else { return Ok(true) };
+        match self.switched.set(self.commands, drive, (*what, *on)) {
+            Err(refusal) if *what == What::Interrupts => {
+                let check = Check {
+                    name: "drive.interrupts".to_owned(),
+                    target: drive.display().to_string(),
+                    outcome: Outcome::CannotTell,
+                    found: format!("not measured: {}", refusal.message),
+                    next: None,
+                };
+                if self.checked.insert((check.name.clone(), check.target.clone())) {
+                    self.run.dir.append(&Record::Check(check))?;
+                }
+                Ok(false)
+            }
+            set => set.map(|()| true),
+        }
+    }
+
     /// The array that a group needs, in the condition that it needs; raw drives need that there is none.
     fn prepare(&mut self, group: &Group) -> Result<Option<Rebuilding>, Refusal> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
@@ -201,8 +224,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn restore_caches(&mut self) -> Result<(), Refusal> {
-        for check in self.caches.restore()? {
+    fn restore_switches(&mut self) -> Result<(), Refusal> {
+        for check in self.switched.restore()? {
             self.summary.failed += usize::from(check.outcome == Outcome::Fail);
             self.run.dir.append(&Record::Check(check))?;
         }

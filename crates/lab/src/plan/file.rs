@@ -127,6 +127,8 @@ pub enum Kind {
     Precondition,
     /// Writes without and with flushes and FUA, with each drive's write cache on and off.
     WriteCache,
+    /// Merging in each drive's queue, and its coalescing of interrupts, on and off.
+    Coalescing,
     /// Drives one by one.
     #[serde(rename = "raw.each")]
     RawEach,
@@ -158,6 +160,7 @@ impl Kind {
             Kind::Purge => "purge",
             Kind::Precondition => "precondition",
             Kind::WriteCache => "write-cache",
+            Kind::Coalescing => "coalescing",
             Kind::RawEach => "raw.each",
             Kind::RawAll => "raw.all",
             Kind::Zone => "zone",
@@ -262,7 +265,9 @@ impl Plan {
         if hosts.len() != self.hosts.len() {
             return Err(refused("a host is named twice".to_owned()));
         }
-        let here = |stage: &&Stage| matches!(stage.kind, Kind::Purge | Kind::WriteCache);
+        let here = |stage: &&Stage| {
+            matches!(stage.kind, Kind::Purge | Kind::WriteCache | Kind::Coalescing)
+        };
         if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
             let said = format!(
                 "the stage {} is for drives of this machine, not of hosts",

@@ -1,6 +1,12 @@
 //! The plan as a list of points to measure, made before anything is started.
 //!
+//! - own: points that the lab makes itself
+//! - out: arrays with members out
+//!
 //! What must stay true: identities do not depend on time or chance, so that a resumed run knows what it has.
+
+mod out;
+mod own;
 
 use super::file::{Array, Kind, Plan, Stage};
 use super::profile::{Fill, Profile, workload};
@@ -10,23 +16,14 @@ use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
 use crate::purge::Method;
 use crate::record::{ArrayCondition, EngineIdentity, Workload};
-use crate::write_cache::Switch;
+use crate::switch::What;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Bytes a second that preconditioning is expected to run at, for the estimate only.
-const FILL_BYTES_PER_S: f64 = 500e6;
 /// What starting and ending fio takes, seconds.
 const START_S: f64 = 2.0;
-/// Places at which a zone curve is taken, percent of the width.
-const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
 /// Rounds that SNIA allows for reaching steady state.
 const STEADY_ROUNDS: u32 = 25;
-/// Depths of the write-cache matrix, unless the stage says others.
-const CACHE_DEPTHS: [u32; 3] = [1, 32, 128];
-/// What is asked of a write in the write-cache matrix, and fio's setting for it: nothing, force unit access, a flush after it.
-const GUARANTEES: [(&str, Option<&str>); 3] =
-    [("plain", None), ("fua", Some("sync")), ("flush", Some("fsync"))];
 
 /// Points that belong together: commands before them and after them.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +40,8 @@ pub struct Group {
     pub is_rebuild: bool,
     /// Drives that are purged before the first point.
     pub purge: Vec<(PathBuf, Method)>,
-    /// The state that a drive's write cache has meanwhile.
-    pub cache: Option<(PathBuf, bool)>,
+    /// What of a drive is on or off meanwhile.
+    pub switch: Option<(PathBuf, What, bool)>,
 }
 
 /// One start of fio.
@@ -204,6 +201,7 @@ impl Maker<'_> {
             | Kind::Cliff
             | Kind::Purge
             | Kind::WriteCache
+            | Kind::Coalescing
                 if self.plan.drives.is_empty() =>
             {
                 "no drives are named"
@@ -218,6 +216,13 @@ impl Maker<'_> {
                 "no array has rebuild commands, and the lab makes none"
             }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
+            Kind::Coalescing => {
+                let has_none = |drive: &PathBuf| self.coalescing(&raw(drive)).is_empty();
+                if !self.plan.drives.iter().all(has_none) {
+                    return None;
+                }
+                "no drive has a queue that joins, or interrupts that can be coalesced"
+            }
             Kind::Precondition | Kind::Zone | Kind::Cliff | Kind::Purge | Kind::WriteCache => {
                 return None;
             }
@@ -252,6 +257,7 @@ impl Maker<'_> {
                 ..Group::default()
             }],
             Kind::WriteCache => drives.iter().flat_map(|drive| self.caching(drive)).collect(),
+            Kind::Coalescing => drives.iter().flat_map(|drive| self.coalescing(drive)).collect(),
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
@@ -272,53 +278,6 @@ impl Maker<'_> {
                 Ok(Group { points, ..Group::default() })
             })
             .collect()
-    }
-
-    /// What the lab does to an array that it makes: one member out, then as many as its parity allows.
-    fn degraded_made(&self, array: &Array) -> Result<Vec<Group>, Refusal> {
-        let most = array.code().map_or(0, |code| code.parity);
-        (1..=most)
-            .map(|out| {
-                let points = self.matrix(&[served(array)], ArrayCondition::Degraded(out))?;
-                let out = usize::try_from(out).unwrap_or(0);
-                Ok(Group { points, out, ..Group::default() })
-            })
-            .collect()
-    }
-
-    fn degraded(&self) -> Result<Vec<Group>, Refusal> {
-        let mut groups = Vec::new();
-        for array in self.plan.arrays.iter().filter(|array| !array.take_out.is_empty()) {
-            for out in 1..=array.take_out.len() {
-                let condition = ArrayCondition::Degraded(u32::try_from(out).unwrap_or(u32::MAX));
-                let points = self.matrix(&[served(array)], condition)?;
-                groups.push(Group {
-                    before: array.take_out[..out].to_vec(),
-                    points,
-                    ..Group::default()
-                });
-            }
-            if let Some(last) = groups.last_mut() {
-                last.after = array.restore.clone();
-            }
-        }
-        for array in self.plan.arrays.iter().filter(|array| array.is_made()) {
-            groups.extend(self.degraded_made(array)?);
-        }
-        Ok(groups)
-    }
-
-    fn rebuilding(&self) -> Result<Vec<Group>, Refusal> {
-        let mut groups = Vec::new();
-        for array in self.plan.arrays.iter().filter(|array| !array.rebuild.is_empty()) {
-            let points = self.matrix(&[served(array)], ArrayCondition::Rebuilding)?;
-            groups.push(Group { before: array.rebuild.clone(), points, ..Group::default() });
-        }
-        for array in self.plan.arrays.iter().filter(|array| array.is_made()) {
-            let points = self.matrix(&[served(array)], ArrayCondition::Rebuilding)?;
-            groups.push(Group { points, out: 1, is_rebuild: true, ..Group::default() });
-        }
-        Ok(groups)
     }
 
     /// Profiles x sizes x jobs x depths x rounds, on `targets` at once.
@@ -400,117 +359,6 @@ impl Maker<'_> {
             stripe_data_bytes: array.and_then(Array::stripe_data_bytes),
             more: Vec::new(),
         }
-    }
-
-    /// A point made by the lab itself, from these settings.
-    fn own(&self, target: &Target, name: &str, settings: Vec<Setting>, expected_s: f64) -> Point {
-        let section = crate::fio::Section::new(name, settings);
-        let profile = Profile::of(name, JobFile { sections: vec![section] });
-        let targets = numbered(std::slice::from_ref(target));
-        let timed = self.stage.kind != Kind::Precondition;
-        let fill = Fill {
-            runtime_s: timed.then(|| self.runtime_s()),
-            ramp_s: 0,
-            ..self.fill_in(&targets, 32, 1)
-        };
-        // Nothing in it needs filling in that could be missing.
-        let jobs = profile.filled(&fill).unwrap_or_default();
-        let first = jobs.jobs().into_iter().next().unwrap_or_default();
-        Point {
-            kind: self.stage.kind,
-            round: 0,
-            condition: if target.engine.name == "raw" {
-                ArrayCondition::Raw
-            } else {
-                ArrayCondition::Healthy
-            },
-            workload: Workload { name: name.to_owned(), ..workload(name, &first, 32, 1) },
-            jobs,
-            targets,
-            expected_s: expected_s + START_S,
-            until_steady: false,
-        }
-    }
-
-    fn fill(&self, target: Target) -> Point {
-        let set = |key: &str, value: &str| Setting::new(key, value);
-        let settings =
-            vec![set("rw", "write"), set("bs", "1m"), set("loops", "2"), set("size", "100%")];
-        let expected_s = 2.0 * to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
-        self.own(&target, "fill-twice", settings, expected_s)
-    }
-
-    fn zones(&self, drive: &Target) -> Vec<Point> {
-        let point = |percent: u32| {
-            let set = |key: &str, value: String| Setting::new(key, value);
-            let settings = vec![
-                set("rw", "read".into()),
-                set("bs", "1m".into()),
-                set("offset", format!("{percent}%")),
-                set("size", "1%".into()),
-            ];
-            self.own(drive, &format!("zone-{percent:02}"), settings, to_f64(self.runtime_s()))
-        };
-        ZONES.into_iter().map(point).collect()
-    }
-
-    /// The matrix of the talk: no guarantee, FUA (sync) or a flush after each write, small and large blocks, three depths, sequential and
-    /// random, with the drive's cache on and off; as it is, if it cannot be switched.
-    fn caching(&self, drive: &Target) -> Vec<Group> {
-        let has_switch = Switch::of(&drive.path, Path::new("/sys")).is_ok();
-        let states: &[Option<bool>] = if has_switch { &[Some(false), Some(true)] } else { &[None] };
-        let group = |state: &Option<bool>| {
-            let name = match state {
-                Some(true) => "on",
-                Some(false) => "off",
-                None => "as it is",
-            };
-            let mut drive = drive.clone();
-            drive.engine.tunables.insert("write cache".to_owned(), name.to_owned());
-            Group {
-                points: self.guarantees(&drive, &name.replace(' ', "-")),
-                cache: state.map(|on| (drive.path.clone(), on)),
-                ..Group::default()
-            }
-        };
-        states.iter().map(group).collect()
-    }
-
-    fn guarantees(&self, drive: &Target, state: &str) -> Vec<Point> {
-        let depths = match self.stage.depths.as_slice() {
-            [32] => &CACHE_DEPTHS,
-            depths => depths,
-        };
-        let mut points = Vec::new();
-        for (guarantee, setting) in GUARANTEES {
-            for (block, mix) in
-                [("4k", "write"), ("4k", "randwrite"), ("4m", "write"), ("4m", "randwrite")]
-            {
-                for depth in depths {
-                    let mut settings = vec![Setting::new("rw", mix), Setting::new("bs", block)];
-                    settings.extend(setting.map(|key| Setting::new(key, "1")));
-                    let name = format!("cache-{state}-{guarantee}-{mix}-{block}");
-                    points.extend(self.repeated(drive, &name, &settings, *depth));
-                }
-            }
-        }
-        points
-    }
-
-    /// The rounds of a point on one drive that the lab makes up itself.
-    fn repeated(&self, drive: &Target, name: &str, settings: &[Setting], depth: u32) -> Vec<Point> {
-        let section = crate::fio::Section::new(name, settings.to_vec());
-        let profile = Profile::of(name, JobFile { sections: vec![section] });
-        let targets = std::slice::from_ref(drive);
-        let jobs = profile.filled(&self.fill_in(&numbered(targets), depth, 1)).unwrap_or_default();
-        let first = jobs.jobs().into_iter().next().unwrap_or_default();
-        let work = workload(name, &first, depth, 1);
-        self.rounds(targets, ArrayCondition::Raw, &work, &jobs)
-    }
-
-    fn cliff(&self, drive: &Target) -> Point {
-        let settings = vec![Setting::new("rw", "write"), Setting::new("bs", "1m")];
-        self.own(drive, "fill-until-cliff", settings, to_f64(self.runtime_s()))
     }
 }
 

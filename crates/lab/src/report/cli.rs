@@ -43,7 +43,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         return Err(Refusal::new("run.empty", said, "let a run measure something first"));
     }
     let written = write_all(args, &dir, &run, &points)?;
-    let headline = findings::headline(&points);
+    let headline = findings::headline(&points, &run.records);
     if json {
         let limit = headline.limit.as_ref().map(|limit| &limit.verdict);
         let told = serde_json::json!({

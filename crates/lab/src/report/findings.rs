@@ -3,10 +3,11 @@
 //! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
 
 use super::points::Point;
+use super::switches;
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison};
-use crate::record::ArrayCondition;
-use crate::validity::Mark;
+use crate::record::{ArrayCondition, Check, Record};
+use crate::validity::{Mark, Outcome};
 use crate::verdict::{self, Evidence, Factor, Verdict};
 
 /// Two engines at the same workload point.
@@ -102,12 +103,12 @@ pub fn limit(point: &Point) -> Option<Verdict> {
 }
 
 /// What the page says first.
-pub fn headline(points: &[Point]) -> Headline {
+pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let invalid = points.iter().filter(|point| point.mark() == Mark::Invalid).count();
     let names = engines(points);
     let sentence = match names.as_slice() {
         [] if points.is_empty() => "Nothing was measured.".to_owned(),
-        [] => "Raw drives only: no array was measured.".to_owned(),
+        [] => raw_only(records),
         [one] => alone(points, one),
         [one, others @ ..] => others
             .iter()
@@ -119,6 +120,25 @@ pub fn headline(points: &[Point]) -> Headline {
             .join(" "),
     };
     Headline { sentence, limit: weakest(points), figures: points.len(), invalid }
+}
+
+/// What raw drives alone showed: what failed first, then what was found out about them.
+fn raw_only(records: &[Record]) -> String {
+    const TELLING: [&str; 4] = ["drives.slow_member", "members.even", "drive.cliff", "drive.zones"];
+    let telling = records.iter().filter_map(|record| match record {
+        Record::Check(check) if TELLING.contains(&check.name.as_str()) => Some(check),
+        _ => None,
+    });
+    let mut checks: Vec<&Check> = telling.filter(|it| it.outcome != Outcome::CannotTell).collect();
+    checks.sort_by_key(|check| check.outcome != Outcome::Fail);
+    let mut told: Vec<String> =
+        checks.iter().map(|check| format!("{}: {}", check.target, check.found)).take(2).collect();
+    told.extend(switches::sentence(records));
+    match told.is_empty() {
+        true => "Raw drives only: no array was measured, and nothing was concluded about them."
+            .to_owned(),
+        false => format!("Raw drives only. {}.", told.join(". ")),
+    }
 }
 
 fn alone(points: &[Point], engine: &str) -> String {
@@ -147,6 +167,27 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     if alike == 1 { own } else { label }
 }
 
+/// Whose figure a point is: the engine, or the raw drive; with its path if the engine has several in this run.
+pub fn whose(point: &Point, points: &[Point]) -> String {
+    let target =
+        |point: &Point| point.rounds.first().map_or("", |round| round.target.as_str()).to_owned();
+    let own = target(point);
+    if point.condition == ArrayCondition::Raw {
+        let label = point.engine.strip_prefix("raw").unwrap_or(&point.engine);
+        let with =
+            if point.stage == "raw.all" && !own.starts_with("all ") { ", all at once" } else { "" };
+        return format!("{own}{label}{with}");
+    }
+    let names = engines(points);
+    let name = short(&point.engine, &names);
+    let same =
+        |other: &&Point| other.engine == point.engine && other.condition != ArrayCondition::Raw;
+    match points.iter().filter(same).all(|other| target(other) == own) {
+        true => name.to_owned(),
+        false => format!("{name} {own}"),
+    }
+}
+
 fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
     let usable: Vec<&Duel> = duels.iter().filter(|duel| duel.is_usable).collect();
     let shown = |wanted: fn(Comparison) -> bool| {
@@ -158,7 +199,8 @@ fn against((one, other): (&str, &str), duels: &[Duel]) -> String {
     let open = decided - faster - slower;
     let left_out = match duels.len() - usable.len() {
         0 => String::new(),
-        count => format!(" ({count} invalid and left out)"),
+        1 => "; one more is INVALID and left out".to_owned(),
+        count => format!("; {count} more are INVALID and left out"),
     };
     if decided == 0 {
         return format!("{one} against {other}: too few usable rounds to compare{left_out}.");

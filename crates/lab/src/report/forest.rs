@@ -1,11 +1,14 @@
-//! The comparison at one glance: one line for each case, with the ratio, its interval and where equal would be.
+//! The verdict at one glance. Two engines: one line for each case, with the ratio, its interval and where equal would be. One engine: how much
+//! of what its drives allow it reaches.
 //!
 //! What must stay true: the scale is the same to both sides of equal (a half is as far from it as twice); what a colour says stands in
-//! words beside it; cases that could not be compared are not on it, and are counted.
+//! words beside it; a case with an INVALID side is named without a place on the scale; what does not fit is counted.
 
-use super::findings::{Duel, duels, short};
+use super::findings::{Duel, duels, engines, short};
 use super::points::Point;
 use crate::metrics::pairs::Comparison;
+use crate::units;
+use crate::validity::Mark;
 
 /// Lines that one glance takes in; the table below has all.
 const LINES_MAX: usize = 8;
@@ -36,7 +39,7 @@ pub struct Line {
     pub ratio: String,
     /// `faster`, `slower`, `no difference shown`.
     pub word: &'static str,
-    /// Its class: `faster`, `slower`, `open`.
+    /// Its class: `faster`, `slower`, `open`; `none` for one that has no place on the scale.
     pub class: &'static str,
     /// Where the interval begins, the ratio is and how wide the interval is, percent of the scale.
     pub from: f64,
@@ -57,15 +60,24 @@ pub fn of(points: &[Point], names: &[&str], other: &str) -> Option<Forest> {
     let far = |rate: &Comparison| rate.low.log2().abs().max(rate.high.log2().abs());
     let power = told.iter().map(|(_, rate)| far(rate)).filter(|far| far.is_finite());
     let power = power.fold(1.0, f64::max).ceil().min(POWER_MAX);
-    let lines: Vec<Line> =
-        told.iter().take(LINES_MAX).map(|(duel, rate)| line(duel, rate, power)).collect();
-    (!lines.is_empty()).then(|| Forest {
+    let all = duels.iter().filter_map(|duel| match duel.is_usable {
+        true => Some(line(duel, &duel.rate?, power)),
+        false => Some(invalid(duel)),
+    });
+    let lines: Vec<Line> = all.take(LINES_MAX).collect();
+    (!told.is_empty()).then(|| Forest {
         one: short(names[0], names).to_owned(),
         other: short(other, names).to_owned(),
         end: format!("{:.0}", power.exp2()),
         more: duels.len() - lines.len(),
         lines,
     })
+}
+
+/// A case that takes no part: it is named, so that nobody looks for it in vain.
+fn invalid(duel: &Duel) -> Line {
+    let (case, ratio) = (duel.case.clone(), "INVALID".to_owned());
+    Line { case, ratio, word: "not compared", class: "none", from: 0.0, at: 0.0, width: 0.0 }
 }
 
 fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
@@ -85,6 +97,29 @@ fn line(duel: &Duel, rate: &Comparison, power: f64) -> Line {
         at: place(rate.ratio),
         width: to - from,
     }
+}
+
+/// What a single engine reaches at one case.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Share {
+    /// Workload and condition.
+    pub case: String,
+    /// How long the bar is, percent of the scale, which ends at the BASELINE.
+    pub width: f64,
+    /// `31 % of BASELINE`.
+    pub told: String,
+}
+
+/// How much of what its drives allow a single engine reaches, case by case; nothing if there are several engines, or no BASELINE.
+pub fn shares(points: &[Point]) -> Vec<Share> {
+    let [engine] = engines(points)[..] else { return Vec::new() };
+    let usable = |point: &&Point| point.engine == engine && point.mark() != Mark::Invalid;
+    let share = |point: &Point| {
+        let share = point.efficiency()?;
+        let told = format!("{} of BASELINE", units::percent(share));
+        Some(Share { case: point.case(), width: (share * 100.0).clamp(0.0, 100.0), told })
+    };
+    points.iter().filter(usable).filter_map(share).take(LINES_MAX).collect()
 }
 
 #[cfg(test)]

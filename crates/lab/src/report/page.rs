@@ -5,7 +5,7 @@
 
 use super::charts::{self, Chart};
 use super::findings::{self, Headline, engines};
-use super::forest::{self, Forest};
+use super::forest::{self, Forest, Share};
 use super::ocp::timestamp;
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
@@ -32,6 +32,7 @@ struct Page<'a> {
     when: String,
     headline: Headline,
     forests: Vec<Forest>,
+    shares: Vec<Share>,
     marks: Vec<(&'static str, usize)>,
     alarms: Vec<String>,
     engine_names: Vec<(String, String)>,
@@ -114,19 +115,20 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         script_hash: script_hash(SCRIPT),
         title: title(run),
         when: timestamp(run.facts.began_unix_s),
-        headline: findings::headline(points),
+        headline: findings::headline(points, &run.records),
         forests: names
             .iter()
             .skip(1)
             .filter_map(|other| forest::of(points, &names, other))
             .collect(),
+        shares: forest::shares(points),
         marks: marks(points),
         alarms: tables::alarms(&run.records),
         engine_names: names
             .iter()
             .map(|name| (findings::short(name, &names).to_owned(), (*name).to_owned()))
             .collect(),
-        rows: by_case(points).into_iter().map(|point| row(point, &shared, &names)).collect(),
+        rows: by_case(points).into_iter().map(|point| row(point, &shared, points)).collect(),
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
@@ -134,7 +136,10 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         pictures: pictures(dir),
         accounts,
         flames_left_out: budget.left_out,
-        sections: sections::all(&run.records).into_iter().filter(|it| it.word == "hosts").collect(),
+        sections: sections::all(&run.records)
+            .into_iter()
+            .filter(|it| ["hosts", "switches"].contains(&it.word))
+            .collect(),
         resources: tables::resources(&run.records),
         traces: tables::traces(&run.records),
         checks: tables::checks(&run.records),
@@ -191,12 +196,12 @@ fn notes(point: &Point) -> Vec<String> {
         .collect()
 }
 
-fn row(point: &Point, shared: &[String], names: &[&str]) -> Row {
+fn row(point: &Point, shared: &[String], points: &[Point]) -> Row {
     let cpu = point.cpu.as_ref();
     let not_taken = || "not taken".to_owned();
     Row {
         case: point.case(),
-        engine: findings::short(&point.engine, names).to_owned(),
+        engine: findings::whose(point, points),
         rate: rate(point),
         efficiency: point.efficiency().map_or_else(|| none(point).to_owned(), units::percent),
         derivation: point

@@ -186,11 +186,13 @@ fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
     Some((worst.0.name.clone(), worst.1))
 }
 
-/// fio's own system time that falls while its load rises (A02), over the points of one engine, load and block size.
+/// fio's own system time that falls while its load rises (A02), over the points of one target, load and block size: other jobs or depths of the same thing.
 fn inversions(points: &mut [Point]) {
     let family = |point: &Point| {
         let workload = &point.workload;
-        (point.engine.clone(), workload.mix.clone(), workload.block_bytes, point.condition)
+        let target = point.rounds.first().map(|round| round.target.clone());
+        let whose = (point.engine.clone(), target, point.stage.clone(), point.condition);
+        (whose, workload.mix.clone(), workload.block_bytes)
     };
     for at in 0..points.len() {
         let own = family(&points[at]);

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: what the page shows in these tables is here, too; an empty cell stays empty.
 
-use super::{pictures, tables};
+use super::{pictures, switches, tables};
 use crate::record::Record;
 use crate::units;
 use std::path::Path;
@@ -24,7 +24,13 @@ pub struct Section {
 
 /// Every table of a run that has rows.
 pub fn all(records: &[Record]) -> Vec<Section> {
-    let sections = [cpu(records), hosts(records), resources(records), traces(records)];
+    let sections = [
+        switches::section(records),
+        cpu(records),
+        hosts(records),
+        resources(records),
+        traces(records),
+    ];
     sections.into_iter().filter(|section| !section.rows.is_empty()).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The report as Markdown and as CSV.
 
-use super::findings::{engines, headline};
+use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
 use crate::record::{ArrayCondition, Record};
@@ -15,7 +15,7 @@ pub fn percentile(point: &Point, fraction: f64) -> String {
 
 /// The whole report in Markdown.
 pub fn markdown(run: &Run, points: &[Point]) -> String {
-    let headline = headline(points);
+    let headline = headline(points, &run.records);
     let mut out = format!("# {}\n\n**{}**\n", title(run), headline.sentence);
     if let Some(limit) = &headline.limit {
         let _ = write!(
@@ -39,7 +39,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
             out,
             "| {} | {} | {} | {efficiency} | {} | {} | {} | {} | {} |",
             cell(&point.case()),
-            cell(&point.engine),
+            cell(&whose(point, points)),
             units::rate(point.rate(), point.unit()),
             cpu.map_or_else(|| "not taken".to_owned(), |cpu| units::percent(cpu.mean)),
             cpu.map_or_else(|| "not taken".to_owned(), |cpu| cores(&cpu.per_core)),

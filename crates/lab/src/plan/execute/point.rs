@@ -127,6 +127,10 @@ impl Session<'_> {
             Kind::Rebuild => remarks.retain(|remark| remark.rule != "L23"),
             // Writes without a guarantee are in the matrix on purpose.
             Kind::WriteCache => remarks.retain(|remark| !["L15", "L19"].contains(&remark.rule)),
+            // That they are on is what is measured, and so are small writes one after the other.
+            Kind::Coalescing => {
+                remarks.retain(|remark| !["L07", "L10", "L15", "L21"].contains(&remark.rule))
+            }
             // Places and caches are looked for on purpose.
             Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
                 remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))

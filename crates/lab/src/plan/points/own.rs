@@ -1,0 +1,217 @@
+//! Points that the lab makes itself, for stages that have no profiles: filling, zones, cliffs, and the matrices in which something of a drive is
+//! switched.
+
+use super::{Group, Maker, Point, START_S, Target, numbered};
+use crate::fio::{JobFile, Setting};
+use crate::metrics::latency::to_f64;
+use crate::plan::file::Kind;
+use crate::plan::profile::{Fill, Profile, workload};
+use crate::record::{ArrayCondition, Workload};
+use crate::switch::{Switch, What};
+use std::path::Path;
+
+/// Bytes a second that preconditioning is expected to run at, for the estimate only.
+const FILL_BYTES_PER_S: f64 = 500e6;
+/// Places at which a zone curve is taken, percent of the width.
+const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
+/// Depths of the write-cache matrix, unless the stage says others.
+const CACHE_DEPTHS: [u32; 3] = [1, 32, 128];
+/// What is asked of a write in the write-cache matrix, and fio's setting for it: nothing, force unit access, a flush after it.
+const GUARANTEES: [(&str, Option<&str>); 3] =
+    [("plain", None), ("fua", Some("sync")), ("flush", Some("fsync"))];
+/// A load under which joining is looked at.
+struct Load {
+    name: &'static str,
+    mix: &'static str,
+    jobs: u32,
+    depth: u32,
+}
+
+const fn load(name: &'static str, mix: &'static str, jobs: u32, depth: u32) -> Load {
+    Load { name, mix, jobs, depth }
+}
+
+/// What is switched, its word in names, and the loads: with one I/O in flight, and with as many as the talk asks for before interrupts may be
+/// coalesced.
+const JOINING: [(What, &str, [Load; 3]); 2] = [
+    (
+        What::Merging,
+        "merging",
+        [
+            load("write-4k", "write", 1, 1),
+            load("write-4k", "write", 1, 32),
+            load("read-4k", "read", 1, 32),
+        ],
+    ),
+    (
+        What::Interrupts,
+        "interrupts",
+        [
+            load("randread-4k", "randread", 1, 1),
+            load("randread-4k", "randread", 16, 16),
+            load("randwrite-4k", "randwrite", 16, 16),
+        ],
+    ),
+];
+
+impl Maker<'_> {
+    /// A point made by the lab itself, from these settings.
+    fn own(&self, target: &Target, name: &str, settings: Vec<Setting>, expected_s: f64) -> Point {
+        let section = crate::fio::Section::new(name, settings);
+        let profile = Profile::of(name, JobFile { sections: vec![section] });
+        let targets = numbered(std::slice::from_ref(target));
+        let timed = self.stage.kind != Kind::Precondition;
+        let fill = Fill {
+            runtime_s: timed.then(|| self.runtime_s()),
+            ramp_s: 0,
+            ..self.fill_in(&targets, 32, 1)
+        };
+        // Nothing in it needs filling in that could be missing.
+        let jobs = profile.filled(&fill).unwrap_or_default();
+        let first = jobs.jobs().into_iter().next().unwrap_or_default();
+        Point {
+            kind: self.stage.kind,
+            round: 0,
+            condition: if target.engine.name == "raw" {
+                ArrayCondition::Raw
+            } else {
+                ArrayCondition::Healthy
+            },
+            workload: Workload { name: name.to_owned(), ..workload(name, &first, 32, 1) },
+            jobs,
+            targets,
+            expected_s: expected_s + START_S,
+            until_steady: false,
+        }
+    }
+
+    pub(super) fn fill(&self, target: Target) -> Point {
+        let set = |key: &str, value: &str| Setting::new(key, value);
+        let settings =
+            vec![set("rw", "write"), set("bs", "1m"), set("loops", "2"), set("size", "100%")];
+        let expected_s = 2.0 * to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
+        self.own(&target, "fill-twice", settings, expected_s)
+    }
+
+    pub(super) fn zones(&self, drive: &Target) -> Vec<Point> {
+        let point = |percent: u32| {
+            let set = |key: &str, value: String| Setting::new(key, value);
+            let settings = vec![
+                set("rw", "read".into()),
+                set("bs", "1m".into()),
+                set("offset", format!("{percent}%")),
+                set("size", "1%".into()),
+            ];
+            self.own(drive, &format!("zone-{percent:02}"), settings, to_f64(self.runtime_s()))
+        };
+        ZONES.into_iter().map(point).collect()
+    }
+
+    /// The matrix of the talk: no guarantee, FUA (sync) or a flush after each write, small and large blocks, three depths, sequential and
+    /// random, with the drive's cache on and off; as it is, if it cannot be switched.
+    pub(super) fn caching(&self, drive: &Target) -> Vec<Group> {
+        let states: &[Option<bool>] =
+            if has_switch(drive, What::WriteCache) { &[Some(false), Some(true)] } else { &[None] };
+        let group = |state: &Option<bool>| {
+            let name = state.map_or("as it is", on_or_off);
+            let points =
+                self.guarantees(&switched(drive, What::WriteCache, name), &name.replace(' ', "-"));
+            let switch = state.map(|on| (drive.path.clone(), What::WriteCache, on));
+            Group { points, switch, ..Group::default() }
+        };
+        states.iter().map(group).collect()
+    }
+
+    /// What joining does: neighbouring I/Os in the kernel's queue, and completions into one interrupt. Each with one I/O in flight, where there is
+    /// nothing to join and waiting for more can only cost, and with many.
+    pub(super) fn coalescing(&self, drive: &Target) -> Vec<Group> {
+        let mut groups = Vec::new();
+        for (what, word, loads) in JOINING {
+            for on in [false, true].into_iter().filter(|_| has_switch(drive, what)) {
+                let state = on_or_off(on);
+                let drive = switched(drive, what, state);
+                let point = |Load { name, mix, jobs, depth }: &Load| {
+                    let mut settings = vec![Setting::new("rw", *mix), Setting::new("bs", "4k")];
+                    if what == What::Merging && *depth > 1 {
+                        // The kernel joins what is handed over in one go.
+                        let batch = (depth / 2).to_string();
+                        let keys = ["iodepth_batch_submit", "iodepth_batch_complete_min"];
+                        settings.extend(keys.map(|key| Setting::new(key, batch.as_str())));
+                    }
+                    self.repeated(
+                        &drive,
+                        &format!("{word}-{state}-{name}"),
+                        &settings,
+                        (*jobs, *depth),
+                    )
+                };
+                groups.push(Group {
+                    points: loads.iter().flat_map(point).collect(),
+                    switch: Some((drive.path.clone(), what, on)),
+                    ..Group::default()
+                });
+            }
+        }
+        groups
+    }
+
+    fn guarantees(&self, drive: &Target, state: &str) -> Vec<Point> {
+        let depths = match self.stage.depths.as_slice() {
+            [32] => &CACHE_DEPTHS,
+            depths => depths,
+        };
+        let mut points = Vec::new();
+        for (guarantee, setting) in GUARANTEES {
+            for (block, mix) in
+                [("4k", "write"), ("4k", "randwrite"), ("4m", "write"), ("4m", "randwrite")]
+            {
+                for depth in depths {
+                    let mut settings = vec![Setting::new("rw", mix), Setting::new("bs", block)];
+                    settings.extend(setting.map(|key| Setting::new(key, "1")));
+                    let name = format!("cache-{state}-{guarantee}-{mix}-{block}");
+                    points.extend(self.repeated(drive, &name, &settings, (1, *depth)));
+                }
+            }
+        }
+        points
+    }
+
+    /// The rounds of a point on one drive that the lab makes up itself.
+    fn repeated(
+        &self,
+        drive: &Target,
+        name: &str,
+        settings: &[Setting],
+        (jobs, depth): (u32, u32),
+    ) -> Vec<Point> {
+        let section = crate::fio::Section::new(name, settings.to_vec());
+        let profile = Profile::of(name, JobFile { sections: vec![section] });
+        let targets = std::slice::from_ref(drive);
+        let numbered = numbered(targets);
+        let fill = self.fill_in(&numbered, depth, jobs);
+        let file = profile.filled(&fill).unwrap_or_default();
+        let first = file.jobs().into_iter().next().unwrap_or_default();
+        let work = workload(name, &first, depth, jobs);
+        self.rounds(targets, ArrayCondition::Raw, &work, &file)
+    }
+
+    pub(super) fn cliff(&self, drive: &Target) -> Point {
+        let settings = vec![Setting::new("rw", "write"), Setting::new("bs", "1m")];
+        self.own(drive, "fill-until-cliff", settings, to_f64(self.runtime_s()))
+    }
+}
+
+fn has_switch(drive: &Target, what: What) -> bool {
+    Switch::of(&drive.path, what, Path::new("/sys")).is_ok()
+}
+
+fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// The drive with a state as part of its identity: points of different states are never merged.
+fn switched(drive: &Target, what: What, state: &str) -> Target {
+    let mut drive = drive.clone();
+    drive.engine.tunables.insert(what.name().to_owned(), state.to_owned());
+    drive
+}

@@ -1,0 +1,132 @@
+//! What was switched in a run, and how it was before.
+//!
+//! What must stay true: a setting is written to the run's directory before it is changed, so that it can be restored after the lab itself
+//! was killed; what could not be restored stays there.
+
+use super::{Switch, What};
+use crate::adapter::commands::{Commands, Unlogged};
+use crate::record::Check;
+use crate::refusal::Refusal;
+use crate::validity::Outcome;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where settings wait to be restored, within a run's directory.
+pub(super) const PENDING: &str = "switched.json";
+
+/// Switches that were set in a run, and how they were before.
+#[derive(Debug)]
+pub struct Switched {
+    file: PathBuf,
+    sysfs: PathBuf,
+    before: Vec<Before>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Before {
+    device: PathBuf,
+    what: What,
+    /// As the drive or the kernel said it.
+    value: String,
+}
+
+impl Switched {
+    /// Of the run in `dir`. What an earlier lab left switched when it was killed is known again.
+    ///
+    /// # Errors
+    /// If the file with it cannot be read.
+    pub fn open(dir: &Path, sysfs: &Path) -> Result<Switched, Refusal> {
+        let file = dir.join(PENDING);
+        let before = match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let hint = "drives may be switched: look, and remove the file";
+                Refusal::cannot_run(
+                    "switch.not_known",
+                    format!("{}: {error}", file.display()),
+                    hint,
+                )
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(Refusal::file(&file, &error, "")),
+        };
+        Ok(Switched { file, sysfs: sysfs.to_owned(), before })
+    }
+
+    /// Switch `what` of `device`, after having written down how it was.
+    ///
+    /// # Errors
+    /// If it has no such switch, does not obey, or how it was cannot be written down: then it is as it was.
+    pub fn set(
+        &mut self,
+        commands: &dyn Commands,
+        device: &Path,
+        (what, on): (What, bool),
+    ) -> Result<(), Refusal> {
+        let switch = Switch::of(device, what, &self.sysfs)?;
+        if !self.before.iter().any(|known| known.device == device && known.what == what) {
+            let value = switch.value(commands)?;
+            self.before.push(Before { device: device.to_owned(), what, value });
+            self.write()?;
+        }
+        switch.set(commands, on)
+    }
+
+    /// Switch everything back; one check for each switch.
+    ///
+    /// # Errors
+    /// If the file cannot be removed. A drive that does not obey is a check that failed, and stays in the file.
+    pub fn restore(&mut self) -> Result<Vec<Check>, Refusal> {
+        self.restore_with(&Unlogged)
+    }
+
+    pub(super) fn restore_with(&mut self, commands: &dyn Commands) -> Result<Vec<Check>, Refusal> {
+        let mut checks = Vec::new();
+        let mut left = Vec::new();
+        for before in std::mem::take(&mut self.before) {
+            let Before { device, what, value } = &before;
+            let switch = Switch::of(device, *what, &self.sysfs);
+            let restored = switch.and_then(|switch| switch.put_back(commands, value));
+            let name = what.name();
+            let (outcome, found, next) = match restored {
+                Ok(()) => {
+                    (Outcome::Pass, format!("{name} is '{value}' again, as it was before"), None)
+                }
+                Err(refusal) => (
+                    Outcome::Fail,
+                    format!("{name} was '{value}' and could not be restored: {refusal}"),
+                    Some(format!("set it to '{value}' by hand")),
+                ),
+            };
+            checks.push(Check {
+                name: what.check().to_owned(),
+                target: device.display().to_string(),
+                outcome,
+                found,
+                next,
+            });
+            if outcome == Outcome::Fail {
+                left.push(before);
+            }
+        }
+        self.before = left;
+        self.write()?;
+        Ok(checks)
+    }
+
+    fn write(&self) -> Result<(), Refusal> {
+        let fault =
+            |error: std::io::Error| Refusal::file(&self.file, &error, "nothing was switched");
+        if self.before.is_empty() {
+            return match fs::remove_file(&self.file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(fault(error)),
+                _ => Ok(()),
+            };
+        }
+        let text = serde_json::to_vec(&self.before).unwrap_or_default();
+        let new = self.file.with_extension("new");
+        fs::write(&new, text).map_err(fault)?;
+        let synced = fs::File::open(&new).and_then(|file| file.sync_all());
+        synced.and_then(|()| fs::rename(&new, &self.file)).map_err(fault)
+    }
+}
