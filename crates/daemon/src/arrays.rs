@@ -52,6 +52,7 @@ impl Serves<Create> for Arrays {
             shape: convert::shape(&call),
             policy: convert::policy(call.policy, call.level),
             checksums: convert::checksums(call.checksums),
+            atomic_write_bytes: call.atomic_write_bytes.unwrap_or(0),
             logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
             region_bytes: None,
             destroy: call.destroy,
@@ -86,7 +87,12 @@ fn created(report: &CreateReport) -> Created {
     } else {
         "created and running"
     };
-    let unused = report.unused.iter();
+    let unused = report.unused.iter().map(|(path, bytes)| {
+        format!("{path}: {} stay unused; the smallest member counts", ByteSize(*bytes))
+    });
+    let in_vain = report.stated_in_vain.iter().map(|path| {
+        format!("{path}: it has a volatile cache, so its blocks are logged in full all the same")
+    });
     Created {
         changed: !report.is_dry_run,
         message: format!(
@@ -99,11 +105,7 @@ fn created(report: &CreateReport) -> Created {
         uuid: if report.is_dry_run { String::new() } else { report.uuid.to_string() },
         volume_bytes: report.volume_bytes,
         strip_bytes: geometry.strip_bytes(),
-        notes: unused
-            .map(|(path, bytes)| {
-                format!("{path}: {} stay unused; the smallest member counts", ByteSize(*bytes))
-            })
-            .collect(),
+        notes: unused.chain(in_vain).collect(),
     }
 }
 

@@ -65,6 +65,8 @@ pub struct BenchSpec {
     pub policy: Option<Policy>,
     /// Whether it keeps checksums of its blocks; `None` is the default.
     pub checksums: Option<Switch>,
+    /// State that its members write blocks of 4 KiB whole.
+    pub writes_whole: bool,
     /// Members to take out before measuring.
     pub lost: u16,
     /// What each task asks for, one request after the other.
@@ -234,6 +236,7 @@ async fn on_engine(
         devices: devices.clone(),
         policy: convert::policy(spec.policy, spec.level),
         checksums: convert::checksums(spec.checksums),
+        atomic_write_bytes: if spec.writes_whole { 4096 } else { 0 },
         logical_block_bytes: 4096,
         region_bytes: None,
         destroy: spec.destroy.clone(),
@@ -382,6 +385,7 @@ mod tests {
             strip_bytes: 64 << 10,
             policy: None,
             checksums: None,
+            writes_whole: false,
             lost: 0,
             load: Load {
                 is_write: true,

@@ -205,6 +205,7 @@ mod tests {
             },
             policy: ConsistencyPolicy::default(),
             checksums: ChecksumKind::None,
+            atomic_write_bytes: 0,
             logical_block_bytes: 4096,
             region_bytes: None,
             destroy: Vec::new(),

@@ -158,6 +158,10 @@ pub struct DeviceFacts {
     pub is_rotational: bool,
     /// Writes can be lost in a power cut until they are flushed.
     pub has_volatile_cache: bool,
+    /// Bytes of the largest write that the device says is whole or not at all whatever happens to its power; `None`: it
+    /// says nothing. The kernel may make one command of several writes, or several of one: no more than a limit to
+    /// what an operator states.
+    pub atomic_write_bytes: Option<u64>,
     /// `Discard` is there and afterwards the range reads as zeros.
     pub discard_reads_zeros: bool,
     /// What sort of thing it is.
@@ -195,6 +199,7 @@ impl DeviceFacts {
             serial: None,
             is_rotational: false,
             has_volatile_cache: false,
+            atomic_write_bytes: None,
             discard_reads_zeros: true,
             kind,
             is_direct: true,

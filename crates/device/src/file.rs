@@ -110,6 +110,7 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
         facts.logical_block_bytes = told.logical_block_bytes;
         facts.is_rotational = told.is_rotational;
         facts.has_volatile_cache = told.has_volatile_cache;
+        facts.atomic_write_bytes = told.atomic_write_bytes;
         facts.discard_reads_zeros = told.can_zero;
         facts.memory_alignment = told.dma_alignment.unwrap_or(CAUTIOUS_ALIGNMENT);
         facts.model = told.model;

@@ -20,6 +20,8 @@ pub(crate) struct BlockFacts {
     pub(crate) dma_alignment: Option<u32>,
     pub(crate) is_rotational: bool,
     pub(crate) has_volatile_cache: bool,
+    /// The largest write that is whole or not at all whatever happens to the power, if the device tells of any.
+    pub(crate) atomic_write_bytes: Option<u64>,
     /// The device can make ranges zero by itself, which is what the kernel's hole punching asks it for.
     pub(crate) can_zero: bool,
     pub(crate) model: Option<String>,
@@ -41,6 +43,8 @@ pub(crate) fn read(sys: &Path, major: u32, minor: u32) -> Option<BlockFacts> {
             .filter(|alignment| alignment.is_power_of_two()),
         is_rotational: number(&queue.join("rotational")) == Some(1),
         has_volatile_cache: text(&queue.join("write_cache")).as_deref() != Some("write through"),
+        atomic_write_bytes: number(&queue.join("atomic_write_unit_max_bytes"))
+            .filter(|bytes| *bytes > 0),
         can_zero: number(&queue.join("write_zeroes_max_bytes")).is_some_and(|bytes| bytes > 0),
         model: text(&disk.join("device/model")),
         serial: serial(&disk),
@@ -121,6 +125,7 @@ mod tests {
         ("queue/rotational", b"0\n"),
         ("queue/write_cache", b"write through\n"),
         ("queue/write_zeroes_max_bytes", b"131072\n"),
+        ("queue/atomic_write_unit_max_bytes", b"16384\n"),
         ("device/model", b"Drive 9000    \n"),
         ("device/serial", b"  S1234\n"),
         ("wwid", b"eui.0001\n"),
@@ -136,6 +141,7 @@ mod tests {
             dma_alignment: Some(4),
             is_rotational: false,
             has_volatile_cache: false,
+            atomic_write_bytes: Some(16 << 10),
             can_zero: true,
             model: Some("Drive 9000".to_owned()),
             serial: Some("S1234".to_owned()),
@@ -152,8 +158,10 @@ mod tests {
             ("device/wwid", b"naa.5000\n"),
             ("queue/write_cache", b"write back\n"),
             ("queue/rotational", b"1\n"),
+            ("queue/atomic_write_unit_max_bytes", b"0\n"),
         ]);
         let facts = read(sys.path(), 259, 0).expect("known");
+        assert_eq!(facts.atomic_write_bytes, None);
         assert_eq!(facts.serial.as_deref(), Some("Z4K1ABC"));
         assert!(facts.has_volatile_cache && facts.is_rotational);
     }
@@ -164,7 +172,7 @@ mod tests {
         let facts = read(sys.path(), 259, 0).expect("known");
         assert!(facts.has_volatile_cache && !facts.can_zero);
         assert_eq!((facts.size_bytes, facts.logical_block_bytes), (None, 512));
-        assert_eq!((facts.model, facts.serial), (None, None));
+        assert_eq!((facts.model, facts.serial, facts.atomic_write_bytes), (None, None, None));
         assert_eq!(read(sys.path(), 8, 0), None, "a device it does not know");
     }
 }

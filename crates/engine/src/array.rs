@@ -80,6 +80,8 @@ pub(crate) struct Slot {
     is_unflushed: AtomicBool,
     /// Its device failed something, and its group could not do without it.
     fails: AtomicBool,
+    /// The device that fills it since the start writes blocks whole.
+    writes_whole: AtomicBool,
     /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
     lost: LostStripes,
     tenures: Tenures,
@@ -141,6 +143,17 @@ impl Slot {
     /// The tenure of the device that fills the slot.
     pub(crate) fn tenure(&self) -> Tenure {
         Tenure(self.tenures.current.load(Ordering::Acquire))
+    }
+
+    /// Whether a power cut leaves every block that is being written to its device as it was or as it is to be, and
+    /// every block that was written as it is.
+    pub(crate) fn writes_whole(&self) -> bool {
+        self.writes_whole.load(Ordering::Acquire) && self.tenure() == Tenure::FIRST
+    }
+
+    /// Home only, before the first request: the device that fills the slot at the start writes blocks whole.
+    pub(crate) fn set_writes_whole(&self) {
+        self.writes_whole.store(true, Ordering::Release);
     }
 
     /// The tenure of the newest device that was to replace it, still there or not.
@@ -251,6 +264,7 @@ pub struct Array {
     missing_slots: AtomicUsize,
     is_read_only: AtomicBool,
     is_stopping: AtomicBool,
+    may_be_lean: AtomicBool,
 }
 
 /// What one worker counts for one array. On cache lines of its own: other workers write next to it.
@@ -330,6 +344,7 @@ impl Array {
             missing_slots: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
+            may_be_lean: AtomicBool::new(false),
         };
         for (at, state) in parts.slot_states.into_iter().enumerate() {
             array.set_slot_state(MemberIdx::from_at(at), state);
@@ -476,6 +491,16 @@ impl Array {
         let is_there =
             |strip| self.slot(self.member_of(stripe, strip)).state() == SlotState::InSync;
         self.missing_slots() == 0 || self.geometry.all_strips().iter().all(is_there)
+    }
+
+    /// Whether updates may have lean records: the members say so of this start.
+    pub(crate) fn may_be_lean(&self) -> bool {
+        self.may_be_lean.load(Ordering::Acquire)
+    }
+
+    /// Home only, before the first request: they may.
+    pub(crate) fn set_may_be_lean(&self) {
+        self.may_be_lean.store(true, Ordering::Release);
     }
 
     /// The worker that owns a stripe.

@@ -21,6 +21,7 @@ use crate::member::SlotState;
 use crate::ownership;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::spare::Spare;
+use crate::stated;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
 use ashlar_device::{Access, Device, Opened};
@@ -449,6 +450,7 @@ async fn home_shard(
         next.begin_start(own);
         shard.array.set_incarnation(own);
         next.updated_at_s = now;
+        stated::allow_lean(&shard, &mut next);
         record::write(&shard, next).await.map_err(not_recorded)?;
         if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.

@@ -89,6 +89,14 @@ canaries! {
     DoubtLeft,
     /// A start ends the validity of the logs before what it rolled forward is flushed.
     ReplayNotFlushed,
+    /// Devices are taken to write blocks whole, whatever was said of them.
+    LeanUnstated,
+    /// Parity of a lean update goes in place together with its block.
+    LeanParityTooSoon,
+    /// Updates are lean although an older full record of their stripe counts.
+    LeanOverCopies,
+    /// A start believes of a lean update that its block is the new one.
+    LeanBlockNotAsked,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,
 }

@@ -11,6 +11,7 @@ use crate::event::names;
 use crate::log::least_lane_bytes;
 use crate::map_pages;
 use crate::newcomer::{self, Newcomer};
+use crate::stated;
 use crate::worker::Worker;
 use ashlar_device::Command;
 use ashlar_layout::{Geometry, Shape};
@@ -37,6 +38,9 @@ pub struct CreateSpec {
     pub policy: ConsistencyPolicy,
     /// Which checksums of its blocks it keeps; any but none want the policy `log`.
     pub checksums: ChecksumKind,
+    /// Bytes that each of the devices writes whole or not at all at multiples of them, whatever happens to its power:
+    /// a power of two, or 0 if that is not known. What is stated here is believed.
+    pub atomic_write_bytes: u32,
     /// Logical block of the volume, 512 or 4096 bytes.
     pub logical_block_bytes: u32,
     /// Bytes of the volume per write-intent bit; `None` chooses by size.
@@ -64,6 +68,8 @@ pub struct CreateReport {
     pub overhead_bytes: u64,
     /// Path and unused bytes of each member that is larger than the smallest.
     pub unused: Vec<(String, u64)>,
+    /// Path of each member of which it was stated that it writes blocks whole, which changes nothing: it has a volatile cache.
+    pub stated_in_vain: Vec<String>,
     /// Nothing was written.
     pub is_dry_run: bool,
 }
@@ -87,6 +93,7 @@ pub(crate) async fn create(
     let candidates = open_all(worker, shared, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
     check_policy(&spec, &plan)?;
+    stated::check(&spec, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
     let superblock = first_superblock(worker, shared, (name, &spec, &plan), &candidates);
     if !spec.is_dry_run {
@@ -100,6 +107,7 @@ pub(crate) async fn create(
         data_offset: plan.areas.data.offset,
         overhead_bytes: plan.member_bytes - plan.areas.data.bytes,
         unused: unused(&candidates, &plan),
+        stated_in_vain: stated::in_vain(&spec, &candidates),
         is_dry_run: spec.is_dry_run,
         name: spec.name,
         geometry,
@@ -207,7 +215,8 @@ fn first_superblock(
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
         let entry = MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
             .on_device(member_bytes(facts.size_bytes), serial);
-        MemberEntry { log_tag: draw_log_tag(worker), ..entry }
+        let log_tag = draw_log_tag(worker);
+        MemberEntry { log_tag, stated_atomic_bytes: spec.atomic_write_bytes, ..entry }
     };
     let members: Vec<MemberEntry> = candidates.iter().enumerate().map(entry).collect();
     let incarnation = draw_uuid(worker);
@@ -247,6 +256,9 @@ fn features_of(spec: &CreateSpec) -> Features {
             ChecksumKind::None => 0,
         },
         incompatible: match spec.policy {
+            ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
+                Features::INTENT_LOG | Features::LEAN_RECORDS
+            }
             ConsistencyPolicy::Log => Features::INTENT_LOG,
             ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => 0,
         },

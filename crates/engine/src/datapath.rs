@@ -10,6 +10,7 @@
 //! - `gather`       read what a plan asks for
 //! - `parity`       compute what a plan stores besides the data
 //! - `log`          the stripe intent log has it before anything changes in place
+//! - `lean`         the form of a record, and the order of writes, where a device writes a block whole
 //! - `store`        write it, in parallel
 //! - `settle`       what failed, who must know before the client does
 //! - `trim`         discard and write zeroes
@@ -23,6 +24,7 @@
 mod edges;
 pub(crate) mod flush;
 pub(crate) mod gather;
+mod lean;
 mod log;
 pub(crate) mod merge;
 mod parity;

@@ -5,7 +5,8 @@
 //!
 //! In reading order:
 //! - `engine`      the workers, the arrays, the door for the control side
-//! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written
+//! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written; `stated`   what devices are
+//!   said to write whole
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it
 //! - `worker`      one core and everything it owns; messages between workers
@@ -51,6 +52,7 @@ mod scratch;
 mod service;
 mod shard;
 mod spare;
+mod stated;
 mod status;
 mod stop;
 mod stripe;

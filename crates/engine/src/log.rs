@@ -112,6 +112,8 @@ pub(crate) struct Log {
     bodies: RefCell<Vec<Rc<Body>>>,
     /// By stripe: the number of its newest logged update that is in place, but perhaps in caches only.
     in_place: RefCell<Places>,
+    /// By stripe: its newest full record.
+    newest_full: RefCell<Places>,
 }
 
 #[derive(Clone, Default)]
@@ -167,6 +169,7 @@ impl Log {
             failures: Cell::new(0),
             bodies: RefCell::default(),
             in_place: RefCell::new(Places::new()),
+            newest_full: RefCell::new(Places::new()),
         }))
     }
 
@@ -261,7 +264,13 @@ impl Log {
         if body.kind != RecordKind::InDoubt {
             self.ahead.borrow_mut().note(body.stripe, body.sequence);
         }
+        if body.kind == RecordKind::Full {
+            self.newest_full.borrow_mut().note(body.stripe, body.sequence);
+        }
         shard.counts().log_records.add(1);
+        if body.kind.home().is_some() {
+            shard.counts().lean_records.add(1);
+        }
         let mut batches = shard.write_lists.list();
         for (lane, target, holder) in held {
             let (done, pending): (_, Pending<Outcome>) = shard.worker.outcomes.pair();
@@ -276,6 +285,13 @@ impl Log {
     /// lost: all of them call it settled.
     pub(crate) fn is_settled(&self, stripe: StripeNo) -> bool {
         let newest = self.ahead.borrow().newest(stripe);
+        newest == 0 || self.open_lanes().iter().all(|lane| lane.ring.borrow().says() > newest)
+    }
+
+    /// Whether no full record of the stripe counts any more, whatever devices are lost. A lean record is not on the
+    /// device of its block, and with all devices of parity lost nothing would outdate a copy that is there.
+    pub(crate) fn has_no_copies(&self, stripe: StripeNo) -> bool {
+        let newest = self.newest_full.borrow().newest(stripe);
         newest == 0 || self.open_lanes().iter().all(|lane| lane.ring.borrow().says() > newest)
     }
 

@@ -111,6 +111,8 @@ counters! {
         written_page_writes,
         /// Updates recorded in the stripe intent log.
         log_records,
+        /// Of these, lean ones.
+        lean_records,
         /// Batches written to the log, on all devices.
         log_batches,
         /// Bytes of those batches.

@@ -109,6 +109,9 @@ pub struct MemberStatus {
     pub serial: Option<String>,
     /// Size of the device, bytes.
     pub device_bytes: u64,
+    /// Single blocks that are written to it have lean records: it was stated that the device writes a block whole, it has no
+    /// volatile cache, and it has been in service since the array started.
+    pub is_lean: bool,
     /// What it did.
     pub counts: MemberCounts,
     /// Commands under way.
@@ -251,9 +254,10 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
         slot: member,
         state: slot.state(),
         path: facts.map_or_else(String::new, |facts| facts.path.clone()),
-        replacement: replacement.map(|device| device.facts().path.clone()),
+        replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
+        is_lean: slot.state() == SlotState::InSync && replacement.is_none() && slot.writes_whole(),
         in_flight,
         in_flight_max,
         counts,

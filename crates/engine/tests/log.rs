@@ -585,3 +585,59 @@ fn a_level_without_redundancy_has_nothing_to_log() {
         })
         .done();
 }
+
+/// The same of a write of one byte over and over, and how many lean records there were so far.
+async fn cost_of(engine: &Engine, (extent, byte): (Extent, u8)) -> ((u64, u64, u64), u64) {
+    let before = counts(engine).await;
+    let write = engine.with_volume(0, "tank", async move |volume| {
+        let mut buffer = volume.buffer(usize::try_from(extent.bytes).expect("small")).await;
+        buffer.fill(byte);
+        submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+    });
+    write.await.expect("runs");
+    let after = counts(engine).await;
+    let cost = (
+        after.log_records - before.log_records,
+        after.log_batches - before.log_batches,
+        after.log_bytes - before.log_bytes,
+    );
+    (cost, after.lean_records)
+}
+
+#[test]
+fn a_block_whose_device_writes_it_whole_is_logged_by_its_parity_alone() {
+    let mut world = SimWorld::new(14);
+    for (at, name) in names(6).iter().enumerate() {
+        // Of the first stripe: strip 1.
+        let has_volatile_cache = at == 2;
+        let options = DiskOptions { has_volatile_cache, ..DiskOptions::sized(world::DISK_BYTES) };
+        world.add_disk(name, options);
+    }
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let spec = create_spec(raid6());
+            let (policy, atomic_write_bytes) = (ConsistencyPolicy::Log, 4096);
+            let spec = CreateSpec { policy, atomic_write_bytes, ..spec };
+            engine.create(spec).await.expect("created");
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            let costs = async |place, byte| cost_of(&engine, (place, byte)).await;
+            assert_eq!(costs(Extent::new(0, STRIPE), 1).await, ((0, 0, 0), 0), "a first write");
+            let (full, lean) = ((1, 3, (2 + 2 + 2) * BLOCK), (1, 2, (2 + 2) * BLOCK));
+            let strip = 16 << 10;
+            let block = Extent::new(0, BLOCK);
+            assert_eq!(costs(block, 2).await, (lean, 1));
+            assert_eq!(costs(block, 2).await, (full, 1), "old and new are the same");
+            let two = Extent::new(3 * strip, 2 * BLOCK);
+            assert_eq!(costs(two, 3).await, ((1, 3, 3 * 3 * BLOCK), 1), "two rows");
+            let with_cache = Extent::new(strip, BLOCK);
+            assert_eq!(costs(with_cache, 4).await, (full, 1), "its device has a cache");
+            // Another stripe, of which no full record counts; its first strip is out.
+            assert_eq!(costs(Extent::new(STRIPE, STRIPE), 1).await, ((0, 0, 0), 1));
+            engine.fail("tank", MemberIdx(0)).await.expect("two may go");
+            let on_others = Extent::new(STRIPE + 3 * strip, BLOCK);
+            assert_eq!(costs(on_others, 5).await, ((1, 2, (2 + 2) * BLOCK), 2), "degraded, too");
+        })
+        .done();
+}

@@ -62,6 +62,13 @@ impl Superblock {
         if (self.policy == ConsistencyPolicy::Log) != log {
             return Err("consistency_policy");
         }
+        let lean = self.features.incompatible & Features::LEAN_RECORDS != 0;
+        if lean && !log {
+            return Err("features_incompatible");
+        }
+        if !lean && self.members.iter().any(|entry| entry.stated_atomic_bytes != 0) {
+            return Err("members.stated_atomic_bytes");
+        }
         let table = self.features.read_only_compatible & Features::CHECKSUM_TABLE != 0;
         if (self.checksums == ChecksumKind::Crc32c) != table {
             return Err("checksum_kind");

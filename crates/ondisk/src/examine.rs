@@ -233,7 +233,12 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         };
         let label = format!("slot {}", entry.slot);
         let role = entry.role.name();
-        line(f, &label, format_args!("{role}{since} {} serial {}", entry.uuid, entry.serial))?;
+        let whole = match entry.stated_atomic_bytes {
+            0 => String::new(),
+            bytes => format!(", {} stated to be written whole", ByteSize(bytes.into())),
+        };
+        let (uuid, serial) = (entry.uuid, &entry.serial);
+        line(f, &label, format_args!("{role}{since} {uuid} serial {serial}{whole}"))?;
     }
     for job in &superblock.jobs {
         let paused = if job.paused { ", paused" } else { "" };

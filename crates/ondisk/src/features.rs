@@ -43,11 +43,13 @@ impl Features {
     pub const CHECKSUM_TABLE: u64 = 1;
     /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
     pub const INTENT_LOG: u64 = 1;
+    /// Incompatible: the log may hold lean records, and members say what the operator stated of their devices.
+    pub const LEAN_RECORDS: u64 = 2;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
         compatible: Features::WHOLE_MAP,
         read_only_compatible: Features::CHECKSUM_TABLE,
-        incompatible: Features::INTENT_LOG,
+        incompatible: Features::INTENT_LOG | Features::LEAN_RECORDS,
     };
 
     /// What a program that knows `supported` may do.

@@ -252,7 +252,8 @@ record! {
         out_incarnation: [u8; 16],
         out_previous_incarnation: [u8; 16],
         log_tag: U64,
-        reserved_1: [u8; 8],
+        stated_atomic_bytes: U32,
+        reserved_1: [u8; 4],
     }
 }
 
@@ -324,7 +325,7 @@ record! {
 }
 
 record! {
-    /// What begins a record of the stripe intent log; its holders follow, then its parts.
+    /// What begins a record of the stripe intent log; its holders follow, then its parts, then the home of a lean one.
     RawRecord, RECORD_FIELDS {
         sequence: U64,
         stripe: U64,
@@ -356,6 +357,16 @@ record! {
     }
 }
 
+record! {
+    /// The block of data that a lean record is about, after its parts.
+    RawHome, HOME_FIELDS {
+        strip: u8,
+        reserved_0: [u8; 3],
+        old_checksum: U32,
+        new_checksum: U32,
+    }
+}
+
 const _: () = assert!(size_of::<RawPreamble>() == 56);
 const _: () = assert!(size_of::<RawArea>() == 16);
 const _: () = assert!(size_of::<RawJob>() == 64);
@@ -368,6 +379,7 @@ const _: () = assert!(size_of::<RawBatch>() == 72);
 const _: () = assert!(size_of::<RawRecord>() == 24);
 const _: () = assert!(size_of::<RawHolder>() == 10);
 const _: () = assert!(size_of::<RawPart>() == 6);
+const _: () = assert!(size_of::<RawHome>() == 12);
 // The preamble is a prefix of both superblocks.
 const _: () = assert!(offset_of!(RawHeader, generation) == offset_of!(RawPreamble, generation));
 const _: () = assert!(offset_of!(RawSpare, generation) == offset_of!(RawPreamble, generation));

@@ -126,6 +126,9 @@ pub struct MemberEntry {
     /// Its name in the stripe intent log: a random number drawn by the update that takes it into a slot, so
     /// that records of an earlier stay do not count. Zero: none yet, and none once it is out or removed.
     pub log_tag: u64,
+    /// Bytes at multiples of themselves that its device writes whole or not at all, as the operator stated; 0: nothing was
+    /// stated, and the device is asked.
+    pub stated_atomic_bytes: u32,
 }
 
 /// The superblock update that records an event.
@@ -149,6 +152,7 @@ impl MemberEntry {
             bytes: 0,
             serial: Text::EMPTY,
             log_tag: 0,
+            stated_atomic_bytes: 0,
         }
     }
 
@@ -205,14 +209,15 @@ impl MemberEntry {
             out_incarnation: self.out_incarnations[0].into_bytes(),
             out_previous_incarnation: self.out_incarnations[1].into_bytes(),
             log_tag: self.log_tag.into(),
-            reserved_1: [0; 8],
+            stated_atomic_bytes: self.stated_atomic_bytes.into(),
+            reserved_1: [0; 4],
         }
     }
 
     /// The entry in `raw`, or the name of the field that makes no sense. Reserved bytes are checked
     /// unless `lenient`.
     pub(crate) fn from_raw(raw: &RawMember, lenient: bool) -> Result<Self, &'static str> {
-        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 8]) {
+        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 4]) {
             return Err("members.reserved");
         }
         let entry = MemberEntry {
@@ -225,6 +230,7 @@ impl MemberEntry {
             bytes: raw.member_bytes.get(),
             serial: Text::from_bytes(raw.serial).ok_or("members.serial")?,
             log_tag: raw.log_tag.get(),
+            stated_atomic_bytes: raw.stated_atomic_bytes.get(),
         };
         entry.check()?;
         Ok(entry)
@@ -241,6 +247,9 @@ impl MemberEntry {
         }
         if self.log_tag != 0 && matches!(self.role, Role::Out | Role::Removed) {
             return Err("members.log_tag");
+        }
+        if self.stated_atomic_bytes != 0 && !self.stated_atomic_bytes.is_power_of_two() {
+            return Err("members.stated_atomic_bytes");
         }
         match self.role {
             Role::Active | Role::Replacement if missed => Err("members.out_since"),

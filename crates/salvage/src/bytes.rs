@@ -61,8 +61,17 @@ pub fn array_tag(uuid: &Uuid) -> u64 {
 
 /// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at `hole`.
 pub fn checksum(record: &[u8], hole: usize) -> u32 {
+    checksum_of([&record[..hole], &record[hole + 4..]])
+}
+
+/// The same of a block.
+pub fn block_checksum(block: &[u8]) -> u32 {
+    checksum_of([block, &[]])
+}
+
+fn checksum_of(parts: [&[u8]; 2]) -> u32 {
     let mut crc = u32::MAX;
-    for part in [&record[..hole], &record[hole + 4..]] {
+    for part in parts {
         for byte in part {
             crc = TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
         }

@@ -13,6 +13,7 @@ const HEAD_BYTES: usize = 72;
 const RECORD_BYTES: usize = 24;
 const HOLDER_BYTES: usize = 10;
 const PART_BYTES: usize = 6;
+const HOME_BYTES: usize = 12;
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How often the bytes of an area may be looked at, at most, before it is given up: an honest log is read
@@ -39,6 +40,19 @@ pub enum Kind {
     InDoubt,
     /// The first write of a stripe.
     FirstWrite,
+    /// It has parity that goes in place if this block of data is found new.
+    Lean(Home),
+}
+
+/// A block of data that went in place before its parity did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The strip it lies on; its row is that of the record.
+    pub strip: u8,
+    /// CRC-32C of it before.
+    pub old: u32,
+    /// CRC-32C of it afterwards.
+    pub new: u32,
 }
 
 /// A device that must have a record for it to count.
@@ -180,6 +194,12 @@ impl Reader<'_> {
         Some(taken)
     }
 
+    fn home(&mut self) -> Option<Home> {
+        let bytes = self.take(HOME_BYTES)?;
+        let home = Home { strip: bytes[0], old: u32_at(bytes, 4), new: u32_at(bytes, 8) };
+        (is_blank(&bytes[1..4]) && home.old != home.new).then_some(home)
+    }
+
     fn record(&mut self) -> Option<Record> {
         let head: [u8; RECORD_BYTES] = array_at(self.take(RECORD_BYTES)?, 0);
         let (holder_count, part_count) = (usize::from(head[21]), usize::from(head[22]));
@@ -187,12 +207,14 @@ impl Reader<'_> {
             1 => Kind::Full,
             2 => Kind::InDoubt,
             3 => Kind::FirstWrite,
+            // Filled in below.
+            4 => Kind::Lean(Home { strip: 0, old: 0, new: 0 }),
             _ => return None,
         };
         if head[23] != 0 || holder_count > 128 || part_count > 192 {
             return None;
         }
-        if (kind == Kind::Full) != (part_count > 0) {
+        if matches!(kind, Kind::Full | Kind::Lean(_)) != (part_count > 0) {
             return None;
         }
         let holders = self.take(holder_count * HOLDER_BYTES)?;
@@ -200,6 +222,10 @@ impl Reader<'_> {
             |bytes: &[u8]| Holder { log_tag: u64_at(bytes, 0), strip: bytes[8], flags: bytes[9] };
         let holders = holders.chunks_exact(HOLDER_BYTES).map(holder).collect();
         let parts = self.take(part_count * PART_BYTES)?.to_vec();
+        let kind = match kind {
+            Kind::Lean(_) => Kind::Lean(self.home()?),
+            other => other,
+        };
         self.at = self.at.next_multiple_of(8);
         let mut record = Record {
             sequence: u64_at(&head, 0),

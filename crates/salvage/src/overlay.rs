@@ -3,10 +3,11 @@
 //!
 //! What must stay true: a record counts only if every device that could speak has it. A block of a device whose
 //! log cannot be read does not count where a complete record names the device. Rows in doubt lend their parity
-//! only to blocks that say so.
+//! only to blocks that say so. A lean record counts unless its block lies in place as it was before.
 
+use crate::bytes::block_checksum;
 use crate::image::ReadAt;
-use crate::log::{Batch, Kind, Record, Writer, read};
+use crate::log::{Batch, Home, Kind, Record, Writer, read};
 use crate::roster::{Roster, Standing};
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,9 +22,13 @@ impl RowSet {
 
     fn set(&mut self, record: &Record, value: bool) {
         for row in record.first_row..record.first_row + record.row_count {
-            let (word, bit) = (usize::from(row / 64) % 4, 1 << (row % 64));
-            self.0[word] = if value { self.0[word] | bit } else { self.0[word] & !bit };
+            self.set_row(row, value);
         }
+    }
+
+    fn set_row(&mut self, row: u16, value: bool) {
+        let (word, bit) = (usize::from(row / 64) % 4, 1 << (row % 64));
+        self.0[word] = if value { self.0[word] | bit } else { self.0[word] & !bit };
     }
 }
 
@@ -35,6 +40,8 @@ struct StripeOverlay {
     in_doubt: RowSet,
     /// Images that hold a complete record but cannot tell what is in it.
     unproven: BTreeMap<usize, RowSet>,
+    /// Images on which the newest lean record of a row found neither the old block nor the new one.
+    damaged: BTreeMap<usize, RowSet>,
 }
 
 /// What the log came to.
@@ -97,14 +104,14 @@ impl Overlay {
             devices.insert(log_tag, Device { image, batches });
         }
         for (_, copies) in updates(&devices) {
-            overlay.judge(roster, &devices, &copies, &is_written);
+            overlay.judge((images, roster), &devices, &copies, &is_written);
         }
         overlay
     }
 
-    fn judge(
+    fn judge<I: ReadAt>(
         &mut self,
-        roster: &Roster,
+        (images, roster): (&[I], &Roster),
         devices: &HashMap<u64, Device>,
         copies: &Copies<'_>,
         is_written: &impl Fn(u64) -> bool,
@@ -128,9 +135,19 @@ impl Overlay {
         if !is_written(record.stripe) {
             return;
         }
+        if let Kind::Lean(home) = record.kind
+            && !self.is_new((images, roster), devices, (record, home))
+        {
+            self.summary.dropped += 1;
+            return;
+        }
         self.summary.complete += 1;
         let stripe = self.stripes.entry(record.stripe).or_default();
-        if record.kind != Kind::Full {
+        // A later update of the row was planned when the block of an earlier one was there, or had become another.
+        if !matches!(record.kind, Kind::Lean(_)) {
+            stripe.damaged.values_mut().for_each(|damaged| damaged.set(record, false));
+        }
+        if matches!(record.kind, Kind::InDoubt | Kind::FirstWrite) {
             let rows = u64::from(record.first_row)..rows;
             stripe.cells.retain(|(_, row), _| !rows.contains(row));
             stripe.in_doubt.set(record, record.kind == Kind::InDoubt);
@@ -150,8 +167,51 @@ impl Overlay {
             };
             for block in copy.payload.iter().filter(|block| block.strip == holder.strip) {
                 stripe.cells.insert((device.image, u64::from(block.row)), block.offset);
+                if let Some(unproven) = stripe.unproven.get_mut(&device.image) {
+                    unproven.set_row(block.row, false);
+                }
             }
         }
+    }
+
+    /// Whether the block that a complete lean record is about was not found as it was before. What the log has of it is
+    /// older then; and if it is not as it was to be either, a later record must say what it is, or nobody can.
+    fn is_new<I: ReadAt>(
+        &mut self,
+        (images, roster): (&[I], &Roster),
+        devices: &HashMap<u64, Device>,
+        (record, home): (&Record, Home),
+    ) -> bool {
+        let newest = &roster.newest;
+        let (stripe, strip) = (record.stripe, usize::from(home.strip));
+        if strip >= newest.geometry.k() || record.row_count != 1 {
+            return false;
+        }
+        let slot = newest.geometry.slot(stripe, strip);
+        let row = u64::from(record.first_row);
+        let strip_bytes = u64::from(newest.geometry.strip_bytes);
+        let at = newest.data.offset + newest.geometry.row(stripe) * strip_bytes + row * 4096;
+        let is_home = |it: &&Device| {
+            let judged = &roster.images[it.image];
+            judged.slot.map(usize::from) == Some(slot) && judged.standing == Standing::Current
+        };
+        let mut block = [0; 4096];
+        for device in devices.values().filter(is_home) {
+            let is_read = images[device.image].read_at(at, &mut block).is_ok();
+            let found = is_read.then(|| block_checksum(&block));
+            if found == Some(home.old) {
+                return false;
+            }
+            let overlay = self.stripes.entry(stripe).or_default();
+            overlay.cells.remove(&(device.image, row));
+            let is_new = found == Some(home.new);
+            overlay.damaged.values_mut().for_each(|damaged| damaged.set(record, false));
+            overlay.damaged.entry(device.image).or_default().set(record, !is_new);
+            if let Some(unproven) = overlay.unproven.get_mut(&device.image).filter(|_| is_new) {
+                unproven.set(record, false);
+            }
+        }
+        true
     }
 
     /// Where the log has a newer block for a place of an image.
@@ -159,10 +219,11 @@ impl Overlay {
         self.stripes.get(&stripe)?.cells.get(&(image, row)).copied()
     }
 
-    /// Whether what lies in place on an image may be older than a complete record.
+    /// Whether what lies in place on an image may be older than a complete record, or is no block that anybody wrote.
     pub(crate) fn is_unproven(&self, image: usize, stripe: u64, row: u64) -> bool {
-        let stripe = self.stripes.get(&stripe);
-        stripe.and_then(|it| it.unproven.get(&image)).is_some_and(|rows| rows.has(row))
+        let Some(stripe) = self.stripes.get(&stripe) else { return false };
+        let of_image = [stripe.unproven.get(&image), stripe.damaged.get(&image)];
+        of_image.into_iter().flatten().any(|rows| rows.has(row))
     }
 
     /// Whether parity of a row was to be made anew.

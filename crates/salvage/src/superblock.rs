@@ -161,9 +161,9 @@ impl Copy {
         if checksum(bytes, 8) != u32_at(bytes, 8) {
             return Copy::Damaged("checksum");
         }
-        // Bit 0 of the incompatible features is the stripe intent log; bit 0 of the read-only compatible ones
+        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records; bit 0 of the read-only compatible ones
         // are checksums, and reading without them is no worse than before they existed.
-        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 1 {
+        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 3 {
             return Copy::Newer;
         }
         if is_spare {

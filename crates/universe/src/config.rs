@@ -87,6 +87,8 @@ pub struct Config {
     pub policy: ConsistencyPolicy,
     /// What that promises.
     pub contract: Contract,
+    /// What is stated of what devices write whole; 0: nothing. Never more than they do.
+    pub stated_atomic_bytes: u32,
     /// What may happen.
     pub class: Class,
     /// Which faults and commands are drawn from.
@@ -134,6 +136,13 @@ impl Config {
             tear_sectors(&mut disks);
         }
         let atomic = disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
+        let may_state = policy == ConsistencyPolicy::Log && atomic == 4096;
+        let is_stated = may_state && Random::stream(seed, 0xC3).percent(70);
+        if is_stated && contract.mends_torn_blocks && Random::stream(seed, 0xC4).percent(50) {
+            // Nothing was stated of devices that come later.
+            let waiting = &mut disks[shape.members..];
+            waiting.iter_mut().for_each(|disk| disk.atomic_write_bytes = 512);
+        }
         let logical = u64::from(logical_block_bytes);
         let unit_bytes = if contract.mends_torn_blocks { logical } else { logical.min(atomic) };
         let stripe_count = 4 + random.below(20);
@@ -143,6 +152,7 @@ impl Config {
             seed,
             policy,
             contract,
+            stated_atomic_bytes: if is_stated { 4096 } else { 0 },
             class,
             menu: Menu::draw(&mut random, class, geometry.parity_strips()),
             logical_block_bytes,
@@ -329,9 +339,10 @@ impl fmt::Display for Config {
         let cached = self.disks.iter().filter(|disk| disk.has_volatile_cache).count();
         writeln!(
             f,
-            "  devices  {}, {cached} with a volatile cache, {} bytes written whole, latency {:?}",
+            "  devices  {}, {cached} with a volatile cache, {} bytes written whole ({} stated), latency {:?}",
             self.disks.len(),
             disk.atomic_write_bytes,
+            self.stated_atomic_bytes,
             disk.latency.write
         )?;
         writeln!(

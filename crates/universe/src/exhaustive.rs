@@ -72,8 +72,10 @@ pub struct Case {
     pub is_written: bool,
     /// A member is out from the beginning.
     pub is_degraded: bool,
-    /// Writes may tear.
+    /// Writes may tear; those of devices that are said to write blocks whole, between blocks.
     pub tears: bool,
+    /// It is stated that devices write blocks whole, as they do: updates of single blocks may have lean records.
+    pub is_lean: bool,
 }
 
 /// How much was looked at.
@@ -131,7 +133,7 @@ pub fn cases(is_long: bool) -> Vec<Case> {
     for count in 1..=3 {
         for (data, parity) in (1..=3).flat_map(|data| (1..=3).map(move |parity| (data, parity))) {
             for steps in sequences(count, data) {
-                for variant in 0..16_u32 {
+                for variant in 0..32_u32 {
                     let is = |bit: u32| variant & (1 << bit) != 0;
                     let case = Case {
                         data,
@@ -142,6 +144,7 @@ pub fn cases(is_long: bool) -> Vec<Case> {
                         is_written: !is(2),
                         is_degraded: is(3),
                         tears: true,
+                        is_lean: is(4),
                     };
                     if case.is_worth_it() && (is_long || case.is_short()) {
                         cases.push(case);
@@ -167,12 +170,22 @@ fn sequences(count: u32, data: usize) -> Vec<Vec<Step>> {
 impl Case {
     fn is_worth_it(&self) -> bool {
         // One operation is alone either way.
-        self.steps.len() > 1 || !self.is_together
+        let is_one = self.steps.len() > 1 || !self.is_together;
+        is_one && (!self.is_lean || self.may_be_lean())
+    }
+
+    /// Some update reads what it changes, because that is no more than all others, or one of those is out.
+    fn may_be_lean(&self) -> bool {
+        let reads_old = self.data > self.parity + 1 || self.data > 1 && self.is_degraded;
+        reads_old && self.is_written && !self.has_caches
     }
 
     /// What is in reach within two minutes.
     fn is_short(&self) -> bool {
         let strips = self.data + self.parity;
+        if self.is_lean {
+            return self.steps.len() == 1 || self.steps.len() == 2 && strips == 3;
+        }
         match self.steps.len() {
             1 => strips <= if self.has_caches { 3 } else { 4 },
             2 if strips > 2 => {
@@ -200,6 +213,7 @@ impl Case {
         let disk = DiskOptions {
             has_volatile_cache: self.has_caches,
             latency: Latency::constant(Duration::from_micros(100)),
+            atomic_write_bytes: if self.is_lean { STRIP_BYTES } else { 512 },
             ..DiskOptions::sized(8 << 20)
         };
         let shape = self.shape();
@@ -212,6 +226,7 @@ impl Case {
         Config {
             policy: ConsistencyPolicy::Log,
             contract,
+            stated_atomic_bytes: if self.is_lean { 4096 } else { 0 },
             class: Class::Everything,
             logical_block_bytes,
             workers: 1,
@@ -233,9 +248,10 @@ impl fmt::Display for Case {
         let caches = if self.has_caches { "volatile caches" } else { "no caches" };
         let written = if self.is_written { "written stripes" } else { "unwritten stripes" };
         let out = if self.is_degraded { ", one member out" } else { "" };
+        let whole = if self.is_lean { ", blocks written whole" } else { "" };
         write!(
             f,
-            "{}+{}, {:?} {order}, {written}, {caches}{out}",
+            "{}+{}, {:?} {order}, {written}, {caches}{out}{whole}",
             self.data, self.parity, self.steps
         )
     }

@@ -80,6 +80,7 @@ impl Life<'_> {
                 shape: config.shape.clone(),
                 policy: config.policy,
                 checksums: ChecksumKind::None,
+                atomic_write_bytes: config.stated_atomic_bytes,
                 logical_block_bytes: config.logical_block_bytes,
                 region_bytes: Some(config.stripe_bytes() * config.stripes_per_region),
                 is_dry_run: false,

@@ -93,6 +93,7 @@ pub const EXPECTED: &[&str] = &[
     "count.handed_over",
     "count.intent_page_writes",
     "count.job_member_writes",
+    "count.lean_records",
     "count.log_batches",
     "count.log_records",
     "count.log_settles",

@@ -12,6 +12,7 @@ fn case(steps: &[Step]) -> Case {
         is_written: true,
         is_degraded: false,
         tears: true,
+        is_lean: false,
     }
 }
 
@@ -42,4 +43,17 @@ fn copies_of_a_mirror_are_equal_before_they_are_read() {
             is_right(&Case { steps: vec![Step::First, Step::Flush, Step::First], ..mirror });
         }
     }
+}
+
+/// Of such updates the log has parity alone; what is found in the place of the block decides, on degraded arrays too.
+#[test]
+fn updates_whose_block_is_not_in_the_log_are_old_or_new_and_their_neighbours_are_untouched() {
+    let healthy = Case { data: 3, is_lean: true, ..case(&[Step::First]) };
+    is_right(&healthy);
+    let degraded = Case { data: 2, is_degraded: true, ..healthy };
+    is_right(&Case { parity: 2, ..degraded.clone() });
+    // Nothing more may be lost here.
+    let covered = exhaust(&Case { steps: vec![Step::Last], ..degraded }, u64::MAX);
+    let covered = covered.unwrap_or_else(|what| panic!("{what}"));
+    assert!(covered.started > 0 && covered.torn > 0 && covered.left_out == 0, "{covered}");
 }

@@ -234,6 +234,10 @@ pub struct Create {
     /// Keep checksums of its blocks; with the policy log only. Default off.
     #[serde(default)]
     pub checksums: Option<Switch>,
+    /// Bytes that each device writes whole or not at all, at multiples of them, whenever its power goes: a power of two of at
+    /// least 4 KiB. It is believed; with the policy log only. Default: nothing is known of the kind.
+    #[serde(default)]
+    pub atomic_write_bytes: Option<u32>,
     /// Devices whose foreign signatures may be overwritten, by path.
     #[serde(default)]
     pub destroy: Vec<String>,
@@ -513,6 +517,9 @@ pub struct ArrayCounters {
     pub written_page_writes: u64,
     /// Updates recorded in the stripe intent log.
     pub log_records: u64,
+    /// Of these, lean ones: of single blocks whose devices write them whole.
+    #[serde(default)]
+    pub lean_records: u64,
     /// Batches written to the stripe intent log, on all members.
     pub log_batches: u64,
     /// Bytes of those batches.

@@ -103,6 +103,10 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// Size of the device in bytes.
     pub device_bytes: u64,
+    /// Single blocks that are written to it are logged by their parity alone: it was stated that the device writes a block
+    /// whole, it has no volatile cache, and it has been in service since the array started.
+    #[serde(default)]
+    pub lean_log: bool,
     /// Reads that failed.
     pub read_errors: u64,
     /// Writes and flushes that failed.

@@ -51,6 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
+    /// State that the members write blocks of 4 KiB whole, as `create --atomic-write 4K` does.
+    #[arg(long)]
+    atomic_write: bool,
+
     /// Write; without it, read.
     #[arg(long)]
     write: bool,
@@ -120,6 +124,7 @@ impl Args {
             strip_bytes: self.strip_size.0,
             policy: self.policy,
             checksums: self.checksums,
+            writes_whole: self.atomic_write,
             lost: self.lost,
             load: Load {
                 is_write: self.write,

@@ -53,6 +53,11 @@ pub struct Args {
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
+    /// State that every one of the devices writes blocks of this size whole or not at all, whenever its power goes: 4K or
+    /// more. It is believed, and makes the log of small writes shorter; where it is not true, it costs blocks.
+    #[arg(long, value_name = "SIZE")]
+    atomic_write: Option<ByteSize>,
+
     /// Use only so much of each device.
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
@@ -109,10 +114,18 @@ impl Args {
             logical_block_bytes: self.block_size.parse().ok(),
             policy: self.policy,
             checksums: self.checksums,
+            atomic_write_bytes: self.atomic_write.map(atomic_write).transpose()?,
             destroy: self.destroy,
             dry_run: self.dry_run,
         })
     }
+}
+
+fn atomic_write(size: ByteSize) -> Result<u32, Fault> {
+    let bytes = u32::try_from(size.0).ok().filter(|bytes| bytes.is_power_of_two());
+    bytes.ok_or_else(|| {
+        Fault::usage(format!("{size} cannot be stated"), "take a power of two from 4K to 1G")
+    })
 }
 
 fn check_strip(strip: ByteSize) -> Result<(), Fault> {

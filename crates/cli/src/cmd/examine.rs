@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_ondisk::examine::{Examination, examine_ranges};
-use ashlar_ondisk::log::{LogScan, MemberLog, RecordKind};
+use ashlar_ondisk::log::{LogScan, MemberLog};
 use ashlar_units::{Extent, to_usize};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -93,9 +93,10 @@ fn log_value(log: &Result<MemberLog, String>) -> Value {
         "batches": log.batches(),
         "records": log.records_written(),
         "counting": log.records.len(),
-        "full": log.counting(RecordKind::Full),
-        "in_doubt": log.counting(RecordKind::InDoubt),
-        "first_writes": log.counting(RecordKind::FirstWrite),
+        "full": log.counting("full"),
+        "in_doubt": log.counting("in doubt"),
+        "first_writes": log.counting("first write"),
+        "lean": log.counting("lean"),
         "older_batches": log.other_batches,
         "older_records": log.other_records,
         "fault": log.fault.map(|fault| fault.to_string()),

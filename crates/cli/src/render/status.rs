@@ -154,7 +154,8 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         member.replacement.as_ref().map_or(String::new(), |path| format!(" by {path}"));
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
-    format!("slot {:<2} {what}     {}{replacement}{serial}", member.slot, member.path)
+    let lean = if member.lean_log { "  lean log" } else { "" };
+    format!("slot {:<2} {what}     {}{replacement}{serial}{lean}", member.slot, member.path)
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {

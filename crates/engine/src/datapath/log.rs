@@ -100,12 +100,17 @@ pub(super) async fn log(
         return Ok(Some(update));
     }
     let mut pieces = shard.piece_lists.list();
-    if kind.has_payload() {
+    if kind == RecordKind::Full {
         data_pieces(plan, payload, &mut pieces);
+    }
+    if kind.has_payload() {
         pieces.extend_from_slice(parity);
     }
-    let stored =
+    let mut stored =
         plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.stored(plan.writable())));
+    if let Some(home) = kind.home() {
+        stored = stored.minus(StripSet::only(home.strip));
+    }
     record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
 }
 

@@ -7,6 +7,7 @@
 
 use super::edges;
 use super::gather::gather;
+use super::lean;
 use super::log;
 use super::parity;
 use super::settle::{block_lost, settle};
@@ -127,6 +128,7 @@ async fn write_extent(
             }
             Ok(old) => {
                 clock.lap(shard, WriteStage::Gather);
+                let kind = lean::kind_of(shard, (stripe, kind), (&plan, payload), &old);
                 let parity = parity::compute(shard, &plan, payload, old, &mut buffers);
                 let parity = parity.freeze(shard);
                 clock.lap(shard, WriteStage::Parity);
@@ -139,7 +141,14 @@ async fn write_extent(
                     }
                 };
                 clock.lap(shard, WriteStage::Log);
-                let failed = store(shard, stripe, &plan, payload, (parity, pins)).await;
+                let failed = match kind.and_then(RecordKind::home) {
+                    None => store(shard, stripe, &plan, payload, (parity, pins)).await,
+                    Some(home) => {
+                        let home = (home, plan.rows());
+                        let stored = lean::store(shard, stripe, home, payload, parity);
+                        done_or_distrust(shard, stripe, Box::pin(stored).await).await?
+                    }
+                };
                 if !failed.is_empty() || shard.array.has_failing_slots() {
                     let settled = Box::pin(settle(shard, failed)).await;
                     done_or_distrust(shard, stripe, settled).await?;
@@ -269,7 +278,9 @@ async fn done_or_distrust<T>(
 /// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on once a member is out.
 fn note_cached(shard: &Shard, stripe: StripeNo, kind: Option<RecordKind>) {
     match kind {
-        Some(RecordKind::Full) => shard.log().expect("it has records").note_in_place(stripe),
+        Some(RecordKind::Full | RecordKind::Lean(_)) => {
+            shard.log().expect("it has records").note_in_place(stripe)
+        }
         Some(RecordKind::InDoubt) => shard.array.caches.note_relaxed(),
         Some(RecordKind::FirstWrite) | None => shard.array.caches.note_unlogged(),
     }

@@ -238,11 +238,11 @@ impl Lane {
         let mut encoder = HeaderEncoder::new(&mut header, bytes_max, self.identity());
         let (mut newest_update, mut promised, mut pieces) = (0, 0, 0);
         while let Some(item) = queue.front() {
-            let (holders, parts) =
-                (item.body.holders.len(), item.body.parts_of(item.strip).count());
+            let body = &item.body;
+            let (holders, parts) = (body.holders.len(), body.parts_of(item.strip).count());
             // The first one goes in any case, in more than one call if need be.
             let is_too_many = pieces > 0 && pieces + parts >= PARTS_MAX;
-            if is_too_many || !encoder.fits(holders, parts, item.blocks) {
+            if is_too_many || !encoder.fits(body.kind, (holders, parts), item.blocks) {
                 break;
             }
             encode(&mut encoder, item);

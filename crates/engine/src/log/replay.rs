@@ -7,8 +7,10 @@
 //! restart that begins again must not believe it. Nothing else changes what counts until the start's own
 //! update ends it for good; so a start that is cut off anywhere is simply done again.
 //!
-//! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `mend` writes.
+//! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what they ask for besides the
+//! logs, `mend` writes.
 
+mod found;
 mod mend;
 
 use crate::canary::{Canary, sings};
@@ -23,9 +25,12 @@ use ashlar_iobuf::BufMut;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
-    DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally, judge,
+    DeviceLog, HomeBlock, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
+    homes, judge,
 };
 use ashlar_units::{Extent, Nanos, to_usize};
+use found::InPlace;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What a start found in the logs, and what it did.
@@ -67,7 +72,8 @@ pub(crate) struct Logs {
 pub(crate) async fn look(shard: &Rc<Shard>, superblock: &Superblock) -> Result<Logs, Refusal> {
     let began = shard.worker.handle.now();
     let sources = read_logs(shard, superblock).await;
-    let (_, kept) = judge_reliable(shard, &sources)?;
+    let found = found::read(shard, homes_of(&sources)).await;
+    let (_, kept) = judge_reliable(shard, &sources, &found)?;
     let array = &shard.array;
     if !array.is_read_only() && is_beyond(shard, &sources, &kept) {
         let what = format!(
@@ -193,7 +199,8 @@ async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
 
 /// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any more.
 async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judgement, Refusal> {
-    let (judgement, kept) = judge_reliable(shard, sources)?;
+    let found = found::read(shard, homes_of(sources)).await;
+    let (judgement, kept) = judge_reliable(shard, sources, &found)?;
     let all = std::mem::take(sources).into_iter().zip(kept);
     let (reliable, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_kept)| *is_kept);
     *sources = reliable.into_iter().map(|(source, _)| source).collect();
@@ -207,8 +214,17 @@ async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judge
     Ok(judgement)
 }
 
+/// The blocks in place that the logs ask for.
+fn homes_of(sources: &[Source]) -> BTreeSet<HomeBlock> {
+    sources.iter().filter_map(|source| source.log.as_ref().ok()).flat_map(homes).collect()
+}
+
 /// What the logs add up to that can be relied on, and which these are; devices are numbered among them.
-fn judge_reliable(shard: &Shard, sources: &[Source]) -> Result<(Judgement, Vec<bool>), Refusal> {
+fn judge_reliable(
+    shard: &Shard,
+    sources: &[Source],
+    found: &InPlace<'_>,
+) -> Result<(Judgement, Vec<bool>), Refusal> {
     let array = &shard.array;
     let mut kept: Vec<bool> = sources.iter().map(|source| source.log.is_ok()).collect();
     loop {
@@ -219,8 +235,7 @@ fn judge_reliable(shard: &Shard, sources: &[Source]) -> Result<(Judgement, Vec<b
             Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
         };
         let logs: Vec<DeviceLog<'_>> = places.iter().filter_map(log).collect();
-        let is_written = |stripe| array.written.is_written(stripe);
-        let judgement = judge(&logs, &array.geometry, is_written).map_err(|contradiction| {
+        let judgement = judge(&logs, &array.geometry, found).map_err(|contradiction| {
             Refusal::new(
                 "array.log_contradicts",
                 format!("array '{}': {contradiction}; nothing was written", array.name()),

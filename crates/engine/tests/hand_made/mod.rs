@@ -7,12 +7,14 @@
 use ashlar_layout::{Geometry, RowRange, Shape};
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ondisk::log::{BatchEncoder, Holder, LogIdentity, NewRecord, Part, RecordKind};
+use ashlar_ondisk::log::{
+    BatchEncoder, Holder, Home, LogIdentity, NewRecord, Part, RecordKind, block_checksum,
+};
 use ashlar_ondisk::{ConsistencyPolicy, Features, MemberEvent, Superblock};
 use ashlar_parity::{Code, Kernel, Locality};
 use ashlar_sim::{Random, SimDisk};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const BLOCK: usize = 4096;
 
@@ -38,6 +40,8 @@ pub struct Logged {
     settled_below: u64,
     /// The slot that lacks the newest record, if one does for sure.
     pub lacking: Option<usize>,
+    /// Stripes of which a full record counts: their updates are not lean.
+    copied: BTreeSet<u64>,
 }
 
 /// What the crash left of an update.
@@ -58,7 +62,7 @@ impl Logged {
         let mut superblock =
             Superblock::decode(&disks[0].peek(slots[0])).expect("it was stopped cleanly");
         superblock.policy = ConsistencyPolicy::Log;
-        superblock.features.incompatible |= Features::INTENT_LOG;
+        superblock.features.incompatible |= Features::INTENT_LOG | Features::LEAN_RECORDS;
         superblock.unclean = true;
         superblock.generation += 1;
         for (entry, tag) in superblock.members.iter_mut().zip(0x5EED_0000_0001_u64..) {
@@ -80,6 +84,7 @@ impl Logged {
             sequence: 0,
             settled_below: 0,
             lacking: None,
+            copied: BTreeSet::new(),
         };
         for stripe in 0..stripes {
             for strip in 0..geometry.strips() {
@@ -126,6 +131,7 @@ impl Logged {
             }
         }
         self.settled_below = self.sequence + 1;
+        self.copied.clear();
     }
 
     /// An update of some blocks of a row range: its records and what is in place of it.
@@ -138,6 +144,7 @@ impl Logged {
         let row = |number: u64| u32::try_from(number).expect("few");
         let rows = RowRange::new(row(start), row(start + count));
         let is_whole = kind == RecordKind::InDoubt;
+        self.copied.insert(stripe);
         let changed: Vec<usize> = (0..k).filter(|_| is_whole || self.random.percent(40)).collect();
         let changed = if changed.is_empty() { vec![0] } else { changed };
         let old = self.newest.clone();
@@ -168,6 +175,55 @@ impl Logged {
             // Nothing follows it: what the array holds is what was before.
             self.newest = old;
         }
+    }
+
+    /// A lean update of one block, if there is one that may be: where it lies. Unless it is the last one its block is in
+    /// place; of its parity it may be any part.
+    pub fn lean(&mut self, left: Left, is_last: bool) -> Option<(SimDisk, u64)> {
+        let k = self.geometry.data_strips();
+        let stripes = self.newest.keys().map(|place| place.0).max().expect("some") + 1;
+        let stripe = self.random.below(stripes);
+        let strip = usize::try_from(self.random.below(k as u64)).expect("few");
+        let row = self.random.below(self.geometry.strip_blocks().into());
+        let row = u32::try_from(row).expect("few");
+        let is_in = |strip: &usize| !self.out.contains(&self.slot_of(stripe, *strip));
+        let holders: Vec<usize> = (k..self.geometry.strips()).filter(is_in).collect();
+        if k == 1 || holders.is_empty() || !is_in(&strip) || self.copied.contains(&stripe) {
+            return None;
+        }
+        let (place, rows) = ((stripe, strip, row), RowRange::new(row, row + 1));
+        let old = self.newest.clone();
+        self.change_row(stripe, row, &[strip]);
+        let home = Home {
+            strip: StripIdx::from_at(strip),
+            old: block_checksum(&old[&place]),
+            new: block_checksum(&self.newest[&place]),
+        };
+        self.sequence += 1;
+        let lacks = (left != Left::All).then(|| self.random.below(holders.len() as u64));
+        for (at, parity) in holders.iter().enumerate() {
+            let is_likely = left != Left::Part || self.random.percent(60);
+            if left == Left::All || (lacks != Some(at as u64) && is_likely) {
+                self.log(RecordKind::Lean(home), (stripe, *parity, rows), &holders);
+            }
+        }
+        let is_there = left == Left::All && (!is_last || self.random.percent(60));
+        if is_there {
+            let (disk, offset) = self.at(place);
+            disk.poke(offset, &self.newest[&place]);
+            for parity in k..self.geometry.strips() {
+                self.land((stripe, parity, row), (RecordKind::Full, left), &old);
+            }
+            self.allowed.insert(place, vec![self.newest[&place].clone()]);
+        } else {
+            self.allowed.get_mut(&place).expect("of data").push(self.newest[&place].clone());
+            self.newest = old;
+            // Its device has no cache.
+            let (disk, offset) = self.at(place);
+            disk.poke(offset, &self.newest[&place]);
+        }
+        let (disk, offset) = self.at(place);
+        Some((disk.clone(), offset))
     }
 
     fn change_row(&mut self, stripe: u64, row: u32, changed: &[usize]) {

@@ -91,6 +91,7 @@ pub fn create_spec(shape: Shape) -> CreateSpec {
         shape,
         policy: policy(),
         checksums: checksums(),
+        atomic_write_bytes: 0,
         logical_block_bytes: 512,
         region_bytes: None,
         destroy: Vec::new(),

@@ -11,7 +11,9 @@ use ashlar_units::{BLOCK_BYTES_USIZE, to_u64, to_usize};
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::record::{LogLimits, NewRecord, Record, payload_blocks, put, record_bytes, take};
+use super::record::{
+    LogLimits, NewRecord, Record, RecordKind, payload_blocks, put, record_bytes, take,
+};
 use crate::format::{
     CHECKSUM_AT, LOG_BATCH_BYTES_MAX, LOG_BATCH_MAGIC, LOG_BLOCK_BYTES, LOG_HEADER_BYTES_MAX,
     RawBatch, checksum_without,
@@ -111,10 +113,16 @@ impl<'b> HeaderEncoder<'b> {
         }
     }
 
-    /// Whether a record with so many holders, parts and blocks of payload fits.
-    pub fn fits(&self, holders: usize, parts: usize, payload_blocks: usize) -> bool {
+    /// Whether a record of this kind with so many holders, parts and blocks of payload fits.
+    pub fn fits(
+        &self,
+        kind: RecordKind,
+        (holders, parts): (usize, usize),
+        payload_blocks: usize,
+    ) -> bool {
+        let bytes = record_bytes(kind.code(), holders, parts);
         self.record_count < u16::MAX
-            && self.header_end + record_bytes(holders, parts) <= self.header.len()
+            && self.header_end + bytes <= self.header.len()
             && payload_blocks <= (self.bytes_max - self.bytes) / BLOCK_BYTES_USIZE
     }
 
@@ -127,8 +135,9 @@ impl<'b> HeaderEncoder<'b> {
         let sound = LogLimits::WIDEST.check(record, self.identity.log_tag);
         assert!(sound.is_ok(), "{sound:?} of {record:?}");
         let blocks = to_usize(payload_blocks(record.parts));
-        assert!(self.fits(record.holders.len(), record.parts.len(), blocks), "it does not fit");
-        let end = self.header_end + record_bytes(record.holders.len(), record.parts.len());
+        let counts = (record.holders.len(), record.parts.len());
+        assert!(self.fits(record.kind, counts, blocks), "it does not fit");
+        let end = self.header_end + record_bytes(record.kind.code(), counts.0, counts.1);
         put(record, &mut self.header[self.header_end..end]);
         self.header_end = end;
         self.bytes += blocks * BLOCK_BYTES_USIZE;
@@ -215,9 +224,9 @@ impl<'b> BatchEncoder<'b> {
         }
     }
 
-    /// Whether a record with so many holders, parts and blocks of payload fits.
-    pub fn fits(&self, holders: usize, parts: usize, payload_blocks: usize) -> bool {
-        self.head.fits(holders, parts, payload_blocks)
+    /// As [`HeaderEncoder::fits`].
+    pub fn fits(&self, kind: RecordKind, counts: (usize, usize), payload_blocks: usize) -> bool {
+        self.head.fits(kind, counts, payload_blocks)
     }
 
     /// Adds a record and the content of its parts, which may come in pieces of any length.

@@ -26,6 +26,15 @@
 //!   what the strip follows from, and that of the later record is the right one: hence parity, too, and first.
 //! - **A first write outdates older records and leaves no doubt**: the stripe counts as written only
 //!   after it is durable. Of a stripe that the map calls unwritten nothing counts.
+//! - **A lean record is asked about only if no later complete record touches its row.** Parity goes in place only after
+//!   the block is durable. So if the block found is the old one, nothing of parity was
+//!   in place and the record is dropped; if it is the new one, parity is written; if its device is lost, parity is written
+//!   too, and the new block follows from it. A block that is neither was damaged: it is lost, and computed anew from
+//!   that parity. One that cannot be read is computed anew as well, but only after it was overwritten: were it readable
+//!   again, and old, at a restart after a restart that was cut off, parity would be in place and the record dropped.
+//!   A later record of the row was planned when this update had ended: its block is durable, or was made
+//!   something else since, by that record or after its device was out. So nothing is asked, and it is not called damaged.
+//!   Older blocks of its strip and row are never written over it.
 //! - **A record that is missing under a later complete one of its rows** cannot be, if the devices kept what they
 //!   called durable. The device that lacks it has lost part of its log, and is named: its log is as good as
 //!   unreadable.
@@ -40,7 +49,7 @@ use std::collections::BTreeMap;
 use ashlar_layout::{Geometry, RowRange};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripeNo};
 
-use super::record::{Record, RecordKind};
+use super::record::{Home, Record, RecordKind};
 use super::rows::RowSet;
 use super::scan::{LoggedRecord, MemberLog};
 
@@ -53,6 +62,39 @@ pub struct DeviceLog<'a> {
     pub slot: MemberIdx,
     /// What was found on it.
     pub log: &'a MemberLog,
+}
+
+/// A block of data in its place, which a lean record is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HomeBlock {
+    /// Its stripe.
+    pub stripe: StripeNo,
+    /// Its strip.
+    pub strip: StripIdx,
+    /// Its row.
+    pub row: u32,
+}
+
+/// What a restart finds in the place of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FoundBlock {
+    /// Nothing that counts: no device is in service there, or it is only being filled.
+    Gone,
+    /// The device cannot read it.
+    Unreadable,
+    /// A block of this CRC-32C.
+    Holds(u32),
+}
+
+/// A block in place that is damaged: to be computed from the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostBlock {
+    /// Its row.
+    pub row: u32,
+    /// What it was and was to be.
+    pub home: Home,
+    /// Whether it can be read. If not, something that is neither is to be written in its place before anything else.
+    pub is_readable: bool,
 }
 
 /// Blocks to be written in place from a device's log to the same device.
@@ -68,13 +110,16 @@ pub struct ReplayWrite {
     pub log_offset: u64,
 }
 
-/// What is to be done to one stripe: first the writes, in any order, then parity of the rows in doubt.
+/// What is to be done to one stripe: lost blocks that cannot be read are overwritten, then the writes, in any order, then the
+/// lost blocks are computed, then parity of the rows in doubt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StripeReplay {
     /// The stripe.
     pub stripe: StripeNo,
     /// The blocks to write, none twice.
     pub writes: Vec<ReplayWrite>,
+    /// Blocks in place that are damaged.
+    pub lost: Vec<LostBlock>,
     /// Rows whose parity is to be generated anew.
     pub in_doubt: Vec<RowRange>,
 }
@@ -90,7 +135,7 @@ pub struct ReplayTally {
     pub in_doubt: u64,
     /// First writes.
     pub first_writes: u64,
-    /// Not complete: nothing of them was in place.
+    /// Not complete, or lean and the old block is in place: nothing of them was.
     pub dropped: u64,
     /// Durable in place, as another device says.
     pub settled: u64,
@@ -139,14 +184,35 @@ struct Held<'a> {
     logged: &'a LoggedRecord,
 }
 
-/// Judges the logs of all devices in service. `is_written` is the written map as the members have it.
+/// The blocks that lean records of a log are about: what is to be read before logs are judged.
+pub fn homes(log: &MemberLog) -> impl Iterator<Item = HomeBlock> {
+    let of = |record: &Record| Some(HomeBlock::of(record, record.kind.home()?));
+    log.records.iter().filter_map(move |logged| of(&logged.record))
+}
+
+impl HomeBlock {
+    fn of(record: &Record, home: Home) -> HomeBlock {
+        HomeBlock { stripe: record.stripe, strip: home.strip, row: record.rows.start }
+    }
+}
+
+/// What a judgement rests on besides the logs.
+pub trait Found {
+    /// Whether the written map, as the members have it, calls a stripe written.
+    fn is_written(&self, stripe: StripeNo) -> bool;
+
+    /// A block as it lies in its place.
+    fn block(&self, block: HomeBlock) -> FoundBlock;
+}
+
+/// Judges the logs of all devices in service.
 ///
 /// # Errors
 /// If records of one update differ, a holder's strip is not the one that lies on its slot, or two lanes speak of one stripe.
 pub fn judge(
     devices: &[DeviceLog<'_>],
     geometry: &Geometry,
-    is_written: impl Fn(StripeNo) -> bool,
+    found: &impl Found,
 ) -> Result<Judgement, Contradiction> {
     let settled = settled_below(devices);
     let mut judgement = Judgement::default();
@@ -154,8 +220,9 @@ pub fn judge(
         let (counting, settled): (Vec<_>, Vec<_>) =
             updates.into_iter().partition(|update| update.record.sequence >= settled[&update.lane]);
         judgement.tally.settled += count(settled.len());
-        if is_written(stripe) {
-            judgement.add_stripe(devices, stripe, &counting);
+        if found.is_written(stripe) {
+            let newer = Newer { homes: homes_on(devices, geometry, stripe), ..Newer::default() };
+            judgement.add_stripe((devices, found), stripe, (&counting, newer));
         } else {
             judgement.tally.unwritten += count(counting.len());
         }
@@ -236,6 +303,21 @@ impl Update<'_> {
     }
 }
 
+/// The devices in service that store each strip of a stripe.
+fn homes_on(
+    devices: &[DeviceLog<'_>],
+    geometry: &Geometry,
+    stripe: StripeNo,
+) -> BTreeMap<StripIdx, Vec<usize>> {
+    let mut homes: BTreeMap<StripIdx, Vec<usize>> = BTreeMap::new();
+    for (at, device) in devices.iter().enumerate() {
+        if let Some(strip) = geometry.strip_on(stripe, device.slot) {
+            homes.entry(strip).or_default().push(at);
+        }
+    }
+    homes
+}
+
 /// What is known of a stripe, going from its newest update to its oldest.
 #[derive(Default)]
 struct Newer {
@@ -247,11 +329,19 @@ struct Newer {
     in_doubt: RowSet,
     /// Rows with a newer block, by device.
     stored: BTreeMap<usize, RowSet>,
+    /// Blocks in place that are damaged.
+    lost: Vec<LostBlock>,
+    /// The devices that store each strip.
+    homes: BTreeMap<StripIdx, Vec<usize>>,
 }
 
 impl Judgement {
-    fn add_stripe(&mut self, devices: &[DeviceLog<'_>], stripe: StripeNo, updates: &[Update<'_>]) {
-        let mut newer = Newer::default();
+    fn add_stripe(
+        &mut self,
+        (devices, found): (&[DeviceLog<'_>], &impl Found),
+        stripe: StripeNo,
+        (updates, mut newer): (&[Update<'_>], Newer),
+    ) {
         let mut writes = Vec::new();
         for update in updates.iter().rev() {
             let record = update.record;
@@ -263,11 +353,25 @@ impl Judgement {
                 self.tally.dropped += 1;
                 continue;
             }
+            let is_newest = !newer.touched.touches(record.rows);
             newer.touched.insert(record.rows);
             match record.kind {
-                RecordKind::Full => {
+                RecordKind::Lean(home)
+                    if is_newest
+                        && !newer.is_new(record.rows, home, || {
+                            found.block(HomeBlock::of(record, home))
+                        }) =>
+                {
+                    self.tally.dropped += 1;
+                }
+                RecordKind::Full | RecordKind::Lean(_) => {
                     let before = writes.len();
                     newer.roll_forward(update, &mut writes);
+                    record
+                        .kind
+                        .home()
+                        .into_iter()
+                        .for_each(|home| newer.keep_home(record.rows, home));
                     let is_outdated = writes.len() == before;
                     self.tally.outdated += u64::from(is_outdated);
                     self.tally.rolled_forward += u64::from(!is_outdated);
@@ -284,15 +388,35 @@ impl Judgement {
                 }
             }
         }
-        let in_doubt = newer.in_doubt.runs();
-        if !writes.is_empty() || !in_doubt.is_empty() {
+        let (lost, in_doubt) = (newer.lost, newer.in_doubt.runs());
+        if !(writes.is_empty() && lost.is_empty() && in_doubt.is_empty()) {
             writes.reverse();
-            self.stripes.push(StripeReplay { stripe, writes, in_doubt });
+            self.stripes.push(StripeReplay { stripe, writes, lost, in_doubt });
         }
     }
 }
 
 impl Newer {
+    /// Whether parity of a complete lean update, the newest of its row, is to be written, for all that is found in the
+    /// place of its block.
+    fn is_new(&mut self, rows: RowRange, home: Home, found: impl FnOnce() -> FoundBlock) -> bool {
+        let is_readable = match found() {
+            FoundBlock::Holds(checksum) if checksum == home.old => return false,
+            FoundBlock::Holds(checksum) if checksum == home.new => return true,
+            FoundBlock::Gone => return true,
+            FoundBlock::Holds(_) => true,
+            FoundBlock::Unreadable => false,
+        };
+        self.lost.push(LostBlock { row: rows.start, home, is_readable });
+        true
+    }
+
+    /// No older block of the strip is written over that of a lean update.
+    fn keep_home(&mut self, rows: RowRange, home: Home) {
+        let on = self.homes.get(&home.strip).cloned().unwrap_or_default();
+        on.into_iter().for_each(|at| self.stored.entry(at).or_default().insert(rows));
+    }
+
     /// Adds the blocks of a complete record that nothing newer covers.
     fn roll_forward(&mut self, update: &Update<'_>, writes: &mut Vec<ReplayWrite>) {
         for held in &update.held {

@@ -18,6 +18,8 @@
 //! 5. No number is used twice: sequences of updates rise in a lane as long as the incarnation lasts.
 //! 6. What a client was promised as durable (flush, FUA) is durable in place, not in the log: a record of rows in doubt
 //!    outdates older ones, whose blocks may then be had from nowhere else.
+//! 7. A lean record is of one block whose device, in service and not being replaced, writes it whole or not at all; parity
+//!    goes in place only after the block is durable there, or its device is recorded as out.
 //!
 //! In reading order:
 //! - `record`: what one record says
@@ -35,7 +37,8 @@ mod show;
 
 pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, HeaderEncoder, LogIdentity};
 pub use judge::{
-    Contradiction, DeviceLog, Judgement, ReplayTally, ReplayWrite, StripeReplay, judge,
+    Contradiction, DeviceLog, Found, FoundBlock, HomeBlock, Judgement, LostBlock, ReplayTally,
+    ReplayWrite, StripeReplay, homes, judge,
 };
-pub use record::{Holder, LogLimits, NewRecord, Part, Record, RecordKind};
+pub use record::{Holder, Home, LogLimits, NewRecord, Part, Record, RecordKind, block_checksum};
 pub use scan::{LaneSummary, LogScan, LoggedRecord, MemberLog, SCAN_BYTES_MAX};

@@ -10,8 +10,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::batch::BatchFault;
 use crate::format::{
-    HOLDER_FLAG_FILLED, LOG_HOLDERS_MAX, LOG_PARTS_MAX, LOG_RECORD_ALIGN, RawHolder, RawPart,
-    RawRecord,
+    HOLDER_FLAG_FILLED, LOG_HOLDERS_MAX, LOG_PARTS_MAX, LOG_RECORD_ALIGN, RawHolder, RawHome,
+    RawPart, RawRecord,
 };
 use crate::geometry::GeometryRecord;
 use crate::seal::is_zero;
@@ -27,39 +27,68 @@ pub enum RecordKind {
     /// The first write of a stripe, without data. Outdates older records of its rows, and nothing more: the
     /// stripe counts as written only once the write is durable in place.
     FirstWrite,
+    /// One block of data of one row: new parity lies behind it, on the devices of parity alone. The block itself
+    /// is written whole or not at all, and durable before parity goes in place; so what is found in its place
+    /// says whether parity is to follow.
+    Lean(Home),
 }
 
-impl RecordKind {
-    /// Every kind, in the order of the codes.
-    pub const ALL: [RecordKind; 3] =
-        [RecordKind::Full, RecordKind::InDoubt, RecordKind::FirstWrite];
+/// The block of data that a lean record is about. Its row is that of the record.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Home {
+    /// The strip it lies on.
+    pub strip: StripIdx,
+    /// CRC-32C of the block before the update.
+    pub old: u32,
+    /// CRC-32C of the block after it; never the same.
+    pub new: u32,
+}
 
+/// The checksum of a block in the home of a lean record: CRC-32C.
+pub fn block_checksum(block: &[u8]) -> u32 {
+    let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, block);
+    u32::try_from(checksum).expect("a CRC-32 has 32 bits")
+}
+
+/// The code on disk of a lean record.
+const LEAN: u8 = 4;
+
+impl RecordKind {
     /// The code on disk.
     pub fn code(self) -> u8 {
         match self {
             RecordKind::Full => 1,
             RecordKind::InDoubt => 2,
             RecordKind::FirstWrite => 3,
+            RecordKind::Lean(_) => LEAN,
         }
     }
 
-    /// The kind with this code.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    /// The kind with this code, if it is not that of a lean record.
+    fn from_code(code: u8) -> Option<Self> {
+        let kinds = [RecordKind::Full, RecordKind::InDoubt, RecordKind::FirstWrite];
+        kinds.into_iter().find(|kind| kind.code() == code)
     }
+
+    /// The words for people, in the order of the codes.
+    pub const NAMES: [&'static str; 4] = ["full", "in doubt", "first write", "lean"];
 
     /// The word for people.
     pub fn name(self) -> &'static str {
-        match self {
-            RecordKind::Full => "full",
-            RecordKind::InDoubt => "in doubt",
-            RecordKind::FirstWrite => "first write",
-        }
+        Self::NAMES[usize::from(self.code()) - 1]
     }
 
     /// Whether new blocks lie behind a record of this kind.
     pub fn has_payload(self) -> bool {
-        self == RecordKind::Full
+        matches!(self, RecordKind::Full | RecordKind::Lean(_))
+    }
+
+    /// The block that a lean record is about.
+    pub fn home(self) -> Option<Home> {
+        match self {
+            RecordKind::Lean(home) => Some(home),
+            RecordKind::Full | RecordKind::InDoubt | RecordKind::FirstWrite => None,
+        }
     }
 }
 
@@ -169,7 +198,23 @@ impl LogLimits {
             return Err("row_count");
         }
         self.check_holders(record.holders, writer)?;
+        self.check_home(record)?;
         self.check_parts(record)
+    }
+
+    fn check_home(&self, record: &NewRecord<'_>) -> Result<(), &'static str> {
+        let Some(home) = record.kind.home() else { return Ok(()) };
+        if u16::from(home.strip.0) >= self.strips {
+            return Err("home.strip");
+        }
+        if home.old == home.new {
+            return Err("home.new_checksum");
+        }
+        if record.rows.blocks() != 1 {
+            return Err("row_count");
+        }
+        let is_holder = record.holders.iter().any(|holder| holder.strip == home.strip);
+        if is_holder { Err("holders.strip") } else { Ok(()) }
     }
 
     fn check_holders(&self, holders: &[Holder], writer: u64) -> Result<(), &'static str> {
@@ -211,11 +256,12 @@ impl LogLimits {
     }
 }
 
-/// Bytes that a record with so many holders and parts takes in the header of a batch.
-pub(super) fn record_bytes(holders: usize, parts: usize) -> usize {
+/// Bytes that a record of this code with so many holders and parts takes in the header of a batch.
+pub(super) fn record_bytes(code: u8, holders: usize, parts: usize) -> usize {
     let bytes =
         size_of::<RawRecord>() + holders * size_of::<RawHolder>() + parts * size_of::<RawPart>();
-    bytes.next_multiple_of(LOG_RECORD_ALIGN)
+    let home = if code == LEAN { size_of::<RawHome>() } else { 0 };
+    (bytes + home).next_multiple_of(LOG_RECORD_ALIGN)
 }
 
 /// Blocks of payload behind these parts.
@@ -255,6 +301,15 @@ pub(super) fn put(record: &NewRecord<'_>, bytes: &mut [u8]) {
         };
         rest = put_next(raw.as_bytes(), rest);
     }
+    if let Some(home) = record.kind.home() {
+        let raw = RawHome {
+            strip: home.strip.0,
+            reserved_0: [0; 3],
+            old_checksum: home.old.into(),
+            new_checksum: home.new.into(),
+        };
+        rest = put_next(raw.as_bytes(), rest);
+    }
     rest.fill(0);
 }
 
@@ -280,17 +335,22 @@ pub(super) fn take<'a>(
     let (holders, parts) = (usize::from(raw.holder_count), usize::from(raw.part_count));
     let (raw_holders, rest) = <[RawHolder]>::ref_from_prefix_with_elems(rest, holders)
         .map_err(|_| fault("holder_count"))?;
-    let (raw_parts, _) =
+    let (raw_parts, rest) =
         <[RawPart]>::ref_from_prefix_with_elems(rest, parts).map_err(|_| fault("part_count"))?;
-    let length = record_bytes(holders, parts);
+    let mut used = size_of::<RawRecord>() + size_of_val(raw_holders) + size_of_val(raw_parts);
+    let kind = if raw.kind == LEAN {
+        used += size_of::<RawHome>();
+        RecordKind::Lean(take_home(rest)?)
+    } else {
+        RecordKind::from_code(raw.kind).ok_or(fault("kind"))?
+    };
+    let length = record_bytes(raw.kind, holders, parts);
     let (own, rest) = bytes.split_at_checked(length).ok_or(fault("part_count"))?;
-    let used = size_of::<RawRecord>() + size_of_val(raw_holders) + size_of_val(raw_parts);
     let reserved = raw.reserved_0 == 0 && is_zero(&own[used..]);
     let flags = raw_holders.iter().all(|holder| holder.flags & !HOLDER_FLAG_FILLED == 0);
     if !reserved || !flags || raw_parts.iter().any(|part| part.reserved_0 != 0) {
         return Err(fault("reserved"));
     }
-    let kind = RecordKind::from_code(raw.kind).ok_or(fault("kind"))?;
     let holders: Box<[Holder]> = raw_holders.iter().map(holder_of).collect();
     let parts: Box<[Part]> = raw_parts
         .iter()
@@ -304,6 +364,16 @@ pub(super) fn take<'a>(
     let new = NewRecord { sequence, stripe, kind, rows, holders: &holders, parts: &parts };
     limits.check(&new, writer).map_err(fault)?;
     Ok((Record { sequence, stripe, kind, rows, holders, parts, payload_offset }, rest))
+}
+
+fn take_home(bytes: &[u8]) -> Result<Home, BatchFault> {
+    let fault = |name| BatchFault::Field { name };
+    let (raw, _) = RawHome::ref_from_prefix(bytes).map_err(|_| fault("part_count"))?;
+    if raw.reserved_0 != [0; 3] {
+        return Err(fault("reserved"));
+    }
+    let (old, new) = (raw.old_checksum.get(), raw.new_checksum.get());
+    Ok(Home { strip: StripIdx(raw.strip), old, new })
 }
 
 fn holder_of(raw: &RawHolder) -> Holder {

@@ -40,9 +40,9 @@ impl MemberLog {
         self.lanes.values().map(|lane| lane.records).sum()
     }
 
-    /// Records of that kind that the member itself does not call settled.
-    pub fn counting(&self, kind: RecordKind) -> u64 {
-        to_u64(self.records.iter().filter(|logged| logged.record.kind == kind).count())
+    /// Records of the kind of that name that the member itself does not call settled.
+    pub fn counting(&self, name: &str) -> u64 {
+        to_u64(self.records.iter().filter(|logged| logged.record.kind.name() == name).count())
     }
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for MemberLog {
         let (batches, records) = (self.batches(), self.records_written());
         writeln!(f, "{:<14} {batches} batches of the last start, {records} records", "log")?;
         write!(f, "{:<14} {} of them", "counting", self.records.len())?;
-        for kind in RecordKind::ALL {
-            write!(f, ", {} {}", self.counting(kind), kind.name())?;
+        for name in RecordKind::NAMES {
+            write!(f, ", {} {name}", self.counting(name))?;
         }
         writeln!(f, " (what other members call settled does not count either)")?;
         if self.other_batches > 0 {

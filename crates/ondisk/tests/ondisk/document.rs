@@ -5,8 +5,8 @@ use std::fmt::Write;
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level};
 use ashlar_ondisk::Areas;
 use ashlar_ondisk::format::{
-    AREA_FIELDS, BATCH_FIELDS, FieldAt, HEADER_FIELDS, HEARTBEAT_FIELDS, HOLDER_FIELDS, JOB_FIELDS,
-    MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS, SPARE_FIELDS,
+    AREA_FIELDS, BATCH_FIELDS, FieldAt, HEADER_FIELDS, HEARTBEAT_FIELDS, HOLDER_FIELDS,
+    HOME_FIELDS, JOB_FIELDS, MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS, SPARE_FIELDS,
 };
 
 use ashlar_units::{MemberIdx, StripeNo};
@@ -51,7 +51,7 @@ fn rows(heading: &str) -> Vec<(usize, usize, String)> {
 
 #[test]
 fn every_table_of_the_document_lists_the_fields_of_its_record() {
-    let tables: [(&str, &[FieldAt]); 11] = [
+    let tables: [(&str, &[FieldAt]); 12] = [
         ("### Superblock header", HEADER_FIELDS),
         ("### Area table entry", AREA_FIELDS),
         ("### Job table entry", JOB_FIELDS),
@@ -63,6 +63,7 @@ fn every_table_of_the_document_lists_the_fields_of_its_record() {
         ("### Log record", RECORD_FIELDS),
         ("### Holder of a record", HOLDER_FIELDS),
         ("### Part of a record", PART_FIELDS),
+        ("### Home of a lean record", HOME_FIELDS),
     ];
     for (heading, fields) in tables {
         let wanted: Vec<_> =

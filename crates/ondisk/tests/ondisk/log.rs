@@ -104,7 +104,7 @@ fn one_header_block_holds_the_records_of_55_single_blocks_on_two_parities() {
     let mut encoder = BatchEncoder::new(&mut buffer, BLOCK, identity(7));
     let (holders, parts) = (holders(), [part(1, 3, 4), part(4, 3, 4)]);
     let (one, two) = (block(1), block(2));
-    while encoder.fits(3, 2, 2) {
+    while encoder.fits(RecordKind::Full, (3, 2), 2) {
         let record = NewRecord {
             sequence: 1 + encoder.record_count() as u64,
             stripe: StripeNo(5),
@@ -117,7 +117,7 @@ fn one_header_block_holds_the_records_of_55_single_blocks_on_two_parities() {
     }
     assert_eq!(encoder.record_count(), 55);
     assert_eq!(encoder.bytes(), 111 * BLOCK);
-    assert!(encoder.fits(1, 0, 0), "a smaller one still fits");
+    assert!(encoder.fits(RecordKind::InDoubt, (1, 0), 0), "a smaller one still fits");
     let length = encoder.finish(0, 1, 1);
     assert_eq!(Batch::decode(&buffer[..length], &limits()).expect("whole").records.len(), 55);
 }
@@ -126,9 +126,16 @@ fn one_header_block_holds_the_records_of_55_single_blocks_on_two_parities() {
 fn a_record_fits_exactly_as_far_as_header_and_buffer_go() {
     let mut buffer = vec![0; 3 * BLOCK];
     let encoder = BatchEncoder::new(&mut buffer, BLOCK, identity(7));
-    assert!(encoder.fits(1, 1, 2) && !encoder.fits(1, 1, 3), "two blocks of payload");
+    assert!(
+        encoder.fits(RecordKind::Full, (1, 1), 2) && !encoder.fits(RecordKind::Full, (1, 1), 3),
+        "two blocks of payload"
+    );
     // 4024 bytes for records: 24 + 128 * 10 + 192 * 6 is the largest there is.
-    assert!(encoder.fits(128, 192, 0) && encoder.fits(400, 0, 0) && !encoder.fits(401, 0, 0));
+    assert!(
+        encoder.fits(RecordKind::Full, (128, 192), 0)
+            && encoder.fits(RecordKind::Full, (400, 0), 0)
+            && !encoder.fits(RecordKind::Full, (401, 0), 0)
+    );
 }
 
 #[test]
@@ -216,7 +223,7 @@ fn impossible_fields_are_named_although_the_checksum_is_right() {
         ("stripe", |b| b[FIRST + 8] = 15),
         ("row_count", |b| b[FIRST + 16] = 15),
         ("row_count", |b| b[SECOND + 18] = 0),
-        ("kind", |b| b[FIRST + 20] = 4),
+        ("kind", |b| b[FIRST + 20] = 5),
         ("part_count", |b| b[SECOND + 20] = 1),
         ("part_count", |b| b[FIRST + 20] = 2),
         ("holder_count", |b| b[SECOND + 21] = 0),

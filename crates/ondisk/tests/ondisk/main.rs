@@ -13,6 +13,7 @@ mod halves;
 mod hostile;
 mod log;
 mod log_judge;
+mod log_lean;
 mod log_scan;
 mod members;
 mod pages;

@@ -177,6 +177,8 @@ pub struct Record {
     pub holders: Vec<(u8, u8)>,
     /// Strip, row and byte of each block.
     pub blocks: Vec<(u8, u16, u8)>,
+    /// Of a lean record: the strip of its block, its byte before and afterwards.
+    pub home: Option<(u8, u8, u8)>,
 }
 
 /// A device's name in the log.
@@ -220,6 +222,12 @@ impl Array {
                 bytes.extend_from_slice(&block(*byte));
                 at += 6;
             }
+            if let Some((strip, old, new)) = record.home {
+                bytes[at] = strip;
+                put(&mut bytes, at + 4, &crc(&block(old)).to_le_bytes());
+                put(&mut bytes, at + 8, &crc(&block(new)).to_le_bytes());
+                at += 12;
+            }
             at = at.next_multiple_of(8);
         }
         let length = u32::try_from(bytes.len()).expect("small");
@@ -244,14 +252,14 @@ static STEPS: LazyLock<Vec<u32>> = LazyLock::new(|| {
 
 /// Compute the checksum of a record into its place.
 pub fn seal(record: &mut [u8], at: usize) {
+    let sum = crc(&[&record[..at], &record[at + 4..]].concat());
+    put(record, at, &sum.to_le_bytes());
+}
+
+fn crc(bytes: &[u8]) -> u32 {
     let steps = STEPS.as_slice();
-    let mut crc = u32::MAX;
-    for part in [&record[..at], &record[at + 4..]] {
-        for byte in part {
-            crc = steps[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
-        }
-    }
-    put(record, at, &(!crc).to_le_bytes());
+    let step = |crc: u32, byte: &u8| steps[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+    !bytes.iter().fold(u32::MAX, step)
 }
 
 /// A place or length as the format has it.

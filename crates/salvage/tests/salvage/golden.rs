@@ -1,6 +1,6 @@
 //! The golden images of the format, read as files: they are never edited, and this crate must agree with them.
 
-use ashlar_salvage::log::{Kind, Writer, read};
+use ashlar_salvage::log::{Home, Kind, Writer, read};
 use ashlar_salvage::pages::{Keeper, Pages};
 use ashlar_salvage::superblock::{Area, Copy, Role, Superblock};
 use ashlar_salvage::uuid_text;
@@ -143,4 +143,29 @@ fn a_logged_array_names_the_devices_of_its_log() {
     assert_eq!((found.consistency_policy, found.resync_dirty), (3, true));
     assert_eq!(found.intent_log, Area { offset: 0x4_2000, bytes: 0x10_0000 });
     assert_eq!(found.entries[0].log_tag, 0x1122_3344_5566_7700);
+}
+
+#[test]
+fn a_lean_record_says_what_its_block_was_and_is_to_be() {
+    let image = image(include_str!("../../../ondisk/tests/images/v1-lean-log.txt"));
+    let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
+    let mut array_uuid = [0; 16];
+    array_uuid[..8].copy_from_slice(&number(24).to_be_bytes());
+    let incarnation = image[40..56].try_into().expect("sixteen bytes");
+    let writer = Writer { array_uuid, log_tag: number(32), incarnation };
+    let area = Area { offset: 0, bytes: u64::try_from(image.len()).expect("small") };
+    let batches = read(&image, area, &writer).expect("readable");
+    let [batch] = &batches[..] else { panic!("one batch") };
+    let home = Home { strip: 2, old: 0x0102_0304, new: 0xF1F2_F3F4 };
+    let kinds: Vec<Kind> = batch.records.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [Kind::Lean(home), Kind::Full]);
+    let blocks = batch.records.iter().flat_map(|it| &it.payload);
+    let blocks: Vec<(u8, u16, u64)> = blocks.map(|it| (it.strip, it.row, it.offset)).collect();
+    assert_eq!(blocks, [(4, 3, 0x1000), (4, 0, 0x2000)]);
+}
+
+#[test]
+fn an_array_with_lean_records_is_not_taken_for_a_newer_one() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-lean.txt"));
+    assert_eq!((found.consistency_policy, found.entries.len()), (3, 7));
 }

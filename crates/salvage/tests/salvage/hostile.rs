@@ -188,7 +188,7 @@ fn mutate(array: &Array, images: &mut [Changed<'_>], dice: &mut Dice) {
 
 /// A record that may well be taken: of any stripe, row and kind, held by the first members.
 fn record(dice: &mut Dice) -> Record {
-    let kind = u8::try_from(1 + dice.below(3)).expect("a byte");
+    let kind = u8::try_from(1 + dice.below(4)).expect("a byte");
     let row = u16::try_from(dice.below(3)).expect("small");
     let strips = [0, 1, 2].map(|strip: u8| (strip, row, 0x99));
     Record {
@@ -197,7 +197,11 @@ fn record(dice: &mut Dice) -> Record {
         rows: (row, 1),
         kind,
         holders: (0..u8::try_from(dice.below(4)).expect("few")).map(|it| (it, it)).collect(),
-        blocks: strips.into_iter().take(if kind == 1 { 1 + dice.below(3) } else { 0 }).collect(),
+        blocks: strips
+            .into_iter()
+            .take(if kind == 1 || kind == 4 { 1 + dice.below(3) } else { 0 })
+            .collect(),
+        home: (kind == 4).then(|| (2 - row.to_le_bytes()[0], 0x99, 0x42)),
     }
 }
 

@@ -22,6 +22,7 @@ fn update() -> Record {
         kind: 1,
         holders: vec![(0, 0), (2, 2)],
         blocks: Vec::new(),
+        home: None,
     }
 }
 
@@ -193,4 +194,52 @@ fn the_write_intent_bitmap_raises_doubt_only_if_the_superblock_says_so() {
         }
         assert_eq!(read(&open(members), 0), (0, how));
     }
+}
+
+/// The same update with a lean record, when `found` lies in the place of its block.
+fn lean(found: u8) -> (Array, Vec<Vec<u8>>) {
+    let (array, mut members) = crashed();
+    let (holders, home) = (vec![(2, 2)], Some((0, 0x11, 0x12)));
+    let record = Record { kind: 4, holders, home, ..with_blocks(&update(), &[(2, 0, 0x33)]) };
+    log(&array, &mut members, 2, 0, &[record]);
+    put(&mut members[0], DATA, &block(found));
+    (array, members)
+}
+
+#[test]
+fn a_lean_record_counts_if_its_block_is_the_new_one() {
+    let (_, mut members) = lean(0x12);
+    let salvage = open(members.clone());
+    assert_eq!((salvage.log().complete, salvage.log().dropped), (1, 0));
+    assert_eq!(read(&salvage, 0), (0x12, How::Direct));
+    members.remove(1);
+    assert_eq!(read(&open(members), 2), (0x21, How::Reconstructed));
+}
+
+#[test]
+fn a_lean_record_is_dropped_if_its_block_is_the_old_one() {
+    let (_, mut members) = lean(0x11);
+    let salvage = open(members.clone());
+    assert_eq!((salvage.log().complete, salvage.log().dropped), (0, 1));
+    assert_eq!(read(&salvage, 0), (0x11, How::Direct));
+    members.remove(1);
+    assert_eq!(read(&open(members), 2), (0x21, How::Reconstructed));
+}
+
+#[test]
+fn a_block_that_a_lean_record_does_not_know_or_that_is_lost_follows_from_the_others() {
+    let (_, mut members) = lean(0xEE);
+    assert_eq!(read(&open(members.clone()), 0), (0x12, How::Reconstructed));
+    members.remove(0);
+    assert_eq!(read(&open(members), 0), (0x12, How::Reconstructed));
+}
+
+#[test]
+fn a_later_record_of_the_row_tells_that_the_block_of_a_lean_one_became_another() {
+    let (array, mut members) = lean(0x13);
+    let later = Record { sequence: 6, holders: vec![(2, 2)], ..update() };
+    let later = with_blocks(&later, &[(2, 0, 0x32)]);
+    log(&array, &mut members, 2, 8192, &[later]);
+    let salvage = open(members);
+    assert_eq!((salvage.log().complete, read(&salvage, 0)), (2, (0x13, How::Direct)));
 }

@@ -165,12 +165,14 @@ fn add_disks(world: &mut SimWorld, names: &[String]) -> Vec<SimDisk> {
 }
 
 async fn create(engine: &Engine, recipe: &Recipe) -> Result<CreateReport, Refusal> {
+    let is_stated = recipe.policy == ConsistencyPolicy::Log && recipe.seed % 2 == 1;
     let spec = CreateSpec {
         name: "tank".to_owned(),
         devices: names(recipe.shape.members),
         shape: recipe.shape.clone(),
         policy: recipe.policy,
         checksums: recipe.checksums,
+        atomic_write_bytes: if is_stated { 4096 } else { 0 },
         logical_block_bytes: 512,
         region_bytes: None,
         destroy: Vec::new(),

@@ -5,6 +5,7 @@
 //! still in service. A device that fails is put out, and the rest goes on without it. Nobody else writes:
 //! there are no requests and no jobs yet, so there are no row locks.
 
+use super::found::spoil;
 use super::{ReplaySummary, Source, lose, lost};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
@@ -47,6 +48,7 @@ pub(super) async fn mend(
     stripes: &[StripeReplay],
     summary: &mut ReplaySummary,
 ) -> Result<(), Refusal> {
+    spoil(shard, stripes).await?;
     let mut failed = BTreeSet::new();
     let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(shard, stripe)).peekable();
     while pieces.peek().is_some() {
@@ -60,6 +62,14 @@ pub(super) async fn mend(
         store_checksums_if_many(shard).await?;
     }
     for stripe in stripes {
+        for block in &stripe.lost {
+            let rows = RowRange::new(block.row, block.row + 1);
+            let strip = StripSet::only(block.home.strip);
+            if !generate(shard, (stripe.stripe, rows), strip).await? {
+                block_lost(shard, stripe.stripe);
+                summary.rows_left += 1;
+            }
+        }
         for rows in stripe.in_doubt.iter().copied().filter(|_| !sings(Canary::DoubtLeft)) {
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
@@ -152,7 +162,7 @@ fn noted(shard: &Shard, source: &Source, offset: u64, bytes: &Buf) -> Noted {
 
 const GONE: Fault = Fault { kind: FaultKind::Gone, errno: 0 };
 
-async fn result(pending: Pending<Outcome>) -> Result<(), Fault> {
+pub(super) async fn result(pending: Pending<Outcome>) -> Result<(), Fault> {
     pending.await.map_or(Err(GONE), |outcome| outcome.result)
 }
 
@@ -169,12 +179,13 @@ async fn generate_or_leave(
     stripe: StripeNo,
     tile: RowRange,
 ) -> Result<u64, Refusal> {
-    if generate(shard, stripe, tile).await? {
+    if generate(shard, (stripe, tile), StripSet::EMPTY).await? {
         return Ok(0);
     }
     let mut left = 0;
     for row in tile.start..tile.end {
-        if !generate(shard, stripe, RowRange::new(row, row + 1)).await? {
+        let rows = RowRange::new(row, row + 1);
+        if !generate(shard, (stripe, rows), StripSet::EMPTY).await? {
             block_lost(shard, stripe);
             left += 1;
         }
@@ -184,10 +195,14 @@ async fn generate_or_leave(
 
 /// Make rows of a stripe a codeword: from its data, where that can be read, else from the first parities
 /// besides. A device that is being filled gets its strip, too, so that it is no older than the one it replaces. False,
-/// and nothing is written: members are there that should do, but too many of their blocks cannot be read.
-async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result<bool, Refusal> {
+/// and nothing is written: members are there that should do, but too many of their blocks cannot be read. What lies on
+/// the strips that are `unreadable` from the beginning is not to be believed.
+async fn generate(
+    shard: &Rc<Shard>,
+    (stripe, rows): (StripeNo, RowRange),
+    mut unreadable: StripSet,
+) -> Result<bool, Refusal> {
     let array = &shard.array;
-    let mut unreadable = StripSet::EMPTY;
     // Each pass knows of at least one unreadable strip more, so this ends.
     loop {
         let view = array.view(stripe);
@@ -209,7 +224,7 @@ async fn generate(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Result
 }
 
 /// Rows of each strip, rising; else the strips that could not be read. Members that are gone are put out.
-async fn read_strips(
+pub(super) async fn read_strips(
     shard: &Rc<Shard>,
     stripe: StripeNo,
     strips: StripSet,
@@ -241,7 +256,7 @@ async fn read_strips(
     Ok(if unreadable.is_empty() { Ok(read) } else { Err(unreadable) })
 }
 
-async fn lose_holder(
+pub(super) async fn lose_holder(
     shard: &Rc<Shard>,
     stripe: StripeNo,
     strip: StripIdx,

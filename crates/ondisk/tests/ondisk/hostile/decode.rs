@@ -8,11 +8,13 @@ use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading};
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::SumPageIdentity;
 use ashlar_ondisk::examine::Examination;
-use ashlar_ondisk::log::{Batch, DeviceLog, LogLimits, LogScan, MemberLog, judge};
+use ashlar_ondisk::log::{
+    Batch, DeviceLog, Found, FoundBlock, HomeBlock, LogLimits, LogScan, MemberLog, judge,
+};
 use ashlar_ondisk::{
     BitmapKind, Features, Heartbeat, PageIdentity, SpareSuperblock, Superblock, SuperblockCopies,
 };
-use ashlar_units::to_u64;
+use ashlar_units::{StripeNo, to_u64};
 
 /// Bytes where a superblock or a batch has its checksum, and where a page has it.
 const RECORD_CHECKSUM: usize = 8;
@@ -168,6 +170,23 @@ pub fn logs(superblock: &Superblock, input: &[u8]) -> bool {
         .map(|(log_tag, slot, log)| DeviceLog { log_tag: *log_tag, slot: *slot, log })
         .collect();
     let is_any = devices.iter().any(|device| !device.log.records.is_empty());
-    let _judgement = judge(&devices, &geometry, |stripe| stripe.0 % 3 != 2);
+    let _judgement = judge(&devices, &geometry, &Anything);
     is_any
+}
+
+/// What a restart may find, by number.
+struct Anything;
+
+impl Found for Anything {
+    fn is_written(&self, stripe: StripeNo) -> bool {
+        stripe.0 % 3 != 2
+    }
+
+    fn block(&self, block: HomeBlock) -> FoundBlock {
+        match block.row % 3 {
+            0 => FoundBlock::Gone,
+            1 => FoundBlock::Unreadable,
+            _ => FoundBlock::Holds(block.row),
+        }
+    }
 }

@@ -1,0 +1,93 @@
+//! What an operator states of the devices of an array: that they write blocks whole or not at all whatever happens to
+//! their power. What is stated is checked when the array is created, and what follows from it is decided at each start.
+//!
+//! What must stay true: nothing is taken from hope. A device that says of itself that it writes less whole is not made a
+//! member under such a statement; one of which nothing was stated, one with a volatile cache, and one that came into
+//! its slot since the start have full records. That devices report enough is not taken for a statement: what they promise
+//! is for a command, and the kernel makes one command of writes that lie side by side.
+//!
+//! Not here: which updates are lean (`datapath/lean.rs`).
+
+use crate::create::CreateSpec;
+use crate::error::Refusal;
+use crate::newcomer::Newcomer;
+use crate::shard::Shard;
+use ashlar_ondisk::{ConsistencyPolicy, Features, Role, Superblock};
+use ashlar_units::{BLOCK_BYTES, ByteSize};
+
+/// What is stated of the devices must mean something, and they must not say otherwise.
+///
+/// # Errors
+/// If the array keeps no log, the size is of no use, or a device reports less.
+pub(crate) fn check(spec: &CreateSpec, candidates: &[Newcomer]) -> Result<(), Refusal> {
+    let bytes = spec.atomic_write_bytes;
+    if bytes == 0 {
+        return Ok(());
+    }
+    if spec.policy != ConsistencyPolicy::Log {
+        return Err(Refusal::new(
+            "array.atomic_write_needs_log",
+            format!(
+                "what devices write whole matters to the policy 'log' only, not to '{}'",
+                spec.policy.name()
+            ),
+            "use the policy 'log', or state nothing; nothing was written",
+        ));
+    }
+    if !bytes.is_power_of_two() || u64::from(bytes) < BLOCK_BYTES {
+        return Err(Refusal::new(
+            "array.bad_atomic_write",
+            format!("{bytes} bytes that are written whole are of no use"),
+            "state a power of two of at least 4K, or nothing; nothing was written",
+        ));
+    }
+    for candidate in candidates {
+        let reported = candidate.opened.facts().atomic_write_bytes;
+        if let Some(less) = reported.filter(|reported| *reported < u64::from(bytes)) {
+            return Err(Refusal::new(
+                "array.atomic_write_denied",
+                format!(
+                    "{} reports that it writes {} whole, not {}",
+                    candidate.path,
+                    ByteSize(less),
+                    ByteSize(bytes.into())
+                ),
+                "state no more than the devices do, or nothing; nothing was written",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The devices of which it is stated and makes no difference: a cache may lose what was written.
+pub(crate) fn in_vain(spec: &CreateSpec, candidates: &[Newcomer]) -> Vec<String> {
+    let is_stated = spec.atomic_write_bytes != 0;
+    let in_vain = candidates
+        .iter()
+        .filter(|candidate| is_stated && candidate.opened.facts().has_volatile_cache);
+    in_vain.map(|candidate| candidate.path.clone()).collect()
+}
+
+/// Lean records may be written from this start on, if a member's device writes blocks whole and has no volatile
+/// cache; the members say so before there is one.
+pub(crate) fn allow_lean(shard: &Shard, next: &mut Superblock) {
+    let array = &shard.array;
+    let is_for_lean = array.log.is_some() && array.checksums.is_none();
+    let mut says_so = false;
+    for entry in &next.members {
+        let is_stated = u64::from(entry.stated_atomic_bytes) >= BLOCK_BYTES;
+        says_so |= entry.stated_atomic_bytes != 0;
+        if !(is_for_lean && is_stated && entry.role == Role::Active) {
+            continue;
+        }
+        let device = shard.device(entry.slot);
+        if device.is_some_and(|device| !device.facts().has_volatile_cache) {
+            array.slot(entry.slot).set_writes_whole();
+            array.set_may_be_lean();
+        }
+    }
+    // The flag stands for the statements, too: who does not know of them must not drop them.
+    if says_so {
+        next.features.incompatible |= Features::LEAN_RECORDS;
+    }
+}
