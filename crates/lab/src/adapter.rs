@@ -55,6 +55,11 @@ pub trait Engine: Send + Sync {
     /// If the engine is not there.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
 
+    /// Commands that print everything the engine says about the array: for the forensic log, nothing is read out of it.
+    fn configuration(&self) -> Vec<Vec<String>> {
+        Vec::new()
+    }
+
     /// Make the array and serve it.
     ///
     /// # Errors
@@ -106,6 +111,23 @@ pub fn by_name(name: &str) -> Result<Box<dyn Engine>, Refusal> {
             "say ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, spdk:NBD-DEVICE or device:PATH",
         )),
     }
+}
+
+/// Write down everything that `engine` says about its array. What it does not say is no fault.
+///
+/// # Errors
+/// If a program is not there.
+pub fn keep_configuration(engine: &dyn Engine, commands: &dyn Commands) -> Result<(), Refusal> {
+    for argv in engine.configuration() {
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        commands.run(&argv, "the array's whole configuration")?;
+    }
+    Ok(())
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &[&str]) -> Vec<String> {
+    line.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// Run all of `steps`, whatever becomes of each; the first failure is the answer.

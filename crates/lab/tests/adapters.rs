@@ -2,8 +2,8 @@
 
 use ashlar_lab::adapter::commands::Recorded;
 use ashlar_lab::adapter::{
-    Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, lvm::Lvm, mdadm::Mdadm, spdk::Spdk,
-    zfs::Zfs,
+    Engine, Wanted, ashlar::Ashlar, btrfs::Btrfs, by_name, keep_configuration, lvm::Lvm,
+    mdadm::Mdadm, spdk::Spdk, zfs::Zfs,
 };
 use std::path::PathBuf;
 
@@ -307,6 +307,11 @@ fn recorded_life(
         engine.create(&commands, &wanted).expect("made");
         let kernel = engine.identity(&commands).expect("there").kernel;
         assert!(kernel.starts_with("6.1.0-"), "{kernel}");
+        // An older recording has none of it.
+        let configuration = engine.configuration().concat().join(" ");
+        if commands.coming() == Some(configuration) {
+            keep_configuration(engine, &commands).expect("asked");
+        }
         was_busy(engine, &commands);
     };
     make(engine);

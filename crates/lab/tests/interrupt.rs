@@ -85,7 +85,7 @@ impl Bench {
             let is_load = |path: PathBuf| {
                 path.extension().is_some_and(|it| it == "begun")
                     && std::fs::read_to_string(&path).is_ok_and(|text| {
-                        text.contains("array.sweep")
+                        (text.contains("array.sweep ") || text.contains("degraded "))
                             && text.contains("\"pid\":")
                             && !text.contains("\"pid\":null")
                     })
@@ -214,4 +214,35 @@ fn who_interrupts_twice_is_told_what_is_left_and_how_it_goes_away() {
     let cleaned = Command::new("sh").arg(&script).output().expect("started");
     assert!(cleaned.status.success(), "{cleaned:?}");
     assert_eq!((bench.left(), bench.signatures()), (Vec::new(), String::new()), "{left}");
+}
+
+/// An array that is not the lab's, as a file; its owner's commands say that they were run.
+#[test]
+fn members_that_the_plan_took_out_come_back_although_the_run_was_interrupted() {
+    let test = "members_that_the_plan_took_out_come_back_although_the_run_was_interrupted";
+    if cannot(test, &["fio"]) {
+        return;
+    }
+    let bench = Bench::new("btrfs");
+    let place = bench.place.path();
+    let hooks = place.join("hooks");
+    std::fs::write(place.join("array"), vec![0xa5; 8 << 20]).expect("written");
+    let hook = |word: &str| format!("[[\"sh\", \"-c\", \"echo {word} >> {}\"]]", hooks.display());
+    let text = format!(
+        "question = \"q\"\nruntime_s = 3600\nramp_s = 0\n[[arrays]]\npath = \"{}\"\ntake_out = {}\nrestore = {}\n\
+         [[stages]]\nkind = \"degraded\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n",
+        place.join("array").display(),
+        hook("out"),
+        hook("back")
+    );
+    std::fs::write(place.join("plan.toml"), text).expect("written");
+    let mut lab = bench.start(None);
+    bench.await_load(&mut lab);
+    interrupt(&lab);
+    let (code, said) = ended(lab);
+    assert_eq!(
+        (code, std::fs::read_to_string(&hooks).expect("there").as_str()),
+        (Some(1), "out\nback\n"),
+        "{said}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Ashlar through its own command line: a daemon of its own, a FUSE + loop block device, XFS on it.
 
 use super::commands::Commands;
-use super::{Engine, Served, Wanted, word};
+use super::{Engine, Served, Wanted, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
@@ -81,6 +81,10 @@ impl Engine for Ashlar {
             kernel: super::btrfs::kernel(commands)?,
             tunables,
         })
+    }
+
+    fn configuration(&self) -> Vec<Vec<String>> {
+        vec![words(&[&self.program, "--socket", &self.socket, "status", ARRAY, "--json"])]
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {

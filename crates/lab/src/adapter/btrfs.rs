@@ -4,7 +4,7 @@
 //! under a mounted btrfs.
 
 use super::commands::Commands;
-use super::{Engine, Served, Wanted, run_all, word};
+use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
@@ -39,6 +39,14 @@ impl Engine for Btrfs {
         let metadata = if self.is_raid5 { "raid1" } else { "raid1c3" };
         let tunables = BTreeMap::from([("metadata".to_owned(), metadata.to_owned())]);
         Ok(EngineIdentity { name: "btrfs".to_owned(), version: kernel.clone(), kernel, tunables })
+    }
+
+    fn configuration(&self) -> Vec<Vec<String>> {
+        let files = self.mounted.as_deref().and_then(|files| word(files).ok());
+        files
+            .map(|files| words(&["btrfs", "filesystem", "usage", "-T", files]))
+            .into_iter()
+            .collect()
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {

@@ -3,7 +3,7 @@
 //! Members are taken out while the volume is inactive, and it comes back degraded: LVM has no command that fails a working one.
 
 use super::commands::Commands;
-use super::{Engine, Served, Wanted, run_all, word};
+use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
@@ -37,6 +37,10 @@ impl Engine for Lvm {
             .unwrap_or("unknown")
             .to_owned();
         Ok(EngineIdentity { name: "lvm".to_owned(), version, kernel, tunables: BTreeMap::new() })
+    }
+
+    fn configuration(&self) -> Vec<Vec<String>> {
+        vec![words(&["lvs", "-a", "-o", "+devices,stripes,stripe_size", GROUP])]
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {

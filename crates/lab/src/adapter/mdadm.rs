@@ -1,7 +1,7 @@
 //! Linux md through mdadm, with the tuning its users recommend: eight stripe threads, a large stripe cache.
 
 use super::commands::Commands;
-use super::{Engine, Served, Wanted, run_all, word};
+use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
@@ -29,6 +29,10 @@ impl Engine for Mdadm {
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         Ok(EngineIdentity { name: "mdadm".to_owned(), version: kernel.clone(), kernel, tunables })
+    }
+
+    fn configuration(&self) -> Vec<Vec<String>> {
+        vec![words(&["mdadm", "--detail", ARRAY])]
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {

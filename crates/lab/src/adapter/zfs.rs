@@ -1,7 +1,7 @@
 //! OpenZFS raidz1 and raidz2: a file on one file system, without compression, so that what is written is what reaches the drives.
 
 use super::commands::Commands;
-use super::{Engine, Served, Wanted, run_all, word};
+use super::{Engine, Served, Wanted, run_all, word, words};
 use crate::record::EngineIdentity;
 use crate::refusal::Refusal;
 use std::collections::BTreeMap;
@@ -35,6 +35,10 @@ impl Engine for Zfs {
             .collect();
         tunables.insert("ashift".to_owned(), "12".to_owned());
         Ok(EngineIdentity { name: "zfs".to_owned(), version, kernel, tunables })
+    }
+
+    fn configuration(&self) -> Vec<Vec<String>> {
+        vec![words(&["zpool", "status", "-v", POOL]), words(&["zfs", "get", "all", POOL])]
     }
 
     fn create(&mut self, commands: &dyn Commands, wanted: &Wanted) -> Result<Served, Refusal> {

@@ -6,7 +6,7 @@
 use super::members::{self, Devices};
 use super::workloads::{self, Extent};
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Wanted};
+use crate::adapter::{Engine, Wanted, keep_configuration};
 use crate::evidence::Evidence;
 use crate::fio::job::JobFile;
 use crate::fio::measure::figures;
@@ -318,6 +318,7 @@ fn turn(
 ) -> Result<(), Refusal> {
     let served = engine.create(commands, wanted)?;
     let identity = engine.identity(commands)?;
+    keep_configuration(engine, commands)?;
     let target = served.way.clone();
     let stripe =
         bench.workloads.iter().map(|workload| workload.block_bytes).max().unwrap_or(1 << 20);

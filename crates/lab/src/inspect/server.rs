@@ -110,7 +110,16 @@ impl Server {
 
 /// Evidence for people who read a capture; nothing here is judged.
 /// The host's name is asked for so that `redact` knows what to take out.
-const EXTRA_FILES: [&str; 3] = ["/proc/interrupts", "/proc/diskstats", "/proc/sys/kernel/hostname"];
+const EXTRA_FILES: [&str; 8] = [
+    "/proc/interrupts",
+    "/proc/diskstats",
+    "/proc/sys/kernel/hostname",
+    "/proc/slabinfo",
+    "/proc/vmstat",
+    "/proc/net/dev",
+    "/proc/net/snmp",
+    "/proc/net/netstat",
+];
 
 /// Likewise.
 const EXTRA_RUNS: [(&str, &[&str]); 3] = [

@@ -76,6 +76,13 @@ impl<'a> RawRuns<'a> {
             .collect()
     }
 
+    /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a strip.
+    pub fn alike(&self, workload: &Workload) -> Option<Vec<&'a Measurement>> {
+        let strip = workload.block_bytes / u64::from(self.code.data.max(1));
+        let alike = self.runs.iter().filter(|run| run[0].workload.mix == workload.mix);
+        alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
+    }
+
     /// BASELINE of `workload` in `condition`, from the raw run that has nearest to as many I/Os in flight on each drive.
     pub fn baseline(
         &self,

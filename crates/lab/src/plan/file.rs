@@ -135,6 +135,9 @@ pub enum Kind {
     /// All drives at once, one job each.
     #[serde(rename = "raw.all")]
     RawAll,
+    /// 1, 2, 4 and so on drives at once, and all of them.
+    #[serde(rename = "raw.scale")]
+    RawScale,
     /// Bandwidth over the whole width of each drive.
     Zone,
     /// Sequential writing until a drive's fast cache is full.
@@ -163,6 +166,7 @@ impl Kind {
             Kind::Coalescing => "coalescing",
             Kind::RawEach => "raw.each",
             Kind::RawAll => "raw.all",
+            Kind::RawScale => "raw.scale",
             Kind::Zone => "zone",
             Kind::Cliff => "cliff",
             Kind::ArraySweep => "array.sweep",

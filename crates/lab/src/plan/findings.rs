@@ -2,11 +2,14 @@
 //!
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
 
-use crate::metrics::{cliff, latency, slow_member, steady};
+use crate::metrics::{cliff, latency, slow_member, steady, stripe_time};
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::units;
 use crate::validity::{Finding, Outcome, Severity};
 use std::path::Path;
+
+/// Share of what so many drives should do at once that they must do.
+const SCALES: f64 = 0.8;
 
 /// Which of the drives measured together is slow, and what the slow ones share.
 pub fn slow_members(together: &[Measurement]) -> Check {
@@ -117,6 +120,60 @@ pub fn steadiness(series: &str, rates: &[f64]) -> Check {
     let next =
         (outcome != Outcome::Pass).then(|| "more rounds, or preconditioning first".to_owned());
     Check { name: "workload.steady".to_owned(), target: series.to_owned(), outcome, found, next }
+}
+
+/// How the rate grows with the number of drives that work at once, of `(drives, their rates together)`, fewest first.
+pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
+    let (outcome, found) = match (rates.first(), rates.last()) {
+        (Some((1, one)), Some((count, all))) if *count > 1 && *one > 0.0 => {
+            let times = |rate: f64| format!("{:.2}", rate / one);
+            let steps: Vec<String> =
+                rates.iter().map(|(count, rate)| format!("{count}: {}", times(*rate))).collect();
+            let expected = latency::to_f64(u64::try_from(*count).unwrap_or(u64::MAX));
+            let is_enough = all / one >= expected * SCALES;
+            let said = format!(
+                "{count} drives at once do {} times what one does ({})",
+                times(*all),
+                steps.join(", ")
+            );
+            (if is_enough { Outcome::Pass } else { Outcome::Fail }, said)
+        }
+        _ => (Outcome::CannotTell, "fewer than two drives".to_owned()),
+    };
+    let next = (outcome == Outcome::Fail).then(|| {
+        "something that they share is full: cores, or a link (lab inspect); to be mended before any array is measured".to_owned()
+    });
+    Check { name: "drives.scale".to_owned(), target: load.to_owned(), outcome, found, next }
+}
+
+/// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own latencies, beside what the array took.
+pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Check> {
+    let bins = |measured: &Measurement| {
+        let mut bins = measured.read.latency_bins.clone();
+        latency::merge(&mut bins, &measured.write.latency_bins);
+        bins
+    };
+    let each: Vec<latency::Bins> = members.iter().map(|member| bins(member)).collect();
+    let mut all = latency::Bins::new();
+    each.iter().for_each(|member| latency::merge(&mut all, member));
+    let (one, stripe) = (latency::percentile(&all, 0.5)?, stripe_time::percentile(&each, 0.5)?);
+    let took = latency::percentile(&bins(array), 0.5)?;
+    let raw = members.first()?;
+    Some(Check {
+        name: "array.stripe_wait".to_owned(),
+        target: array.id.clone(),
+        outcome: Outcome::Pass,
+        found: format!(
+            "half of the raw I/Os take {}, the slowest of {} takes {} (F10, raw run {}): waiting for it costs {:.2} times; a stripe of the array took {}",
+            units::microseconds(one),
+            members.len(),
+            units::microseconds(stripe),
+            raw.workload.name,
+            latency::to_f64(stripe) / latency::to_f64(one.max(1)),
+            units::microseconds(took)
+        ),
+        next: None,
+    })
 }
 
 /// The rates over a drive's width: of `(percent of the width, measurement)`.

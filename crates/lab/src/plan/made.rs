@@ -7,7 +7,7 @@ use super::file::Array;
 use super::points::Group;
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Served, Wanted, by_name};
+use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration};
 use crate::compare::members::Devices;
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
@@ -90,6 +90,7 @@ impl<'a> Made<'a> {
     /// What comes between making it and the first measurement.
     fn settle(&mut self, commands: &Live<'_>, array: &Array) -> Result<(), Refusal> {
         self.identity = self.engine.identity(commands)?;
+        keep_configuration(self.engine.as_ref(), commands)?;
         self.await_idle()?;
         self.fill(array)
     }

@@ -197,6 +197,7 @@ impl Maker<'_> {
             }
             Kind::RawEach
             | Kind::RawAll
+            | Kind::RawScale
             | Kind::Zone
             | Kind::Cliff
             | Kind::Purge
@@ -260,6 +261,7 @@ impl Maker<'_> {
             Kind::Coalescing => drives.iter().flat_map(|drive| self.coalescing(drive)).collect(),
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
+            Kind::RawScale => group(self.scaling(&drives)?),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
             Kind::Cliff => group(drives.iter().map(|drive| self.cliff(drive)).collect()),
             Kind::ArraySweep | Kind::WorkingSet => self.one_by_one(&arrays)?,

@@ -352,3 +352,51 @@ fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {
         began_unix_s: 0,
     }
 }
+
+#[test]
+fn drives_are_scaled_by_doubling_and_the_last_step_has_all_of_them() {
+    let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\nkind = \"raw.scale\"\nprofiles = [\"rr-4k\"]\n";
+    let all = expanded(text).unwrap();
+    let steps: Vec<(usize, String)> =
+        all.points().map(|point| (point.targets.len(), point.workload.name.clone())).collect();
+    let names = ["rr-4k-j1-q32-on1", "rr-4k-j1-q32-on2", "rr-4k-j1-q32-on4", "rr-4k-j1-q32-on5"];
+    assert_eq!(steps.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1, 2, 4, 5]);
+    assert_eq!(steps.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), names);
+    assert_eq!(
+        expanded(&text.replace(", \"b\", \"c\", \"d\", \"e\"", "")).unwrap().points().count(),
+        1
+    );
+}
+
+#[test]
+fn drives_that_share_something_full_do_not_scale() {
+    use super::findings::scaling;
+    let full = scaling("rr-4k", &[(1, 100.0), (2, 190.0), (4, 210.0)]);
+    assert_eq!(full.outcome, Outcome::Fail);
+    assert!(
+        full.found
+            .contains("4 drives at once do 2.10 times what one does (1: 1.00, 2: 1.90, 4: 2.10)"),
+        "{full:?}"
+    );
+    assert_eq!(scaling("rr-4k", &[(1, 100.0), (4, 390.0)]).outcome, Outcome::Pass);
+    assert_eq!(scaling("rr-4k", &[(1, 100.0)]).outcome, Outcome::CannotTell);
+}
+
+/// Half of the I/Os of each drive take 100 us, half 300: of two drives the slower takes 300 in three of four stripes.
+#[test]
+fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
+    use super::findings::stripe_wait;
+    let text = include_str!("../../tests/data/two-engines/records.jsonl");
+    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+    let mut all = text.lines().map(|line| serde_json::from_str::<Record>(line).unwrap());
+    let mut one: Measurement = all.find_map(only).unwrap();
+    one.write.latency_bins.clear();
+    one.read.latency_bins = [(100_000, 50), (300_000, 50)].into();
+    one.workload.name = "seq-read-64k-j1-q4".to_owned();
+    let array = one.clone();
+    let check = stripe_wait(&array, &[&one, &one]).unwrap();
+    assert!(check.found.contains("the slowest of 2 takes 300 us"), "{check:?}");
+    assert!(check.found.contains("costs 3.00 times"), "{check:?}");
+    one.read.latency_bins.clear();
+    assert_eq!(stripe_wait(&array, &[&one]), None);
+}

@@ -109,7 +109,7 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
     let sentence = match names.as_slice() {
         [] if points.is_empty() => "Nothing was measured.".to_owned(),
         [] => raw_only(records),
-        [one] => alone(points, one),
+        [one] => alone(points, one, short(one, &names)),
         [one, others @ ..] => others
             .iter()
             .map(|other| {
@@ -124,7 +124,8 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
 
 /// What raw drives alone showed: what failed first, then what was found out about them.
 fn raw_only(records: &[Record]) -> String {
-    const TELLING: [&str; 4] = ["drives.slow_member", "members.even", "drive.cliff", "drive.zones"];
+    const TELLING: [&str; 5] =
+        ["drives.slow_member", "drives.scale", "members.even", "drive.cliff", "drive.zones"];
     let telling = records.iter().filter_map(|record| match record {
         Record::Check(check) if TELLING.contains(&check.name.as_str()) => Some(check),
         _ => None,
@@ -141,7 +142,7 @@ fn raw_only(records: &[Record]) -> String {
     }
 }
 
-fn alone(points: &[Point], engine: &str) -> String {
+fn alone(points: &[Point], engine: &str, name: &str) -> String {
     let usable =
         points.iter().filter(|point| point.engine == engine && point.mark() != Mark::Invalid);
     let best = usable
@@ -149,12 +150,12 @@ fn alone(points: &[Point], engine: &str) -> String {
         .min_by(|one, other| one.1.total_cmp(&other.1));
     match best {
         Some((point, share)) => format!(
-            "{engine} reaches {:.0} % of what its drives allow where it is weakest: {}.",
+            "{name} reaches {:.0} % of what its drives allow where it is weakest: {}.",
             share * 100.0,
             point.case()
         ),
         None => {
-            format!("{engine} was measured; there is no baseline of its drives to hold it against.")
+            format!("{name} was measured; there is no baseline of its drives to hold it against.")
         }
     }
 }

@@ -70,6 +70,7 @@ struct Row {
     mark: Mark,
     notes: Vec<String>,
     limit: String,
+    more: String,
     commands: String,
     first: String,
 }
@@ -222,9 +223,19 @@ fn row(point: &Point, shared: &[String], points: &[Point]) -> Row {
             ArrayCondition::Raw => String::new(),
             _ => findings::limit(point).map_or_else(String::new, |verdict| verdict.sentence),
         },
+        more: more(point),
         commands: charts::lines_of(point),
         first: charts::first_of(point),
     }
+}
+
+/// What has no column: p99.99, and how even the rate was.
+fn more(point: &Point) -> String {
+    let far = point.percentile(0.9999).map(|ns| format!("p99.99 {}", units::microseconds(ns)));
+    let even = point.unevenness().map(|(share, seconds)| {
+        format!("rate of a second: standard deviation {} over {seconds} s", units::percent(share))
+    });
+    far.into_iter().chain(even).collect::<Vec<_>>().join("; ")
 }
 
 /// A load that ended with an error in every round has no rate.

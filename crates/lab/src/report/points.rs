@@ -85,10 +85,27 @@ impl Point {
         percentile(&self.bins, fraction)
     }
 
+    /// How far the rate of a second is from the mean, as a share of it (one standard deviation), and of how many seconds; `None` with fewer than ten.
+    pub fn unevenness(&self) -> Option<(f64, usize)> {
+        let of = |round: &Measurement| sum_of(&round.read.series, &round.write.series);
+        let rates: Vec<f64> = self.rounds.iter().flat_map(of).collect();
+        let count = latency::to_f64(u64::try_from(rates.len()).ok().filter(|count| *count >= 10)?);
+        let mean = rates.iter().sum::<f64>() / count;
+        let square = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        (mean > 0.0).then(|| (square.sqrt() / mean, rates.len()))
+    }
+
     /// What it is, without the engine: `4K random reads, 2 x 16, healthy`.
     pub fn case(&self) -> String {
         format!("{}, {}", self.workload.describe(), self.condition)
     }
+}
+
+/// Reads and writes of each second together.
+fn sum_of(read: &[(u64, f64)], write: &[(u64, f64)]) -> Vec<f64> {
+    let mut seconds: BTreeMap<u64, f64> = BTreeMap::new();
+    read.iter().chain(write).for_each(|(at, rate)| *seconds.entry(*at).or_default() += rate);
+    seconds.into_values().collect()
 }
 
 /// All points of a run, in the order in which they were first measured.

@@ -3,7 +3,8 @@
 use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};
 use super::sections::{self, Section};
-use crate::record::{ArrayCondition, Record};
+use crate::metrics::latency;
+use crate::record::{ArrayCondition, Measurement, Record};
 use crate::store::Run;
 use crate::units;
 use std::fmt::Write;
@@ -139,10 +140,17 @@ fn cell(words: &str) -> String {
     words.replace('|', "\\|").replace('\n', " ")
 }
 
+/// A round's percentile, nanoseconds; empty if too few I/Os lie beyond it.
+fn percentile_ns(round: &Measurement, fraction: f64) -> String {
+    let mut bins = round.read.latency_bins.clone();
+    latency::merge(&mut bins, &round.write.latency_bins);
+    latency::percentile(&bins, fraction).map_or_else(String::new, |ns| ns.to_string())
+}
+
 /// One line for each round of each point; rates in plain units, latency in nanoseconds.
 pub fn csv(points: &[Point]) -> String {
     let mut out = String::from(
-        "stage,target,engine,condition,workload,mix,block_bytes,jobs,depth,round,bytes_per_s,iops,latency_mean_ns_read,latency_mean_ns_write,cpu_busy_s,cpu_wall_s,mark,rules\n",
+        "stage,target,engine,condition,workload,mix,block_bytes,jobs,depth,round,bytes_per_s,iops,latency_mean_ns_read,latency_mean_ns_write,p50_ns,p99_ns,p999_ns,p9999_ns,cpu_busy_s,cpu_wall_s,mark,rules\n",
     );
     for point in points {
         for round in &point.rounds {
@@ -166,6 +174,10 @@ pub fn csv(points: &[Point]) -> String {
                 format!("{:.1}", round.iops()),
                 format!("{:.1}", round.read.latency_mean_ns),
                 format!("{:.1}", round.write.latency_mean_ns),
+                percentile_ns(round, 0.5),
+                percentile_ns(round, 0.99),
+                percentile_ns(round, 0.999),
+                percentile_ns(round, 0.9999),
                 busy,
                 wall,
                 point.mark().to_string(),

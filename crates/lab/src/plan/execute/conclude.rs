@@ -10,7 +10,7 @@ use super::super::points::{Group, Point};
 use super::Session;
 use crate::Refusal;
 use crate::metrics::steady;
-use crate::record::{BaselinePoint, Check, Measurement, Record};
+use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
 use crate::units;
 use crate::validity::Outcome;
 use std::collections::BTreeMap;
@@ -71,10 +71,23 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// F10: what waiting for the slowest member costs a healthy array's full stripes, if its raw drives were measured.
+    fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
+        let [measured] = measured else { return None };
+        let array = self.array_of(point)?;
+        let is_full = Some(point.workload.block_bytes) == array.stripe_data_bytes();
+        if point.condition != ArrayCondition::Healthy || !is_full || point.round > 0 {
+            return None;
+        }
+        let raw = RawRuns::of(array, &self.plan.drives, self.known.values())?;
+        findings::stripe_wait(measured, &raw.alike(&point.workload)?)
+    }
+
     /// What the points of a group show together.
     pub(super) fn conclude(&mut self, group: &Group) -> Result<(), Refusal> {
         let mut checks: Vec<Check> = Vec::new();
         let mut zones: BTreeMap<String, Vec<(u32, f64)>> = BTreeMap::new();
+        let mut scales: BTreeMap<String, Vec<(usize, f64)>> = BTreeMap::new();
         for point in &group.points {
             let measured: Vec<Measurement> = point
                 .targets
@@ -84,6 +97,11 @@ impl Session<'_> {
             match point.kind {
                 Kind::RawAll if !measured.is_empty() => {
                     checks.push(findings::slow_members(&measured))
+                }
+                Kind::RawScale if !measured.is_empty() && point.round == 0 => {
+                    let load = point.workload.name.rsplit_once("-on").unwrap_or_default().0;
+                    let rate = measured.iter().map(Measurement::rate).sum();
+                    scales.entry(load.to_owned()).or_default().push((measured.len(), rate));
                 }
                 Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
                 Kind::Precondition => {
@@ -100,7 +118,7 @@ impl Session<'_> {
                             .push((place.unwrap_or(0), one.read.bytes_per_s));
                     }
                 }
-                _ => {}
+                _ => checks.extend(self.stripe_wait(point, &measured)),
             }
             if point.until_steady && point.round == 0 {
                 let series = point.targets.iter().map(|target| point.series(target));
@@ -109,6 +127,7 @@ impl Session<'_> {
                 );
             }
         }
+        checks.extend(scales.iter().map(|(load, rates)| findings::scaling(load, rates)));
         checks.extend(zones.iter().map(|(drive, places)| findings::zones(drive, places)));
         for check in checks {
             self.summary.failed += usize::from(check.outcome == Outcome::Fail);

@@ -109,7 +109,7 @@ impl Session<'_> {
                 })
         };
         let intent = Intent {
-            stress: matches!(point.kind, Kind::RawAll | Kind::ArraysAll),
+            stress: matches!(point.kind, Kind::RawAll | Kind::RawScale | Kind::ArraysAll),
             stripe_bytes: None,
             preconditioned: point.kind == Kind::Precondition || point.targets.iter().all(filled),
             environment_recorded: true,

@@ -2,6 +2,7 @@
 //! switched.
 
 use super::{Group, Maker, Point, START_S, Target, numbered};
+use crate::Refusal;
 use crate::fio::{JobFile, Setting};
 use crate::metrics::latency::to_f64;
 use crate::plan::file::Kind;
@@ -55,6 +56,21 @@ const JOINING: [(What, &str, [Load; 3]); 2] = [
 ];
 
 impl Maker<'_> {
+    /// The stage's loads on 1, 2, 4 and so on drives at once, and on all of them.
+    pub(super) fn scaling(&self, drives: &[Target]) -> Result<Vec<Point>, Refusal> {
+        let doubled = std::iter::successors(Some(1), |count: &usize| count.checked_mul(2));
+        let counts = doubled.take_while(|count| *count < drives.len()).chain([drives.len()]);
+        let mut points = Vec::new();
+        for count in counts {
+            let mut more = self.matrix(&drives[..count], ArrayCondition::Raw)?;
+            for point in &mut more {
+                point.workload.name = format!("{}-on{count}", point.workload.name);
+            }
+            points.append(&mut more);
+        }
+        Ok(points)
+    }
+
     /// A point made by the lab itself, from these settings.
     fn own(&self, target: &Target, name: &str, settings: Vec<Setting>, expected_s: f64) -> Point {
         let section = crate::fio::Section::new(name, settings);

@@ -1,0 +1,193 @@
+//! What stacks came to: counts for each engine by context and kind of work, and the distinct stacks with their counts.
+//!
+//! What must stay true: counts of several tallies add up to what one tally would have counted.
+
+use crate::cpu::groups::WorkKind;
+use ahash::RandomState;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// Most distinct stacks that are kept: a flame graph of more shows nothing.
+pub(super) const STACKS_MAX: usize = 500_000;
+/// Most cores.
+pub(super) const CORES_MAX: usize = 1 << 16;
+
+/// Where an engine's work ran.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// On the CPU time of a user process that is not the engine's: fio, an application.
+    Client,
+    /// In a kernel thread of the engine, or in another kernel thread.
+    KernelThread,
+    /// In a kworker.
+    Kworker,
+    /// In an interrupt or a softirq, on whoever's CPU time that was.
+    Softirq,
+    /// In a user-space thread of the engine.
+    EngineThread,
+}
+
+/// How contexts are called in tables, in the order of [`Context`].
+pub const CONTEXTS: [(Context, &str); 5] = [
+    (Context::Client, "client"),
+    (Context::KernelThread, "kernel thread"),
+    (Context::Kworker, "kworker"),
+    (Context::Softirq, "softirq"),
+    (Context::EngineThread, "engine thread"),
+];
+
+/// What one stack was found to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Nothing ran.
+    pub is_idle: bool,
+    /// Ran in a thread that the client pattern names.
+    pub is_client: bool,
+    /// Polled for completions in the kernel.
+    pub is_polling: bool,
+    /// Engine: number of its group, context, and number of its kind of work, if one matched.
+    pub engine: Option<(usize, Context, Option<usize>)>,
+}
+
+/// Counts of one engine.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct EngineCounts {
+    /// In each context.
+    pub contexts: BTreeMap<Context, u64>,
+    /// Of each kind of work; the last one is what no expression matched.
+    pub work: Vec<u64>,
+    /// On each core, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    /// Leaf frames.
+    pub leaves: HashMap<String, u64, RandomState>,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Sum of all counts, idle ones too.
+    pub total: u64,
+    /// Sum of the counts of idle stacks.
+    pub idle: u64,
+    /// Of threads that the client pattern names.
+    pub client: u64,
+    /// The same on each core.
+    pub client_cores: Vec<u64>,
+    /// Of stacks that poll: completion polling and SQPOLL threads.
+    pub polling: u64,
+    /// By thread name, without idle.
+    pub threads: BTreeMap<String, u64>,
+    /// On each core, without idle, if the samples say where they were taken.
+    pub cores: Vec<u64>,
+    /// By group.
+    pub engines: Vec<EngineCounts>,
+    /// Leaf frames of everything but idle.
+    pub leaves: HashMap<String, u64, RandomState>,
+    /// Leaf frames of the client.
+    pub client_leaves: HashMap<String, u64, RandomState>,
+    /// Lines that were not understood, and too long ones.
+    pub unread: u64,
+    /// Distinct stacks, for flame graphs; `None` if they were not kept.
+    pub stacks: Option<Stacks>,
+}
+
+/// Distinct stacks: frames from the root on joined by `;`, the thread's name first.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    /// What each stack is and how often it came.
+    pub counts: HashMap<String, (Found, u64), RandomState>,
+    /// More came than are kept.
+    pub is_full: bool,
+}
+
+impl Stacks {
+    pub(super) fn add(&mut self, text: String, found: Found, count: u64) {
+        if let Some((_, sum)) = self.counts.get_mut(&text) {
+            *sum = sum.saturating_add(count);
+        } else if self.counts.len() < STACKS_MAX {
+            self.counts.insert(text, (found, count));
+        } else {
+            self.is_full = true;
+        }
+    }
+}
+
+impl Counts {
+    /// Add what another tally of the same groups counted.
+    pub fn add(&mut self, other: Counts) {
+        for (mine, more) in [
+            (&mut self.total, other.total),
+            (&mut self.idle, other.idle),
+            (&mut self.client, other.client),
+            (&mut self.polling, other.polling),
+            (&mut self.unread, other.unread),
+        ] {
+            *mine = mine.saturating_add(more);
+        }
+        for (comm, count) in other.threads {
+            let sum = self.threads.entry(comm).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        other
+            .cores
+            .iter()
+            .enumerate()
+            .for_each(|(core, count)| add_at(&mut self.cores, core, *count));
+        other
+            .client_cores
+            .iter()
+            .enumerate()
+            .for_each(|(core, count)| add_at(&mut self.client_cores, core, *count));
+        add_names(&mut self.leaves, other.leaves);
+        add_names(&mut self.client_leaves, other.client_leaves);
+        for (mine, more) in self.engines.iter_mut().zip(other.engines) {
+            for (context, count) in more.contexts {
+                let sum = mine.contexts.entry(context).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            more.work.iter().enumerate().for_each(|(at, count)| add_at(&mut mine.work, at, *count));
+            more.cores
+                .iter()
+                .enumerate()
+                .for_each(|(at, count)| add_at(&mut mine.cores, at, *count));
+            add_names(&mut mine.leaves, more.leaves);
+        }
+        if let (Some(mine), Some(more)) = (&mut self.stacks, other.stacks) {
+            mine.is_full |= more.is_full;
+            more.counts.into_iter().for_each(|(text, (found, count))| mine.add(text, found, count));
+        }
+    }
+}
+
+impl EngineCounts {
+    /// All contexts together.
+    pub fn total(&self) -> u64 {
+        self.contexts.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Counts of work of one kind.
+    pub fn of_kind(&self, work: &[(String, WorkKind)], kind: WorkKind) -> u64 {
+        let kinds = work.iter().map(|(_, kind)| *kind).chain([WorkKind::Unsorted]);
+        let counts =
+            self.work.iter().zip(kinds).filter(|(_, it)| *it == kind).map(|(count, _)| *count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+fn add_names(
+    mine: &mut HashMap<String, u64, RandomState>,
+    more: HashMap<String, u64, RandomState>,
+) {
+    for (name, count) in more {
+        let sum = mine.entry(name).or_default();
+        *sum = sum.saturating_add(count);
+    }
+}
+
+pub(super) fn add_at(counts: &mut Vec<u64>, at: usize, count: u64) {
+    if counts.len() <= at {
+        counts.resize(at + 1, 0);
+    }
+    counts[at] = counts[at].saturating_add(count);
+}
