@@ -64,12 +64,19 @@ impl Switched {
         (what, on): (What, bool),
     ) -> Result<(), Refusal> {
         let switch = Switch::of(device, what, &self.sysfs)?;
-        if !self.before.iter().any(|known| known.device == device && known.what == what) {
-            let value = switch.value(commands)?;
-            self.before.push(Before { device: device.to_owned(), what, value });
+        if self.before.iter().any(|known| known.device == device && known.what == what) {
+            return switch.set(commands, on);
+        }
+        let value = switch.value(commands)?;
+        self.before.push(Before { device: device.to_owned(), what, value: value.clone() });
+        self.write()?;
+        let set = switch.set(commands, on);
+        if set.is_err() && switch.value(commands).is_ok_and(|now| now == value) {
+            // It refused, and is as it was: there is nothing to restore.
+            self.before.pop();
             self.write()?;
         }
-        switch.set(commands, on)
+        set
     }
 
     /// Switch everything back; one check for each switch.

@@ -192,3 +192,28 @@ fn only_nvme_drives_have_interrupts_that_are_switched_here() {
     let refusal = Switch::of(&sda, What::Interrupts, &place.path().join("sys")).expect_err("none");
     assert!(refusal.message.contains("only NVMe drives"), "{refusal}");
 }
+
+/// As an emulated drive answered (crates/lab/drive-guest).
+#[test]
+fn a_drive_that_refuses_to_be_switched_has_nothing_to_restore() {
+    let place = tempfile::tempdir().expect("a directory");
+    let real = fs::canonicalize(place.path()).expect("there");
+    fs::create_dir_all(real.join("sys/block/nvme0n1")).expect("made");
+    let device = real.join("nvme0n1");
+    fs::write(&device, "").expect("written");
+    let controller = real.join("nvme0");
+    let get = format!(
+        "$ nvme get-feature {} --feature-id=8\nget-feature:0x08 (Interrupt Coalescing), Current value:00000000\n",
+        controller.display()
+    );
+    let refused = format!(
+        "$ nvme set-feature {} --feature-id=8 --value=0\nNVMe status: Feature Not Changeable(0x410e)\n? 1\n",
+        controller.display()
+    );
+    let commands = Recorded::parse(&format!("{get}{refused}{get}"));
+    let mut switched = Switched::open(&real, &real.join("sys")).expect("opened");
+    let refusal = switched.set(&commands, &device, (What::Interrupts, false)).expect_err("refused");
+    assert!(refusal.message.contains("Not Changeable"), "{refusal}");
+    assert_eq!((commands.left(), real.join(PENDING).exists()), (0, false));
+    assert_eq!(switched.restore_with(&commands).expect("nothing to do"), []);
+}
