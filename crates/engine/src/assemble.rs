@@ -452,6 +452,7 @@ async fn home_shard(
         next.updated_at_s = now;
         stated::allow_lean(&shard, &mut next);
         record::write(&shard, next).await.map_err(not_recorded)?;
+        keeper::settle_intent(&shard).await.map_err(not_recorded)?;
         if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.
             keeper::flush(&shard).await.map_err(|_| not_recorded(ArrayLost))?;

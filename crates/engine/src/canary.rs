@@ -99,6 +99,18 @@ canaries! {
     LeanBlockNotAsked,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,
+    /// What a client reads straight from a member is not held against its checksums.
+    ReadUnverified,
+    /// What is read for a write, a decode or a job is not held against its checksums.
+    GatherUnverified,
+    /// A block that follows from the others of its row is healed, and not stored.
+    HealedNotStored,
+    /// A decoded block is stored though nothing proves it.
+    StoredUnproven,
+    /// The address is no part of a block's checksum.
+    AddressLeftOut,
+    /// Changed pages of the checksum table stay in memory.
+    SumsNotStored,
 }
 
 #[cfg(feature = "canaries")]

@@ -140,13 +140,15 @@ impl IntentMap {
     }
 
     /// Take over the bits of a page read from a member: they are durable there. Bits of several members
-    /// add up.
-    pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
+    /// add up. If not all members have this page its bits are pending, too: nobody may rely on them before the page was
+    /// written to all ([`pending_regions`](Self::pending_regions)).
+    pub(crate) fn load_page(&self, page: usize, bits: &[u64], is_everywhere: bool) {
+        let flags = if is_everywhere { DURABLE } else { DURABLE | PENDING };
         let first = to_usize(to_u64(page) * self.bits_per_page);
         for (at, word) in bits.iter().enumerate() {
             for bit in (0..64).filter(|bit| word & (1 << bit) != 0) {
                 if let Some(region) = self.regions.get(first + at * 64 + bit) {
-                    region.fetch_or(DURABLE, Ordering::AcqRel);
+                    region.fetch_or(flags, Ordering::AcqRel);
                 }
             }
         }
@@ -239,9 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn a_bit_that_some_members_lack_is_pending_until_all_have_it() {
+        let map = map();
+        map.load_page(0, &[1 << 2], false);
+        assert_eq!(map.pending_regions(), [REGION]);
+        assert!(map.take_idle().is_empty(), "what is not settled is not cleared");
+        map.set_durable(REGION);
+        assert!(map.pending_regions().is_empty());
+        assert_eq!(map.take_idle(), [REGION]);
+    }
+
+    #[test]
     fn unsynced_regions_keep_their_bit() {
         let map = map();
-        map.load_page(0, &[1 << 2]);
+        map.load_page(0, &[1 << 2], true);
         map.set_unsynced(REGION, true);
         assert!(map.take_idle().is_empty());
         map.set_unsynced(REGION, false);

@@ -1,12 +1,13 @@
 //! Load the written map and the write-intent bitmap from the members when an array starts.
 //!
-//! What must stay true: each page is read from as many members as the array may lose plus one, after an
-//! unclean stop and where none of these has it from all of them, and the newest whole copy counts. A page of which no
-//! copy is whole is *lost* and counts as all bits set; of a written map that is whole since creation
+//! What must stay true: each page of the written map is read from as many members as the array may lose plus one, after an
+//! unclean stop and where none of these has it from all of them; pages of the bitmap always from all: a stop may have been
+//! cut off between the pages with the cleared bits and the superblock that says clean. The newest whole copy counts. A page
+//! of which no copy is whole is *lost* and counts as all bits set; of a written map that is whole since creation
 //! (`Superblock::has_whole_map`) the caller must not take that without being told to, because stripes that were never
-//! written would read as what lies on the members. A page of the written map that is not the same on all members is
-//! written again before the first request (`WrittenMap::found_in`). After an unclean stop every region whose bit is set
-//! is unsynced.
+//! written would read as what lies on the members. A page that is not the same on all members is written again before the
+//! first request (`WrittenMap::found_in`, `IntentMap::load_page`). After an unclean stop every region whose bit is set is
+//! unsynced.
 
 use crate::array::Array;
 use crate::control_io;
@@ -81,7 +82,8 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
     };
     members
         .load(&intent, |page, found| {
-            found.bits.iter().for_each(|bits| array.intent.load_page(page, bits.as_slice()));
+            let load = |bits: &[u64]| array.intent.load_page(page, bits, found.is_everywhere);
+            found.bits.iter().for_each(|bits| load(bits.as_slice()));
         })
         .await;
     if is_in_doubt {
@@ -197,7 +199,7 @@ struct Copy {
 impl Members<'_> {
     async fn load(&self, pages: &Pages, mut take: impl FnMut(usize, Found)) {
         let run_count = pages.count.div_ceil(PAGES_AT_ONCE);
-        let runs_at_once = (READS_AT_ONCE / to_u64(self.copies_wanted().max(1))).max(1);
+        let runs_at_once = (READS_AT_ONCE / to_u64(self.copies_wanted(pages.kind).max(1))).max(1);
         // Fresh memory for each read would cost more than the read of a map without bits.
         let mut spare: Vec<BufMut> = Vec::new();
         let mut under_way = VecDeque::new();
@@ -229,9 +231,10 @@ impl Members<'_> {
     }
 
     /// From how many members each page is read.
-    fn copies_wanted(&self) -> usize {
+    fn copies_wanted(&self, kind: BitmapKind) -> usize {
         let enough = self.array.geometry.parity_strips() + 1;
-        if self.is_unclean { self.sources.len() } else { enough.min(self.sources.len()) }
+        let is_all = self.is_unclean || kind == BitmapKind::WriteIntent;
+        if is_all { self.sources.len() } else { enough.min(self.sources.len()) }
     }
 
     /// Start to read the same run of pages from several members; different ones for different runs, so that
@@ -249,7 +252,7 @@ impl Members<'_> {
             let at = (to_usize(first / PAGES_AT_ONCE) + copy) % self.sources.len();
             (true, &self.sources[at])
         };
-        let sources = (0..self.copies_wanted()).map(source);
+        let sources = (0..self.copies_wanted(pages.kind)).map(source);
         let devices = sources.chain(self.followers.iter().map(|device| (false, device)));
         let read = |(is_source, device): (bool, &Rc<dyn Device>)| {
             let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));

@@ -8,12 +8,13 @@
 
 mod world;
 
+use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::event_names as names;
 use ashlar_engine::{ArrayVolume, CreateSpec, Engine};
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
-use ashlar_sim::{Random, SimDisk, SimWorld};
+use ashlar_sim::{Lie, Random, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_usize};
 use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
 use std::collections::BTreeSet;
@@ -467,6 +468,73 @@ fn a_degraded_array_decodes_from_nothing_that_is_wrong() {
                     }
                 });
                 run.await.expect("runs");
+            })
+            .done();
+    }
+}
+
+/// Seed 1 of the universes with checksums, when they were new: a scrub called a block lost because the device had acknowledged
+/// its repair and not stored it.
+#[test]
+fn a_repair_that_the_disk_does_not_store_is_repeated_and_nothing_is_called_lost() {
+    let shape = world::shape(Level::Raid6, 6, None, None);
+    let mut world = SimWorld::new(7);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut tank = Tank::create(&engine, disks, shape, 7).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                let blocks = tank.stripe_blocks();
+                tank.write(&volume, 0, blocks).await;
+                tank
+            });
+            tank = run.await.expect("runs");
+            for strip in [1, 4] {
+                let (member, place) = tank.place(0, strip, 2);
+                let before = tank.disks[member].peek(place);
+                tank.disks[member].rot(place);
+                tank.disks[member].lie_about_next_write(place, Lie::Lost);
+                scrub(&engine, &handle, false).await;
+                assert_eq!(tank.disks[member].lies_told(), 2);
+                assert_eq!(tank.disks[member].peek(place), before, "it was repaired");
+                assert_eq!(count(&engine, names::BLOCK_LOST), 0);
+            }
+        })
+        .done();
+}
+
+/// Seeds 23 and 45 of the universes with checksums, when they were new: blocks of a device that failed all reads, or went while the
+/// scrub was there, were called lost, though every one of them follows from the others.
+#[test]
+fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
+    let shape = world::shape(Level::Raid6, 6, None, None);
+    for is_gone in [false, true] {
+        let mut world = SimWorld::new(8);
+        let disks = add_disks(&mut world, 6);
+        let (opener, shape) = (world.opener(), shape.clone());
+        world
+            .run(async move |handle| {
+                let engine = engine(opener, &handle, 2);
+                let mut tank = Tank::create(&engine, disks, shape, 8).await;
+                let run = engine.with_volume(0, "tank", async move |volume| {
+                    tank.fill(&volume).await;
+                    tank
+                });
+                tank = run.await.expect("runs");
+                if is_gone {
+                    engine.scrub("tank", false).await.expect("started");
+                    handle.sleep(world::jobs::ms(3)).await;
+                    tank.disks[3].vanish();
+                } else {
+                    tank.disks[3].fail(CommandKind::Read, FaultKind::Media, None);
+                    engine.scrub("tank", false).await.expect("started");
+                }
+                world::jobs::until_idle(&engine, &handle).await;
+                assert_eq!(count(&engine, names::BLOCK_LOST), 0, "gone: {is_gone}");
+                let unrepairable = last(&engine, names::JOB_FINISHED, "unrepairable");
+                assert_eq!(unrepairable, Some("0".to_owned()), "gone: {is_gone}");
             })
             .done();
     }

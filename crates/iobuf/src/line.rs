@@ -56,8 +56,9 @@ pub(crate) struct Counts {
 }
 
 impl Line {
-    pub(crate) fn new(classes: usize) -> Line {
-        let classes = std::iter::repeat_with(Slots::new).take(classes).collect();
+    /// Classes without slots yet; room for so many of each.
+    pub(crate) fn new(slot_counts: impl Iterator<Item = usize>) -> Line {
+        let classes = slot_counts.map(Slots::with_room_for).collect();
         Line { classes, waiters: Vec::new(), vacant: Vec::new(), arrivals: 0 }
     }
 
@@ -139,9 +140,11 @@ impl Line {
 }
 
 impl Slots {
-    fn new() -> Slots {
+    /// None yet; room for so many, if they have all colours alike.
+    fn with_room_for(count: usize) -> Slots {
+        let free = || Vec::with_capacity(count.div_ceil(COLOURS));
         Slots {
-            free: [const { Vec::new() }; COLOURS],
+            free: std::array::from_fn(|_| free()),
             next_colour: 0,
             in_use: 0,
             in_use_max: 0,

@@ -125,11 +125,14 @@ impl Pool {
         let placed = place(&sorted, alignment).ok_or_else(too_large)?;
         let last = placed.last().expect("there is a class");
         let arena = Arena::map(last.end())?;
-        u32::try_from(last.first_slot + last.count).map_err(|_| too_large())?;
-        let places: Vec<Place> =
-            placed.iter().enumerate().flat_map(|c| places(&arena, c)).collect();
-        let line = Mutex::new(full_line(placed.len(), &places));
-        let headers = places.into_iter().map(Memory::of_slot).collect();
+        let slot_count = last.first_slot + last.count;
+        u32::try_from(slot_count).map_err(|_| too_large())?;
+        // Exactly as long as they get: a simulator makes dozens of pools on each start.
+        let mut headers = Vec::with_capacity(slot_count);
+        for class in placed.iter().enumerate() {
+            headers.extend(places(&arena, class).map(Memory::of_slot));
+        }
+        let line = Mutex::new(full_line(&placed, &headers));
         Ok(Pool(Arc::new(Shared { arena, alignment, classes: placed, headers, line })))
     }
 
@@ -301,10 +304,10 @@ fn places(arena: &Arena, (at, class): (usize, &Class)) -> impl Iterator<Item = P
     })
 }
 
-fn full_line(classes: usize, places: &[Place]) -> Line {
-    let mut line = Line::new(classes);
+fn full_line(classes: &[Class], headers: &[Memory]) -> Line {
+    let mut line = Line::new(classes.iter().map(|class| class.count));
     // The last one first: slots are taken off the end, so the arena is used from its start.
-    for place in places.iter().rev() {
+    for place in headers.iter().rev().map(Memory::place) {
         line.add(place.class, place.colour, place.slot);
     }
     line

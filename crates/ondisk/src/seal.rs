@@ -56,7 +56,9 @@ pub(crate) fn open<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Result<&'a [u8], Sup
 
 /// Whether every byte is zero.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|&byte| byte == 0)
+    // Many at a time: byte by byte it was one part in thirty of a simulated start.
+    let (groups, rest) = bytes.as_chunks::<32>();
+    groups.iter().all(|group| *group == [0; 32]) && rest.iter().all(|&byte| byte == 0)
 }
 
 /// The fault of bytes that end too early.

@@ -190,7 +190,7 @@ impl State {
         if let Some(buffer) = &buffer
             && result.is_ok()
         {
-            self.trace.add_bytes(buffer);
+            self.trace.add_sample(buffer);
         }
         Some(Outcome { result, buffer })
     }

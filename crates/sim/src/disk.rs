@@ -12,6 +12,7 @@ use std::time::Duration;
 use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
 use ashlar_units::{Extent, SECTOR_BYTES, to_usize};
 
+use crate::lies::Lie;
 use crate::state::{Change, Content, DiskState, Fate, Faults};
 use crate::world::World;
 
@@ -205,6 +206,37 @@ impl SimDisk {
     /// Makes the next write go to `offset` instead of where it belongs.
     pub fn misdirect_next_write(&self, offset: u64) {
         self.with(|disk| disk.faults.misdirect_to = Some(offset));
+    }
+
+    /// What becomes of the next write of data that lies in `extent`: it is acknowledged all the same.
+    pub fn lie_about_next_write(&self, extent: Extent, lie: Lie) {
+        self.with(|disk| disk.faults.lies.about_next(extent, lie));
+    }
+
+    /// Undoes [`lie_about_next_write`](Self::lie_about_next_write) where there was no such write yet.
+    pub fn stop_lying(&self) {
+        self.with(|disk| disk.faults.lies.stop());
+    }
+
+    /// How often it has lied about a write, or changed content by itself.
+    pub fn lies_told(&self) -> u64 {
+        self.with(|disk| disk.faults.lies.told())
+    }
+
+    /// As [`corrupt`](Self::corrupt), and [`is_spoilt`](Self::is_spoilt) knows of it.
+    pub fn rot(&self, extent: Extent) {
+        self.with(|disk| disk.rot(extent));
+    }
+
+    /// Whether a lie or rot has left something wrong in `extent` that was not stored anew since, or will with the
+    /// next write there.
+    pub fn is_spoilt(&self, extent: Extent) -> bool {
+        self.with(|disk| disk.is_spoilt(extent))
+    }
+
+    /// The same for all of it.
+    pub fn is_spoilt_anywhere(&self) -> bool {
+        self.with(|disk| disk.is_spoilt_anywhere())
     }
 
     /// Changes every byte of `extent` silently and durably.

@@ -10,12 +10,14 @@
 //! - `disk`: [`SimDisk`], what a test does to a disk; [`DiskOptions`]
 //! - `opener`: [`SimOpener`], how the program finds the disks by name
 //! - `state`: what a disk holds, durably and in its cache, and what a power cut leaves of it
+//! - `lies`: writes that are acknowledged and not stored as they should be, rot, and what of it is still there
 //! - `pages`: sparse bytes
 //! - `trace`, `random`: the hash that identifies a run, and the seed it comes from
 #![forbid(unsafe_code)]
 
 mod device;
 mod disk;
+mod lies;
 mod opener;
 mod pages;
 mod random;
@@ -24,6 +26,7 @@ mod trace;
 mod world;
 
 pub use disk::{DiskImage, DiskOptions, KeptDisk, Latency, SimDisk};
+pub use lies::Lie;
 pub use opener::SimOpener;
 pub use random::Random;
 pub use state::Fate;

@@ -16,13 +16,14 @@ type Page = Arc<[u8]>;
 pub(crate) struct Pages(BTreeMap<u64, Page>);
 
 impl Pages {
-    /// Copies what is there over `target`; bytes on pages that are not there stay as they are.
-    pub(crate) fn copy_to(&self, offset: u64, target: &mut [u8]) {
+    /// Copies what is there, and where nothing is what is `below`, to all of `target`; zeros where neither has a page.
+    pub(crate) fn copy_over(&self, below: &Pages, offset: u64, target: &mut [u8]) {
         for part in parts(offset, to_u64(target.len())) {
-            if let Some(page) = self.0.get(&part.page) {
-                let from = to_usize(part.offset - offset);
-                target[from..from + part.bytes]
-                    .copy_from_slice(&page[part.at..part.at + part.bytes]);
+            let from = to_usize(part.offset - offset);
+            let target = &mut target[from..from + part.bytes];
+            match self.0.get(&part.page).or_else(|| below.0.get(&part.page)) {
+                Some(page) => target.copy_from_slice(&page[part.at..part.at + part.bytes]),
+                None => target.fill(0),
             }
         }
     }
@@ -31,8 +32,12 @@ impl Pages {
     pub(crate) fn write_over(&mut self, below: &Pages, offset: u64, source: &[u8]) {
         for part in parts(offset, to_u64(source.len())) {
             let from = to_usize(part.offset - offset);
-            let page = self.page_over(below, part.page);
-            page[part.at..part.at + part.bytes].copy_from_slice(&source[from..from + part.bytes]);
+            let source = &source[from..from + part.bytes];
+            if to_u64(part.bytes) == PAGE_BYTES {
+                self.0.insert(part.page, Page::from(source));
+                continue;
+            }
+            self.page_over(below, part.page)[part.at..part.at + part.bytes].copy_from_slice(source);
         }
     }
 

@@ -14,6 +14,7 @@ use ashlar_iobuf::BufMut;
 use ashlar_units::{SECTOR_BYTES, to_u64, to_usize};
 
 use crate::disk::DiskOptions;
+use crate::lies::Lies;
 use crate::pages::Pages;
 use crate::random::Random;
 
@@ -91,18 +92,17 @@ pub(crate) struct Faults {
     pub(crate) writes_to_lose: u32,
     /// The next write goes there instead.
     pub(crate) misdirect_to: Option<u64>,
+    /// What else it acknowledges and does not do.
+    pub(crate) lies: Lies,
 }
 
 impl Content {
     pub(crate) fn read(&self, offset: u64, target: &mut [u8]) {
-        target.fill(0);
-        self.durable.copy_to(offset, target);
-        self.cached.copy_to(offset, target);
+        self.cached.copy_over(&self.durable, offset, target);
     }
 
     pub(crate) fn read_durable(&self, offset: u64, target: &mut [u8]) {
-        target.fill(0);
-        self.durable.copy_to(offset, target);
+        self.durable.copy_over(&Pages::default(), offset, target);
     }
 
     /// A write completed and is in the cache.
@@ -253,6 +253,11 @@ impl DiskState {
             let last_start = self.options.size_bytes.saturating_sub(change.bytes);
             change.offset = elsewhere.min(last_start);
         }
+        self.store_lying(change);
+    }
+
+    /// A write is stored where it says.
+    pub(crate) fn apply(&mut self, change: Change) {
         for sector in sectors(change.offset, change.bytes) {
             if self.faults.unreadable.is_empty() {
                 break;
@@ -363,7 +368,7 @@ fn beginning(change: &Change, atomic_bytes: u64) -> Change {
 }
 
 /// The part of `change` that is in `count` units from unit `unit` of the disk on.
-fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> Change {
+pub(crate) fn part(change: &Change, unit: u64, count: u64, unit_bytes: u64) -> Change {
     let start = (unit * unit_bytes).max(change.offset);
     let end = ((unit + count) * unit_bytes).min(change.offset + change.bytes).max(start);
     cut(change, start, end)

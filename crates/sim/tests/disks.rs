@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ashlar_device::{Access, CommandKind, Fault, FaultKind, Opener, discard, read, write_zeroes};
 use ashlar_iobuf::BufMut;
-use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld};
+use ashlar_sim::{DiskOptions, Latency, Lie, SimDisk, SimOpener, SimWorld};
 use ashlar_units::Extent;
 use program::{Open, filled};
 
@@ -211,5 +211,43 @@ fn an_old_image_makes_a_disk_stale_and_wiping_makes_it_blank() {
         assert_eq!(open.read(0, 512).await.expect("read")[0], 0);
         disk.poke(0, &[9; 512]);
         assert_eq!(open.read(0, 512).await.expect("read")[0], 9);
+    });
+}
+
+#[test]
+fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
+    with_disk(async |open, disk| {
+        let (here, there) = (Extent::new(8192, 8192), Extent::new(65_536, 8192));
+        for lie in [Lie::Lost, Lie::Torn, Lie::Misdirected(there.offset)] {
+            open.write(0, 131_072, 1).await.expect("written");
+            open.flush().await;
+            assert!(!disk.is_spoilt_anywhere(), "{lie:?}: all of it was stored anew");
+            disk.lie_about_next_write(here, lie);
+            open.write(4096, 8192, 2).await.expect("written");
+            assert!(disk.is_spoilt(here), "it is still to come");
+            open.write(12_288, 4096, 3).await.expect("acknowledged");
+            let got = open.read(12_288, 4096).await.expect("read");
+            let kept = usize::from(lie == Lie::Torn) * 2048;
+            assert!(got[..kept].iter().all(|byte| *byte == 3), "{lie:?}");
+            assert!(got[kept..].iter().all(|byte| *byte == 1), "{lie:?}");
+            assert!(disk.is_spoilt(Extent::new(12_288, 4096)));
+            assert!(!disk.is_spoilt(Extent::new(4096, 8192)));
+            assert_eq!(disk.is_spoilt(there), lie == Lie::Misdirected(there.offset));
+            let elsewhere = open.read(there.offset, 8192).await.expect("read");
+            let is_hit = elsewhere[4096..].iter().all(|byte| *byte == 3);
+            assert_eq!(is_hit, lie == Lie::Misdirected(there.offset), "{lie:?}");
+        }
+        assert_eq!(disk.lies_told(), 3);
+        open.write(0, 131_072, 1).await.expect("written");
+        open.flush().await;
+        disk.rot(Extent::new(512, 512));
+        assert!(disk.is_spoilt(Extent::new(0, 4096)) && !disk.is_spoilt(here));
+        open.write(0, 4096, 1).await.expect("written");
+        assert!(disk.is_spoilt_anywhere(), "a power cut may bring it back");
+        open.flush().await;
+        assert!(!disk.is_spoilt_anywhere());
+        disk.lie_about_next_write(here, Lie::Lost);
+        disk.stop_lying();
+        assert!(!disk.is_spoilt_anywhere());
     });
 }

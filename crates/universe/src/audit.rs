@@ -10,11 +10,14 @@ use crate::stage::Stage;
 use ashlar_engine::Engine;
 use ashlar_layout::Geometry;
 use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::checksums::{SumPageIdentity, block_sum, locate, place_offset};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{BitmapKind, PageIdentity, Role};
+use ashlar_ondisk::{BitmapKind, ChecksumKind, PageIdentity, Role};
 use ashlar_parity::{Code, Kernel, Locality};
 use ashlar_sim::Random;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_u64, to_usize};
+use ashlar_units::{
+    BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, StripeNo, to_u64, to_usize,
+};
 
 /// Bytes of one read of the audit.
 const READ_BYTES: u64 = 64 << 10;
@@ -82,10 +85,14 @@ pub(crate) fn at_rest(stage: &Stage, bays: &Bays, generation: u64) {
     };
     let members = members(stage, bays, &rest, &geometry);
     let written = written(stage, bays, &rest, &members);
+    let sums = Table { stage, bays, rest: &rest, members: &members };
     let mut checked = 0;
     for stripe in window_stripes(stage) {
         if written(stripe) {
             check_stripe(stage, (bays, &members), &geometry, StripeNo(stripe));
+            if rest.newest.checksums == ChecksumKind::Crc32c {
+                sums.check(&geometry, StripeNo(stripe));
+            }
             checked += 1;
         }
     }
@@ -193,5 +200,48 @@ fn check_data(stage: &Stage, geometry: &Geometry, stripe: StripeNo, data: &[Vec<
         if let Err(wrong) = observed {
             stage.fail(format!("on the device, stripe {stripe}, strip {at}: {wrong}"));
         }
+    }
+}
+
+/// The checksums that the members keep.
+struct Table<'t> {
+    stage: &'t Stage,
+    bays: &'t Bays,
+    rest: &'t Rest,
+    /// The bay in each slot.
+    members: &'t [usize],
+}
+
+impl Table<'_> {
+    /// Every block of a stripe has its checksum in the table of its member.
+    fn check(&self, geometry: &Geometry, stripe: StripeNo) {
+        for strip in (0..geometry.strips()).map(StripIdx::from_at) {
+            let place = geometry.place(stripe, strip);
+            let disk = &self.bays.all[self.members[place.member.at()]].disk;
+            let bytes = disk.peek(self.bays.strip_extent(geometry, stripe, strip));
+            let first = place.offset / BLOCK_BYTES;
+            for (number, block) in (first..).zip(bytes.chunks(BLOCK_BYTES_USIZE)) {
+                let wanted = block_sum(place.member, number, block);
+                if self.sum(place.member, number) != Some(wanted) {
+                    let name = &self.bays.all[self.members[place.member.at()]].name;
+                    self.stage.fail(format!(
+                        "stripe {stripe}, {strip:?}: the table of {name} has another checksum of block {number}"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn sum(&self, member: MemberIdx, number: u64) -> Option<u32> {
+        let (page, entry) = locate(number);
+        let (area, tag) =
+            (self.rest.newest.areas.checksums, array_tag(self.rest.newest.array_uuid));
+        let disk = &self.bays.all[self.members[member.at()]].disk;
+        let read =
+            |place| disk.peek(Extent::new(area.offset + place_offset(page, place), BLOCK_BYTES));
+        let (first, second) = (read(0), read(1));
+        let identity = SumPageIdentity { array_tag: tag, page };
+        let (newest, _) = identity.newest([Some(&first), Some(&second)])?;
+        Some(newest.sums[entry])
     }
 }

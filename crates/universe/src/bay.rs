@@ -9,7 +9,7 @@ use ashlar_layout::Geometry;
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
 use ashlar_sim::{SimDisk, SimWorld};
-use ashlar_units::{Extent, MemberIdx, Nanos, StripIdx, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripeNo, to_usize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ impl Bays {
 
     fn is_broken(&self, slot: usize) -> bool {
         let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
-        in_slot.any(|bay| bay.disk.unreadable_sectors() > 0)
+        in_slot.any(|bay| bay.disk.unreadable_sectors() > 0 || bay.disk.is_spoilt_anywhere())
     }
 
     /// Whether some group lacks more of these than its parity replaces.
@@ -186,7 +186,34 @@ impl Bays {
         let Some(strip) = geometry.strip_on(stripe, MemberIdx::from_at(slot)) else { return false };
         let extent = self.strip_extent(geometry, stripe, strip);
         let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
-        in_slot.any(|bay| bay.disk.is_broken(extent))
+        in_slot.any(|bay| bay.disk.is_broken(extent) || bay.disk.is_spoilt(extent))
+    }
+
+    /// Blocks of the window that are not what they should be, though the device gives them back: stripe, strip and row.
+    pub(crate) fn spoilt_blocks(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx, u64)> {
+        let mut spoilt = BTreeSet::new();
+        let Some(geometry) = self.geometry else { return spoilt };
+        if !self.all.iter().any(|bay| bay.disk.is_spoilt_anywhere()) {
+            return spoilt;
+        }
+        let (first, count) = config.window;
+        for stripe in (first..first + count).map(StripeNo) {
+            for strip in (0..geometry.strips()).map(StripIdx::from_at) {
+                let slot = geometry.place(stripe, strip).member.at();
+                let extent = self.strip_extent(&geometry, stripe, strip);
+                let here = || self.all.iter().filter(|bay| bay.slot == Some(slot));
+                if !here().any(|bay| bay.disk.is_spoilt(extent)) {
+                    continue;
+                }
+                for row in 0..extent.bytes / BLOCK_BYTES {
+                    let block = Extent::new(extent.offset + row * BLOCK_BYTES, BLOCK_BYTES);
+                    if here().any(|bay| bay.disk.is_spoilt(block)) {
+                        spoilt.insert((stripe, strip, row));
+                    }
+                }
+            }
+        }
+        spoilt
     }
 
     /// The devices had a life before: what is under the window is not zeros.
@@ -228,7 +255,8 @@ impl Bays {
     /// Whether nothing is wrong with any device, and nothing was a moment ago.
     pub(crate) fn are_well(&self, now: Nanos) -> bool {
         let is_well = |bay: &Bay| {
-            bay.trouble.is_none() && bay.suspect_until <= now && bay.disk.unreadable_sectors() == 0
+            let is_whole = bay.disk.unreadable_sectors() == 0 && !bay.disk.is_spoilt_anywhere();
+            bay.trouble.is_none() && bay.suspect_until <= now && is_whole
         };
         self.all.iter().all(is_well)
     }
@@ -238,6 +266,7 @@ impl Bays {
         let bay = &self.all[at];
         bay.disk.come_back();
         bay.disk.stop_failing();
+        bay.disk.stop_lying();
         bay.disk.set_latency(config.disks[at].latency.clone());
         if bay.trouble.is_some() {
             self.set_trouble(at, None, now);

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ledger::Relaxed;
-use crate::menu::Menu;
+use crate::menu::{Act, Menu};
 
 /// Devices that wait to replace others.
 pub const SPARE_DEVICES: usize = 3;
@@ -115,8 +115,16 @@ pub struct Config {
     pub lives: usize,
     /// Members are told what clients gave back.
     pub passes_discards: bool,
+    /// The array keeps checksums of its blocks, and devices may lie.
+    pub has_checksums: bool,
+    /// Starts after a crash that are to be cut off, of a hundred.
+    pub start_cuts: u64,
+    /// Times of a hundred that devices are lost while nobody uses them.
+    pub losses_at_rest: u64,
 }
 
+/// Arrays with checksums, of a hundred with a log.
+const CHECKSUMS: u64 = 40;
 /// Size of each disk, bytes.
 const DISK_BYTES: u64 = 8 << 20;
 
@@ -148,13 +156,21 @@ impl Config {
         let stripe_count = 4 + random.below(20);
         let first = if random.percent(50) { 0 } else { random.below(64) };
         let client_count = to_usize(1 + random.below(5));
-        Config {
+        let mut menu = Menu::draw(&mut random, class, geometry.parity_strips());
+        // From a stream of its own: who has none is what it was before there were any.
+        let mut own = Random::stream(seed, 0xC3);
+        let is_summed = own.percent(CHECKSUMS) || wish.has_checksums;
+        let has_checksums = is_summed && policy == ConsistencyPolicy::Log;
+        if has_checksums && class == Class::Everything {
+            menu.add_lies(&mut own);
+        }
+        let mut config = Config {
             seed,
             policy,
             contract,
             stated_atomic_bytes: if is_stated { 4096 } else { 0 },
             class,
-            menu: Menu::draw(&mut random, class, geometry.parity_strips()),
+            menu,
             logical_block_bytes,
             workers: to_usize(1 + random.below(3)),
             disks,
@@ -166,8 +182,13 @@ impl Config {
             requests: to_usize(60 + random.below(240)),
             lives: to_usize(3 + random.below(4)),
             passes_discards: Random::stream(seed, 0xC2).percent(50),
+            has_checksums,
+            start_cuts: 25,
+            losses_at_rest: 25,
             shape,
-        }
+        };
+        wish.aim.into_iter().for_each(|aim| aim.take(&mut config));
+        config
     }
 
     /// Members of a group that may be lost.
@@ -204,6 +225,71 @@ pub struct Wish {
     pub policy: Option<ConsistencyPolicy>,
     /// What may happen.
     pub class: Option<Class>,
+    /// Every array with a log has checksums.
+    pub has_checksums: bool,
+    /// What it is all about.
+    pub aim: Option<Aim>,
+}
+
+/// A universe that goes somewhere on purpose: where faults planted in the engine were found once in thousands of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aim {
+    /// Starts after a crash are cut off, most of them, and members come and go in between.
+    Starts,
+    /// Whole stripes and blocks of them, on few stripes, while members are lost and come back.
+    Stripes,
+    /// First writes and trims, with crashes soon after.
+    Maps,
+    /// Members are replaced while it writes, and starts come between.
+    Rebuilds,
+}
+
+impl Aim {
+    /// Every aim.
+    pub const ALL: [Aim; 4] = [Aim::Starts, Aim::Stripes, Aim::Maps, Aim::Rebuilds];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Aim::Starts => "starts",
+            Aim::Stripes => "stripes",
+            Aim::Maps => "maps",
+            Aim::Rebuilds => "rebuilds",
+        }
+    }
+
+    fn take(self, config: &mut Config) {
+        config.lives = 6;
+        // A cache that loses nothing hides most of it.
+        config.disks.iter_mut().for_each(|disk| disk.has_volatile_cache = true);
+        (config.start_cuts, config.losses_at_rest) = match self {
+            Aim::Starts => (90, 70),
+            Aim::Maps => (60, 60),
+            Aim::Stripes => (25, 40),
+            Aim::Rebuilds => (50, 60),
+        };
+        if config.class == Class::Crashes {
+            return;
+        }
+        match self {
+            Aim::Starts => config.requests = 90,
+            Aim::Stripes => {
+                config.clients = vec![Profile::Large, Profile::Large, Profile::Hot];
+                config.window.1 = 4;
+                config.menu = Menu::of(&[Act::Pause, Act::Vanish, Act::Heal, Act::ReAdd]);
+            }
+            Aim::Maps => {
+                config.clients = vec![Profile::Large, Profile::Mixed];
+                config.requests = 60;
+                config.menu = Menu::of(&[Act::Pause, Act::Vanish, Act::Heal, Act::ReAdd]);
+            }
+            Aim::Rebuilds => {
+                config.window.1 = config.window.1.max(20);
+                let acts = [Act::Pause, Act::Fail, Act::Replace, Act::Heal, Act::PauseJobs];
+                config.menu = Menu::of(&acts);
+            }
+        }
+    }
 }
 
 fn draw_policy(
@@ -329,11 +415,12 @@ impl fmt::Display for Config {
         let disk = &self.disks[0];
         writeln!(
             f,
-            "  array    {} {k}+{m} on {} members, strip {}, policy {}, blocks of {}",
+            "  array    {} {k}+{m} on {} members, strip {}, policy {}{}, blocks of {}",
             self.shape.level.name(),
             self.shape.members,
             self.shape.strip_bytes,
             self.policy.name(),
+            if self.has_checksums { " with checksums" } else { "" },
             self.logical_block_bytes
         )?;
         let cached = self.disks.iter().filter(|disk| disk.has_volatile_cache).count();

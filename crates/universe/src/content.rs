@@ -29,9 +29,9 @@ pub fn fill(payload: Payload, unit: u64, id: WriteId, target: &mut [u8]) {
     match payload {
         Payload::Tags => {
             let tag = tag(unit, id);
-            for part in target.chunks_mut(16) {
-                part.copy_from_slice(&tag[..part.len()]);
-            }
+            let (parts, rest) = target.as_chunks_mut::<16>();
+            parts.fill(tag);
+            rest.copy_from_slice(&tag[..rest.len()]);
         }
         Payload::Random => {
             let mut random = Random::stream(id.0, unit);
@@ -47,7 +47,8 @@ pub fn is_of(payload: Payload, unit: u64, id: WriteId, bytes: &[u8]) -> bool {
     match payload {
         Payload::Tags => {
             let tag = tag(unit, id);
-            bytes.chunks(16).all(|part| part == &tag[..part.len()])
+            let (parts, rest) = bytes.as_chunks::<16>();
+            parts.iter().all(|part| *part == tag) && rest == &tag[..rest.len()]
         }
         Payload::Random => {
             let mut random = Random::stream(id.0, unit);
@@ -58,7 +59,8 @@ pub fn is_of(payload: Payload, unit: u64, id: WriteId, bytes: &[u8]) -> bool {
 
 /// Whether all of it is zeros.
 pub fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
+    let (groups, rest) = bytes.as_chunks::<32>();
+    groups.iter().all(|group| *group == [0; 32]) && rest.iter().all(|byte| *byte == 0)
 }
 
 /// What the bytes look like, for a person.

@@ -10,7 +10,7 @@ use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{Array, Engine, Refusal, SlotState};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
-use ashlar_sim::{Latency, Random};
+use ashlar_sim::{Latency, Lie, Random};
 use ashlar_units::{Extent, MemberIdx, SECTOR_BYTES, StripIdx, StripeNo, to_u64, to_usize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,7 @@ impl Director<'_> {
             Act::Vanish | Act::VanishCold | Act::VanishTogether => self.vanish(act),
             Act::FailWrites | Act::FailFlush | Act::FailReads | Act::Slow => self.trouble(act),
             Act::BreakSectors => self.break_sectors(),
+            Act::Rot | Act::LoseWrite | Act::TearWrite | Act::MisdirectWrite => self.spoil(act),
             Act::Heal => self.heal_one(),
             Act::ReAdd => self.re_add_one().await,
             Act::Fail => self.put_out().await,
@@ -209,6 +210,58 @@ impl Director<'_> {
         }
     }
 
+    /// A strip's device lies about the next write of it, or blocks of it change.
+    fn spoil(&mut self, act: Act) {
+        let geometry = *self.array.geometry();
+        let (first, count) = self.stage.config().window;
+        let (out, now) = (self.out(), self.handle.now());
+        for _ in 0..1 + self.random.below(3) {
+            let stripe = StripeNo(first + self.random.below(count));
+            let other = StripeNo(first + self.random.below(count));
+            let strip = StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.strips()))));
+            let member = geometry.place(stripe, strip).member;
+            let Some(at) = self.bays.in_slot(member.at()) else { continue };
+            let may_break =
+                |stripe| self.bays.may_break((&geometry, stripe, member.at()), &out, now);
+            if !may_break(stripe) {
+                continue;
+            }
+            let extent = self.bays.strip_extent(&geometry, stripe, strip);
+            let disk = self.bays.all[at].disk.clone();
+            let mark = match act {
+                Act::Rot => {
+                    let sectors = extent.bytes / SECTOR_BYTES;
+                    let from = self.random.below(sectors);
+                    let many = 1 + self.random.below((sectors - from).min(8));
+                    let start = extent.offset + from * SECTOR_BYTES;
+                    disk.rot(Extent::new(start, many * SECTOR_BYTES));
+                    "fault.rot"
+                }
+                Act::LoseWrite => {
+                    disk.lie_about_next_write(extent, Lie::Lost);
+                    "fault.lost_write"
+                }
+                Act::TearWrite => {
+                    disk.lie_about_next_write(extent, Lie::Torn);
+                    "fault.torn_write"
+                }
+                _ => {
+                    let elsewhere = geometry.strip_on(other, member);
+                    let (Some(elsewhere), true) = (elsewhere, other != stripe && may_break(other))
+                    else {
+                        continue;
+                    };
+                    let to = self.bays.strip_extent(&geometry, other, elsewhere).offset;
+                    disk.lie_about_next_write(extent, Lie::Misdirected(to));
+                    "fault.misdirected_write"
+                }
+            };
+            self.stage.note_liar(&disk.name());
+            self.say(&format!("{act:?} at {extent} of {} (stripe {stripe})", disk.name()));
+            self.stage.mark(mark);
+        }
+    }
+
     fn heal_one(&mut self) {
         let states = self.array.slot_states();
         // No engine without checksums can tell that a device forgot what it had in its cache, unless it
@@ -321,6 +374,8 @@ impl Director<'_> {
     /// Put a device into a slot. False if it was refused.
     pub(crate) async fn replace_with(&mut self, slot: usize, at: usize) -> bool {
         let name = self.bays.all[at].name.clone();
+        // What it was told to lie about was said of the slot that it was in.
+        self.bays.all[at].disk.stop_lying();
         let was_out = self.array.slot_states()[slot] == SlotState::Out;
         self.say(&format!("replace slot {slot} (out: {was_out}) by {name}"));
         let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
@@ -338,6 +393,7 @@ impl Director<'_> {
         let free = self.bays.free();
         let Some(at) = self.choose(&free) else { return };
         let name = self.bays.all[at].name.clone();
+        self.bays.all[at].disk.stop_lying();
         self.say(&format!("add spare {name}"));
         let answer = self.engine.add_spare(ashlar_ondisk::DEFAULT_POOL, &name, true).await;
         self.answered("add a spare", answer, &["device.failed", IN_USE]);

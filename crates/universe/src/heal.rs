@@ -6,6 +6,7 @@
 use crate::bay::out_of_sync;
 use crate::director::{Director, TANK};
 use crate::life::DEADLINE;
+use crate::spoilt;
 use ashlar_engine::SlotState;
 use ashlar_ondisk::JobKind;
 use std::time::Duration;
@@ -68,8 +69,20 @@ impl Director<'_> {
         }
     }
 
-    /// A scrub of everything finds nothing.
+    /// A scrub of everything finds nothing; with checksums, what is still spoilt, and the next finds nothing.
     pub(crate) async fn scrub_clean(&mut self) {
+        self.scrub_all().await;
+        if !self.stage.config().has_checksums {
+            return;
+        }
+        let found = spoilt::mismatches(&self.engine);
+        self.scrub_all().await;
+        if spoilt::mismatches(&self.engine) != found {
+            self.stage.fail("a scrub found blocks that the scrub before it had to repair");
+        }
+    }
+
+    async fn scrub_all(&mut self) {
         let answer = self.engine.scrub(TANK, false).await;
         self.answered("the last scrub", answer, &[]);
         let began = self.handle.now();

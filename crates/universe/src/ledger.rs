@@ -19,6 +19,7 @@ use crate::content::{self, WriteId};
 use ashlar_units::{Extent, to_u64, to_usize};
 use doubt::Holds;
 pub use doubt::Relaxed;
+use std::collections::BTreeSet;
 use std::fmt;
 
 const NEVER: u64 = u64::MAX;
@@ -94,6 +95,8 @@ pub struct Ledger {
     writes: u64,
     /// A device fails writes in this life.
     writes_fail: bool,
+    /// Stripes that the log may call in doubt at the next start, counted in the window.
+    maybe_in_doubt: BTreeSet<usize>,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really tested.
@@ -138,6 +141,7 @@ impl Ledger {
             now: 0,
             writes: 0,
             writes_fail: false,
+            maybe_in_doubt: BTreeSet::new(),
             readers: Vec::new(),
             settled_by_read: 0,
             found_in_doubt: 0,
@@ -266,6 +270,7 @@ impl Ledger {
         let now = self.tick();
         self.flushed(now);
         self.crashed(false);
+        self.maybe_in_doubt.clear();
     }
 
     /// The power went or the program died: what was under way is given up, what is not durable may be gone. `was_rebuilt`: a slot

@@ -12,6 +12,7 @@
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
 //! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `spoilt`  what devices with checksums lie about, and that they are named for it
 //! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from them
 //! - `exhaustive`  every crash state of small workloads
 //! - `shrink`  a failing universe made smaller
@@ -35,10 +36,11 @@ mod marks;
 mod menu;
 mod ordeal;
 mod shrink;
+mod spoilt;
 mod stage;
 mod universe;
 
-pub use config::{Class, Config, Contract, Payload, Profile, Wish};
+pub use config::{Aim, Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
 pub use exhaustive::{Case, Covered, Step, cases, exhaust};
 pub use hostile::{Outcome, Subject, Tally, subjects, trial, trials};

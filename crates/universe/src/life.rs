@@ -9,6 +9,7 @@ use crate::bay::{Bays, out_of_sync};
 use crate::client::{self, Who};
 use crate::config::{Class, number};
 use crate::director::{Director, TANK};
+use crate::spoilt;
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_engine::{
@@ -18,7 +19,7 @@ use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
 use ashlar_sim::{Ended, Random, SimWorld, Stop};
-use ashlar_units::{Extent, StripIdx, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +80,11 @@ impl Life<'_> {
                 devices,
                 shape: config.shape.clone(),
                 policy: config.policy,
-                checksums: ChecksumKind::None,
                 atomic_write_bytes: config.stated_atomic_bytes,
+                checksums: match config.has_checksums {
+                    true => ChecksumKind::Crc32c,
+                    false => ChecksumKind::None,
+                },
                 logical_block_bytes: config.logical_block_bytes,
                 region_bytes: Some(config.stripe_bytes() * config.stripes_per_region),
                 is_dry_run: false,
@@ -259,10 +263,12 @@ impl Life<'_> {
                 is_resyncing: false,
                 is_calm: true,
             };
+            let spoilt = spoilt::on_members(director.bays, &running.array);
             director.make_whole().await;
             audit::read_all(&running.engine, &stage).await;
             director.scrub_clean().await;
             judge_events(&running.engine, &stage);
+            spoilt::were_named(&running.engine, &stage, (director.bays, &spoilt));
             if !stop((&running.engine, &handle), &stage).await {
                 stage.fail("a healthy array could not be stopped cleanly");
             }
@@ -356,6 +362,7 @@ pub(crate) async fn assemble(
     let before = changes(bays);
     let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
     let unreadable = bays.unreadable_strips(stage.config());
+    let spoilt = bays.spoilt_blocks(stage.config());
     let spec = AssembleSpec { devices: bays.names(), ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
@@ -366,7 +373,7 @@ pub(crate) async fn assemble(
         Ok(mut status) => status.arrays.remove(0),
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
     };
-    note_doubt(stage, &array, &unreadable);
+    note_doubt(stage, &array, &unreadable, &spoilt);
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
@@ -408,17 +415,32 @@ pub(crate) async fn assemble(
 }
 
 /// Blocks of whole stripes that were under way at a crash, on members that are not there, or could not be read.
-fn note_doubt(stage: &Stage, array: &Array, unreadable: &BTreeSet<(StripeNo, StripIdx)>) {
+fn note_doubt(
+    stage: &Stage,
+    array: &Array,
+    unreadable: &BTreeSet<(StripeNo, StripIdx)>,
+    spoilt: &BTreeSet<(StripeNo, StripIdx, u64)>,
+) {
     let (config, geometry) = (stage.config(), array.geometry());
     let out = out_of_sync(array);
-    let is_lost = |unit: u64| {
+    let place = |unit: u64| {
         let at = stage.place(Extent::new(unit * config.unit_bytes, config.unit_bytes)).offset;
-        let stripe = StripeNo(at / config.stripe_bytes());
-        let strip = at % config.stripe_bytes() / geometry.strip_bytes();
-        let strip = StripIdx::from_at(to_usize(strip));
+        let (stripe, within) = (at / config.stripe_bytes(), at % config.stripe_bytes());
+        let strip = StripIdx::from_at(to_usize(within / geometry.strip_bytes()));
+        let row = within % geometry.strip_bytes() / BLOCK_BYTES;
+        let stripe = StripeNo(stripe);
         let slot = geometry.place(stripe, strip).member.at();
-        out[slot] || unreadable.contains(&(stripe, strip))
+        (stripe, strip, row, out[slot] || unreadable.contains(&(stripe, strip)))
     };
+    let is_lost = |unit: u64| place(unit).3;
+    // What a row in doubt holds is believed, and what its lost members held is decoded from that: docs/adr/0013, point 7.
+    let is_believed = |unit: u64| {
+        let (stripe, strip, row, is_lost) = place(unit);
+        let is_here = |found: &(StripeNo, StripIdx, u64)| (found.0, found.2) == (stripe, row);
+        spoilt.contains(&(stripe, strip, row)) || (is_lost && spoilt.iter().any(is_here))
+    };
+    let believed = if spoilt.is_empty() { 0 } else { stage.ledger().taken_as_found(is_believed) };
+    stage.marks().add("doubt.spoilt", believed);
     let lost = stage.ledger().started(is_lost);
     stage.marks().add("doubt.on_a_lost_member", lost);
 }
@@ -498,6 +520,12 @@ pub(crate) fn judge_events(engine: &Engine, stage: &Stage) {
             for (name, value) in &event.fields {
                 stage.marks().add(&format!("replay.{name}"), value.parse().unwrap_or(0));
             }
+        }
+        if event.name == names::MEMBER_CHECKSUM_MISMATCH
+            && let Some((_, path)) = field("path")
+            && !stage.is_liar(path)
+        {
+            stage.fail(format!("{path} is blamed for what it did not do: {:?}", event.fields));
         }
         let is_wrong =
             [names::BLOCK_LOST, names::SCRUB_MISMATCH, names::ARRAY_FAILED].contains(&event.name);

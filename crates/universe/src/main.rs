@@ -9,10 +9,14 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// Each start of an engine allocates and frees large and small: the system's allocator took a sixth of a run.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "\
 universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clients N]
-         [--policy NAME] [--class NAME]
-universe --many COUNT [--from SEED] [--policy NAME] [--class NAME]
+         [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
+universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
          [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
 universe --exhaustive [--long] [--states N] [--jobs THREADS]";
 
@@ -35,6 +39,9 @@ struct Options {
     /// A crash point with more states is left out.
     states_max: u64,
     limits: Limits,
+    /// The engine is wrong in this place, in a build that can be.
+    #[cfg(feature = "canaries")]
+    canary: Option<ashlar_engine::Canary>,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +75,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         is_long: false,
         states_max: 20_000,
         limits,
+        #[cfg(feature = "canaries")]
+        canary: None,
     };
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -88,6 +97,18 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--acts" => limits.acts = usize::try_from(number()?).ok()?,
             "--clients" => limits.clients = usize::try_from(number()?).ok()?,
             "--lives" => limits.lives = usize::try_from(number()?).ok()?,
+            "--checksums" => limits.wish.has_checksums = true,
+            "--aim" => {
+                let name = words.next()?;
+                let mut all = ashlar_universe::Aim::ALL.into_iter();
+                limits.wish.aim = Some(all.find(|aim| aim.name() == name)?);
+            }
+            #[cfg(feature = "canaries")]
+            "--canary" => {
+                let name = words.next()?;
+                let mut all = ashlar_engine::Canary::ALL.iter().copied();
+                options.canary = Some(all.find(|canary| format!("{canary:?}") == name)?);
+            }
             "--policy" => {
                 let name = words.next()?;
                 let mut all = ashlar_ondisk::ConsistencyPolicy::ALL.into_iter();
@@ -149,6 +170,8 @@ fn many(count: u64, options: &Options) -> ExitCode {
                     if seed >= end {
                         return;
                     }
+                    #[cfg(feature = "canaries")]
+                    ashlar_engine::set_canary(options.canary);
                     let result = run(seed, options.limits);
                     sum.lock().unwrap_or_else(PoisonError::into_inner).add(seed, result);
                 }

@@ -1,7 +1,8 @@
 //! What a director may choose from: faults of devices, commands of operators. Each universe has its own subset.
 //!
-//! What must stay true: nothing is on a menu that the class of the universe does not allow. What no engine without
-//! checksums can notice (silent corruption, lost and misdirected writes, a flush that lies) is on no menu.
+//! What must stay true: nothing is on a menu that the class of the universe does not allow. What only
+//! checksums can notice (blocks that rot, lost, torn and misdirected writes) is on the menus of arrays that have them;
+//! what not even they can (a flush that lies) is on none.
 
 use crate::config::Class;
 use ashlar_sim::Random;
@@ -52,7 +53,18 @@ pub enum Act {
     PauseJobs,
     /// Wait until all members are in sync.
     AwaitRebuild,
+    /// Blocks of a strip change silently.
+    Rot,
+    /// A write is acknowledged and not stored.
+    LoseWrite,
+    /// A write is acknowledged, and its first half is stored.
+    TearWrite,
+    /// A write is acknowledged, and stored in another strip of the device.
+    MisdirectWrite,
 }
+
+/// What only checksums can notice.
+const LIES: [Act; 4] = [Act::Rot, Act::LoseWrite, Act::TearWrite, Act::MisdirectWrite];
 
 /// Everything, in the order of the lists.
 const ALL: [Act; 21] = [
@@ -93,7 +105,7 @@ impl Act {
                 | Act::BreakSectors
                 | Act::Slow
                 | Act::Fail
-        )
+        ) || LIES.contains(&self)
     }
 }
 
@@ -122,6 +134,18 @@ impl Menu {
         acts.sort_unstable();
         acts.dedup();
         Menu(acts)
+    }
+
+    /// These acts, rising.
+    pub fn of(acts: &[Act]) -> Menu {
+        let mut acts = acts.to_vec();
+        acts.sort_unstable();
+        Menu(acts)
+    }
+
+    /// Some of what only checksums can notice.
+    pub fn add_lies(&mut self, random: &mut Random) {
+        self.0.extend(LIES.into_iter().filter(|_| random.percent(70)));
     }
 
     /// One of them.

@@ -85,7 +85,7 @@ struct Demand {
 }
 
 /// Everything that an ordeal may change.
-struct Before {
+pub(crate) struct Before {
     disks: Vec<KeptDisk>,
     ledger: crate::ledger::Ledger,
     troubles: Vec<Option<Trouble>>,
@@ -107,7 +107,8 @@ impl Ordeals<'_> {
         let (evil, mark) = (ALL[draw], ORDEALS[draw]);
         let is_clear = |bay: &Bay| {
             let is_gone = matches!(bay.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
-            (bay.trouble.is_none() || is_gone) && bay.disk.unreadable_sectors() == 0
+            let is_whole = bay.disk.unreadable_sectors() == 0 && !bay.disk.is_spoilt_anywhere();
+            (bay.trouble.is_none() || is_gone) && is_whole
         };
         if !self.bays.all.iter().all(is_clear) {
             return;
@@ -138,7 +139,7 @@ impl Ordeals<'_> {
         }
     }
 
-    fn keep(&self) -> Before {
+    pub(crate) fn keep(&self) -> Before {
         Before {
             disks: self.bays.all.iter().map(|bay| bay.disk.keep()).collect(),
             ledger: self.stage.ledger().clone(),
@@ -147,7 +148,7 @@ impl Ordeals<'_> {
         }
     }
 
-    fn put_back(&mut self, before: Before) {
+    pub(crate) fn put_back(&mut self, before: Before) {
         for ((bay, disk), trouble) in
             self.bays.all.iter_mut().zip(before.disks).zip(before.troubles)
         {

@@ -8,7 +8,7 @@ use crate::marks::Marks;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
 use ashlar_units::{Extent, StripIdx, StripeNo};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,6 +35,8 @@ struct Parts {
     followed: Mutex<Option<(Engine, u64)>>,
     /// The array that runs.
     array: Mutex<Option<Arc<Array>>>,
+    /// Devices that have lied about a write, were told to, or had blocks that rotted.
+    liars: Mutex<BTreeSet<String>>,
     /// Whoever tells the time while a host runs.
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
 }
@@ -63,6 +65,7 @@ impl Stage {
             errors_are_allowed: AtomicBool::new(false),
             followed: Mutex::default(),
             array: Mutex::default(),
+            liars: Mutex::default(),
             operations: Mutex::default(),
             config,
         }))
@@ -83,6 +86,15 @@ impl Stage {
 
     pub(crate) fn marks(&self) -> MutexGuard<'_, Marks> {
         lock(&self.0.marks)
+    }
+
+    /// From now on this device may be blamed for what only checksums can notice.
+    pub(crate) fn note_liar(&self, name: &str) {
+        lock(&self.0.liars).insert(name.to_owned());
+    }
+
+    pub(crate) fn is_liar(&self, name: &str) -> bool {
+        lock(&self.0.liars).contains(name)
     }
 
     /// From now on the events of this engine are in the story, if that is wanted.

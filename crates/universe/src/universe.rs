@@ -18,6 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const HEADS_BYTES: u64 = 128 << 10;
 /// Ordeals between two lives, of a hundred.
 const ORDEALS: u64 = 40;
+/// Of arrays with checksums: how often more of a row is spoilt than the parity replaces, of a hundred.
+const SPOILT_BEYOND: u64 = 30;
 
 /// What of a universe is to be left out: to find the least that still fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,6 +138,8 @@ struct Universe<'w> {
     lives_max: usize,
     /// Of ordeals: with a stream of their own, so that they disturb nothing.
     ordeals: Random,
+    /// Of what is spoilt beyond the budget.
+    lies: Random,
     older: Option<Older>,
 }
 
@@ -145,13 +149,18 @@ impl Universe<'_> {
         stage.set_switch(world.switch());
         let random = Random::stream(stage.config().seed, 0xD1);
         let ordeals = Random::stream(stage.config().seed, 0xD2);
-        Universe { world, stage, bays, random, lives_max: limits.lives, ordeals, older: None }
+        let lies = Random::stream(stage.config().seed, 0xD3);
+        let lives_max = limits.lives;
+        Universe { world, stage, bays, random, lives_max, ordeals, lies, older: None }
     }
 
     fn run(&mut self) {
         let config = self.stage.config();
         self.stage.mark(&format!("level.{}", config.shape.level.name()));
         self.stage.mark(&format!("policy.{}, class.{}", config.policy.name(), config.class.name()));
+        if config.has_checksums {
+            self.stage.mark("policy.log, with checksums");
+        }
         self.create();
         let mut outlook = Outlook::default();
         let lives = self.stage.config().lives.min(self.lives_max);
@@ -230,7 +239,7 @@ impl Universe<'_> {
             Class::Losses | Class::LossesThenCrash => !outlook.was_crash,
             Class::Crashes => false,
         };
-        if may_lose && self.random.percent(25) {
+        if may_lose && self.random.percent(self.stage.config().losses_at_rest) {
             self.lose_at_rest(&rest);
         }
         self.ordeal(&rest, outlook);
@@ -276,6 +285,9 @@ impl Universe<'_> {
             ordeals.undergo(rest, outlook);
         }
         ordeals.remember(rest);
+        if self.lies.percent(SPOILT_BEYOND) {
+            ordeals.spoil_beyond(&mut self.lies, outlook);
+        }
     }
 
     fn lose_at_rest(&mut self, rest: &crate::bay::Rest) {
@@ -309,7 +321,7 @@ impl Universe<'_> {
         let mut outlook = outlook;
         // Cut during the start, and again, and again.
         for depth in 0..3 {
-            let is_cut = outlook.was_crash && self.random.percent(25);
+            let is_cut = outlook.was_crash && self.random.percent(self.stage.config().start_cuts);
             let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
             if !(is_cut && may_crash) {
                 break;
@@ -399,6 +411,12 @@ impl Failure {
         }
         if let Some(class) = self.limits.wish.class {
             line.push_str(&format!(" --class {}", class.name()));
+        }
+        if self.limits.wish.has_checksums {
+            line.push_str(" --checksums");
+        }
+        if let Some(aim) = self.limits.wish.aim {
+            line.push_str(&format!(" --aim {}", aim.name()));
         }
         line
     }

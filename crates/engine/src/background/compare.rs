@@ -30,6 +30,8 @@ use std::rc::Rc;
 /// Strips a stripe has at most, and parity strips.
 const STRIPS_MAX: usize = 64;
 const PARITIES_MAX: usize = 32;
+/// How often a block of an array with checksums is repaired before it is called lost.
+const REPAIRS_MAX: usize = 2;
 
 /// A tile as far as it could be read.
 struct Tile {
@@ -58,8 +60,8 @@ pub(super) async fn scrub(
     }
     let (mut buffers, _leave) = buffers_for(shard, rows).await;
     let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
-    let (mut tile, unreadable) = healed(shard, tile, unreadable, report).await;
-    mend(shard, &mut tile, unreadable, report).await;
+    let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
+    mend(shard, &mut tile, unread, report).await;
     complete(shard, &mut tile, &mut buffers);
     let Some(verdict) = check(shard, &tile) else { return };
     for row in verdict.rows().iter() {
@@ -85,7 +87,7 @@ pub(super) async fn resync(
     let view = shard.array.view(stripe);
     let (mut buffers, _leave) = buffers_for(shard, rows).await;
     let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
-    let (mut tile, unreadable) = healed(shard, tile, unreadable, report).await;
+    let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
     complete(shard, &mut tile, &mut buffers);
     // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not trusted.
     let is_mirror = geometry.data_strips() == 1;
@@ -108,7 +110,7 @@ pub(super) async fn resync(
         }
     }
     // What could not be read was not compared: it is stored anew, which also heals its bad blocks.
-    rewrite(shard, &tile, (unreadable, rows), report).await;
+    rewrite(shard, &tile, (unread.strips, rows), report).await;
 }
 
 async fn buffers_for(shard: &Shard, rows: RowRange) -> (StripeBuffers, crate::scratch::Leave) {
@@ -133,32 +135,49 @@ async fn read(
     (Tile { stripe, rows, content, present, decoded: StripSet::EMPTY }, unreadable)
 }
 
-/// The tile as it is after blocks that do not match their checksums were put right, if there were any.
+/// The tile as it is after blocks that do not match their checksums were put right, if there were any: with it the strips
+/// that are still not to be read, and the blocks that nothing can be proven about. A device may acknowledge the repair and not
+/// store it: what was repaired and is still wrong is repaired once more.
 async fn healed(
     shard: &Rc<Shard>,
-    tile: Tile,
-    unreadable: StripSet,
+    mut tile: Tile,
+    mut unreadable: StripSet,
     report: &mut StepReport,
-) -> (Tile, StripSet) {
-    let present = unreadable.or(tile.present);
-    let healed = match unreadable.is_empty() {
-        true => None,
-        false => heal(shard, tile.stripe, tile.rows).await,
-    };
-    let Some(healed) = healed else { return (tile, unreadable) };
-    report.mismatches += healed.mismatches;
-    report.repaired += healed.repaired;
-    let mut buffers = blank_buffers(shard, present.count(), to_usize(tile.rows.bytes()));
-    read(shard, (tile.stripe, tile.rows), present, &mut buffers, report).await
+) -> (Tile, Unread) {
+    let mut unproven = Vec::new();
+    for _ in 0..REPAIRS_MAX {
+        if unreadable.is_empty() {
+            break;
+        }
+        let Some(healed) = heal(shard, tile.stripe, tile.rows).await else { break };
+        report.mismatches += healed.mismatches;
+        report.repaired += healed.repaired;
+        unproven = healed.lost;
+        let present = unreadable.or(tile.present);
+        let mut buffers = blank_buffers(shard, present.count(), to_usize(tile.rows.bytes()));
+        (tile, unreadable) =
+            read(shard, (tile.stripe, tile.rows), present, &mut buffers, report).await;
+        if healed.repaired == 0 {
+            break;
+        }
+    }
+    (tile, Unread { strips: unreadable, unproven })
+}
+
+/// What of a tile could not be read, or is not what was written.
+struct Unread {
+    strips: StripSet,
+    /// With checksums: by strip and row.
+    unproven: Vec<(StripIdx, u32)>,
 }
 
 /// Strips of the tile that could not be read at once: block by block, and what cannot be read even so is
 /// reconstructed and written back. A strip that is whole afterwards counts as read.
-async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: &mut StepReport) {
+async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unread: Unread, report: &mut StepReport) {
     let array = &shard.array;
     let is_there =
         |strip: &StripIdx| array.is_readable(tile.stripe, array.member_of(tile.stripe, *strip));
-    let broken: StripSet = unreadable.iter().filter(is_there).collect();
+    let broken: StripSet = unread.strips.iter().filter(is_there).collect();
     let mut whole = broken;
     for row in tile.rows.start..tile.rows.end {
         if broken.is_empty() {
@@ -172,10 +191,13 @@ async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unreadable: StripSet, report: 
         let sources = tile.present.or(broken.minus(bad));
         tile.content.entries.append(&mut read.entries);
         for strip in bad.iter() {
-            // With checksums what can be proven has been put right before.
-            let is_to_prove = shard.array.checksums.is_some();
+            let has_checksums = shard.array.checksums.is_some();
             match regenerate(shard, tile, (sources, strip, one)) {
-                Some(block) if !is_to_prove => {
+                // Stored already, and not to be had back: the device fails, or is going.
+                Some(block) if has_checksums && !unread.unproven.contains(&(strip, row)) => {
+                    tile.content.push(strip, one, block);
+                }
+                Some(block) if !has_checksums => {
                     shard.counts().job_member_writes.add(1);
                     write_back(shard, (tile.stripe, strip, one), &block).await;
                     report.repaired += 1;

@@ -8,8 +8,9 @@
 //! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
 
 use super::pins::{Noted, note_alone};
-use super::{Judgement, block_of, cache, judge};
+use super::{Judgement, block_of, cache, judge, sum_of};
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::datapath::reconstruct::write_back;
 use crate::datapath::settle::read_failed;
 use crate::event::names;
@@ -17,7 +18,7 @@ use crate::shard::Shard;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;
-use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
+use ashlar_ondisk::checksums::{UNKNOWN, locate};
 use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo};
 use std::rc::Rc;
@@ -139,7 +140,7 @@ async fn mend(
     };
     let member = shard.array.member_of(stripe, strip);
     let rows = RowRange::new(row, row + 1);
-    let is_proven = block.known == block_sum(member, block.number, &decoded);
+    let is_proven = block.known == sum_of(member, block.number, &decoded);
     // Any copy of a mirror that matches its checksum is whole by itself.
     let is_codeword =
         shard.array.view(stripe).is_parity_valid || shard.array.geometry.data_strips() == 1;
@@ -148,13 +149,14 @@ async fn mend(
         correct_table(shard, stripe, block, decoded).await;
         return;
     }
-    let may_be_stored = is_proven || (is_codeword && block.known == UNKNOWN);
+    let is_new = is_codeword && block.known == UNKNOWN;
+    let may_be_stored = is_proven || is_new || sings(Canary::StoredUnproven);
     if !may_be_stored {
         healed.lost.push((strip, row));
         return;
     }
-    let is_stored =
-        !shard.array.is_read_only() && write_back(shard, (stripe, strip, rows), &decoded).await;
+    let is_stored = sings(Canary::HealedNotStored)
+        || !shard.array.is_read_only() && write_back(shard, (stripe, strip, rows), &decoded).await;
     if is_stored {
         healed.repaired += 1;
     } else {

@@ -6,6 +6,7 @@
 
 use super::page::Page;
 use crate::array::Array;
+use crate::canary::{Canary, sings};
 use crate::home::keeper::{Holder, lose};
 use crate::home::record::aligned;
 use crate::member::SlotState;
@@ -33,7 +34,10 @@ pub(crate) async fn store(
     next_sequence: impl Fn() -> u64,
 ) -> Round {
     let mut round = Round { pages: Vec::new(), is_kept: true };
-    let Some(sums) = &shard.array.checksums else { return round };
+    let Some(sums) = shard.array.checksums.as_ref().filter(|_| !sings(Canary::SumsNotStored))
+    else {
+        return round;
+    };
     let changed = sums.cache.take_dirty();
     for some in changed.chunks(PAGES_AT_ONCE) {
         let mut under_way = Vec::new();

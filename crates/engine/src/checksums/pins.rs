@@ -6,7 +6,7 @@
 
 use super::cache::{Key, begin, load};
 use super::page::Page;
-use super::{Owner, are_mostly_dirty, block_of};
+use super::{Owner, are_mostly_dirty, block_of, sum_of};
 use crate::array::Tenure;
 use crate::datapath::settle::settle;
 use crate::datapath::store::{FailedMembers, Target, blame};
@@ -15,7 +15,7 @@ use crate::shard::Shard;
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo};
-use ashlar_ondisk::checksums::{block_sum, locate};
+use ashlar_ondisk::checksums::locate;
 use ashlar_units::{BLOCK_BYTES_USIZE, StripeNo, to_u64};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
@@ -158,7 +158,7 @@ impl Pins {
                 known = self.pages.iter().find(|page| page.key == key);
             }
             if let Some(page) = known {
-                page.set(entry, block_sum(noted.owner.0, number, block));
+                page.set(entry, sum_of(noted.owner.0, number, block));
             }
         }
         known.inspect(|known| sums.cache.note_dirty(known));

@@ -8,6 +8,7 @@
 use super::rows::RowSet;
 use super::settle;
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::event::names;
 use crate::scratch::StripeBuffers;
@@ -164,7 +165,7 @@ async fn await_read(
         Some(None) => Err(NotRead::Failed),
         Some(Some(Outcome { result: Ok(()), buffer })) => {
             let bytes = buffer.ok_or(NotRead::Failed)?;
-            if shard.array.checksums.is_none() {
+            if shard.array.checksums.is_none() || sings(Canary::GatherUnverified) {
                 return Ok(bytes);
             }
             let block = (offset - shard.array.data_offset) / BLOCK_BYTES;

@@ -9,6 +9,7 @@ use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
 use super::{Answer, Piece, settle};
 use crate::array::Tenure;
+use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::shard::Shard;
 use ashlar_device::{Command, FaultKind, Outcome};
@@ -274,6 +275,9 @@ async fn compared(
     let member = array.member_of(part.stripe, part.strip);
     let place = array.geometry.place(part.stripe, part.strip).offset + part.extent.offset;
     let first = place / BLOCK_BYTES;
+    if sings(Canary::ReadUnverified) {
+        return Ok(buffer);
+    }
     match checksums::is_right(shard, (member, began.tenure), (first, &buffer)).await {
         Ok(true) => Ok(buffer),
         Ok(false) => {

@@ -314,6 +314,19 @@ pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
     }
 }
 
+/// An array starts: bitmap pages that some members have and others do not are written to all. A later page without the
+/// bit, on a member that was not asked when the bit was believed, would hide it from the next start.
+///
+/// # Errors
+/// [`ArrayLost`] if they cannot be written.
+pub(crate) async fn settle_intent(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
+    if shard.array.intent.pending_regions().is_empty() {
+        return Ok(());
+    }
+    let rounds = &shard.home().intent_rounds;
+    if rounds.join(|| write_pending(Rc::clone(shard))).await { Ok(()) } else { Err(ArrayLost) }
+}
+
 /// Write every page of both maps that has a bit set to every device in service: one has just joined.
 /// Rounds do it, so that it cannot cross another write of the same page.
 pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {

@@ -24,6 +24,8 @@ pub struct Relaxed {
     pub torn_at: usize,
 }
 
+/// So many stripes after one that continues a stream of whole stripes may have a record already.
+const STRIPES_AHEAD: usize = 64;
 /// No device tears into smaller pieces, bytes.
 const TORN_AT_LEAST: usize = 128;
 
@@ -124,19 +126,23 @@ pub(super) fn of(states: &[State], now: u64) -> Option<State> {
     // Where anything may have been, anything may be left.
     let is_anything = states.iter().any(|state| matches!(state.holds, Holds::Anything(_)));
     let holds = if is_anything { Holds::Anything(parts) } else { Holds::Torn(parts) };
-    Some(State {
+    // Until the array has started: a member that is not there then was lost with the crash.
+    Some(doubt(now, newest, holds, true))
+}
+
+fn doubt(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> State {
+    State {
         id: WriteId(NEVER - now),
         holds,
-        begin: newest,
+        begin,
         end: now,
         sure: NEVER,
         is_durable: false,
         is_failed: false,
         is_past: true,
-        // Until the array has started: a member that is not there then was lost with the crash.
-        is_relaxed: true,
+        is_relaxed,
         is_relaxed_if_whole: false,
-    })
+    }
 }
 
 impl Ledger {
@@ -148,11 +154,15 @@ impl Ledger {
         let is_under_way = |state: &State| state.end == NEVER;
         for stripe in stripes {
             let own = stripe * relaxed.stripe_units..(stripe + 1) * relaxed.stripe_units;
-            let stripe = &mut self.units[own];
-            if !stripe.iter().all(|states| states.iter().any(is_under_way)) {
+            let units = &mut self.units[own];
+            if !units.iter().all(|states| states.iter().any(is_under_way)) {
                 continue;
             }
-            let all = stripe.iter_mut().flatten();
+            self.maybe_in_doubt.insert(stripe);
+            if self.maybe_in_doubt.contains(&stripe.wrapping_sub(1)) {
+                self.maybe_in_doubt.extend(stripe..stripe + STRIPES_AHEAD);
+            }
+            let all = units.iter_mut().flatten();
             for state in all.filter(|state| is_under_way(state)) {
                 // What lacks a member is logged in full, whole stripes too.
                 state.is_relaxed |= !lacks;
@@ -161,10 +171,31 @@ impl Ledger {
         }
     }
 
+    /// An array with checksums has started: what lay in rows in doubt was believed as it was found, durable or not. Where
+    /// `is_believed`, a device had lied about it. Gives back in how many units anything may be found.
+    pub fn taken_as_found(&mut self, is_believed: impl Fn(u64) -> bool) -> u64 {
+        let Some(relaxed) = self.relaxed else { return 0 };
+        let (now, mut count) = (self.tick(), 0);
+        for stripe in &self.maybe_in_doubt {
+            let end = ((stripe + 1) * relaxed.stripe_units).min(self.units.len());
+            for unit in (stripe * relaxed.stripe_units).min(end)..end {
+                if !is_believed(to_u64(unit)) {
+                    continue;
+                }
+                let states = &mut self.units[unit];
+                let begin = states.iter().map(|state| state.begin).max().unwrap_or(0);
+                states.push(doubt(now, begin, Holds::Anything(Vec::new()), false));
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// The array has started: units for which `is_lost` lay on members that are not there, or could not be read.
     /// Gives back in how many of them anything may be found.
     pub fn started(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
         let mut count = 0;
+        self.maybe_in_doubt.clear();
         for (unit, states) in self.units.iter_mut().enumerate() {
             let is_open = |state: &&mut State| state.holds.is_doubt() && state.is_relaxed;
             for state in states.iter_mut().filter(is_open) {

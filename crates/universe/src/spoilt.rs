@@ -1,0 +1,117 @@
+//! What devices of arrays with checksums lie about: that it is repaired within the budget, that the device is named, and
+//! that beyond the budget errors come out and nothing wrong.
+//!
+//! What must stay true: only devices that have lied are blamed (`life::judge_events`), and whoever had a block stored anew
+//! while everything healed was blamed before.
+
+use crate::audit;
+use crate::bay::{Bay, Bays};
+use crate::life::{Outlook, assemble};
+use crate::ordeal::Ordeals;
+use crate::stage::Stage;
+use ashlar_engine::{Array, Engine, SlotState, event_names as names};
+use ashlar_sim::{Random, Stop};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
+
+/// A block that is not what it should be: the bay, where, and what it holds.
+pub(crate) type Spoilt = (usize, Extent, Vec<u8>);
+
+/// Blocks of the window that are spoilt on devices in sync.
+pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
+    let mut found = Vec::new();
+    for (at, bay) in bays.all.iter().enumerate() {
+        let is_in_sync = |slot: usize| array.slot_states()[slot] == SlotState::InSync;
+        if !bay.slot.is_some_and(is_in_sync) || !bay.disk.is_spoilt_anywhere() {
+            continue;
+        }
+        let end = bays.data_offset + rows_end(array);
+        for offset in (bays.data_offset..end).step_by(to_usize(BLOCK_BYTES)) {
+            let block = Extent::new(offset, BLOCK_BYTES);
+            if bay.disk.is_spoilt(block) {
+                found.push((at, block, bay.disk.peek(block)));
+            }
+        }
+    }
+    found
+}
+
+/// Where the data of a member ends, from where it begins.
+fn rows_end(array: &Array) -> u64 {
+    let geometry = array.geometry();
+    let stripes = geometry.stripe_count() / to_u64(geometry.groups());
+    stripes * geometry.strip_bytes()
+}
+
+/// Blocks that did not match, as the engine has counted them.
+pub(crate) fn mismatches(engine: &Engine) -> usize {
+    let all = engine.events().since(0);
+    all.iter().filter(|event| event.name == names::MEMBER_CHECKSUM_MISMATCH).count()
+}
+
+/// Where a block was stored anew since, the device was named.
+pub(crate) fn were_named(engine: &Engine, stage: &Stage, (bays, spoilt): (&Bays, &[Spoilt])) {
+    // What clients gave back may be given back on the members, whatever it was.
+    if stage.config().passes_discards {
+        return;
+    }
+    let named: Vec<String> = engine
+        .events()
+        .since(0)
+        .into_iter()
+        .filter(|event| event.name == names::MEMBER_CHECKSUM_MISMATCH)
+        .flat_map(|event| event.fields)
+        .filter_map(|(name, value)| (name == "path").then_some(value))
+        .collect();
+    for (at, block, held) in spoilt {
+        let Bay { disk, name, .. } = &bays.all[*at];
+        if disk.peek(*block) == *held {
+            continue;
+        }
+        if !named.contains(name) {
+            stage.fail(format!("{name} was repaired at {block}, and no event names it"));
+        }
+        stage.mark("spoilt.repaired_and_named");
+    }
+}
+
+impl Ordeals<'_> {
+    /// More blocks of a row are spoilt than the parity replaces: whatever is read is right or an error. Undone afterwards.
+    pub(crate) fn spoil_beyond(&mut self, random: &mut Random, outlook: &Outlook) {
+        let config = self.stage.config();
+        // After a crash rows in doubt are taken as they are found.
+        let is_clear = |bay: &Bay| bay.trouble.is_none() && !bay.disk.is_spoilt_anywhere();
+        if !config.has_checksums || outlook.was_crash || !self.bays.all.iter().all(is_clear) {
+            return;
+        }
+        let Some(geometry) = self.bays.geometry else { return };
+        let before = self.keep();
+        let stripe = StripeNo(config.window.0 + random.below(config.window.1));
+        let row = random.below(geometry.strip_bytes() / BLOCK_BYTES) * BLOCK_BYTES;
+        let mut strips: Vec<usize> = (0..geometry.strips()).collect();
+        random.shuffle(&mut strips);
+        for strip in strips.into_iter().take(geometry.parity_strips() + 1).map(StripIdx::from_at) {
+            let member: MemberIdx = geometry.place(stripe, strip).member;
+            let Some(at) = self.bays.in_slot(member.at()) else { continue };
+            let place = self.bays.strip_extent(&geometry, stripe, strip);
+            self.bays.all[at].disk.rot(Extent::new(place.offset + row, BLOCK_BYTES));
+        }
+        self.stage.say(|| format!("ordeal: a row of stripe {stripe} is spoilt beyond the budget"));
+        let failed_before = self.stage.marks().of("ordeal.read_failed");
+        let (opener, stage, bays) = (self.world.opener(), self.stage.clone(), &mut *self.bays);
+        self.world
+            .run(async |handle| {
+                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                stage.allow_errors(true);
+                audit::read_all(&running.engine, &stage).await;
+            })
+            .done();
+        self.world.call_off();
+        self.world.stop(Stop::Kill);
+        self.stage.mark("ordeal.spoilt_beyond");
+        if self.stage.marks().of("ordeal.read_failed") > failed_before {
+            self.stage.mark("ordeal.spoilt_is_an_error");
+        }
+        self.put_back(before);
+        self.stage.say(|| "ordeal: over, all is as it was".to_owned());
+    }
+}
