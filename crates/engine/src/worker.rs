@@ -254,6 +254,8 @@ impl Worker {
     }
 
     async fn work_on_stripes(self: Rc<Self>) {
+        // Here, too: what is promised to this task is in the queue again only after it is gone, and would stay there.
+        let _parting = Parting(Rc::clone(&self));
         loop {
             let StripeTask { shard, piece, reply } = self.queue.pop().await;
             let answer = datapath::perform(&shard, piece).await;

@@ -9,6 +9,7 @@ use crate::overlay::{LogSummary, Overlay};
 use crate::pages::{Keeper, PAGE_BITS, Pages};
 use crate::place::BLOCK_BYTES;
 use crate::roster::{Choices, Judged, Refused, Roster, Standing};
+use crate::sums::Sums;
 use crate::superblock::{Geometry, Superblock};
 use std::ops::Range;
 
@@ -31,6 +32,8 @@ pub struct Salvage<I> {
     written_map: Pages,
     write_intent: Pages,
     pub(crate) overlay: Overlay,
+    /// What blocks are known to be, on an array with checksums.
+    pub(crate) sums: Option<Sums>,
 }
 
 /// Stripes in a row that are in the same state.
@@ -72,6 +75,7 @@ impl<I: ReadAt> Salvage<I> {
             ),
             write_intent: Pages::write_intent(&array, newest.write_intent),
             overlay: Overlay::default(),
+            sums: newest.checksums.map(|area| Sums::new(&array, area, images.len())),
             images,
             readings,
             roster,

@@ -61,22 +61,35 @@ pub fn array_tag(uuid: &Uuid) -> u64 {
 
 /// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at `hole`.
 pub fn checksum(record: &[u8], hole: usize) -> u32 {
-    checksum_of([&record[..hole], &record[hole + 4..]])
+    Crc::default().over(&record[..hole]).over(&record[hole + 4..]).done()
 }
 
 /// The same of a block.
 pub fn block_checksum(block: &[u8]) -> u32 {
-    checksum_of([block, &[]])
+    Crc::default().over(block).done()
 }
 
-fn checksum_of(parts: [&[u8]; 2]) -> u32 {
-    let mut crc = u32::MAX;
-    for part in parts {
-        for byte in part {
-            crc = TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
-        }
+/// A CRC-32C of several pieces, one after the other.
+pub struct Crc(u32);
+
+impl Default for Crc {
+    fn default() -> Crc {
+        Crc(u32::MAX)
     }
-    !crc
+}
+
+impl Crc {
+    /// With these bytes, too.
+    pub fn over(self, bytes: &[u8]) -> Crc {
+        let step =
+            |crc: u32, byte: &u8| TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+        Crc(bytes.iter().fold(self.0, step))
+    }
+
+    /// The sum.
+    pub fn done(self) -> u32 {
+        !self.0
+    }
 }
 
 const TABLE: [u32; 256] = table();

@@ -19,6 +19,9 @@ pub struct StripeCheck {
     pub rows_in_doubt: u64,
     /// For each parity strip (or further copy), the rows in which it disagrees.
     pub rows_disagreeing: Vec<u64>,
+    /// Blocks that are not what their checksums say, by strip (data strips first, then parity strips) and block of the strip. They
+    /// are not compared.
+    pub blocks_wrong: Vec<(usize, u64)>,
     /// The strip that alone explains every disagreement (data strips first, then parity strips), if there is
     /// exactly one such.
     pub suspect: Option<usize>,
@@ -46,6 +49,9 @@ impl<I: ReadAt> Salvage<I> {
                 check.rows_in_doubt += 1;
                 continue;
             }
+            let is_wrong = |strip: &usize| self.known_of_wrong(stripe, *strip, block).is_some();
+            let wrong = (0..geometry.k() + geometry.m()).filter(is_wrong);
+            check.blocks_wrong.extend(wrong.map(|strip| (strip, block)));
             let row = Row::read(self, stripe, block, Ask::Proven);
             let Some(syndromes) = row.syndromes() else {
                 check.rows_bare += 1;

@@ -13,6 +13,7 @@
 //! - [`place`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
+//! - `sums`: the checksum table: what each block is known to be
 //! - [`log`], `overlay`: the stripe intent log, and what its complete records change
 //! - [`array`](mod@array), [`read`], [`check`]: the array, its blocks, whether its redundancy agrees
 
@@ -30,6 +31,7 @@ pub mod pages;
 pub mod place;
 pub mod read;
 pub mod roster;
+mod sums;
 pub mod superblock;
 
 pub use array::{Run, RunState, Salvage};

@@ -8,6 +8,7 @@ use crate::bytes::index;
 use crate::field::{Equation, add_scaled, coefficient, solve};
 use crate::image::ReadAt;
 use crate::place::{BLOCK_BYTES, Place};
+use crate::sums::sum_of;
 
 /// Bytes of a block, as a length.
 pub const BLOCK: usize = 4096;
@@ -23,6 +24,8 @@ pub enum How {
     FromLog,
     /// Computed from the rest of its row.
     Reconstructed,
+    /// Computed from the rest of its row, for what lies in its place is not what was written there.
+    Mended,
     /// Computed in a stripe that was being written when the array was not stopped: may be wrong.
     InDoubt,
     /// From a member that the operator put into its slot: may be old.
@@ -73,6 +76,9 @@ impl<I: ReadAt> Salvage<I> {
             let how = if cell.from_log { How::FromLog } else { How::Direct };
             return Ok(Found { bytes: cell.bytes, how });
         }
+        if let Some(known) = self.known_of_wrong(place.stripe, place.strip, place.block) {
+            return self.mended(place, known);
+        }
         if let Some(bytes) = self.reconstructed(place, Ask::Proven) {
             let doubt = self.is_in_flight(place.stripe)
                 || self.overlay.is_in_doubt(place.stripe, place.block);
@@ -102,6 +108,7 @@ impl<I: ReadAt> Salvage<I> {
         let blocks = index(geometry.strip_blocks());
         let source = self.sources[geometry.slot(stripe, strip)].first();
         if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
+            && self.sums.is_none()
             && self.is_written(stripe)
             && !self.overlay.touches(stripe)
             && self.images[source.image].read_at(self.offset(stripe, 0), buffer).is_ok()
@@ -139,8 +146,66 @@ impl<I: ReadAt> Salvage<I> {
             let offset = logged.unwrap_or_else(|| self.offset(stripe, block));
             let mut bytes = [0; BLOCK];
             self.images[source.image].read_at(offset, &mut bytes).ok()?;
-            Some(Cell { bytes, from_log: logged.is_some() })
+            let is_right =
+                logged.is_some() || self.is_right(source, (stripe, strip, block), &bytes);
+            is_right.then_some(Cell { bytes, from_log: logged.is_some() })
         })
+    }
+
+    /// Whether nothing is known that says otherwise. Rows in doubt after a crash may be newer than what is known of them.
+    fn is_right(
+        &self,
+        source: &Source,
+        (stripe, strip, block): (u64, usize, u64),
+        bytes: &[u8],
+    ) -> bool {
+        if self.overlay.is_in_doubt(stripe, block) {
+            return true;
+        }
+        let (slot, number) = self.address(stripe, strip, block);
+        let known = self.known(source, number);
+        known.is_none_or(|known| known == sum_of(slot, number, bytes))
+    }
+
+    fn known(&self, source: &Source, number: u64) -> Option<u32> {
+        self.sums.as_ref()?.known((source.image, &self.images[source.image]), number)
+    }
+
+    /// The slot of a block, and its number in the data area there.
+    fn address(&self, stripe: u64, strip: usize, block: u64) -> (usize, u64) {
+        let geometry = self.geometry();
+        let row = geometry.row(stripe) * geometry.strip_blocks();
+        (geometry.slot(stripe, strip), row + block)
+    }
+
+    /// What is known of a block whose member gives back something else.
+    pub(crate) fn known_of_wrong(&self, stripe: u64, strip: usize, block: u64) -> Option<u32> {
+        self.sums.as_ref()?;
+        let (slot, number) = self.address(stripe, strip, block);
+        let mut sources = self.sources[slot].iter();
+        let source = sources.find(|it| !it.by_hand && stripe < it.until_stripe)?;
+        let mut bytes = [0; BLOCK];
+        self.images[source.image].read_at(self.offset(stripe, block), &mut bytes).ok()?;
+        let is_logged = self.overlay.cell(source.image, stripe, block).is_some();
+        let is_wrong = !is_logged && !self.is_right(source, (stripe, strip, block), &bytes);
+        is_wrong.then(|| self.known(source, number)).flatten()
+    }
+
+    /// A block that is wrong where it lies, as it follows from its row: if that is what is known of it, or if it is what lies
+    /// there after all, for then what is known is old.
+    fn mended(&self, place: Place, known: u32) -> Result<Found, Lost> {
+        let bytes = self.reconstructed(place, Ask::Proven).ok_or(Lost)?;
+        let (slot, number) = self.address(place.stripe, place.strip, place.block);
+        if sum_of(slot, number, &bytes) == known {
+            return Ok(Found { bytes, how: How::Mended });
+        }
+        let mut sources = self.sources[slot].iter();
+        let source =
+            sources.find(|it| !it.by_hand && place.stripe < it.until_stripe).ok_or(Lost)?;
+        let mut held = [0; BLOCK];
+        let offset = self.offset(place.stripe, place.block);
+        self.images[source.image].read_at(offset, &mut held).map_err(|_| Lost)?;
+        if held == bytes { Ok(Found { bytes, how: How::Direct }) } else { Err(Lost) }
     }
 
     fn reconstructed(&self, place: Place, ask: Ask) -> Option<[u8; BLOCK]> {

@@ -117,6 +117,8 @@ pub struct Superblock {
     pub written_map: Area,
     /// The stripe intent log.
     pub intent_log: Area,
+    /// The checksum table, if the array keeps one.
+    pub checksums: Option<Area>,
     /// The strips.
     pub data: Area,
     /// Background work.
@@ -205,6 +207,7 @@ impl Superblock {
             write_intent: area(3),
             written_map: area(4),
             intent_log: area(5),
+            checksums: (bytes[245] == 1).then(|| area(6)),
             data: area(7),
             jobs: (0..8).map(|number| Job::decode(&bytes[544 + 64 * number..])).collect(),
             entries: entries.collect::<Result<_, _>>()?,

@@ -7,13 +7,17 @@
 //!
 //! Not if that start or update never came about: it takes no request before every member that it lists as in service has
 //! it, so if it lists one that went the way of the newest, nothing was ever served under it. Such a member merely slept: a crash in the middle of a start, and the devices that had got it already were
-//! not there at the next. The one that it lists may be in service still, or be out or replaced since and tell it by its own superblock.
+//! not there at the next. The one that it lists may be in service still, or be out or replaced since and tell it by its own superblock, or be gone
+//! altogether: then the generation at which the newest put it out tells it, if that is later than what it should have got.
 
 use uuid::Uuid;
 
 use super::reading::MemberReading;
 use crate::member::{MemberEntry, Role};
 use crate::superblock::Superblock;
+
+/// A member that is put out may lack so many of the last generations.
+const GENERATIONS_MISSED: u64 = 2;
 
 /// A reading of the wanted array: its index and its superblock.
 pub(super) type Candidate<'a> = (usize, &'a Superblock);
@@ -52,7 +56,7 @@ pub(super) fn lived_on<'a>(
         candidates.iter().filter(|it| !parted(it)).map(|(_, superblock)| *superblock).collect();
     let slept = |own: &Superblock| {
         newest.member(own.member_uuid).is_some_and(is_out)
-            && witnesses.iter().any(|other| shows_idle(other, own))
+            && (was_left_behind(own, newest) || witnesses.iter().any(|it| shows_idle(it, own)))
     };
     candidates.iter().filter(|it| parted(it) && !slept(it.1)).copied().collect()
 }
@@ -62,6 +66,15 @@ pub(super) fn lived_on<'a>(
 fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
     let is_later = witness.generation >= own.generation && witness.incarnation != own.incarnation;
     is_later && own.member(witness.member_uuid).is_some_and(is_in_service)
+}
+
+/// Whether `newest` itself tells that a member which `own` lists as in service went on without it: it was put out two
+/// generations and more after that of `own`, and so had a later one by then (all but perhaps the last, which it failed).
+fn was_left_behind(own: &Superblock, newest: &Superblock) -> bool {
+    let went_on =
+        |entry: &&MemberEntry| entry.out_since.saturating_sub(GENERATIONS_MISSED) > own.generation;
+    let mut later = newest.members.iter().filter(went_on);
+    later.any(|entry| own.member(entry.uuid).is_some_and(is_in_service))
 }
 
 fn is_out(entry: &MemberEntry) -> bool {

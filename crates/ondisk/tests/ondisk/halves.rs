@@ -199,6 +199,30 @@ fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_went_another_way_and
     }
 }
 
+/// Seed 28676 of the universes, at 6389f5f: the only member that the start which was cut off counts on is gone. It was in service
+/// for long after that, by the newest superblock.
+#[test]
+fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_was_put_out_much_later() {
+    let base = array(1, 1, 1);
+    let cut_off = started(&base, 2);
+    let mut went_on = updated(&started_without(&base, 3, &[0]));
+    let other = MemberEntry::new(member_uuid(7), MemberIdx(0), Role::Active);
+    went_on.members.push(other.on_device(DEVICE_BYTES, Text::cut(&serial(7))));
+    for updates in 0..6 {
+        let newest = updated(&lost(&went_on, &[1]));
+        let verdict = judge(&[reading(&cut_off, 0), reading(&newest, 7)], None);
+        // Two generations may be what it never heard of.
+        let is_refused = went_on.generation + 1 <= cut_off.generation + 2;
+        assert_eq!(verdict.refusal().is_some(), is_refused, "{updates}: {:?}", verdict.start);
+        went_on = updated(&went_on);
+    }
+    // One that was started without it lived on, whatever the other did.
+    let newest = updated(&lost(&went_on, &[1]));
+    let alone = started_without(&base, 2, &[1]);
+    let all = [reading(&alone, 0), reading(&newest, 7)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
 /// Without one of them nobody can tell, and with one that has it, too, it was in force.
 #[test]
 fn a_start_that_may_have_served_is_another_half() {

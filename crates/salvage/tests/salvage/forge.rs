@@ -9,6 +9,7 @@ pub const INTENT: usize = 256 << 10;
 pub const MAP: usize = INTENT + 4096;
 pub const LOG: usize = MAP + 8192;
 pub const LOG_BYTES: usize = 64 << 10;
+pub const SUMS: usize = LOG + LOG_BYTES;
 pub const DATA: usize = 1 << 20;
 pub const STRIP: usize = 8192;
 pub const ROWS: usize = 6;
@@ -44,6 +45,8 @@ pub struct Array {
     pub resync_dirty: bool,
     /// 1 bitmap, 3 log.
     pub policy: u8,
+    /// It keeps checksums.
+    pub has_sums: bool,
     pub entries: Vec<Entry>,
     /// Kind, member and checkpoint of one job.
     pub job: Option<(u8, u8, u64)>,
@@ -70,6 +73,7 @@ impl Array {
             unclean: false,
             resync_dirty: false,
             policy: 1,
+            has_sums: false,
             entries: (0..(k + m) * groups).map(entry).collect(),
             job: None,
         }
@@ -103,6 +107,8 @@ impl Array {
         put(&mut bytes, 240, &4096_u32.to_le_bytes());
         bytes[244] = self.policy;
         put(&mut bytes, 40, &u64::from(self.policy == 3).to_le_bytes());
+        bytes[245] = u8::from(self.has_sums);
+        put(&mut bytes, 32, &u64::from(self.has_sums).to_le_bytes());
         put(&mut bytes, 248, &(1_u64 << 20).to_le_bytes());
         let areas = [
             (0, 0, 128 << 10),
@@ -111,6 +117,7 @@ impl Array {
             (3, INTENT, 4096),
             (4, MAP, 8192),
             (5, LOG, LOG_BYTES),
+            (6, SUMS, if self.has_sums { 8192 } else { 0 }),
             (7, DATA, ROWS * STRIP),
         ];
         for (area, offset, length) in areas {
@@ -148,6 +155,19 @@ impl Array {
         }
         put(&mut image, MAP, &self.page(*b"AWRM", 5, written));
         image
+    }
+
+    /// The first page of the checksum table, saying what the data area of this member holds in its first rows.
+    pub fn sums(&self, slot: u8, image: &[u8], sequence: u64) -> Vec<u8> {
+        let mut page = self.page(*b"AWCT", sequence, &[]);
+        for block in 0..ROWS * STRIP / 4096 {
+            let mut text = image[DATA + block * 4096..DATA + (block + 1) * 4096].to_vec();
+            let address = number(block) | u64::from(slot) << 48;
+            text.extend_from_slice(&address.to_le_bytes());
+            put(&mut page, 32 + 4 * block, &crc(&text).max(1).to_le_bytes());
+        }
+        seal(&mut page, 4);
+        page
     }
 
     /// A page of bits with these set.

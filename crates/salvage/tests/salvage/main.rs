@@ -13,3 +13,4 @@ mod hostile;
 mod judging;
 mod logged;
 mod reading;
+mod summed;

@@ -26,7 +26,8 @@ fn write(ledger: &mut Ledger, ending: Ending) -> WriteId {
 }
 
 fn may_be(ledger: &Ledger, id: WriteId) -> bool {
-    let mut copy = Ledger { units: ledger.units.clone(), readers: Vec::new(), ..*ledger };
+    let mut copy = ledger.clone();
+    copy.readers.clear();
     let begun = copy.begin_read();
     copy.observe(begun, UNIT, &bytes(id)).is_ok()
 }

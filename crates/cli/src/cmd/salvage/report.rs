@@ -273,11 +273,12 @@ fn level(geometry: &ashlar_salvage::superblock::Geometry) -> String {
     }
 }
 
-const HOWS: [(How, &str, &str); 6] = [
+const HOWS: [(How, &str, &str); 7] = [
     (How::Unwritten, "unwritten", "never written, zeros"),
     (How::Direct, "direct", "read where it lies"),
     (How::FromLog, "from_log", "read from the stripe intent log"),
     (How::Reconstructed, "reconstructed", "reconstructed"),
+    (How::Mended, "mended", "reconstructed: what lay there was not what was written"),
     (How::InDoubt, "in_doubt", "reconstructed where writes were in flight: may be wrong"),
     (How::ByHand, "by_hand", "from members put in by hand: may be old"),
 ];
