@@ -219,7 +219,7 @@ impl Members<'_> {
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
                 let mut found = self.newest(&copies, pages, (at, number));
-                if found.is_lost && self.copies_wanted() < self.sources.len() {
+                if found.is_lost && self.copies_wanted(pages.kind) < self.sources.len() {
                     let of_all = self.read_everywhere(pages, number).await;
                     found = self.newest(&of_all, pages, (0, number));
                 }

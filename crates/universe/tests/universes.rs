@@ -28,27 +28,3 @@ fn a_device_that_fails_between_a_crash_and_the_resync_may_cost_reads_without_a_l
         panic!("{failure}");
     }
 }
-
-/// A pool is a mapping of its own. However a life ends, nothing of its engine is left.
-#[test]
-fn no_universe_leaves_an_engine_behind() {
-    let mappings = || {
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux tells");
-        maps.lines().count()
-    };
-    let mut grown = Vec::new();
-    for seed in 0..120 {
-        let before = mappings();
-        let report = run(seed, Limits::default());
-        let story = report.map(|report| report.story).unwrap_or_default();
-        let after = mappings();
-        if after > before + 3 {
-            grown.push((seed, after - before, story));
-        }
-    }
-    for (seed, mappings, story) in grown.iter().skip(1) {
-        eprintln!("seed {seed}: {mappings} more mappings\n{story}");
-    }
-    // The first universe may make what stays for all.
-    assert!(grown.len() <= 1, "{} universes left something", grown.len());
-}

@@ -71,8 +71,10 @@ fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
 /// Whether `newest` itself tells that a member which `own` lists as in service went on without it: it was put out two
 /// generations and more after that of `own`, and so had a later one by then (all but perhaps the last, which it failed).
 fn was_left_behind(own: &Superblock, newest: &Superblock) -> bool {
-    let went_on =
-        |entry: &&MemberEntry| entry.out_since.saturating_sub(GENERATIONS_MISSED) > own.generation;
+    let went_on = |entry: &&MemberEntry| {
+        let is_other = entry.uuid != own.member_uuid;
+        is_other && entry.out_since.saturating_sub(GENERATIONS_MISSED) > own.generation
+    };
     let mut later = newest.members.iter().filter(went_on);
     later.any(|entry| own.member(entry.uuid).is_some_and(is_in_service))
 }

@@ -212,8 +212,10 @@ fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_was_put_out_much_lat
         let newest = updated(&lost(&went_on, &[1]));
         let verdict = judge(&[reading(&cut_off, 0), reading(&newest, 7)], None);
         // Two generations may be what it never heard of.
-        let is_refused = went_on.generation + 1 <= cut_off.generation + 2;
-        assert_eq!(verdict.refusal().is_some(), is_refused, "{updates}: {:?}", verdict.start);
+        let is_refused = went_on.generation < cut_off.generation + 2;
+        let kind = verdict.refusal().map(|refusal| refusal.kind);
+        let is_halves = kind == Some(RefusalKind::TwoHalves);
+        assert_eq!(is_halves, is_refused, "{updates}: {:?}", verdict.start);
         went_on = updated(&went_on);
     }
     // One that was started without it lived on, whatever the other did.

@@ -3,12 +3,14 @@
 use crate::forge::{Array, DATA, STRIP, SUMS, block, put};
 use ashlar_salvage::{Choices, How, Lost, Salvage};
 
-/// RAID 6 of 2+2, stripe 0 written: by hand D0 is 1, D1 is 2, P is 3, and Q is 1 + 2 x 2, which is 5. For row 0 of four
-/// members the strips lie in order.
+/// Which member has D0, D1, P and Q in row 0 of four members: P lies on the last one, Q and the data follow.
+const MEMBER: [usize; 4] = [1, 2, 3, 0];
+
+/// RAID 6 of 2+2, stripe 0 written: by hand D0 is 1, D1 is 2, P is 3, and Q is 1 + 2 x 2, which is 5.
 fn raid6() -> (Array, Vec<Vec<u8>>) {
     let array = Array { policy: 3, has_sums: true, ..Array::new(6, 2, 2, 1) };
     let mut members: Vec<Vec<u8>> = (0..4).map(|slot| array.member(slot, &[0])).collect();
-    for (member, byte) in members.iter_mut().zip([1, 2, 3, 5]) {
+    for (member, byte) in members.iter_mut().zip([5, 1, 2, 3]) {
         for at in (DATA..DATA + STRIP).step_by(4096) {
             put(member, at, &block(byte));
         }
@@ -39,16 +41,16 @@ fn wrong_blocks_are_mended_from_right_ones_and_named() {
     // Each pair of strips, one of them by a single byte.
     for (one, other) in [(0, 1), (0, 2), (1, 3), (2, 3)] {
         let mut members = members.clone();
-        put(&mut members[one], DATA + 77, &[9]);
-        put(&mut members[other], DATA, &block(8));
+        put(&mut members[MEMBER[one]], DATA + 77, &[9]);
+        put(&mut members[MEMBER[other]], DATA, &block(8));
         let salvage = open(members);
         for strip in 0..2_u64 {
-            let is_wrong = [one, other].map(|it| it as u64).contains(&strip);
+            let is_wrong = [one, other].iter().any(|it| u64::try_from(*it) == Ok(strip));
             let how = if is_wrong { How::Mended } else { How::Direct };
-            let blocks = salvage.geometry().strip_blocks();
+            let first = strip * salvage.geometry().strip_blocks();
             let byte = u8::try_from(strip).expect("two") + 1;
-            assert_eq!(read(&salvage, strip * blocks), Ok((byte, how)), "{one} {other}");
-            assert_eq!(read(&salvage, strip * blocks + 1), Ok((byte, How::Direct)));
+            assert_eq!(read(&salvage, first), Ok((byte, how)), "{one} {other}");
+            assert_eq!(read(&salvage, first + 1), Ok((byte, How::Direct)));
         }
         let check = salvage.check_stripe(0);
         assert_eq!(check.blocks_wrong, [(one, 0), (other, 0)]);
@@ -73,8 +75,8 @@ fn what_too_few_right_blocks_are_left_for_is_lost_and_the_rest_is_not() {
 #[test]
 fn a_right_block_in_a_wrong_place_is_wrong() {
     let (_, mut members) = raid6();
-    let other = members[1][DATA..DATA + 4096].to_vec();
-    put(&mut members[0], DATA, &other);
+    let other = members[MEMBER[1]][DATA..DATA + 4096].to_vec();
+    put(&mut members[MEMBER[0]], DATA, &other);
     assert_eq!(read(&open(members), 0), Ok((1, How::Mended)));
 }
 
@@ -83,19 +85,19 @@ fn a_right_block_in_a_wrong_place_is_wrong() {
 fn the_newer_intact_place_of_a_page_counts() {
     let (array, members) = raid6();
     let stale = |members: &mut [Vec<u8>], sequence| {
-        let mut before = members[0].clone();
+        let mut before = members[1].clone();
         put(&mut before, DATA, &block(6));
-        let page = array.sums(0, &before, sequence);
-        put(&mut members[0], SUMS + 4096, &page);
+        let page = array.sums(1, &before, sequence);
+        put(&mut members[1], SUMS + 4096, &page);
     };
     let mut older = members.clone();
     stale(&mut older, 6);
     assert_eq!(read(&open(older.clone()), 0), Ok((1, How::Direct)));
     // The newer place is torn: the table is older than the block, which follows from its row all the same.
-    put(&mut older[0], SUMS + 100, &[0xEE; 8]);
+    put(&mut older[1], SUMS + 100, &[0xEE; 8]);
     assert_eq!(read(&open(older.clone()), 0), Ok((1, How::Direct)));
-    put(&mut older[0], DATA, &block(9));
+    put(&mut older[1], DATA, &block(9));
     assert_eq!(read(&open(older.clone()), 0), Err(Lost), "neither is proven");
-    put(&mut older[0], SUMS + 4096 + 100, &[0xEE; 8]);
+    put(&mut older[1], SUMS + 4096 + 100, &[0xEE; 8]);
     assert_eq!(read(&open(older), 0), Ok((9, How::Direct)), "nothing is known");
 }
