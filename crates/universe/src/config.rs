@@ -158,7 +158,7 @@ impl Config {
         let client_count = to_usize(1 + random.below(5));
         let mut menu = Menu::draw(&mut random, class, geometry.parity_strips());
         // From a stream of its own: who has none is what it was before there were any.
-        let mut own = Random::stream(seed, 0xC3);
+        let mut own = Random::stream(seed, 0xC5);
         let is_summed = own.percent(CHECKSUMS) || wish.has_checksums;
         let has_checksums = is_summed && policy == ConsistencyPolicy::Log;
         if has_checksums && class == Class::Everything {
