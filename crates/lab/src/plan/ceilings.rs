@@ -8,6 +8,7 @@ use crate::metrics::baseline::{self, Baseline, Code};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
 use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, Workload};
+use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -38,7 +39,11 @@ impl<'a> RawRuns<'a> {
             }
         };
         let mut runs: BTreeMap<(String, u32), Vec<&Measurement>> = BTreeMap::new();
-        for measured in known.filter(|measured| measured.stage == STAGE) {
+        // What was read of a sparse area would allow an array anything.
+        let usable = |measured: &&Measurement| {
+            measured.stage == STAGE && Mark::of(&measured.findings) != Mark::Invalid
+        };
+        for measured in known.filter(usable) {
             if members.iter().any(|member| member.display().to_string() == measured.target) {
                 let key = (measured.workload.name.clone(), measured.round);
                 runs.entry(key).or_default().push(measured);

@@ -330,6 +330,13 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     assert!(raw.ceilings(&deeper).is_empty(), "the raw drives were not asked for as much");
     let writes = crate::record::Workload { mix: "randwrite".into(), ..point.workload.clone() };
     assert!(raw.baseline(&writes, ArrayCondition::Healthy).is_none(), "no raw run of its kind");
+    let mut sparse = measured;
+    let (rule, reason) = ("L08".to_owned(), "never written".to_owned());
+    let severity = crate::validity::Severity::Error;
+    sparse[3].findings.push(crate::validity::Finding { rule, severity, reason, correction: None });
+    let raw = RawRuns::of(array, &all.drives, sparse.iter()).unwrap();
+    assert!(raw.baseline(&point.workload, ArrayCondition::Healthy).is_none(), "one is INVALID");
+    assert!(raw.ceilings(&point.workload).is_empty(), "one is INVALID");
 }
 
 fn blank(id: &str, workload: &crate::record::Workload) -> Measurement {

@@ -12,7 +12,7 @@ use crate::Refusal;
 use crate::metrics::steady;
 use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
 use crate::units;
-use crate::validity::Outcome;
+use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
 
 impl Session<'_> {
@@ -99,6 +99,9 @@ impl Session<'_> {
                     checks.push(findings::slow_members(&measured))
                 }
                 Kind::RawScale if !measured.is_empty() && point.round == 0 => {
+                    if measured.iter().any(|one| Mark::of(&one.findings) == Mark::Invalid) {
+                        continue;
+                    }
                     let load = point.workload.name.rsplit_once("-on").unwrap_or_default().0;
                     let rate = measured.iter().map(Measurement::rate).sum();
                     scales.entry(load.to_owned()).or_default().push((measured.len(), rate));
