@@ -23,6 +23,7 @@ const NOT_SHOWN: &[Canary] = &[
     Canary::DegradedPlanUnsettled,
     Canary::ReplayBeforeLossRecorded,
     Canary::ReplayNotFlushed,
+    Canary::LeanUnstated,
     Canary::MapNotSettled,
     Canary::ReadUnverified,
     Canary::GatherUnverified,
@@ -47,6 +48,9 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(log, Aim::Starts),
         Canary::RepairNotLogged => aimed(log, Aim::Starts),
         Canary::MapNotSettled => aimed(log, Aim::Maps),
+        Canary::LeanParityTooSoon | Canary::LeanOverCopies | Canary::LeanBlockNotAsked => {
+            Wish { policy: log, class: everything, ..Wish::default() }
+        }
         Canary::ReadUnverified
         | Canary::GatherUnverified
         | Canary::HealedNotStored
