@@ -73,7 +73,14 @@ impl Older {
         let in_service = |entry: &MemberEntry| !matches!(entry.role, Role::Out | Role::Removed);
         let mut active = newest.members.iter().filter(|entry| entry.role == Role::Active);
         let is_left = active.any(|entry| self.own.member(entry.uuid).is_some_and(in_service));
-        !is_left && !entry.out_incarnations.contains(&self.own.incarnation)
+        // Who was put out long after that copy was made has seen it off.
+        let went_on = |entry: &MemberEntry| {
+            let is_later = entry.out_since > self.own.generation + 2;
+            let is_other = entry.uuid != self.own.member_uuid;
+            is_later && is_other && self.own.member(entry.uuid).is_some_and(in_service)
+        };
+        let is_seen_off = newest.members.iter().any(went_on);
+        !is_left && !is_seen_off && !entry.out_incarnations.contains(&self.own.incarnation)
     }
 }
 
