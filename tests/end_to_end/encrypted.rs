@@ -354,8 +354,7 @@ fn carry(client: TcpStream, server: TcpStream, (at, change): (usize, Change)) ->
     let up = std::thread::spawn(move || {
         let (mut seen, mut is_changed, at) = (0, false, CLEAR_UP + at);
         let mut buffer = [0; 4096];
-        loop {
-            let Ok(count @ 1..) = from.read(&mut buffer) else { break };
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
             let mut bytes = buffer[..count].to_vec();
             if (seen..seen + count).contains(&at) {
                 is_changed = true;
