@@ -40,7 +40,11 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(log, Aim::Starts),
         Canary::RepairNotLogged => aimed(log, Aim::Starts),
         Canary::MapNotSettled => aimed(log, Aim::Maps),
-        Canary::LeanParityTooSoon | Canary::LeanOverCopies | Canary::LeanBlockNotAsked => {
+        Canary::LeanParityTooSoon
+        | Canary::LeanOverCopies
+        | Canary::LeanBlockNotAsked
+        | Canary::FirstWriteTooSoon
+        | Canary::SpaceReusedUnflushed => {
             Wish { policy: log, class: everything, ..Wish::default() }
         }
         Canary::ReadUnverified
