@@ -40,7 +40,7 @@ pub(super) fn kind_of(
     (plan, payload): (&WritePlan, &Payload),
     old: &RowSet,
 ) -> Option<RecordKind> {
-    let may_be = shard.array.may_be_lean()
+    let may_be = (shard.array.may_be_lean() || sings(Canary::LeanUnstated))
         && shard
             .log()
             .is_some_and(|log| log.has_no_copies(stripe) || sings(Canary::LeanOverCopies));
