@@ -191,7 +191,11 @@ impl Engine {
     /// A refusal, with nothing written.
     pub async fn assemble(&self, spec: AssembleSpec) -> Result<String, Refusal> {
         let shared = Arc::clone(&self.shared);
-        self.on_worker(0, async move |worker| assemble(&worker, &shared, spec).await).await?
+        let start = async move |worker| assemble(&worker, &shared, spec).await;
+        let name = self.on_worker(0, start).await??;
+        // Spares among the devices came into their pools when the array had looked for some already.
+        self.offer_spares().await;
+        Ok(name)
     }
 
     /// Stop an array: finish what is under way, flush, mark it clean, let its members go.

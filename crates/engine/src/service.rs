@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// A spare came: arrays that lack a member look again.
-    async fn offer_spares(&self) {
+    pub(crate) async fn offer_spares(&self) {
         for array in self.arrays() {
             let look = async move |shard: Rc<Shard>| background::look_again(&shard);
             // An array that is being stopped right now wants no spare.

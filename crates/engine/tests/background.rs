@@ -472,6 +472,37 @@ fn spares_take_the_slots_of_members_that_die() {
         .done();
 }
 
+#[test]
+fn spares_that_a_start_finds_take_the_slots_of_members_that_it_does_not_find() {
+    let mut world = SimWorld::new(571);
+    let disks = add_disks(&mut world, 6);
+    world.add_disk("spare0", DiskOptions::sized(DISK_BYTES));
+    let (opener, again) = (world.opener(), world.opener());
+    let filled = world.run(async move |handle| {
+        let engine = started(opener, &handle, raid6()).await;
+        engine.add_spare("spares", "spare0", true).await.expect("added");
+        let model = filled(&engine, 7).await;
+        engine.stop("tank").await.expect("stopped clean");
+        model
+    });
+    let model = filled.done();
+    world.stop(Stop::Kill);
+    world
+        .run(async move |handle| {
+            disks[1].vanish();
+            let engine = engine(again, &handle, 1);
+            let mut spec = assemble_spec(6);
+            spec.devices.push("spare0".to_owned());
+            engine.assemble(spec).await.expect("assembled");
+            until_all_in_sync(&engine, &handle).await;
+            assert_eq!(status(&engine).await.members[1].path, "spare0");
+            let audit =
+                engine.with_volume(0, "tank", async move |volume| model.audit(&volume).await);
+            audit.await.expect("runs");
+        })
+        .done();
+}
+
 /// Power goes in the middle of a rebuild or copy with writes under way. After the restart the job goes on,
 /// and the new device then says what the others say.
 #[test]
