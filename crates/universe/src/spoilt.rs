@@ -16,7 +16,7 @@ use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64, t
 /// A block that is not what it should be: the bay, where, and what it holds.
 pub(crate) type Spoilt = (usize, Extent, Vec<u8>);
 
-/// Blocks of the window that are spoilt on devices in sync.
+/// Blocks of the window that are spoilt on devices in sync, but for those that cannot be read: what they hold nobody sees.
 pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
     let mut found = Vec::new();
     for (at, bay) in bays.all.iter().enumerate() {
@@ -27,7 +27,7 @@ pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
         let end = bays.data_offset + rows_end(array);
         for offset in (bays.data_offset..end).step_by(to_usize(BLOCK_BYTES)) {
             let block = Extent::new(offset, BLOCK_BYTES);
-            if bay.disk.is_spoilt(block) {
+            if bay.disk.is_spoilt(block) && !bay.disk.is_broken(block) {
                 found.push((at, block, bay.disk.peek(block)));
             }
         }
