@@ -5,8 +5,8 @@ mod world;
 use ashlar_device::{Access, CommandKind, FaultKind, MemDevice, OpenRefusal, Opened, Opener};
 use ashlar_engine::{ArrayState, ArrayVolume, Engine, EngineConfig, SlotState, event_names};
 use ashlar_layout::Level;
-use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{ConsistencyPolicy, SuperblockCopies};
 use ashlar_ring::{Executor, Schedule, VirtualReactor};
 use ashlar_sim::{Latency, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
@@ -281,6 +281,13 @@ fn an_array_that_lost_more_than_it_may_says_so_until_its_members_answer_again() 
             assert!(happened(&engine, event_names::ARRAY_FAILED) > 0);
             assert!(!write().await && state().await.state == ArrayState::Failed, "it still is");
             disks[2].come_back();
+            if world::policy() == ConsistencyPolicy::Log {
+                // An update that ended half way is for the next start to settle; until then nothing is written.
+                assert!(!write().await);
+                handle.sleep(Duration::from_secs(3)).await;
+                assert_eq!(state().await.state, ArrayState::ReadOnly);
+                return;
+            }
             assert!(write().await, "what fails no more is in service still");
             assert_eq!(state().await.state, ArrayState::Degraded);
         })
