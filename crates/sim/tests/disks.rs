@@ -218,8 +218,10 @@ fn an_old_image_makes_a_disk_stale_and_wiping_makes_it_blank() {
 fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
     with_disk(async |open, disk| {
         let (here, there) = (Extent::new(8192, 8192), Extent::new(65_536, 8192));
-        for lie in [Lie::Lost, Lie::Torn, Lie::Misdirected(there.offset)] {
-            open.write(0, 131_072, 1).await.expect("written");
+        let lies = [(10, Lie::Lost), (20, Lie::Torn), (30, Lie::Misdirected(there.offset))];
+        for (before, lie) in lies {
+            // What was wrong once counts as wrong whenever it is there again: each round has contents of its own.
+            open.write(0, 131_072, before).await.expect("written");
             open.flush().await;
             assert!(!disk.is_spoilt_anywhere(), "{lie:?}: all of it was stored anew");
             disk.lie_about_next_write(here, lie);
@@ -229,7 +231,7 @@ fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
             let got = open.read(12_288, 4096).await.expect("read");
             let kept = usize::from(lie == Lie::Torn) * 2048;
             assert!(got[..kept].iter().all(|byte| *byte == 3), "{lie:?}");
-            assert!(got[kept..].iter().all(|byte| *byte == 1), "{lie:?}");
+            assert!(got[kept..].iter().all(|byte| *byte == before), "{lie:?}");
             assert!(disk.is_spoilt(Extent::new(12_288, 4096)));
             assert!(!disk.is_spoilt(Extent::new(4096, 8192)));
             assert_eq!(disk.is_spoilt(there), lie == Lie::Misdirected(there.offset));
@@ -238,11 +240,11 @@ fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
             assert_eq!(is_hit, lie == Lie::Misdirected(there.offset), "{lie:?}");
         }
         assert_eq!(disk.lies_told(), 3);
-        open.write(0, 131_072, 1).await.expect("written");
+        open.write(0, 131_072, 40).await.expect("written");
         open.flush().await;
         disk.rot(Extent::new(512, 512));
         assert!(disk.is_spoilt(Extent::new(0, 4096)) && !disk.is_spoilt(here));
-        open.write(0, 4096, 1).await.expect("written");
+        open.write(0, 4096, 40).await.expect("written");
         assert!(disk.is_spoilt_anywhere(), "a power cut may bring it back");
         open.flush().await;
         assert!(!disk.is_spoilt_anywhere());
