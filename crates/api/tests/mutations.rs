@@ -6,22 +6,7 @@
 #[path = "hostile/parse.rs"]
 mod parse;
 
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end.max(1)).expect("small");
-        usize::try_from(self.next() % end).expect("small")
-    }
-}
+use fastrand::Rng;
 
 const HONEST: [&str; 9] = [
     r#"{"name": "tank0", "level": "6", "devices": ["a", "b", "c", "d"], "strip_bytes": 65536}"#,
@@ -60,21 +45,21 @@ fn hostile_bodies_are_refused_or_understood() {
     let count: u64 = wanted.unwrap_or(20_000);
     let mut understood = 0;
     for number in 0..count {
-        let mut chance = Chance(number);
-        let mut body = HONEST[chance.below(HONEST.len())].as_bytes().to_vec();
-        for _ in 0..chance.below(4) {
-            let at = chance.below(body.len());
-            match chance.below(4) {
-                0 => body[at] ^= 1 << chance.below(8),
+        let mut chance = Rng::with_seed(number);
+        let mut body = HONEST[chance.usize(..HONEST.len())].as_bytes().to_vec();
+        for _ in 0..chance.usize(..4) {
+            let at = chance.usize(..body.len());
+            match chance.usize(..4) {
+                0 => body[at] ^= 1 << chance.usize(..8),
                 1 => drop(body.remove(at)),
                 2 => {
-                    let token = TOKENS[chance.below(TOKENS.len())];
+                    let token = TOKENS[chance.usize(..TOKENS.len())];
                     body.splice(at..at, token.bytes());
                 }
                 _ => {
-                    let other = HONEST[chance.below(HONEST.len())].as_bytes();
+                    let other = HONEST[chance.usize(..HONEST.len())].as_bytes();
                     body.truncate(at);
-                    body.extend(&other[chance.below(other.len())..]);
+                    body.extend(&other[chance.usize(..other.len())..]);
                 }
             }
         }

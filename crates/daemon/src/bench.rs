@@ -12,7 +12,7 @@ mod hollow;
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Level, Policy, Switch};
-use ashlar_api::v1::status::Latency;
+use ashlar_api::v1::latency::Latency;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};

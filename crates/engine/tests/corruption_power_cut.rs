@@ -10,12 +10,11 @@ mod world;
 use ashlar_engine::CreateSpec;
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
-use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
 use std::sync::Arc;
-use std::time::Duration;
 use world::ledger::{CLIENTS, Ledger, blank, client, look};
-use world::{assemble_spec, create_spec, engine, names};
+use world::{assemble_spec, create_spec, engine, load, names};
 
 /// Longest write of a client, in blocks: less than any stripe.
 const BLOCKS_MAX: u64 = 3;
@@ -24,37 +23,17 @@ const ROWS: u64 = 40;
 
 /// Create, and write until the power goes at a seeded moment. Where the members' data begins, bytes.
 fn write_until_power_cut(world: &mut SimWorld, shape: &Shape, seed: u64, ledger: &Ledger) -> u64 {
-    let (opener, members) = (world.opener(), shape.members);
     let spec = CreateSpec {
         policy: ConsistencyPolicy::Log,
         checksums: ChecksumKind::Crc32c,
         ..create_spec(shape.clone())
     };
-    let begin = world.run(async move |handle| {
-        let engine = engine(opener, &handle, 2);
-        let report = engine.create(spec).await.expect("created");
-        engine.assemble(assemble_spec(members)).await.expect("assembled");
-        (engine, report.data_offset)
-    });
-    let (engine, data_offset) = begin.done();
+    let (engine, data_offset) = load::start_and(world, spec, async |_, report| report.data_offset);
     let operations = 400 + Random::stream(seed, 99).below(6000);
-    world.stop_at(world.operations() + operations, Stop::PowerCut);
     let ledger = Arc::clone(ledger);
-    let ended: Ended<()> = world.run(async move |handle| {
-        for number in 0..CLIENTS {
-            let ledger = Arc::clone(&ledger);
-            let worker = to_usize(number % 2);
-            let write = engine.with_volume(worker, "tank", async move |volume| {
-                let writes = client(volume.clone(), ledger, (seed, number), BLOCKS_MAX);
-                volume.handle().spawn(writes);
-            });
-            write.await.expect("runs");
-        }
-        loop {
-            handle.sleep(Duration::from_secs(1)).await;
-        }
+    load::run_until(world, engine, (Stop::PowerCut, operations), CLIENTS, move |volume, number| {
+        client(volume, Arc::clone(&ledger), (seed, number), BLOCKS_MAX)
     });
-    assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
     data_offset
 }
 

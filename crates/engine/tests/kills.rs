@@ -14,36 +14,16 @@ use ashlar_volume::{Command, Request, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use world::ledger::{CLIENTS, Ledger, answered_counts, blank, client, look};
-use world::{assemble_spec, create_spec, engine, read};
+use world::{assemble_spec, create_spec, engine, load, read};
 
 /// Create, write until the process is killed at a seeded moment.
 fn write_until_killed(world: &mut SimWorld, shape: &Shape, seed: u64, ledger: &Ledger) {
-    let (opener, shape) = (world.opener(), shape.clone());
-    let members = shape.members;
-    let begin = world.run(async move |handle| {
-        let engine = engine(opener, &handle, 2);
-        engine.create(create_spec(shape)).await.expect("created");
-        engine.assemble(assemble_spec(members)).await.expect("assembled");
-        engine
-    });
-    let engine = begin.done();
+    let engine = load::start(world, create_spec(shape.clone()));
     let operations = 50 + Random::stream(seed, 99).below(2000);
-    world.stop_at(world.operations() + operations, Stop::Kill);
     let ledger = Arc::clone(ledger);
-    let ended: Ended<()> = world.run(async move |handle| {
-        for number in 0..CLIENTS {
-            let ledger = Arc::clone(&ledger);
-            let worker = usize::try_from(number % 2).expect("small");
-            let write = engine.with_volume(worker, "tank", async move |volume| {
-                volume.handle().spawn(client(volume, ledger, (seed, number), 24));
-            });
-            write.await.expect("runs");
-        }
-        loop {
-            handle.sleep(Duration::from_secs(1)).await;
-        }
+    load::run_until(world, engine, (Stop::Kill, operations), CLIENTS, move |volume, number| {
+        client(volume, Arc::clone(&ledger), (seed, number), 24)
     });
-    assert_eq!(ended, Ended::Stopped(Stop::Kill));
 }
 
 fn survive(shape: &Shape, seed: u64) {

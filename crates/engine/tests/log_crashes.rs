@@ -14,9 +14,8 @@ use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::MemberIdx;
 use std::sync::Arc;
-use std::time::Duration;
 use world::ledger::{CLIENTS, Ledger, blank, client, look};
-use world::{assemble_spec, create_spec, engine, names};
+use world::{assemble_spec, create_spec, engine, load, names};
 
 /// What a universe is like.
 #[derive(Clone, Copy)]
@@ -58,40 +57,21 @@ fn write_until_power_cut(
     (seed, conditions): (u64, Conditions),
     ledger: &Ledger,
 ) {
-    let (opener, members) = (world.opener(), shape.members);
     let out = out_before(shape, conditions);
     let spec = create_spec(shape.clone());
     let atomic_write_bytes = if conditions.states_whole { 4096 } else { 0 };
     let policy = ConsistencyPolicy::Log;
     let spec = ashlar_engine::CreateSpec { policy, atomic_write_bytes, ..spec };
-    let begin = world.run(async move |handle| {
-        let engine = engine(opener, &handle, 2);
-        engine.create(spec).await.expect("created");
-        engine.assemble(assemble_spec(members)).await.expect("assembled");
+    let (engine, ()) = load::start_and(world, spec, async |engine, _| {
         for slot in out {
             engine.fail("tank", MemberIdx::from_at(slot)).await.expect("within the budget");
         }
-        engine
     });
-    let engine = begin.done();
     let operations = 200 + Random::stream(seed, 99).below(4000);
-    world.stop_at(world.operations() + operations, Stop::PowerCut);
     let ledger = Arc::clone(ledger);
-    let ended: Ended<()> = world.run(async move |handle| {
-        for number in 0..CLIENTS {
-            let ledger = Arc::clone(&ledger);
-            let worker = usize::try_from(number % 2).expect("small");
-            let write = engine.with_volume(worker, "tank", async move |volume| {
-                let writes = client(volume.clone(), ledger, (seed, number), conditions.blocks_max);
-                volume.handle().spawn(writes);
-            });
-            write.await.expect("runs");
-        }
-        loop {
-            handle.sleep(Duration::from_secs(1)).await;
-        }
+    load::run_until(world, engine, (Stop::PowerCut, operations), CLIENTS, move |volume, number| {
+        client(volume, Arc::clone(&ledger), (seed, number), conditions.blocks_max)
     });
-    assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
 }
 
 /// A start that is cut off at some moment, or, if it is over before, then.

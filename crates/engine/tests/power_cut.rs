@@ -10,48 +10,28 @@ mod world;
 
 use ashlar_engine::{ArrayVolume, Engine, event_names};
 use ashlar_layout::{Level, Shape};
-use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent};
 use ashlar_volume::{Command, Request, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use world::jobs::{audit, filled, find, last, raid5, raid6, started, status, until_idle};
 use world::ledger::{CLIENTS, Ledger, blank, client, look};
-use world::{Model, assemble_spec, create_spec, engine, names, range};
+use world::{Model, assemble_spec, create_spec, engine, load, names, range};
 
 fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
     let options = DiskOptions { atomic_write_bytes: 4096, ..DiskOptions::sized(world::DISK_BYTES) };
     names(count).iter().map(|name| world.add_disk(name, options.clone())).collect()
 }
 
-/// Create, write until the power goes at a seeded moment. True if it went while clients were writing.
+/// Create, write until the power goes at a seeded moment.
 fn write_until_power_cut(world: &mut SimWorld, shape: &Shape, seed: u64, ledger: &Ledger) {
-    let (opener, shape) = (world.opener(), shape.clone());
-    let members = shape.members;
-    let begin = world.run(async move |handle| {
-        let engine = engine(opener, &handle, 2);
-        engine.create(create_spec(shape)).await.expect("created");
-        engine.assemble(assemble_spec(members)).await.expect("assembled");
-        engine
-    });
-    let engine = begin.done();
+    let engine = load::start(world, create_spec(shape.clone()));
     let operations = 200 + Random::stream(seed, 99).below(3000);
-    world.stop_at(world.operations() + operations, Stop::PowerCut);
     let ledger = Arc::clone(ledger);
-    let ended: Ended<()> = world.run(async move |handle| {
-        for number in 0..CLIENTS {
-            let ledger = Arc::clone(&ledger);
-            let worker = usize::try_from(number % 2).expect("small");
-            let write = engine.with_volume(worker, "tank", async move |volume| {
-                volume.handle().spawn(client(volume, ledger, (seed, number), 24));
-            });
-            write.await.expect("runs");
-        }
-        loop {
-            handle.sleep(Duration::from_secs(1)).await;
-        }
+    load::run_until(world, engine, (Stop::PowerCut, operations), CLIENTS, move |volume, number| {
+        client(volume, Arc::clone(&ledger), (seed, number), 24)
     });
-    assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
 }
 
 async fn wait_for_resync(engine: &Engine, handle: &ashlar_ring::Handle) {

@@ -13,12 +13,11 @@ use ashlar_engine::{ArrayVolume, CreateSpec};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_salvage::{Choices, How, Salvage};
-use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
 use ashlar_volume::{Command, Request, Volume};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use world::{assemble_spec, create_spec, engine, names, read, submit};
+use world::{assemble_spec, create_spec, engine, load, names, read, submit};
 
 const BLOCKS: u64 = 192;
 const CLIENTS: u64 = 3;
@@ -73,31 +72,12 @@ async fn client(volume: ArrayVolume, ledger: Ledger, seed: u64, number: u64) {
 }
 
 fn write_until_power_cut(world: &mut SimWorld, spec: CreateSpec, seed: u64, ledger: &Ledger) {
-    let (opener, members) = (world.opener(), spec.devices.len());
-    let begin = world.run(async move |handle| {
-        let engine = engine(opener, &handle, 2);
-        engine.create(spec).await.expect("created");
-        engine.assemble(assemble_spec(members)).await.expect("assembled");
-        engine
-    });
-    let engine = begin.done();
+    let engine = load::start(world, spec);
     let operations = 200 + Random::stream(seed, 99).below(2500);
-    world.stop_at(world.operations() + operations, Stop::PowerCut);
     let ledger = Arc::clone(ledger);
-    let ended: Ended<()> = world.run(async move |handle| {
-        for number in 0..CLIENTS {
-            let ledger = Arc::clone(&ledger);
-            let worker = usize::try_from(number % 2).expect("small");
-            let write = engine.with_volume(worker, "tank", async move |volume| {
-                volume.handle().spawn(client(volume, ledger, seed, number));
-            });
-            write.await.expect("runs");
-        }
-        loop {
-            handle.sleep(Duration::from_secs(1)).await;
-        }
+    load::run_until(world, engine, (Stop::PowerCut, operations), CLIENTS, move |volume, number| {
+        client(volume, Arc::clone(&ledger), seed, number)
     });
-    assert_eq!(ended, Ended::Stopped(Stop::PowerCut));
 }
 
 /// What the second reader finds in every block, from all disks but those `lost`. Each is one that may be there, or in

@@ -12,13 +12,10 @@
 use ashlar_units::{BLOCK_BYTES_USIZE, to_usize};
 use uuid::Uuid;
 use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::transmute_ref;
 
-use crate::format::{
-    BITS_PER_PAGE, PAGE_CHECKSUM_AT, RawPage, WRITE_INTENT_MAGIC, WRITTEN_MAP_MAGIC,
-    checksum_without,
-};
-use crate::seal::is_zero;
+use crate::format::{BITS_PER_PAGE, WRITE_INTENT_MAGIC, WRITTEN_MAP_MAGIC};
+use crate::page::{PageFault, PageLabel};
 
 /// 64-bit words of bits in one page.
 pub const WORDS_PER_PAGE: usize = 508;
@@ -92,62 +89,14 @@ pub struct BitmapPage {
     pub bits: PageBits,
 }
 
-/// Why a page cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PageFault {
-    /// Fewer or more than 4 KiB were handed in.
-    #[error("a page is 4096 bytes, not {bytes}")]
-    Size {
-        /// Bytes handed in.
-        bytes: usize,
-    },
-    /// The magic is not that of this map.
-    #[error("not a page of this map")]
-    Foreign,
-    /// The checksum does not match.
-    #[error("damaged: checksum {stored:08x} stored, {computed:08x} computed")]
-    Checksum {
-        /// As stored.
-        stored: u32,
-        /// Over what was read.
-        computed: u32,
-    },
-    /// Intact, but the page of another array.
-    #[error("a page of another array")]
-    OtherArray,
-    /// Intact, but another page: a write went to the wrong place.
-    #[error("page {found} in the place of page {wanted}")]
-    Misplaced {
-        /// Number it carries.
-        found: u32,
-        /// Number its place has.
-        wanted: u32,
-    },
-    /// The checksum is right, the reserved bytes are not zero.
-    #[error("reserved bytes are not zero")]
-    Reserved,
-}
-
 impl PageIdentity {
     /// The bytes of the page.
     pub fn encode(&self, sequence: u64, bits: &PageBits) -> [u8; BLOCK_BYTES_USIZE] {
-        let mut bytes = [0; BLOCK_BYTES_USIZE];
-        let header = RawPage {
-            magic: self.magic(),
-            checksum: 0.into(),
-            page: self.page.into(),
-            reserved_0: [0; 4],
-            array_tag: self.array_tag.into(),
-            sequence: sequence.into(),
-        };
-        let (head, rest) = bytes.split_at_mut(size_of::<RawPage>());
-        head.copy_from_slice(header.as_bytes());
-        for (place, word) in rest.chunks_exact_mut(8).zip(bits) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        let checksum = checksum_without(&bytes, PAGE_CHECKSUM_AT);
-        bytes[PAGE_CHECKSUM_AT..PAGE_CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        self.label().seal(sequence, |body| {
+            for (place, word) in body.chunks_exact_mut(8).zip(bits) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+        })
     }
 
     /// The page as creation makes it: no bit set.
@@ -160,33 +109,13 @@ impl PageIdentity {
     /// # Errors
     /// Why it cannot be used.
     pub fn decode(&self, bytes: &[u8]) -> Result<BitmapPage, PageFault> {
-        let page = <[u8; BLOCK_BYTES_USIZE]>::try_from(bytes)
-            .map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        if is_zero(&page) {
-            return Ok(BitmapPage { sequence: 0, bits: [0; WORDS_PER_PAGE] });
-        }
-        let (header, rest) =
-            RawPage::ref_from_prefix(&page).map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        if header.magic != self.magic() {
-            return Err(PageFault::Foreign);
-        }
-        let stored = header.checksum.get();
-        let computed = checksum_without(&page, PAGE_CHECKSUM_AT);
-        if stored != computed {
-            return Err(PageFault::Checksum { stored, computed });
-        }
-        if header.array_tag.get() != self.array_tag {
-            return Err(PageFault::OtherArray);
-        }
-        if header.page.get() != self.page {
-            return Err(PageFault::Misplaced { found: header.page.get(), wanted: self.page });
-        }
-        if header.reserved_0 != [0; 4] {
-            return Err(PageFault::Reserved);
-        }
-        let words = <[U64; WORDS_PER_PAGE]>::ref_from_bytes(rest)
-            .map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        Ok(BitmapPage { sequence: header.sequence.get(), bits: words.map(U64::get) })
+        let (sequence, body) = self.label().open(bytes)?;
+        let words: &[U64; WORDS_PER_PAGE] = transmute_ref!(body);
+        Ok(BitmapPage { sequence, bits: words.map(U64::get) })
+    }
+
+    fn label(&self) -> PageLabel {
+        PageLabel { magic: self.magic(), array_tag: self.array_tag, page: self.page }
     }
 
     fn magic(&self) -> [u8; 4] {

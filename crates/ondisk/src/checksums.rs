@@ -11,15 +11,11 @@
 
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, to_usize};
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::transmute_ref;
 
-use crate::bitmap::PageFault;
-use crate::format::{
-    CHECKSUM_MAGIC, CHECKSUM_PLACES, CHECKSUMS_PER_PAGE, PAGE_BYTES, PAGE_CHECKSUM_AT, RawPage,
-    checksum_without,
-};
+use crate::format::{CHECKSUM_MAGIC, CHECKSUM_PLACES, CHECKSUMS_PER_PAGE, PAGE_BYTES};
 use crate::geometry::GeometryRecord;
-use crate::seal::is_zero;
+use crate::page::{PageFault, PageLabel};
 
 /// Checksums in one page.
 pub const SUMS_PER_PAGE: usize = 1016;
@@ -86,23 +82,11 @@ pub struct SumPage {
 impl SumPageIdentity {
     /// The bytes of the page.
     pub fn encode(&self, sequence: u64, sums: &Sums) -> [u8; BLOCK_BYTES_USIZE] {
-        let mut bytes = [0; BLOCK_BYTES_USIZE];
-        let header = RawPage {
-            magic: CHECKSUM_MAGIC,
-            checksum: 0.into(),
-            page: self.page.into(),
-            reserved_0: [0; 4],
-            array_tag: self.array_tag.into(),
-            sequence: sequence.into(),
-        };
-        let (head, rest) = bytes.split_at_mut(size_of::<RawPage>());
-        head.copy_from_slice(header.as_bytes());
-        for (place, sum) in rest.chunks_exact_mut(4).zip(sums) {
-            place.copy_from_slice(&sum.to_le_bytes());
-        }
-        let checksum = checksum_without(&bytes, PAGE_CHECKSUM_AT);
-        bytes[PAGE_CHECKSUM_AT..PAGE_CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        bytes
+        self.label().seal(sequence, |body| {
+            for (place, sum) in body.chunks_exact_mut(4).zip(sums) {
+                place.copy_from_slice(&sum.to_le_bytes());
+            }
+        })
     }
 
     /// The page in `bytes`, if it is the one this identity names or was never written.
@@ -110,33 +94,13 @@ impl SumPageIdentity {
     /// # Errors
     /// Why it cannot be used: it knows nothing about its blocks then.
     pub fn decode(&self, bytes: &[u8]) -> Result<SumPage, PageFault> {
-        let page = <[u8; BLOCK_BYTES_USIZE]>::try_from(bytes)
-            .map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        if is_zero(&page) {
-            return Ok(SumPage { sequence: 0, sums: [UNKNOWN; SUMS_PER_PAGE] });
-        }
-        let (header, rest) =
-            RawPage::ref_from_prefix(&page).map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        if header.magic != CHECKSUM_MAGIC {
-            return Err(PageFault::Foreign);
-        }
-        let stored = header.checksum.get();
-        let computed = checksum_without(&page, PAGE_CHECKSUM_AT);
-        if stored != computed {
-            return Err(PageFault::Checksum { stored, computed });
-        }
-        if header.array_tag.get() != self.array_tag {
-            return Err(PageFault::OtherArray);
-        }
-        if header.page.get() != self.page {
-            return Err(PageFault::Misplaced { found: header.page.get(), wanted: self.page });
-        }
-        if header.reserved_0 != [0; 4] {
-            return Err(PageFault::Reserved);
-        }
-        let sums = <[U32; SUMS_PER_PAGE]>::ref_from_bytes(rest)
-            .map_err(|_| PageFault::Size { bytes: bytes.len() })?;
-        Ok(SumPage { sequence: header.sequence.get(), sums: sums.map(U32::get) })
+        let (sequence, body) = self.label().open(bytes)?;
+        let sums: &[U32; SUMS_PER_PAGE] = transmute_ref!(body);
+        Ok(SumPage { sequence, sums: sums.map(U32::get) })
+    }
+
+    fn label(&self) -> PageLabel {
+        PageLabel { magic: CHECKSUM_MAGIC, array_tag: self.array_tag, page: self.page }
     }
 
     /// What the two places of a page add up to: the newer one that decodes, and which place it is; nothing if

@@ -2,7 +2,7 @@
 
 use super::job::JobStatus;
 use super::member::MemberStatus;
-use super::{Done, status::Latency};
+use super::{Done, latency::Latency};
 use crate::Call;
 use serde::{Deserialize, Serialize};
 use std::fmt;

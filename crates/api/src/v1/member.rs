@@ -1,6 +1,6 @@
 //! Members: take one out, put another in its place, take one back; and how one is doing.
 
-use super::{Done, status::Latency};
+use super::{Done, latency::Latency};
 use crate::Call;
 use serde::{Deserialize, Serialize};
 use std::fmt;

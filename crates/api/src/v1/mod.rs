@@ -6,12 +6,14 @@
 //! - job: rebuild, resync and scrub; pause, resume, cancel
 //! - export: NBD listeners and attached volumes
 //! - event: what happened, with stable names
+//! - latency: how long requests took
 //! - status: all of the above at one moment, with pools, workers and limits
 
 pub mod array;
 pub mod event;
 pub mod export;
 pub mod job;
+pub mod latency;
 pub mod member;
 pub mod spare;
 pub mod status;

@@ -5,6 +5,7 @@
 
 pub mod jobs;
 pub mod ledger;
+pub mod load;
 
 use ashlar_engine::{ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::{Level, Shape};

@@ -4,27 +4,11 @@
 //! `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same function to libFuzzer.
 
 use ashlar_fuse::hostile::{Heard, hear};
+use fastrand::Rng;
 
 fn mutations() -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(20_000)
-}
-
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end.max(1)).expect("small");
-        usize::try_from(self.next() % end).expect("small")
-    }
 }
 
 fn request(opcode: u32, body: &[u8]) -> Vec<u8> {
@@ -67,19 +51,19 @@ fn hostile_requests_are_heard_without_harm() {
     assert_eq!((whole.requests, whole.refused), (7, 0), "{whole:?}");
     let mut sum = Heard::default();
     for number in 0..mutations() {
-        let mut chance = Chance(number);
+        let mut chance = Rng::with_seed(number);
         let mut parts = honest();
-        let one = chance.below(parts.len());
+        let one = chance.usize(..parts.len());
         parts.swap(0, one);
         let mut bytes = parts.concat();
-        for _ in 0..chance.below(6) {
-            let at = chance.below(bytes.len());
-            match chance.below(3) {
-                0 => bytes[at] ^= 1 << chance.below(8),
-                1 => bytes[at] = chance.next().to_le_bytes()[0],
+        for _ in 0..chance.usize(..6) {
+            let at = chance.usize(..bytes.len());
+            match chance.usize(..3) {
+                0 => bytes[at] ^= 1 << chance.usize(..8),
+                1 => bytes[at] = chance.u8(..),
                 _ => {
-                    let to = bytes.len().min(at + (1 << chance.below(4)));
-                    bytes[at..to].fill(if chance.below(2) == 0 { 0 } else { 0xFF });
+                    let to = bytes.len().min(at + (1 << chance.usize(..4)));
+                    bytes[at..to].fill(if chance.usize(..2) == 0 { 0 } else { 0xFF });
                 }
             }
         }

@@ -19,12 +19,13 @@
 //! - `socket`: its bytes, in clear text or through `tls`
 //! - `server`: listening and accepting
 //! - `hostile`: pure; all of a client's bytes at once, for tests
-//! - `limits`: what a session may hold; `counters`: what sessions did
+//! - `limits`: what a session may hold; `credit`: what it holds; `counters`: what sessions did
 
 #![forbid(unsafe_code)]
 
 mod admit;
 mod counters;
+mod credit;
 #[doc(hidden)]
 pub mod hostile;
 mod inbound;

@@ -6,7 +6,7 @@
 
 use crate::counters::{NbdCounters, add};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
-use crate::slot::Ticket;
+use crate::credit::Ticket;
 use crate::socket::Socket;
 use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};

@@ -17,7 +17,8 @@ use crate::negotiate::{
     decode_option_header, greeting,
 };
 use crate::outbound::Outbound;
-use crate::slot::{Credit, Group, Job, Shared, Work};
+use crate::credit::Credit;
+use crate::slot::{Group, Job, Shared, Work};
 use crate::socket::Socket;
 use crate::tls::TlsTerms;
 use crate::wire::{BadMagic, REQUEST_BYTES_MAX, RequestHead, decode_request};

@@ -6,11 +6,12 @@
 //! Not here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
 
 use crate::admit::Order;
+use crate::credit::{Credit, Ticket};
 use crate::outbound::{Outbound, Outgoing};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, status_bytes};
 use crate::wire::{Dialect, NbdError};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::local::{Permit, Queue, Semaphore, Signal};
+use ashlar_ring::local::Queue;
 use ashlar_units::{Extent, to_u64, to_usize};
 use ashlar_volume::{AllocationRun, Command, Reply, Request, Volume, VolumeFacts};
 use std::cell::Cell;
@@ -26,58 +27,6 @@ pub struct Shared<V> {
     /// `None` ends one slot.
     pub jobs: Queue<Option<Job>>,
     pub credit: Credit,
-}
-
-/// What one session may have in flight.
-pub struct Credit {
-    slots: Semaphore,
-    bytes_max: u64,
-    held: Rc<Held>,
-}
-
-struct Held {
-    bytes: Cell<u64>,
-    /// Told when a ticket went back.
-    released: Signal,
-}
-
-/// A slot, and a share of the session's bytes. Goes back when dropped.
-pub struct Ticket {
-    bytes: u64,
-    held: Rc<Held>,
-    slot: Option<Permit>,
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        drop(self.slot.take());
-        self.held.bytes.set(self.held.bytes.get() - self.bytes);
-        self.held.released.notify_all();
-    }
-}
-
-impl Credit {
-    pub fn new(slots: usize, bytes_max: u64) -> Credit {
-        let held = Rc::new(Held { bytes: Cell::new(0), released: Signal::new() });
-        Credit { slots: Semaphore::new(slots), bytes_max, held }
-    }
-
-    /// Wait for a slot and for room for `bytes`. An idle session has room for any one piece.
-    pub async fn ticket(&self, bytes: u64) -> Ticket {
-        let slot = self.slots.acquire().await;
-        while self.held.bytes.get() > 0 && self.held.bytes.get() + bytes > self.bytes_max {
-            self.held.released.changed().await;
-        }
-        self.held.bytes.set(self.held.bytes.get() + bytes);
-        Ticket { bytes, held: self.held.clone(), slot: Some(slot) }
-    }
-
-    /// Wait until every ticket is back.
-    pub async fn all_back(&self) {
-        while self.slots.in_use() > 0 {
-            self.held.released.changed().await;
-        }
-    }
 }
 
 /// A request that was cut into pieces: several jobs, one reply.

@@ -5,27 +5,11 @@
 //! How many: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same function to libFuzzer.
 
 use ashlar_nbd::hostile::{Heard, hear};
+use fastrand::Rng;
 
 fn mutations() -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(30_000)
-}
-
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end.max(1)).expect("small");
-        usize::try_from(self.next() % end).expect("small")
-    }
 }
 
 fn option(number: u32, data: &[u8]) -> Vec<u8> {
@@ -89,30 +73,30 @@ fn sessions() -> [Vec<Vec<u8>>; 3] {
     ]
 }
 
-fn changed(mut parts: Vec<Vec<u8>>, chance: &mut Chance) -> Vec<u8> {
-    match chance.below(6) {
-        0 => drop(parts.remove(chance.below(parts.len()))),
+fn changed(mut parts: Vec<Vec<u8>>, chance: &mut Rng) -> Vec<u8> {
+    match chance.usize(..6) {
+        0 => drop(parts.remove(chance.usize(..parts.len()))),
         1 => {
-            let (one, other) = (chance.below(parts.len()), chance.below(parts.len()));
+            let (one, other) = (chance.usize(..parts.len()), chance.usize(..parts.len()));
             parts.swap(one, other);
         }
-        2 => parts.insert(chance.below(parts.len()), parts[chance.below(parts.len())].clone()),
+        2 => parts.insert(chance.usize(..parts.len()), parts[chance.usize(..parts.len())].clone()),
         _ => {}
     }
     let mut bytes = parts.concat();
-    for _ in 0..chance.below(5) {
-        let at = chance.below(bytes.len());
-        match chance.below(3) {
-            0 => bytes[at] ^= 1 << chance.below(8),
-            1 => bytes[at] = chance.next().to_le_bytes()[0],
+    for _ in 0..chance.usize(..5) {
+        let at = chance.usize(..bytes.len());
+        match chance.usize(..3) {
+            0 => bytes[at] ^= 1 << chance.usize(..8),
+            1 => bytes[at] = chance.u8(..),
             _ => {
-                let to = bytes.len().min(at + (1 << chance.below(4)));
-                bytes[at..to].fill(if chance.below(2) == 0 { 0 } else { 0xFF });
+                let to = bytes.len().min(at + (1 << chance.usize(..4)));
+                bytes[at..to].fill(if chance.usize(..2) == 0 { 0 } else { 0xFF });
             }
         }
     }
-    if chance.below(10) == 0 {
-        bytes.truncate(chance.below(bytes.len()));
+    if chance.usize(..10) == 0 {
+        bytes.truncate(chance.usize(..=bytes.len()));
     }
     bytes
 }
@@ -124,8 +108,8 @@ fn hostile_clients_are_heard_without_harm() {
     assert!(heard.iter().all(|heard| heard.transmits && heard.admitted >= 3), "{heard:?}");
     let (mut transmitting, mut sum) = (0, Heard::default());
     for number in 0..mutations() {
-        let mut chance = Chance(number);
-        let bytes = changed(sessions[chance.below(sessions.len())].clone(), &mut chance);
+        let mut chance = Rng::with_seed(number);
+        let bytes = changed(sessions[chance.usize(..sessions.len())].clone(), &mut chance);
         let heard = std::panic::catch_unwind(|| hear(&bytes));
         let heard = heard.unwrap_or_else(|_| panic!("input {number}"));
         transmitting += u64::from(heard.transmits);

@@ -11,56 +11,39 @@ use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::SumPageIdentity;
 use ashlar_ondisk::{BitmapKind, PageIdentity};
 use decode::{checksum_page, logs, map_page, superblock};
+use fastrand::Rng;
 
 fn mutations() -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(4000)
 }
 
-/// SplitMix64.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end.max(1)).expect("small");
-        usize::try_from(self.next() % end).expect("small")
-    }
-
-    /// A number that breaks arithmetic, or any.
-    fn number(&mut self) -> u64 {
-        const EDGES: [u64; 9] =
-            [0, 1, 2, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 62, u64::MAX];
-        let near = self.next() % 70_000;
-        let at = self.below(EDGES.len() + 2);
-        EDGES.get(at).copied().unwrap_or(if at.is_multiple_of(2) { near } else { self.next() })
-    }
+/// A number that breaks arithmetic, or any.
+fn number(chance: &mut Rng) -> u64 {
+    const EDGES: [u64; 9] = [0, 1, 2, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 62, u64::MAX];
+    let near = chance.u64(..70_000);
+    let at = chance.usize(..EDGES.len() + 2);
+    EDGES.get(at).copied().unwrap_or(if at.is_multiple_of(2) { near } else { chance.u64(..) })
 }
 
 /// `sound` behind a first byte that has its checksum made right in 7 of 8 cases, with up to eight changes before `end`.
-fn changed(sound: &[u8], end: usize, chance: &mut Chance) -> Vec<u8> {
-    let mut input = vec![u8::from(chance.below(8) > 0)];
+fn changed(sound: &[u8], end: usize, chance: &mut Rng) -> Vec<u8> {
+    let mut input = vec![u8::from(chance.usize(..8) > 0)];
     input.extend(sound);
-    for _ in 0..chance.below(8) {
-        let at = 1 + chance.below(end.min(sound.len()));
-        match chance.below(3) {
-            0 => input[at] ^= 1 << chance.below(8),
+    for _ in 0..chance.usize(..8) {
+        let at = 1 + chance.usize(..end.min(sound.len()));
+        match chance.usize(..3) {
+            0 => input[at] ^= 1 << chance.usize(..8),
             1 => {
-                let bytes = 1 << chance.below(4);
+                let bytes = 1 << chance.usize(..4);
                 let to = input.len().min(at + bytes);
-                input[at..to].copy_from_slice(&chance.number().to_le_bytes()[..to - at]);
+                input[at..to].copy_from_slice(&number(chance).to_le_bytes()[..to - at]);
             }
-            _ => input[at] = chance.next().to_le_bytes()[0],
+            _ => input[at] = chance.u8(..),
         }
     }
-    if chance.below(20) == 0 {
-        input.truncate(chance.below(input.len()));
+    if chance.usize(..20) == 0 {
+        input.truncate(chance.usize(..=input.len()));
     }
     input
 }
@@ -69,7 +52,7 @@ fn changed(sound: &[u8], end: usize, chance: &mut Chance) -> Vec<u8> {
 fn tried(seed: u64, sound: &[u8], end: usize, target: impl Fn(&[u8]) -> bool) -> (u64, u64) {
     let mut taken = 0;
     for number in 0..mutations() {
-        let mut chance = Chance(seed << 32 | number);
+        let mut chance = Rng::with_seed(seed << 32 | number);
         let input = changed(sound, end, &mut chance);
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| target(&input)));
         let done = done.unwrap_or_else(|_| panic!("seed {seed}, input {number}"));

@@ -1,0 +1,59 @@
+//! What one session may have in flight: slots, and bytes of payload.
+//!
+//! What must stay true: whoever takes a ticket holds its slot and its bytes until the ticket is dropped.
+
+use ashlar_ring::local::{Permit, Semaphore, Signal};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What one session may have in flight.
+pub struct Credit {
+    slots: Semaphore,
+    bytes_max: u64,
+    held: Rc<Held>,
+}
+
+struct Held {
+    bytes: Cell<u64>,
+    /// Told when a ticket went back.
+    released: Signal,
+}
+
+/// A slot, and a share of the session's bytes. Goes back when dropped.
+pub struct Ticket {
+    bytes: u64,
+    held: Rc<Held>,
+    slot: Option<Permit>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        drop(self.slot.take());
+        self.held.bytes.set(self.held.bytes.get() - self.bytes);
+        self.held.released.notify_all();
+    }
+}
+
+impl Credit {
+    pub fn new(slots: usize, bytes_max: u64) -> Credit {
+        let held = Rc::new(Held { bytes: Cell::new(0), released: Signal::new() });
+        Credit { slots: Semaphore::new(slots), bytes_max, held }
+    }
+
+    /// Wait for a slot and for room for `bytes`. An idle session has room for any one piece.
+    pub async fn ticket(&self, bytes: u64) -> Ticket {
+        let slot = self.slots.acquire().await;
+        while self.held.bytes.get() > 0 && self.held.bytes.get() + bytes > self.bytes_max {
+            self.held.released.changed().await;
+        }
+        self.held.bytes.set(self.held.bytes.get() + bytes);
+        Ticket { bytes, held: self.held.clone(), slot: Some(slot) }
+    }
+
+    /// Wait until every ticket is back.
+    pub async fn all_back(&self) {
+        while self.slots.in_use() > 0 {
+            self.held.released.changed().await;
+        }
+    }
+}
