@@ -7,9 +7,9 @@ use ashlar_api::v1::array::{
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
+use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::spare::{Spare, SparePool};
-use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::status::{PoolStatus, WorkerStatus};
 use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};

@@ -7,8 +7,8 @@
 use crate::backend::{Backend, Serves};
 use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus};
 use ashlar_api::v1::job::JobStatus;
-use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::latency::Latency;
+use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::status::{GetStatus, PoolStatus, Status, WorkerStatus};
 use axum::extract::State;
 use axum::http::{StatusCode, header};

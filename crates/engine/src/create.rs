@@ -5,12 +5,12 @@
 //! go last, so an interrupted creation leaves no array.
 
 use crate::control_io::{self, refused};
-use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::log::least_lane_bytes;
 use crate::map_pages;
 use crate::newcomer::{self, Newcomer};
+use crate::shared::Shared;
 use crate::stated;
 use crate::worker::Worker;
 use ashlar_device::Command;

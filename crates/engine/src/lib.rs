@@ -4,7 +4,8 @@
 //! runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
-//! - `engine`      the workers, the arrays, the door for the control side
+//! - `engine`      the door for the control side; `config`   what it is started with; `shared`   its arrays and the way onto its
+//!   workers; `thread`, `context`   a worker's thread, and what an export gets of it
 //! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written; `stated`   what devices are
 //!   said to write whole
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
@@ -33,6 +34,8 @@ mod background;
 mod caches;
 mod canary;
 mod checksums;
+mod config;
+mod context;
 mod control_io;
 mod create;
 mod datapath;
@@ -51,11 +54,13 @@ mod ownership;
 mod scratch;
 mod service;
 mod shard;
+mod shared;
 mod spare;
 mod stated;
 mod status;
 mod stop;
 mod stripe;
+mod thread;
 mod volume;
 mod worker;
 mod written;
@@ -66,8 +71,10 @@ pub use background::JobStatus;
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::CacheUsage;
+pub use config::{EngineConfig, Runner, Signatures};
+pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
-pub use engine::{Engine, EngineConfig, Signatures, WorkerContext};
+pub use engine::Engine;
 pub use error::Refusal;
 pub use event::{Event, EventLog, names as event_names};
 pub use log::replay::ReplaySummary;
@@ -76,7 +83,6 @@ pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
     POWERS, STAGE_SAMPLE_EVERY, StageLatencies, WriteStage,
 };
-pub use ownership::Runner;
 pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use volume::ArrayVolume;

@@ -4,8 +4,8 @@
 //! operator named it to be overwritten; looking changes nothing.
 
 use crate::control_io;
-use crate::engine::Shared;
 use crate::error::Refusal;
+use crate::shared::Shared;
 use crate::worker::Worker;
 use ashlar_device::{Access, Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};

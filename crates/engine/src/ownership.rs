@@ -9,12 +9,13 @@
 //! with their next heartbeat, and both stop writing.
 
 use crate::background;
+use crate::config::Runner;
 use crate::control_io;
-use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, record};
 use crate::shard::Shard;
+use crate::shared::Shared;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device};
 use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, HOST_BYTES};
@@ -27,17 +28,6 @@ use uuid::Uuid;
 
 /// Intervals that a silent heartbeat is watched, and a little more.
 const WATCH_INTERVALS: u32 = 3;
-
-/// Who runs arrays here, and how often they say so.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Runner {
-    /// The host, as it calls itself: at most 64 bytes count.
-    pub host_id: String,
-    /// The kernel's id of this boot.
-    pub boot_id: [u8; 16],
-    /// Time between two heartbeats.
-    pub interval: Duration,
-}
 
 impl Runner {
     fn host(&self) -> Text<HOST_BYTES> {

@@ -213,7 +213,7 @@ fn jobs_of(shard: &Rc<Shard>, kind: JobKind) -> Result<Vec<(JobKind, Option<Memb
 
 fn spare_record(
     worker: &Worker,
-    shared: &crate::engine::Shared,
+    shared: &crate::shared::Shared,
     pool_name: ArrayName,
     opened: &dyn Opened,
 ) -> SpareSuperblock {

@@ -4,12 +4,12 @@
 //! flush went well; otherwise the next start resyncs.
 
 use crate::assemble::remove;
-use crate::engine::Shared;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, record};
 use crate::ownership;
 use crate::shard::Shard;
+use crate::shared::Shared;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use super::table;
 use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
-use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::latency::Latency;
+use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::status::Status;
 use ashlar_units::ByteSize;
 

@@ -5,8 +5,8 @@
 //! first failed send nothing more is sent.
 
 use crate::counters::{NbdCounters, add};
-use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::credit::Ticket;
+use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::socket::Socket;
 use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};

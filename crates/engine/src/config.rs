@@ -1,0 +1,88 @@
+//! What an engine is started with.
+
+use crate::array::ArrayTuning;
+use crate::error::Refusal;
+use ashlar_device::Opener;
+use ashlar_parity::Kernel;
+use ashlar_ring::affinity;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who else's data is on a device: one line for each signature found, none for a blank device.
+pub type Signatures = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
+/// What an engine is started with.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Workers, one thread and one ring each.
+    pub worker_count: usize,
+    /// Bind each worker to a core of its own.
+    pub pin_cores: bool,
+    /// Memory for request payloads on each worker, bytes.
+    pub payload_bytes: usize,
+    /// Entries of each worker's ring.
+    pub ring_entries: u32,
+    /// How devices are opened.
+    pub opener: Arc<dyn Opener>,
+    /// How foreign signatures are found.
+    pub signatures: Signatures,
+    /// Tunables of arrays that name none.
+    pub tuning: ArrayTuning,
+    /// Name of the parity kernel; `None` takes the best this CPU has.
+    pub kernel: Option<String>,
+    /// Who runs arrays here, for the heartbeat on their members. `None`: no heartbeat is written or looked for.
+    pub runner: Option<Runner>,
+    /// The wall clock, seconds since 1970: only ever displayed.
+    pub wall_clock_s: fn() -> u64,
+}
+
+impl EngineConfig {
+    /// Defaults: one worker for each allowed core, unpinned, 64 MiB of payload each, no signatures known.
+    pub fn new(opener: Arc<dyn Opener>) -> Self {
+        EngineConfig {
+            worker_count: affinity::cores().map_or(1, |cores| cores.len()),
+            pin_cores: false,
+            payload_bytes: 64 << 20,
+            ring_entries: 1024,
+            opener,
+            signatures: Arc::new(|_| Vec::new()),
+            tuning: ArrayTuning::default(),
+            kernel: None,
+            runner: None,
+            wall_clock_s: || {
+                let since = std::time::UNIX_EPOCH.elapsed();
+                since.map_or(0, |elapsed| elapsed.as_secs())
+            },
+        }
+    }
+
+    /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker at once; `None` if
+    /// that is more than can be addressed.
+    pub fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
+        crate::worker::payload_bytes_for(count, bytes)
+    }
+
+    /// The parity kernel that arrays will use.
+    ///
+    /// # Errors
+    /// If this CPU has none of that name; lists those it has.
+    pub fn parity_kernel(&self) -> Result<Kernel, Refusal> {
+        let Some(name) = &self.kernel else { return Ok(Kernel::best()) };
+        Kernel::by_name(name).map_err(|_| {
+            let here: Vec<&str> = Kernel::all().map(Kernel::name).collect();
+            let what = format!("this CPU has no parity kernel '{name}'; nothing was started");
+            Refusal::new("engine.no_kernel", what, format!("choose one of {}", here.join(", ")))
+        })
+    }
+}
+
+/// Who runs arrays here, and how often they say so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Runner {
+    /// The host, as it calls itself: at most 64 bytes count.
+    pub host_id: String,
+    /// The kernel's id of this boot.
+    pub boot_id: [u8; 16],
+    /// Time between two heartbeats.
+    pub interval: Duration,
+}

@@ -1,0 +1,45 @@
+//! What an export gets of a worker: its executor, its ring, and the volumes of the arrays that run there.
+
+use crate::volume::ArrayVolume;
+use crate::worker::Worker;
+use ashlar_ring::{Handle, Ring};
+use std::rc::Rc;
+
+/// What an export gets to start its tasks on a worker.
+pub struct WorkerContext {
+    pub(crate) worker: Rc<Worker>,
+}
+
+impl WorkerContext {
+    /// The worker's number.
+    pub fn index(&self) -> usize {
+        self.worker.index
+    }
+
+    /// The worker's executor.
+    pub fn handle(&self) -> Handle {
+        self.worker.handle.clone()
+    }
+
+    /// The worker's ring; `None` in a simulation.
+    pub fn ring(&self) -> Option<Ring> {
+        self.worker.handle.ring()
+    }
+
+    /// The volume of a running array, on this worker.
+    pub fn volume(&self, name: &str) -> Option<ArrayVolume> {
+        let mut shards = self.worker.shards().into_iter();
+        shards.find(|shard| shard.array.name() == name).map(ArrayVolume::new)
+    }
+
+    /// Names of the arrays that run here.
+    pub fn names(&self) -> Vec<String> {
+        self.worker.shards().iter().map(|shard| shard.array.name().to_owned()).collect()
+    }
+
+    /// Another handle to the same context.
+    #[must_use]
+    pub fn again(&self) -> WorkerContext {
+        WorkerContext { worker: Rc::clone(&self.worker) }
+    }
+}

@@ -1,0 +1,152 @@
+//! A worker thread: started with all others, since each of them knows the mailboxes of all, until it is told to stop.
+//!
+//! What must stay true: nothing runs before every thread has its ring and its memory, and whoever starts them is told
+//! of the first that has not.
+
+use crate::config::EngineConfig;
+use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};
+use ashlar_ring::mailbox::{Receiver, Sender, mailbox};
+use ashlar_ring::{Executor, Ring, RingConfig, Schedule, affinity};
+use futures_channel::oneshot;
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+/// What a thread waits for: the mailboxes of all, and where its load is counted.
+type GoMessage = (Box<[Sender<Message>]>, Arc<WorkerLoad>);
+
+/// A worker thread that runs.
+pub(crate) struct WorkerThread {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl WorkerThread {
+    /// Tells it to stop, and waits for it.
+    ///
+    /// # Panics
+    /// If the thread did.
+    pub(crate) fn end(self) {
+        // A worker that died has nobody to tell.
+        let _dead = self.stop.send(());
+        assert!(self.thread.join().is_ok(), "a worker thread panicked");
+    }
+}
+
+/// All worker threads of an engine, each with its ring, waiting for the mailboxes of all.
+pub(crate) struct StartingThreads(Vec<StartingThread>);
+
+impl StartingThreads {
+    /// Starts one for each worker; the mailboxes that they have.
+    ///
+    /// # Errors
+    /// If a thread or a ring cannot be had.
+    pub(crate) fn spawn(config: &EngineConfig) -> io::Result<(Self, Box<[Sender<Message>]>)> {
+        let mut starting = Vec::new();
+        for index in 0..config.worker_count {
+            starting.push(StartingThread::spawn(index, config)?);
+        }
+        let mut peers = Vec::new();
+        for thread in &starting {
+            peers.push(thread.sender.recv().map_err(|_| dead_worker())??);
+        }
+        Ok((StartingThreads(starting), peers.into()))
+    }
+
+    /// Hands all of them what they wait for.
+    ///
+    /// # Errors
+    /// If the memory of a worker cannot be had.
+    pub(crate) fn go(
+        self,
+        peers: &[Sender<Message>],
+        loads: &[Arc<WorkerLoad>],
+    ) -> io::Result<Vec<WorkerThread>> {
+        let mut running = Vec::new();
+        for (thread, load) in self.0.into_iter().zip(loads) {
+            thread.go.send((peers.into(), Arc::clone(load))).map_err(|_| dead_worker())?;
+            thread.ready.recv().map_err(|_| dead_worker())??;
+            running.push(WorkerThread { stop: thread.stop, thread: thread.thread });
+        }
+        Ok(running)
+    }
+}
+
+fn dead_worker() -> io::Error {
+    io::Error::other("a worker thread ended while it was started")
+}
+
+/// A worker thread that waits for the mailboxes of all others.
+struct StartingThread {
+    sender: mpsc::Receiver<io::Result<Sender<Message>>>,
+    go: mpsc::Sender<GoMessage>,
+    ready: mpsc::Receiver<io::Result<()>>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// The thread's ends of the channels.
+struct ThreadEnds {
+    sender: mpsc::Sender<io::Result<Sender<Message>>>,
+    go: mpsc::Receiver<GoMessage>,
+    ready: mpsc::Sender<io::Result<()>>,
+    stop: oneshot::Receiver<()>,
+}
+
+impl StartingThread {
+    fn spawn(index: usize, config: &EngineConfig) -> io::Result<StartingThread> {
+        let (sender_in, sender) = mpsc::channel();
+        let (go, go_out) = mpsc::channel();
+        let (ready_in, ready) = mpsc::channel();
+        let (stop, stop_out) = oneshot::channel();
+        let ends = ThreadEnds { sender: sender_in, go: go_out, ready: ready_in, stop: stop_out };
+        let config = config.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("ashlar-worker-{index}"))
+            .spawn(move || run_thread(index, &config, ends))?;
+        Ok(StartingThread { sender, go, ready, stop, thread })
+    }
+}
+
+/// One worker thread, from its ring to its end.
+fn run_thread(index: usize, config: &EngineConfig, ends: ThreadEnds) {
+    let made = make_executor(index, config);
+    let (mut executor, receiver) = match made {
+        Ok((executor, sender, receiver)) => {
+            if ends.sender.send(Ok(sender)).is_err() {
+                return;
+            }
+            (executor, receiver)
+        }
+        Err(error) => {
+            // Whoever started us is told; if it is gone there is nothing to do.
+            let _told = ends.sender.send(Err(error));
+            return;
+        }
+    };
+    let Ok((peers, load)) = ends.go.recv() else { return };
+    let handle = executor.handle();
+    let parts = WorkerParts { index, handle, payload_bytes: config.payload_bytes, peers, load };
+    let started = Worker::start(parts, receiver);
+    let is_started = started.is_ok();
+    let told = ends.ready.send(started.map(drop));
+    if is_started && told.is_ok() {
+        executor.block_on(async {
+            // A dropped sender means the same as a message: stop.
+            let _stop = ends.stop.await;
+        });
+    }
+}
+
+type Made = (Executor, Sender<Message>, Receiver<Message>);
+
+fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
+    if config.pin_cores {
+        let cores = affinity::cores()?;
+        affinity::pin_to(cores[index % cores.len()])?;
+    }
+    let ring = Ring::new(RingConfig { entries: config.ring_entries })?;
+    let executor = Executor::new(ring.reactor(), Schedule::InOrder);
+    let (sender, receiver) = mailbox(&executor.handle());
+    Ok((executor, sender, receiver))
+}
