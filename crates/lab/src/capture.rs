@@ -1,6 +1,7 @@
 //! `lab capture`: everything `lab inspect` asks of this machine, as a directory that another one can inspect.
 
 use crate::Refusal;
+use crate::inspect::measure;
 use crate::inspect::server::Server;
 use crate::source::{Origin, Source, folder};
 use std::path::PathBuf;
@@ -16,6 +17,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Args {
     /// The directory; it is made, and must be empty if it is there.
     folder: PathBuf,
+
+    /// Try memory and processors for some seconds at full load, and keep what they did.
+    #[arg(long)]
+    measure: bool,
 
     /// Seconds that one program may take.
     #[arg(long, value_name = "S", default_value_t = 20)]
@@ -36,7 +41,10 @@ struct Answer {
 /// The directory cannot be written, or holds something.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let source = Source::live(Duration::from_secs(args.limit));
-    Server::read(&source);
+    let server = Server::read(&source);
+    if args.measure {
+        measure::live(&source, &server);
+    }
     let silent = source.silent_tools();
     let mut capture = source.into_capture();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

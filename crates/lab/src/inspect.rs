@@ -2,6 +2,7 @@
 //!
 //! - server: the model, read from the live machine or from a capture
 //! - topology: its links with their bandwidths, and what flows over them
+//! - measure: trying memory and processors, when that is asked for
 //! - checks: what is judged, each by a stable name
 //! - resources: utilisation, saturation and errors of every resource, empty cells and all
 //! - diagram: the links as text and as SVG
@@ -12,6 +13,7 @@
 
 pub mod checks;
 pub mod diagram;
+pub mod measure;
 pub mod page;
 pub mod resources;
 pub mod server;
@@ -61,6 +63,10 @@ pub struct Args {
     /// What two sockets carry between each other, GB/s one way, from the processor's data sheet.
     #[arg(long, value_name = "GB/S")]
     inter_socket: Option<u64>,
+
+    /// Try memory and processors for some seconds at full load, and set that against what their data say.
+    #[arg(long, conflicts_with = "from")]
+    measure: bool,
 
     /// Show passing checks too.
     #[arg(long)]
@@ -154,6 +160,16 @@ pub fn captured(dir: &Path) -> Result<Server, Refusal> {
     Ok(Server::read(&Source::captured(capture)))
 }
 
+/// Look at this machine.
+fn look(limit: Duration, measure: bool) -> Server {
+    let source = Source::live(limit);
+    let mut server = Server::read(&source);
+    if measure {
+        server.speeds = Some(measure::live(&source, &server));
+    }
+    server
+}
+
 /// Do it.
 ///
 /// # Errors
@@ -161,7 +177,7 @@ pub fn captured(dir: &Path) -> Result<Server, Refusal> {
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let server = match &args.from {
         Some(dir) => captured(dir)?,
-        None => Server::read(&Source::live(Duration::from_secs(args.limit))),
+        None => look(Duration::from_secs(args.limit), args.measure),
     };
     let before = args.before.as_deref().map(captured).transpose()?;
     let given = Given {

@@ -3,12 +3,14 @@
 //! - tree: small files and links of sysfs and procfs, as one text file that people can read before they send it
 //! - tool: one run of a program, with a time limit
 //! - folder: a capture as a directory
+//! - speeds: what memory and processors did when they were tried, which no file tells
 //!
 //! What must stay true: a capture holds exactly what was asked of the live machine, so both give the same answers;
 //! what could not be read is absent, never empty or zero; nothing is ever written below `/sys` or `/proc`.
 //! Not here: what the facts mean.
 
 pub mod folder;
+pub mod speeds;
 pub mod tool;
 pub mod tree;
 
@@ -28,6 +30,8 @@ pub struct Capture {
     pub runs: BTreeMap<String, Run>,
     /// Who captured it and when.
     pub origin: Origin,
+    /// What memory and processors did, if that was tried.
+    pub speeds: Option<speeds::Speeds>,
 }
 
 /// Who captured, and when.
@@ -146,6 +150,16 @@ impl Source {
     pub fn output(&self, name: &str, argv: &[&str]) -> Option<String> {
         let run = self.run(name, argv);
         run.is_good().then_some(run.stdout)
+    }
+
+    /// What memory and processors did when they were tried; None if nobody tried.
+    pub fn speeds(&self) -> Option<speeds::Speeds> {
+        self.capture.borrow().speeds.clone()
+    }
+
+    /// Keep what memory and processors did, so that a capture holds it.
+    pub fn keep_speeds(&self, speeds: speeds::Speeds) {
+        self.capture.borrow_mut().speeds = Some(speeds);
     }
 
     /// Programs that gave nothing, each with its reason.

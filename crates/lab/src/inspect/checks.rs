@@ -1,6 +1,7 @@
 //! The checks of a server: each looks at the model and says what it found, or why it could not look.
 //!
 //! - processors: governor, SMT, memory
+//! - speeds: what memory and processors did when they were tried
 //! - fabric: PCIe, NUMA, SAS, controllers, queues, interrupts
 //! - drives: caches, sectors, partitions, firmware, health, other hosts
 //! - software: background work, limits
@@ -12,6 +13,7 @@ mod drives;
 mod fabric;
 mod processors;
 mod software;
+mod speeds;
 
 use super::server::Server;
 use super::topology::Topology;
@@ -84,14 +86,18 @@ const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
 }
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 25] = [
+const RULES: [Rule; 29] = [
     must("memory.channels_populated", processors::channels_populated),
     must("memory.sockets_balanced", processors::sockets_balanced),
     must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
     note("memory.speed_configured", processors::speed_configured),
+    note("memory.bandwidth_measured", speeds::bandwidth_measured),
     note("memory.errors", processors::memory_errors),
     note("cpu.governor", processors::governor),
     note("cpu.smt_recorded", processors::smt_recorded),
+    note("cpu.score_scales", speeds::score_scales),
+    note("measured.nodes_alike", speeds::nodes_alike),
+    note("measured.as_before", speeds::as_before),
     must("pcie.link_negotiated", fabric::link_negotiated),
     must("numa.drives_balanced", fabric::numa_balanced),
     must("controller.drives_balanced", fabric::controllers_balanced),

@@ -4,6 +4,7 @@ use super::topology::Topology;
 use super::topology::flow::Flow;
 use super::{Inspection, Verdict, checks, diagram};
 use crate::record::Check;
+use crate::source::speeds::{self, Rounds};
 use crate::validity::{Outcome, Severity};
 use std::fmt::Write;
 
@@ -18,6 +19,9 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
     }
     let _ = writeln!(out, "\n{}", server_line(inspection));
     for sentence in sentences(inspection) {
+        let _ = writeln!(out, "{sentence}");
+    }
+    for sentence in measured(inspection) {
         let _ = writeln!(out, "{sentence}");
     }
     out.push('\n');
@@ -107,6 +111,47 @@ fn server_line(inspection: &Inspection) -> String {
 
 fn counted(count: usize, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What memory and processors did, a line for each node, or that nobody tried.
+fn measured(inspection: &Inspection) -> Vec<String> {
+    let Some(tried) = &inspection.server.speeds else {
+        return vec!["Memory and processors: not measured (--measure).".to_owned()];
+    };
+    let figure = |rounds: &Rounds| match (rounds.median(), rounds.range()) {
+        (Some(median), Some((least, most))) => {
+            format!("{median} ({least} to {most} in {} rounds)", rounds.0.len())
+        }
+        _ => "not measured".to_owned(),
+    };
+    let steps = |steps: Option<u64>| {
+        steps.map_or("?".to_owned(), |it| format!("{} steps/s", speeds::steps(it)))
+    };
+    let mut lines: Vec<String> =
+        tried.not_tried.iter().map(|why| format!("Not measured: {why}.")).collect();
+    for node in &tried.nodes {
+        lines.push(format!(
+            "Measured on node {} with {}: memory read {}, copied {}; arithmetic {} by one, {} by all.",
+            node.node,
+            counted(node.cpus.len(), "thread"),
+            figure(&node.read),
+            figure(&node.copy),
+            steps(node.score_one),
+            steps(node.score_all)
+        ));
+    }
+    if !tried.together.0.is_empty() {
+        lines.push(format!("All nodes at once: memory read {}.", figure(&tried.together)));
+    }
+    for way in &tried.across {
+        lines.push(format!(
+            "From the memory of socket {} to the cores of socket {}: {}.",
+            way.memory_of,
+            way.read_by,
+            figure(&way.read)
+        ));
+    }
+    lines
 }
 
 /// What limits, in two sentences: reading, and a rebuild.

@@ -18,6 +18,7 @@ pub mod sas;
 pub mod software;
 
 use crate::source::Source;
+use crate::source::speeds::Speeds;
 pub use cpu::Cpu;
 pub use drives::{Attachment, Controller, Drive, DriveKind};
 pub use memory::Memory;
@@ -56,6 +57,8 @@ pub struct Server {
     pub software: Software,
     /// Programs that gave nothing, with the reason.
     pub silent_tools: BTreeMap<String, String>,
+    /// What memory and processors did when they were tried; None if nobody tried.
+    pub speeds: Option<Speeds>,
 }
 
 impl Server {
@@ -78,6 +81,7 @@ impl Server {
             phys: sas.phys,
             software: software::read(source),
             silent_tools: BTreeMap::new(),
+            speeds: source.speeds(),
             cpu,
             pci,
             irqs,

@@ -29,6 +29,11 @@ impl Rate {
         Rate(mega.saturating_mul(1_000_000))
     }
 
+    /// The whole number of bytes nearest to `bytes_per_s`; 0 for what is below it.
+    pub fn nearest(bytes_per_s: f64) -> Rate {
+        Rate(format!("{:.0}", bytes_per_s.max(0.0)).parse().unwrap_or(0))
+    }
+
     /// In GB/s; 1 GB is 10^9 bytes.
     pub fn giga(self) -> f64 {
         self.0 as f64 / 1e9

@@ -378,7 +378,11 @@ impl Pen<'_> {
         let is_hot = self.flow.narrowest.contains(&own);
         let (fill, class) = if is_hot { ("fillhot", "small hot") } else { ("fill", "small") };
         let room = BOX_WIDTH - 20.0;
-        let text = format!("{all}, {}", node.detail.replace(" channels", " ch."));
+        let channels = node.detail.replace(" channels", " ch.");
+        let text = match link.measured {
+            Some(_) => format!("{all} measured"),
+            None => format!("{all}, {channels}"),
+        };
         let _ = write!(
             out,
             "<text class=\"{class}\" x=\"{0:.1}\" y=\"{1:.1}\">{2}</text><rect class=\"gauge\" x=\"{0:.1}\" y=\"{3:.1}\" width=\"{room:.1}\" height=\"7\" rx=\"3\"/>\
@@ -389,6 +393,15 @@ impl Pen<'_> {
             y + 43.0,
             room * share
         );
+        if let (Some(_), Some(computed)) = (link.measured, link.computed) {
+            let _ = write!(
+                out,
+                "<text class=\"what\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                x + 10.0,
+                y + BOX_HEIGHT + 14.0,
+                escape(&short(&format!("of {computed} computed, {channels}"), 32))
+            );
+        }
     }
 
     fn ends(&self, link: &Link) -> Option<((f64, f64), (f64, f64))> {
