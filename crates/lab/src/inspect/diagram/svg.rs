@@ -396,10 +396,10 @@ impl Pen<'_> {
         if let (Some(_), Some(computed)) = (link.measured, link.computed) {
             let _ = write!(
                 out,
-                "<text class=\"what\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                x + 10.0,
+                "<text class=\"what\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                x + BOX_WIDTH,
                 y + BOX_HEIGHT + 14.0,
-                escape(&short(&format!("of {computed} computed, {channels}"), 32))
+                escape(&short(&format!("of {computed} computed, {channels}"), 40))
             );
         }
     }

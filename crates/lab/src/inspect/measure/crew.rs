@@ -168,7 +168,6 @@ struct State {
 impl State {
     fn refuse(&self, why: String) {
         lock(&self.refused).get_or_insert(why);
-        self.is_over.store(true, Ordering::SeqCst);
     }
 
     fn go(
@@ -179,10 +178,19 @@ impl State {
         mut work: impl FnMut() -> Result<u64, String>,
     ) {
         let began = monotonic();
-        for round in 0..ROUNDS_MAX {
+        // Between these two barriers nobody works, so all that was refused before is known; only the leader decides, only here,
+        // so all threads see the same after the second one, and nobody waits for one that has left.
+        let is_over = |round: usize| {
             barrier.wait();
-            // Set before this barrier or not at all, so all threads see the same.
-            if self.is_over.load(Ordering::SeqCst) {
+            let is_late = round >= ROUNDS_MIN && monotonic().saturating_sub(began) > time;
+            if is_leader && (is_late || lock(&self.refused).is_some()) {
+                self.is_over.store(true, Ordering::SeqCst);
+            }
+            barrier.wait();
+            self.is_over.load(Ordering::SeqCst)
+        };
+        for round in 0..ROUNDS_MAX {
+            if is_over(round) {
                 return;
             }
             let from = monotonic();
@@ -192,10 +200,6 @@ impl State {
             match done {
                 Ok(done) => self.note(round, from, to, done),
                 Err(why) => self.refuse(why),
-            }
-            barrier.wait();
-            if is_leader && round + 1 >= ROUNDS_MIN && monotonic().saturating_sub(began) > time {
-                self.is_over.store(true, Ordering::SeqCst);
             }
         }
     }
