@@ -8,6 +8,7 @@
 //! - plausible: Little's law and ceilings (F13, F14)
 //! - steady: steady state on both criteria (F15)
 //! - cliff: where a series falls and stays down (F16)
+//! - knee: where a working set stops fitting into a cache
 //! - pairs: A against B in turns (F17)
 //! - bandwidth: what a link can carry (F12)
 //! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
@@ -21,6 +22,7 @@ pub mod bandwidth;
 pub mod baseline;
 pub mod cliff;
 pub mod efficiency;
+pub mod knee;
 pub mod latency;
 pub mod pairs;
 pub mod per_work;

@@ -6,6 +6,7 @@
 //! - execute: measuring them one by one, with resumption
 //! - made: arrays that the lab makes itself, through the engines' adapters
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
+//! - paths: what the way to the drives carries, apart from their media
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
 //! - environment: what the machine was during the run
@@ -21,6 +22,7 @@ pub mod execute;
 pub mod file;
 pub mod findings;
 pub mod made;
+pub mod paths;
 pub mod points;
 pub mod profile;
 pub mod progress;

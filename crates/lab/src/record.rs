@@ -53,6 +53,22 @@ pub struct BaselinePoint {
     pub value: f64,
     /// Its arithmetic and the raw runs it came from.
     pub derivation: String,
+    /// The raw run it came from; older runs do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<RawSum>,
+}
+
+/// What all raw drives of an array did together, at the load that a baseline came from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RawSum {
+    /// Name of the raw load.
+    pub workload: String,
+    /// Of all drives, in the unit of the array's workload.
+    pub value: f64,
+    /// Drives.
+    pub drives: u32,
+    /// Of these, how many hold data of a stripe.
+    pub data_drives: u32,
 }
 
 /// What a rate counts.
@@ -121,6 +137,8 @@ pub enum ArrayCondition {
     Degraded(u32),
     /// Being rebuilt while it was measured.
     Rebuilding,
+    /// All members in sync, reached through a file on a file system on the array.
+    FileSystem,
     /// No array: raw drives.
     Raw,
 }
@@ -131,6 +149,7 @@ impl std::fmt::Display for ArrayCondition {
             ArrayCondition::Healthy => f.write_str("healthy"),
             ArrayCondition::Degraded(out) => write!(f, "{out} out"),
             ArrayCondition::Rebuilding => f.write_str("rebuilding"),
+            ArrayCondition::FileSystem => f.write_str("through a file system"),
             ArrayCondition::Raw => f.write_str("raw"),
         }
     }

@@ -4,6 +4,11 @@
 //! - findings: the sentence on top: what limits, what to do next, and whether the figures may be used
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
+//! - media: drives over time and over their width: fills, zones, cliffs, the pace of each
+//! - sweeps: figures over the size of the working set and of a block
+//! - production: why each load is not what production does
+//! - waterfall: what is lost on the way from the raw drives to the file system
+//! - cards: what one drive does, and what that says of the whole bay
 //! - tables: engines side by side, CPU time, resources, traces, checks
 //! - chart: bars and lines as SVG, with every sample as a dot
 //! - page: the HTML page
@@ -17,16 +22,21 @@
 //! What must stay true: no figure without its mark, its unit and the command it came from; what is missing is shown as
 //! missing; the page asks the network for nothing.
 
+pub mod cards;
 pub mod chart;
 pub mod charts;
 pub mod cli;
 pub mod findings;
 pub mod forest;
+pub mod media;
 pub mod ocp;
 pub mod page;
 pub mod pictures;
 pub mod points;
+pub mod production;
 pub mod sections;
+pub mod sweeps;
 pub mod switches;
 pub mod tables;
 pub mod text;
+pub mod waterfall;

@@ -139,7 +139,7 @@ fn job_files_command_lines_and_logs_of_fio() {
     let log: &[u8] = b"1000, 200, 0, 0, 0\n1001, 7, 1, 0, 0\n2000, 18446744073709551615, 0, 0, 0\n";
     survives("bandwidth log", &[log], mutations(3000), |bytes| {
         let mut series = Series::default();
-        series.add(&text(bytes), 1000);
+        series.add(1, &text(bytes), 1000);
         series.add_latency(&text(bytes), 1000);
         let _means = series.latency();
         Ok(())

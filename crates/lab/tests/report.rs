@@ -1,10 +1,10 @@
 //! A made-up run of two engines, and what the report says of it in all its forms.
 
 use ashlar_lab::record::{
-    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, Record,
-    Workload,
+    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
+    Record, Workload,
 };
-use ashlar_lab::report::{findings, ocp, page, points, text};
+use ashlar_lab::report::{findings, ocp, page, points, text, waterfall};
 use ashlar_lab::store::{Run, RunFacts};
 use ashlar_lab::validity::{Finding, Outcome, Severity};
 use std::path::Path;
@@ -99,6 +99,12 @@ fn two_engines() -> Run {
         condition: ArrayCondition::Healthy,
         value: 200e3,
         derivation: "sum of 10 drives".into(),
+        raw: Some(RawSum {
+            workload: "rr-4k-j1-q7".into(),
+            value: 250e3,
+            drives: 10,
+            data_drives: 8,
+        }),
     }));
     run.records.push(Record::Check(Check {
         name: "memory.channels_populated".into(),
@@ -388,6 +394,7 @@ fn accounts_resources_hosts_and_a_recorded_trace_are_in_the_page_and_in_markdown
         let is_head = line.starts_with("| workload")
             || line.starts_with("| measurement")
             || line.starts_with("| resource")
+            || line.starts_with("| load |")
             || line.starts_with("| trace |");
         width = if is_head { cells } else { width };
         assert_eq!(cells, width, "a row is as wide as its head: {line}");
@@ -430,6 +437,7 @@ fn a_figure_far_above_its_baseline_says_that_something_else_answers() {
         condition: first.condition,
         value: first.rate() / 2.0,
         derivation: "made up".into(),
+        raw: None,
     };
     run.records.push(Record::Baseline(point));
     assert!(noted(&run));
@@ -449,4 +457,57 @@ fn p99_over_time_is_a_chart_of_its_own() {
         }
     }
     assert!(drawn(&run));
+}
+
+#[test]
+fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_drive_has_of_it() {
+    let mut run = two_engines();
+    let reads = workload("rr-4k-j4-q16", "randread", 4096);
+    run.records.push(round("ashlar", &reads, ArrayCondition::FileSystem, (0, 75e3)));
+    let falls = waterfall::falls(&points::of(&run.records));
+    assert_eq!(falls.len(), 1, "writes have no raw run: {falls:?}");
+    let told: Vec<(&str, f64, f64)> = falls[0]
+        .steps
+        .iter()
+        .map(|step| (step.name.as_str(), step.per_drive(), step.left().unwrap_or(1.0)))
+        .collect();
+    let whole = [
+        ("raw drives", 25e3, 1.0),
+        ("RAID ceiling", 20e3, 0.8),
+        ("ashlar", 10.1e3, 0.505),
+        ("ashlar, file system", 7.5e3, 75.0 / 101.0),
+        ("btrfs", 5.05e3, 0.2525),
+    ];
+    assert_eq!(told.len(), whole.len(), "{told:?}");
+    for ((name, each, left), expected) in told.into_iter().zip(whole) {
+        assert!(
+            name == expected.0
+                && (each - expected.1).abs() < 1.0
+                && (left - expected.2).abs() < 1e-9,
+            "{name}: {each} {left}, {expected:?}"
+        );
+    }
+    let page = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
+    assert!(page.contains("What is lost on the way from the raw drives?"));
+    assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");
+    invalidate(&mut run, "ashlar");
+    let falls = waterfall::falls(&points::of(&run.records));
+    let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["raw drives", "RAID ceiling", "btrfs"], "an INVALID figure is no step");
+}
+
+/// Every figure of `engine` was read from an area that was never written.
+fn invalidate(run: &mut Run, engine: &str) {
+    for record in &mut run.records {
+        if let Record::Measurement(measurement) = record
+            && measurement.engine.name == engine
+        {
+            measurement.findings.push(Finding {
+                rule: "L08".into(),
+                severity: Severity::Error,
+                reason: "the area was never written".into(),
+                correction: None,
+            });
+        }
+    }
 }

@@ -11,7 +11,9 @@ use crate::metrics::baseline::{self, Code};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
 use crate::metrics::slow_member::{self, Member};
-use crate::record::{ArrayCondition, BaselinePoint, Check, EngineIdentity, Record, Workload};
+use crate::record::{
+    ArrayCondition, BaselinePoint, Check, EngineIdentity, RawSum, Record, Workload,
+};
 use crate::refusal::Refusal;
 use crate::validity::Outcome;
 use std::collections::BTreeMap;
@@ -184,6 +186,12 @@ fn points(workload: &Workload, code: Code, losses: u32, rates: &[f64]) -> Vec<Ba
         condition,
         value: baseline.value,
         derivation: baseline.derivation,
+        raw: Some(RawSum {
+            workload: workload.name.clone(),
+            value: rates.iter().sum(),
+            drives: code.members(),
+            data_drives: code.data,
+        }),
     };
     let out = ArrayCondition::Degraded(losses);
     match workload.mix.as_str() {

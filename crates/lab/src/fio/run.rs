@@ -134,13 +134,19 @@ fn logged(ran: &Ran) -> Result<Series, Refusal> {
     for log in ran.entry.files.iter().filter(|kept| is_log(&kept.file)) {
         let text = || ran.read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match log.file.as_str() {
-            name if name.contains("_bw.") => series.add(&text()?, INTERVAL_MS),
+            name if name.contains("_bw.") => series.add(job_of(name), &text()?, INTERVAL_MS),
             name if name.contains("_clat.") => series.add_latency(&text()?, INTERVAL_MS),
             name if name.contains("_clat_hist.") => series.add_histogram(&text()?, INTERVAL_MS),
             _ => {}
         }
     }
     Ok(series)
+}
+
+/// The job's number in `..._bw.1.log`; 0 if there is none.
+fn job_of(name: &str) -> u32 {
+    let number = name.split_once("_bw.").and_then(|(_, rest)| rest.split('.').next());
+    number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// `..._bw.1.log`, and from a host `..._bw.1.log.NAME`.

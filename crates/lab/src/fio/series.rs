@@ -19,18 +19,35 @@ pub struct Series {
     means: [BTreeMap<u64, (f64, u32)>; 2],
     /// Completion latencies of reads and of writes: interval's end -> histogram of all jobs.
     histograms: [BTreeMap<u64, Bins>; 2],
+    /// Bandwidth of each job, reads and writes: job's number from 1 -> interval's end -> bytes a second.
+    jobs: BTreeMap<u32, [BTreeMap<u64, f64>; 2]>,
     /// Lines that could not be read.
     pub unreadable: usize,
 }
 
 impl Series {
-    /// Add the log of one job, whose samples are averages over `interval_ms`.
-    pub fn add(&mut self, log: &str, interval_ms: u64) {
+    /// Add the log of job number `job`, from 1, whose samples are averages over `interval_ms`.
+    pub fn add(&mut self, job: u32, log: &str, interval_ms: u64) {
         for (at_ms, kib_per_s, side) in self.samples(log, interval_ms) {
             let series = if side == 0 { &mut self.read } else { &mut self.write };
-            *series.entry(at_ms).or_default() +=
-                crate::metrics::latency::to_f64(kib_per_s) * 1024.0;
+            let rate = latency::to_f64(kib_per_s) * 1024.0;
+            *series.entry(at_ms).or_default() += rate;
+            let own = &mut self.jobs.entry(job).or_default()[usize::from(side != 0)];
+            *own.entry(at_ms).or_default() += rate;
         }
+    }
+
+    /// Bandwidth of reads and of writes over time of the jobs with these numbers together.
+    pub fn of_jobs(&self, numbers: &[u32]) -> [Vec<(u64, f64)>; 2] {
+        [0, 1].map(|side| {
+            let mut sum: BTreeMap<u64, f64> = BTreeMap::new();
+            for own in numbers.iter().filter_map(|number| self.jobs.get(number)) {
+                for (at_ms, rate) in &own[side] {
+                    *sum.entry(*at_ms).or_default() += rate;
+                }
+            }
+            sum.into_iter().collect()
+        })
     }
 
     /// Add the latency log of one job, whose samples are means over `interval_ms` in nanoseconds.
@@ -134,12 +151,16 @@ mod tests {
     #[test]
     fn jobs_are_added_interval_by_interval_and_kib_become_bytes() {
         let mut series = Series::default();
-        series.add("500, 100, 0, 0, 0\n501, 7, 1, 0, 0\n1000, 200, 0, 0, 0\n", 500);
-        series.add("499, 50, 0, 0, 0, 0\n1003, 60, 0, 0, 0, 0\ngarbage\n", 500);
-        let read: Vec<_> = series.read.into_iter().collect();
+        series.add(1, "500, 100, 0, 0, 0\n501, 7, 1, 0, 0\n1000, 200, 0, 0, 0\n", 500);
+        series.add(2, "499, 50, 0, 0, 0, 0\n1003, 60, 0, 0, 0, 0\ngarbage\n", 500);
+        let read: Vec<_> = series.read.clone().into_iter().collect();
         assert_eq!(read, [(500, 153_600.0), (1000, 266_240.0)]);
-        assert_eq!(series.write.into_iter().collect::<Vec<_>>(), [(500, 7168.0)]);
+        assert_eq!(series.write.clone().into_iter().collect::<Vec<_>>(), [(500, 7168.0)]);
         assert_eq!(series.unreadable, 1);
+        let second = series.of_jobs(&[2]);
+        assert_eq!(second, [vec![(500, 51_200.0), (1000, 61_440.0)], Vec::new()], "job 2 alone");
+        assert_eq!(series.of_jobs(&[1, 2])[0], [(500, 153_600.0), (1000, 266_240.0)]);
+        assert_eq!(series.of_jobs(&[3]), [const { Vec::new() }; 2]);
     }
 
     #[test]

@@ -4,21 +4,25 @@
 //! came from and what the redundancy costs; without a fitting raw run there is neither.
 
 use super::file::Array;
+use super::points::{BANDWIDTH, IOPS, UNMAPPED};
 use crate::metrics::baseline::{self, Baseline, Code};
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::Ceiling;
-use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, Workload};
+use crate::record::{ArrayCondition, BaselinePoint, Measurement, RateUnit, RawSum, Workload};
 use crate::validity::Mark;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Stage whose figures are taken.
 const STAGE: &str = "raw.all";
+/// Stage that measures the way to the drives.
+const WAYS: &str = "path";
 
 /// Raw runs of all drives of an array at once.
 #[derive(Debug)]
 pub struct RawRuns<'a> {
     runs: Vec<Vec<&'a Measurement>>,
+    ways: Vec<Vec<&'a Measurement>>,
     code: Code,
 }
 
@@ -38,47 +42,82 @@ impl<'a> RawRuns<'a> {
                 Code { data, parity: count.checked_sub(data)? }
             }
         };
-        let mut runs: BTreeMap<(String, u32), Vec<&Measurement>> = BTreeMap::new();
+        let mut runs: BTreeMap<(bool, String, u32), Vec<&Measurement>> = BTreeMap::new();
         // What was read of a sparse area would allow an array anything.
         let usable = |measured: &&Measurement| {
-            measured.stage == STAGE && Mark::of(&measured.findings) != Mark::Invalid
+            [STAGE, WAYS].contains(&measured.stage.as_str())
+                && Mark::of(&measured.findings) != Mark::Invalid
         };
         for measured in known.filter(usable) {
             if members.iter().any(|member| member.display().to_string() == measured.target) {
-                let key = (measured.workload.name.clone(), measured.round);
+                let is_way = measured.stage == WAYS;
+                let key = (is_way, measured.workload.name.clone(), measured.round);
                 runs.entry(key).or_default().push(measured);
             }
         }
-        let runs = runs.into_values().filter(|run| run.len() == members.len()).collect();
-        Some(RawRuns { runs, code })
+        runs.retain(|_, run| run.len() == members.len());
+        let of = |is_way: bool| {
+            let own = runs.iter().filter(move |((way, ..), _)| *way == is_way);
+            own.map(|(_, run)| run.clone()).collect()
+        };
+        Some(RawRuns { runs: of(false), ways: of(true), code })
     }
 
-    /// What no figure of `workload` can be above, bytes a second.
-    pub fn ceilings(&self, workload: &Workload) -> Vec<Ceiling> {
+    /// What the way to the drives carries, bytes a second: no read of the drives can be above it. `None` if it was not measured, or gave less than
+    /// the media did: then nothing but the media answered, and it is no ceiling.
+    pub fn way(&self, workload: &Workload) -> Option<Ceiling> {
+        if workload.mix.trim_start_matches("rand") != "read" {
+            return None;
+        }
+        let is_small = |of: &Workload| of.mix == "randread" && of.block_bytes < 64 << 10;
+        let loads = if is_small(workload) { [IOPS, IOPS] } else { [BANDWIDTH, UNMAPPED] };
+        let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
+        let fits = |run: &&Vec<&Measurement>| {
+            let way = &run[0].workload;
+            let own = u64::from(way.jobs) * u64::from(way.depth) * u64::from(self.code.members());
+            own >= in_flight && loads.iter().any(|load| way.name.starts_with(load))
+        };
+        let most = |one: &(f64, String), other: &(f64, String)| one.0.total_cmp(&other.0);
+        let (value, name) = self
+            .ways
+            .iter()
+            .filter(fits)
+            .map(|run| (sum(run), run[0].workload.name.clone()))
+            .max_by(most)?;
+        let media = self
+            .runs
+            .iter()
+            .filter(|run| run[0].workload.mix.trim_start_matches("rand") == "read")
+            .filter(|run| is_small(&run[0].workload) == is_small(workload))
+            .map(sum)
+            .max_by(f64::total_cmp)?;
+        let name = format!("the way to {} drives, {name}", self.code.members());
+        (value > media).then_some(Ceiling { name, value })
+    }
+
+    /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it: the best that raw drives did with at
+    /// least as many I/Os in flight.
+    pub fn ceiling(&self, workload: &Workload) -> Option<(Ceiling, String)> {
         let drives = self.code.members();
         let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
         // Each byte of data brings its part of parity with it.
         let share = f64::from(self.code.data) / f64::from(drives);
         let is_write = workload.mix.trim_start_matches("rand") == "write";
-        self.runs
-            .iter()
-            .filter(|run| {
-                let raw = &run[0].workload;
-                let own = u64::from(raw.jobs) * u64::from(raw.depth) * u64::from(drives);
-                raw.mix == workload.mix
-                    && own >= in_flight
-                    && raw.block_bytes >= workload.block_bytes.min(1 << 20)
-            })
-            .map(|run| {
-                let sum: f64 = run.iter().map(|measured| measured.bytes_per_s()).sum();
-                Ceiling {
-                    name: format!("{drives} raw drives at once, {}", run[0].workload.name),
-                    value: if is_write { sum * share } else { sum },
-                }
-            })
-            .max_by(|one, other| one.value.total_cmp(&other.value))
-            .into_iter()
-            .collect()
+        let fits = |run: &&Vec<&Measurement>| {
+            let raw = &run[0].workload;
+            let own = u64::from(raw.jobs) * u64::from(raw.depth) * u64::from(drives);
+            raw.mix == workload.mix
+                && own >= in_flight
+                && raw.block_bytes >= workload.block_bytes.min(1 << 20)
+        };
+        let ceiling = |run: &Vec<&Measurement>| {
+            let sum = sum(run);
+            let raw = &run[0].workload.name;
+            let name = format!("{drives} raw drives at once, {raw}");
+            (Ceiling { name, value: if is_write { sum * share } else { sum } }, raw.clone())
+        };
+        let all = self.runs.iter().filter(fits).map(ceiling);
+        all.max_by(|one, other| one.0.value.total_cmp(&other.0.value))
     }
 
     /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a strip.
@@ -97,7 +136,9 @@ impl<'a> RawRuns<'a> {
         let lost = match condition {
             ArrayCondition::Healthy => 0,
             ArrayCondition::Degraded(lost) => lost,
-            ArrayCondition::Rebuilding | ArrayCondition::Raw => return None,
+            ArrayCondition::Rebuilding | ArrayCondition::FileSystem | ArrayCondition::Raw => {
+                return None;
+            }
         };
         let (mix, is_block) = match workload.mix.as_str() {
             "randread" => ("randread", true),
@@ -115,11 +156,16 @@ impl<'a> RawRuns<'a> {
             let raw = &run[0].workload;
             raw.mix == mix && (!is_block || raw.block_bytes == workload.block_bytes)
         };
-        let run = self
-            .runs
-            .iter()
-            .filter(fits)
-            .min_by(|one, other| distance(one).total_cmp(&distance(other)))?;
+        let rate = |run: &Vec<&Measurement>| run.iter().map(|it| it.rate()).sum::<f64>();
+        // Of several rounds of the same load the best: what the drives allow is not what a bad moment left of it.
+        let run = self.runs.iter().filter(fits).min_by(|one, other| {
+            distance(one).total_cmp(&distance(other)).then(rate(other).total_cmp(&rate(one)))
+        })?;
+        let rounds = self.runs.iter().filter(|it| it[0].workload.name == run[0].workload.name);
+        let best = match rounds.count() {
+            1 => String::new(),
+            rounds => format!(" (the best of {rounds} rounds)"),
+        };
         let rates: Vec<f64> = run
             .iter()
             .map(|measured| match workload.unit() {
@@ -134,11 +180,17 @@ impl<'a> RawRuns<'a> {
             condition,
             value,
             derivation: format!(
-                "{derivation}; raw run {} with {} I/Os in flight on each drive, {} asked of the array",
+                "{derivation}; raw run {}{best} with {} I/Os in flight on each drive, {} asked of the array",
                 raw.name,
                 raw.jobs * raw.depth,
                 workload.jobs * workload.depth
             ),
+            raw: Some(RawSum {
+                workload: raw.name.clone(),
+                value: rates.iter().sum(),
+                drives,
+                data_drives: self.code.data,
+            }),
         })
     }
 
@@ -155,4 +207,9 @@ impl<'a> RawRuns<'a> {
             _ => baseline::random_read(rates),
         })
     }
+}
+
+/// Bytes a second of all drives of a run.
+fn sum(run: &Vec<&Measurement>) -> f64 {
+    run.iter().map(|measured| measured.bytes_per_s()).sum()
 }

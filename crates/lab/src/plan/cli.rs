@@ -157,7 +157,7 @@ fn environment(expanded: &Expanded) -> std::collections::BTreeMap<String, String
     let mut devices: Vec<PathBuf> = expanded
         .points()
         .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
-        .filter(|path| !expanded.is_made(path))
+        .filter(|path| !expanded.is_made(path) && path != Path::new("/dev/null"))
         .chain(expanded.written())
         .collect();
     devices.sort();

@@ -1,5 +1,6 @@
 //! Measuring the groups of a plan one by one.
 //!
+//! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
 //! - conclude: what the points of a group show together
 //!
@@ -7,6 +8,7 @@
 //! not measured again; the first thing that fails ends the run, with everything before it kept; however it ends, what was made is
 //! taken away, and members and switches are as they were.
 
+mod again;
 mod conclude;
 mod point;
 
@@ -115,6 +117,7 @@ pub fn execute(
     session.restore_switches()?;
     session.look_at_hosts()?;
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
+    let measured = measured.and_then(|()| session.conclude_paths());
     let gone = session.take_away();
     let put_back = session.put_back();
     let restored = session.restore_switches();

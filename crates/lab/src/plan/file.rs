@@ -112,7 +112,7 @@ pub struct Stage {
     /// How drives are purged.
     #[serde(default)]
     pub method: Method,
-    /// Sizes of the working set: `1g`.
+    /// Sizes of the working set: `1g`; of a block, in the stage `block-sizes`.
     #[serde(default)]
     pub sizes: Vec<String>,
 }
@@ -138,6 +138,8 @@ pub enum Kind {
     /// 1, 2, 4 and so on drives at once, and all of them.
     #[serde(rename = "raw.scale")]
     RawScale,
+    /// What the way to the drives carries, with as little work for their media as possible.
+    Path,
     /// Bandwidth over the whole width of each drive.
     Zone,
     /// Sequential writing until a drive's fast cache is full.
@@ -154,6 +156,8 @@ pub enum Kind {
     Rebuild,
     /// Zipf over a range of sizes, to find caches.
     WorkingSet,
+    /// The same load in blocks of several sizes.
+    BlockSizes,
 }
 
 impl Kind {
@@ -167,6 +171,7 @@ impl Kind {
             Kind::RawEach => "raw.each",
             Kind::RawAll => "raw.all",
             Kind::RawScale => "raw.scale",
+            Kind::Path => "path",
             Kind::Zone => "zone",
             Kind::Cliff => "cliff",
             Kind::ArraySweep => "array.sweep",
@@ -174,6 +179,7 @@ impl Kind {
             Kind::Degraded => "degraded",
             Kind::Rebuild => "rebuild",
             Kind::WorkingSet => "working-set",
+            Kind::BlockSizes => "block-sizes",
         }
     }
 }
@@ -270,7 +276,7 @@ impl Plan {
             return Err(refused("a host is named twice".to_owned()));
         }
         let here = |stage: &&Stage| {
-            matches!(stage.kind, Kind::Purge | Kind::WriteCache | Kind::Coalescing)
+            matches!(stage.kind, Kind::Purge | Kind::WriteCache | Kind::Coalescing | Kind::Path)
         };
         if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
             let said = format!(

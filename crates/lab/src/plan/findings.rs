@@ -2,7 +2,7 @@
 //!
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
 
-use crate::metrics::{cliff, latency, slow_member, steady, stripe_time};
+use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time};
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::units;
 use crate::validity::{Finding, Outcome, Severity};
@@ -97,6 +97,88 @@ pub fn cliff_of(measured: &Measurement) -> Check {
     };
     let next = (outcome == Outcome::Fail).then(|| "publish the rate after the fall".to_owned());
     Check { name: "drive.cliff".to_owned(), target: measured.target.clone(), outcome, found, next }
+}
+
+/// Share by which the two fills of a target may differ.
+const FILLS_ALIKE: f64 = 0.1;
+/// A fill shorter than this says nothing about the target, seconds.
+const FILL_S_MIN: f64 = 10.0;
+
+/// What the first write of a target costs against the second: space that is allocated only then, or free flash that a fresh drive has.
+pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
+    let (was, then) = (first.write.bytes_per_s, second.write.bytes_per_s);
+    let shortest = [first, second]
+        .map(|fill| latency::to_f64(fill.write.bytes) / fill.write.bytes_per_s.max(1.0))
+        .into_iter()
+        .fold(f64::INFINITY, f64::min);
+    let ratio = then / was.max(1.0);
+    let said = format!(
+        "first fill {}, second fill {}: \u{d7}{ratio:.2}",
+        units::bytes_per_s(was),
+        units::bytes_per_s(then)
+    );
+    let (outcome, found, next) = match ratio {
+        _ if shortest < FILL_S_MIN => {
+            let found = format!("{said}; {shortest:.1} s of writing are too short to compare");
+            (Outcome::CannotTell, found, None)
+        }
+        ratio if ratio > 1.0 + FILLS_ALIKE => (
+            Outcome::Fail,
+            format!("{said}; first writes cost more: space is allocated by them"),
+            Some(
+                "publish figures of an area that was written before, and say what the first write costs",
+            ),
+        ),
+        ratio if ratio < 1.0 - FILLS_ALIKE => (
+            Outcome::Fail,
+            format!("{said}; a fresh drive is faster than the same drive once it is full"),
+            Some("publish figures that were taken after the second fill"),
+        ),
+        _ => (Outcome::Pass, said, None),
+    };
+    Check {
+        name: "drive.first_write".to_owned(),
+        target: second.target.clone(),
+        outcome,
+        found,
+        next: next.map(str::to_owned),
+    }
+}
+
+/// Between which sizes of the working set a cache ends, of `(bytes, rate)`, smallest first.
+pub fn knee(target: &str, sizes: &[(u64, f64)], memory_bytes: Option<u64>) -> Check {
+    let size = |bytes: u64| units::bytes(latency::to_f64(bytes));
+    let memory = memory_bytes.map_or_else(String::new, |it| format!("; memory is {}", size(it)));
+    let (outcome, found, next) = match (knee::find(sizes), sizes) {
+        (Some(knee), _) => (
+            Outcome::Pass,
+            format!(
+                "the rate falls to {} between {} and {}: up to {} something remembers the working set{memory}",
+                units::percent(knee.ratio()),
+                size(knee.fits),
+                size(knee.beyond),
+                size(knee.fits)
+            ),
+            Some(format!("publish figures of {} and more", size(knee.beyond))),
+        ),
+        (None, [(first, _), .., (last, _)]) => match memory_bytes {
+            Some(memory_bytes) if *last >= memory_bytes.saturating_mul(2) => (
+                Outcome::Pass,
+                format!("no knee from {} to {}{memory}", size(*first), size(*last)),
+                None,
+            ),
+            _ => (
+                Outcome::CannotTell,
+                format!(
+                    "no knee up to {}{memory}: all sizes may still be in a cache, or none",
+                    size(*last)
+                ),
+                Some("a size of twice the memory and more".to_owned()),
+            ),
+        },
+        _ => (Outcome::CannotTell, "fewer than two sizes".to_owned(), None),
+    };
+    Check { name: "cache.knee".to_owned(), target: target.to_owned(), outcome, found, next }
 }
 
 /// Whether a series of rounds reached steady state on both criteria.

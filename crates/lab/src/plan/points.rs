@@ -2,11 +2,16 @@
 //!
 //! - own: points that the lab makes itself
 //! - out: arrays with members out
+//! - way: what the way to the drives carries
 //!
 //! What must stay true: identities do not depend on time or chance, so that a resumed run knows what it has.
 
 mod out;
 mod own;
+mod way;
+
+pub use own::{FIRST_FILL, SECOND_FILL};
+pub use way::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
 
 use super::file::{Array, Kind, Plan, Stage};
 use super::profile::{Fill, Profile, workload};
@@ -24,6 +29,9 @@ use std::path::{Path, PathBuf};
 const START_S: f64 = 2.0;
 /// Rounds that SNIA allows for reaching steady state.
 const STEADY_ROUNDS: u32 = 25;
+
+/// Blocks of the stage `block-sizes`, unless it says others: small ones for I/Os, large ones for bandwidth.
+const BLOCK_SIZES: [&str; 5] = ["4k", "16k", "64k", "256k", "1m"];
 
 /// Points that belong together: commands before them and after them.
 #[derive(Clone, Debug, Default)]
@@ -165,8 +173,10 @@ pub fn expand(
         hosts: plan.hosts()?,
         ..Expanded::default()
     };
+    let mut is_purged = false;
     for stage in &plan.stages {
-        let maker = Maker { plan, folder, stage, size_of };
+        is_purged = stage.kind == Kind::Purge || (is_purged && stage.kind != Kind::Precondition);
+        let maker = Maker { plan, folder, stage, size_of, is_purged };
         let name = stage.kind.name().to_owned();
         match maker.missing() {
             Some(why) => drop(all.left_out.insert(name, why)),
@@ -181,6 +191,8 @@ struct Maker<'a> {
     folder: &'a Path,
     stage: &'a Stage,
     size_of: &'a dyn Fn(&Path) -> u64,
+    /// Drives were purged by a stage before this one, and not filled since.
+    is_purged: bool,
 }
 
 impl Maker<'_> {
@@ -198,6 +210,7 @@ impl Maker<'_> {
             Kind::RawEach
             | Kind::RawAll
             | Kind::RawScale
+            | Kind::Path
             | Kind::Zone
             | Kind::Cliff
             | Kind::Purge
@@ -216,6 +229,9 @@ impl Maker<'_> {
             Kind::Rebuild if !hooked(|array| &array.rebuild) && !makes => {
                 "no array has rebuild commands, and the lab makes none"
             }
+            Kind::BlockSizes if self.plan.drives.is_empty() && arrays.is_empty() => {
+                "no drives and no arrays are named"
+            }
             Kind::ArraysAll if makes => "arrays that the lab makes are measured one at a time",
             Kind::Coalescing => {
                 let has_none = |drive: &PathBuf| self.coalescing(&raw(drive)).is_empty();
@@ -224,9 +240,12 @@ impl Maker<'_> {
                 }
                 "no drive has a queue that joins, or interrupts that can be coalesced"
             }
-            Kind::Precondition | Kind::Zone | Kind::Cliff | Kind::Purge | Kind::WriteCache => {
-                return None;
-            }
+            Kind::Precondition
+            | Kind::Path
+            | Kind::Zone
+            | Kind::Cliff
+            | Kind::Purge
+            | Kind::WriteCache => return None,
             _ if self.stage.profiles.is_empty() => "it names no profiles",
             _ => return None,
         };
@@ -246,7 +265,7 @@ impl Maker<'_> {
             Kind::Precondition => {
                 let there = self.plan.arrays.iter().filter(|array| !array.is_made());
                 let targets = if drives.is_empty() { there.map(served).collect() } else { drives };
-                group(targets.into_iter().map(|target| self.fill(target)).collect())
+                group(targets.iter().flat_map(|target| self.fills(target)).collect())
             }
             Kind::Purge => vec![Group {
                 purge: self
@@ -262,9 +281,11 @@ impl Maker<'_> {
             Kind::RawEach => group(each(&drives, ArrayCondition::Raw)?),
             Kind::RawAll => group(self.matrix(&drives, ArrayCondition::Raw)?),
             Kind::RawScale => group(self.scaling(&drives)?),
+            Kind::Path => group(self.paths(&drives)),
             Kind::Zone => group(drives.iter().flat_map(|drive| self.zones(drive)).collect()),
             Kind::Cliff => group(drives.iter().map(|drive| self.cliff(drive)).collect()),
-            Kind::ArraySweep | Kind::WorkingSet => self.one_by_one(&arrays)?,
+            Kind::BlockSizes if arrays.is_empty() => group(each(&drives, ArrayCondition::Raw)?),
+            Kind::ArraySweep | Kind::WorkingSet | Kind::BlockSizes => self.one_by_one(&arrays)?,
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,
@@ -284,10 +305,7 @@ impl Maker<'_> {
 
     /// Profiles x sizes x jobs x depths x rounds, on `targets` at once.
     fn matrix(&self, targets: &[Target], condition: ArrayCondition) -> Result<Vec<Point>, Refusal> {
-        let sizes: Vec<Option<&str>> = match self.stage.sizes.as_slice() {
-            [] => vec![None],
-            sizes => sizes.iter().map(|size| Some(size.as_str())).collect(),
-        };
+        let sizes = self.sizes();
         let mut points = Vec::new();
         for name in &self.stage.profiles {
             let profile = Profile::named(name, self.plan, self.folder)?;
@@ -298,19 +316,40 @@ impl Maker<'_> {
                     .iter()
                     .flat_map(|jobs| self.stage.depths.iter().map(move |depth| (*jobs, *depth)))
                 {
-                    let more = size.map_or_else(Vec::new, working_set);
+                    let more = size.map_or_else(Vec::new, |size| self.sized(size));
                     let file =
                         profile.filled(&Fill { more, ..self.fill_in(targets, depth, jobs) })?;
                     let first = file.jobs().into_iter().next().unwrap_or_default();
                     let mut work = workload(name, &first, depth, jobs);
                     if let Some(size) = size {
-                        work.name = format!("{}-ws{size}", work.name);
+                        let word = if self.is_of_blocks() { "bs" } else { "ws" };
+                        work.name = format!("{}-{word}{size}", work.name);
                     }
                     points.extend(self.rounds(targets, condition, &work, &file));
                 }
             }
         }
         Ok(points)
+    }
+
+    fn is_of_blocks(&self) -> bool {
+        self.stage.kind == Kind::BlockSizes
+    }
+
+    /// Sizes that the stage goes through, of the working set or of a block; none if it has none.
+    fn sizes(&self) -> Vec<Option<&str>> {
+        match self.stage.sizes.as_slice() {
+            [] if self.is_of_blocks() => BLOCK_SIZES.map(Some).to_vec(),
+            [] => vec![None],
+            sizes => sizes.iter().map(|size| Some(size.as_str())).collect(),
+        }
+    }
+
+    fn sized(&self, size: &str) -> Vec<Setting> {
+        match self.is_of_blocks() {
+            true => vec![Setting::new("bs", size)],
+            false => working_set(size),
+        }
     }
 
     fn rounds(

@@ -46,6 +46,15 @@ impl Progress {
         }
     }
 
+    /// One more point is to be measured than was planned.
+    pub fn more(&mut self, expected_s: f64) {
+        self.points += 1;
+        self.left_s += expected_s;
+        if let Some(bar) = &self.bar {
+            bar.inc_length(whole(expected_s));
+        }
+    }
+
     /// A point that was to take so many seconds is done, or needs not be done; `said` is its result.
     pub fn end(&mut self, expected_s: f64, said: Option<&str>) {
         self.done += 1;

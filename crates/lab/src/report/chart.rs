@@ -29,7 +29,7 @@ pub struct Bars {
     pub mark: Option<(f64, String)>,
 }
 
-const WIDTH: f64 = 880.0;
+pub(super) const WIDTH: f64 = 880.0;
 const LEFT: f64 = 300.0;
 const RIGHT: f64 = 120.0;
 const BAR: f64 = 20.0;
@@ -131,6 +131,8 @@ pub struct Lines {
     pub y: String,
     /// x counts doublings.
     pub is_log2: bool,
+    /// Dashed lines across: their place on x, and what they mark.
+    pub marks: Vec<(f64, String)>,
 }
 
 impl Lines {
@@ -143,7 +145,8 @@ impl Lines {
         }
         let mut legend_svg = String::new();
         let names: Vec<String> = self.lines.iter().map(|line| line.name.clone()).collect();
-        let top = legend(&mut legend_svg, &names) + 32.0;
+        let above = Bars::to_f64(self.marks.len()) * 15.0;
+        let top = legend(&mut legend_svg, &names) + 32.0 + above;
         let (left, width, height) = (80.0, 700.0, 240.0);
         let lowest_x = all().map(|point| place(point.0)).fold(f64::INFINITY, f64::min);
         let highest_x = all().map(|point| place(point.0)).fold(f64::NEG_INFINITY, f64::max);
@@ -196,9 +199,24 @@ impl Lines {
             &|x| at(&(x, 0.0)).0,
             all().map(|point| point.0).collect(),
         );
-        text(&mut out, (left, top - 6.0), "start", "small", &self.y);
+        self.draw_marks(&mut out, (top, top + height), &|x| at(&(x, 0.0)).0);
+        text(&mut out, (left, top - above - 6.0), "start", "small", &self.y);
         out.push_str("</svg>");
         out
+    }
+
+    /// Each mark has a line of text of its own above the picture, so that neighbours do not lie on each other.
+    fn draw_marks(&self, out: &mut String, (top, bottom): (f64, f64), at: &dyn Fn(f64) -> f64) {
+        for (row, (place, name)) in self.marks.iter().enumerate() {
+            let (x, y) = (at(*place), top - 4.0 - Bars::to_f64(row) * 15.0);
+            let _ = write!(
+                out,
+                r#"<line class="mark" x1="{x:.1}" y1="{:.1}" x2="{x:.1}" y2="{bottom:.1}"/>"#,
+                y + 2.0
+            );
+            let anchor = if x > WIDTH / 2.0 { "end" } else { "start" };
+            text(out, (x, y), anchor, "small", name);
+        }
     }
 
     fn x_axis(
@@ -223,7 +241,7 @@ impl Lines {
     }
 }
 
-fn head(width: f64, height: f64, title: &str) -> String {
+pub(super) fn head(width: f64, height: f64, title: &str) -> String {
     format!(
         r#"<svg class="chart" role="img" aria-label="{0}" viewBox="0 0 {width:.0} {height:.0}" xmlns="http://www.w3.org/2000/svg"><title>{0}</title>"#,
         escape(title)
@@ -247,7 +265,7 @@ fn legend(out: &mut String, series: &[String]) -> f64 {
     y + 13.0
 }
 
-fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
+pub(super) fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, class: &str, words: &str) {
     let _ = write!(
         out,
         r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,

@@ -5,7 +5,9 @@
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::{self, engines};
+use super::media;
 use super::points::Point;
+use super::{sweeps, waterfall};
 use crate::metrics::latency::to_f64;
 use crate::record::{ArrayCondition, Measurement, RateUnit};
 use crate::units;
@@ -57,6 +59,7 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
         rates(points, "How many bytes a second?", RateUnit::BytesPerS),
         rates(points, "How many I/Os a second?", RateUnit::Iops),
         efficiencies(points),
+        waterfall::chart(points),
         relative(
             points,
             "Whose core does more work?",
@@ -90,6 +93,8 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
             told.iter().map(|(ms, ns)| (to_f64(*ms) / 1e3, ns / 1e3)).collect()
         },
     ));
+    all.extend(sweeps::all(points));
+    all.extend(media::all(points));
     all.into_iter().filter(|chart| !chart.svg.is_empty()).collect()
 }
 
@@ -110,11 +115,11 @@ fn array_points(points: &[Point]) -> impl Iterator<Item = &Point> {
     points.iter().filter(|point| point.condition != ArrayCondition::Raw)
 }
 
-fn drawn(points: &[Point]) -> impl Iterator<Item = &Point> {
+pub(super) fn drawn(points: &[Point]) -> impl Iterator<Item = &Point> {
     array_points(points).filter(|point| point.mark() != Mark::Invalid)
 }
 
-fn row(point: &Point, value: String) -> ChartRow {
+pub(super) fn row(point: &Point, value: String) -> ChartRow {
     ChartRow {
         case: point.case(),
         engine: point.engine.clone(),
@@ -131,7 +136,7 @@ pub fn first_of(point: &Point) -> String {
 }
 
 /// A chart of what is drawn in `rows`; INVALID points that `belongs` are named.
-fn chart(
+pub(super) fn chart(
     points: &[Point],
     (question, reading): (&'static str, &'static str),
     (svg, rows): (String, Vec<ChartRow>),
@@ -248,6 +253,7 @@ fn scalability(points: &[Point]) -> Chart {
         x: "I/Os in flight (jobs x depth)".to_owned(),
         y: "rate (bytes or I/Os a second)".to_owned(),
         is_log2: true,
+        marks: Vec::new(),
     };
     let reading = "Where the line turns flat, something is full.";
     let is_swept = |point: &Point| point.stage.contains("sweep");
@@ -266,12 +272,26 @@ fn latencies(points: &[Point]) -> Chart {
 }
 
 /// Seconds and the sum of both sides, over `scale`.
-fn sum(read: &[(u64, f64)], write: &[(u64, f64)], scale: f64) -> Vec<(f64, f64)> {
+pub(super) fn sum(read: &[(u64, f64)], write: &[(u64, f64)], scale: f64) -> Vec<(f64, f64)> {
     let mut series: BTreeMap<u64, f64> = BTreeMap::new();
     for (ms, rate) in read.iter().chain(write) {
         *series.entry(*ms).or_default() += rate / scale;
     }
     series.into_iter().map(|(ms, rate)| (to_f64(ms) / 1e3, rate)).collect()
+}
+
+/// The first samples of a series as text, x in `unit`, y over `scale`.
+pub(super) fn shown(points: &[(f64, f64)], unit: &str, scale: f64) -> String {
+    let sample = |(at, value): &(f64, f64)| {
+        let at = if *at >= 10.0 { format!("{at:.0}") } else { units::three_digits(*at) };
+        format!("{at} {unit}: {}", units::three_digits(value / scale))
+    };
+    let all: Vec<String> = points.iter().take(SAMPLES_SHOWN).map(sample).collect();
+    let more = match points.len().saturating_sub(SAMPLES_SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more in records.jsonl"),
+    };
+    format!("{}{more}", all.join(", "))
 }
 
 fn over_time(
@@ -287,20 +307,15 @@ fn over_time(
     let mut lines = Vec::new();
     let mut rows = Vec::new();
     for (point, points) in told.take(LINES_MAX) {
-        let shown: Vec<String> = points
-            .iter()
-            .take(SAMPLES_SHOWN)
-            .map(|(at, value)| format!("{at:.0} s: {}", units::three_digits(*value)))
-            .collect();
-        let more = match points.len().saturating_sub(SAMPLES_SHOWN) {
-            0 => String::new(),
-            more => format!(", and {more} more in records.jsonl"),
-        };
-        rows.push(row(point, format!("{unit}: {}{more}", shown.join(", "))));
+        rows.push(row(point, format!("{unit}: {}", shown(&points, "s", 1.0))));
         lines.push(Line { name: format!("{} {}", point.engine, point.case()), points });
     }
-    let chart_of =
-        Lines { lines, x: "seconds since the beginning".into(), y: unit.into(), is_log2: false };
+    let chart_of = Lines {
+        lines,
+        x: "seconds since the beginning".into(),
+        y: unit.into(),
+        ..Lines::default()
+    };
     let reading = "The last round of the first six points that kept a series; one sample a second.";
     chart(points, (question, reading), (chart_of.svg(question), rows), |_| false)
 }

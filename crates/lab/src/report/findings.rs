@@ -175,8 +175,11 @@ pub fn whose(point: &Point, points: &[Point]) -> String {
     let own = target(point);
     if point.condition == ArrayCondition::Raw {
         let label = point.engine.strip_prefix("raw").unwrap_or(&point.engine);
-        let with =
-            if point.stage == "raw.all" && !own.starts_with("all ") { ", all at once" } else { "" };
+        let with = match point.stage.as_str() {
+            "raw.all" if !own.starts_with("all ") => ", all at once".to_owned(),
+            "precondition" | "zone" | "path" => format!(", {}", point.workload.name),
+            _ => String::new(),
+        };
         return format!("{own}{label}{with}");
     }
     let names = engines(points);

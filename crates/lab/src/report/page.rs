@@ -9,6 +9,7 @@ use super::forest::{self, Forest, Share};
 use super::ocp::timestamp;
 use super::pictures::{Budget, data_address, still};
 use super::points::{Point, cores};
+use super::production;
 use super::sections::{self, Section};
 use super::tables::{self, CheckRow, CpuTable, ResourceRow, SideBySide, TraceTable};
 use super::text::{none, percentile, title};
@@ -45,6 +46,7 @@ struct Page<'a> {
     accounts: Vec<CpuTable>,
     flames_left_out: usize,
     sections: Vec<Section>,
+    production: Option<Section>,
     resources: Vec<ResourceRow>,
     traces: Vec<TraceTable>,
     checks: Vec<CheckRow>,
@@ -139,8 +141,9 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records)
             .into_iter()
-            .filter(|it| ["hosts", "switches"].contains(&it.word))
+            .filter(|it| ["drive", "bay", "hosts", "switches"].contains(&it.word))
             .collect(),
+        production: Some(production::section(points)).filter(|it| !it.rows.is_empty()),
         resources: tables::resources(&run.records),
         traces: tables::traces(&run.records),
         checks: tables::checks(&run.records),

@@ -6,7 +6,7 @@
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
 use crate::metrics::{baseline::Baseline, efficiency, slow_member::median};
-use crate::record::{ArrayCondition, Measurement, RateUnit, Record, Workload};
+use crate::record::{ArrayCondition, Measurement, RateUnit, RawSum, Record, Workload};
 use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 use crate::verdict::BASELINE_BELIEVED;
@@ -35,6 +35,8 @@ pub struct Point {
     pub link: Option<(String, f64)>,
     /// What the raw drives allow at this point.
     pub baseline: Option<Baseline>,
+    /// The raw run that the baseline came from.
+    pub raw: Option<RawSum>,
     /// What rules said, each rule once.
     pub findings: Vec<Finding>,
     /// The rounds themselves.
@@ -119,7 +121,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
             Record::Baseline(point) => {
                 let baseline =
                     Baseline { value: point.value, derivation: point.derivation.clone() };
-                baselines.insert((point.workload.clone(), point.condition), baseline);
+                let from = (baseline, point.raw.clone());
+                baselines.insert((point.workload.clone(), point.condition), from);
             }
             Record::Cpu(account) => {
                 let most = account.threads.iter().max_by(|a, b| a.cores.total_cmp(&b.cores));
@@ -132,9 +135,11 @@ pub fn of(records: &[Record]) -> Vec<Point> {
         point.cpu = cpu_of(&point.rounds);
         point.busiest = point.rounds.iter().find_map(|round| busiest.get(&round.id).cloned());
         point.link = fullest(&point.rounds);
-        if point.condition != ArrayCondition::Raw {
-            point.baseline =
-                baselines.get(&(point.workload.name.clone(), point.condition)).cloned();
+        let own = (point.workload.name.clone(), point.condition);
+        if let Some((baseline, raw)) = baselines.get(&own)
+            && point.condition != ArrayCondition::Raw
+        {
+            (point.baseline, point.raw) = (Some(baseline.clone()), raw.clone());
         }
     }
     for point in &mut points {
@@ -179,6 +184,7 @@ fn add(points: &mut Vec<Point>, measurement: &Measurement) {
             busiest: None,
             link: None,
             baseline: None,
+            raw: None,
             findings: Vec::new(),
             rounds: Vec::new(),
         });

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: what the page shows in these tables is here, too; an empty cell stays empty.
 
-use super::{pictures, switches, tables};
+use super::{cards, pictures, production, switches, tables};
 use crate::record::Record;
 use crate::units;
 use std::path::Path;
@@ -25,11 +25,14 @@ pub struct Section {
 /// Every table of a run that has rows.
 pub fn all(records: &[Record]) -> Vec<Section> {
     let sections = [
+        cards::one_drive(records),
+        cards::bay(records),
         switches::section(records),
         cpu(records),
         hosts(records),
         resources(records),
         traces(records),
+        production::section(&super::points::of(records)),
     ];
     sections.into_iter().filter(|section| !section.rows.is_empty()).collect()
 }

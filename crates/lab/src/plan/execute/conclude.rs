@@ -6,10 +6,12 @@ use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
 use super::super::made::Rebuilding;
-use super::super::points::{Group, Point};
+use super::super::paths;
+use super::super::points::{FIRST_FILL, Group, Point, SECOND_FILL};
 use super::Session;
 use crate::Refusal;
-use crate::metrics::steady;
+use crate::fio::value;
+use crate::metrics::{slow_member, steady};
 use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
 use crate::units;
 use crate::validity::{Mark, Outcome};
@@ -71,6 +73,15 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// That a target was written twice, and what its first writes cost.
+    fn filled(&self, second: &Measurement) -> Vec<Check> {
+        let is_first =
+            |it: &&Measurement| it.workload.name == FIRST_FILL && it.target == second.target;
+        let first = self.known.values().find(is_first);
+        let cost = first.map(|first| findings::first_write(first, second));
+        std::iter::once(filled(second)).chain(cost).collect()
+    }
+
     /// F10: what waiting for the slowest member costs a healthy array's full stripes, if its raw drives were measured.
     fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
         let [measured] = measured else { return None };
@@ -81,6 +92,48 @@ impl Session<'_> {
         }
         let raw = RawRuns::of(array, &self.plan.drives, self.known.values())?;
         findings::stripe_wait(measured, &raw.alike(&point.workload)?)
+    }
+
+    /// What the way to the drives carries: said at the end, for raw drives may be measured before it or after it.
+    pub(super) fn conclude_paths(&mut self) -> Result<(), Refusal> {
+        let checks = paths::checks(self.known.values());
+        self.keep_checks(checks)
+    }
+
+    /// Write checks down, each once in a run.
+    fn keep_checks(&mut self, checks: Vec<Check>) -> Result<(), Refusal> {
+        for check in checks {
+            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
+            if self.checked.insert((check.name.clone(), check.target.clone())) {
+                self.run.dir.append(&Record::Check(check))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rates of a working set over its sizes: of each load on each target the median of its rounds, smallest size first.
+    fn working_sets(&self, group: &Group) -> Vec<Check> {
+        let mut loads: BTreeMap<(String, String), Vec<(u64, f64)>> = BTreeMap::new();
+        let of_sizes =
+            group.points.iter().filter(|it| it.kind == Kind::WorkingSet && it.round == 0);
+        for point in of_sizes {
+            let Some((load, size)) = point.workload.name.rsplit_once("-ws") else { continue };
+            let Some(bytes) = value::bytes(size) else { continue };
+            for target in &point.targets {
+                let rates = self.rates(&point.series(target));
+                if !rates.is_empty() {
+                    let key = (target.path.display().to_string(), load.to_owned());
+                    let rate = slow_member::median(rates.into_iter());
+                    loads.entry(key).or_default().push((bytes, rate));
+                }
+            }
+        }
+        let memory = self.run.machine.host().memory_bytes.ok();
+        let check = |((target, load), mut sizes): ((String, String), Vec<(u64, f64)>)| {
+            sizes.sort_by_key(|(bytes, _)| *bytes);
+            findings::knee(&format!("{target}, {load}"), &sizes, memory)
+        };
+        loads.into_iter().map(check).collect()
     }
 
     /// What the points of a group show together.
@@ -107,10 +160,11 @@ impl Session<'_> {
                     scales.entry(load.to_owned()).or_default().push((measured.len(), rate));
                 }
                 Kind::Cliff => checks.extend(measured.iter().map(findings::cliff_of)),
-                Kind::Precondition => {
+                Kind::Precondition if point.workload.name == SECOND_FILL => {
                     self.purged.retain(|drive| measured.iter().all(|one| one.target != *drive));
-                    checks.extend(measured.iter().map(filled));
+                    checks.extend(measured.iter().flat_map(|second| self.filled(second)));
                 }
+                Kind::Precondition => {}
                 Kind::Zone => {
                     for one in &measured {
                         let place =
@@ -132,13 +186,8 @@ impl Session<'_> {
         }
         checks.extend(scales.iter().map(|(load, rates)| findings::scaling(load, rates)));
         checks.extend(zones.iter().map(|(drive, places)| findings::zones(drive, places)));
-        for check in checks {
-            self.summary.failed += usize::from(check.outcome == Outcome::Fail);
-            if self.checked.insert((check.name.clone(), check.target.clone())) {
-                self.run.dir.append(&Record::Check(check))?;
-            }
-        }
-        Ok(())
+        checks.extend(self.working_sets(group));
+        self.keep_checks(checks)
     }
 }
 
@@ -154,7 +203,9 @@ fn filled(measured: &Measurement) -> Check {
         name: "drive.preconditioned".to_owned(),
         target: measured.target.clone(),
         outcome: Outcome::Pass,
-        found: format!("written whole twice by sequential 1 MiB writes: {bytes} at {rate}"),
+        found: format!(
+            "written whole twice by sequential 1 MiB writes, the second time {bytes} at {rate}"
+        ),
         next: None,
     }
 }

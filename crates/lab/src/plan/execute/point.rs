@@ -2,11 +2,11 @@
 //!
 //! What must stay true: with several targets at once, CPU time is given to none of them.
 
-use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
 use super::super::made::Rebuilding;
-use super::super::points::{Point, Target};
+use super::super::paths;
+use super::super::points::{Point, SECOND_FILL, Target};
 use super::super::progress::Progress;
 use super::Session;
 use crate::Refusal;
@@ -51,7 +51,7 @@ impl Session<'_> {
             jobs: point.jobs.clone(),
             why: what,
             expected_s: point.expected_s,
-            log_bandwidth: point.kind != Kind::Precondition,
+            log_bandwidth: true,
             hosts: self.plan.hosts.clone(),
         };
         let id = point.targets.first().map_or_else(String::new, |target| point.id(target));
@@ -64,16 +64,15 @@ impl Session<'_> {
         };
         let client = self.client(&ran);
         let mut watched = Some(self.run.watch.end(watching, &client)?);
-        let raw = self.array_of(point);
-        let raw = raw.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
-        let ceilings = raw.map_or_else(Vec::new, |it| it.ceilings(&point.workload));
-        let after_remarks = lint_after(point, &ran, self.run.machine, ceilings);
+        let (after_remarks, drift) = self.judged(point, &ran, progress)?;
         let elsewhere =
             if self.plan.hosts.is_empty() { Vec::new() } else { hosts::judged(&ran.result) };
         let mut said = Vec::new();
         for target in &point.targets {
             let mut measured = measurement(point, target, &ran);
             measured.findings = of_target(&before_remarks, &after_remarks, target);
+            measured.findings.extend(drift.clone());
+            measured.findings.extend((point.kind == Kind::Path).then(paths::not_the_media));
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
             measured.findings.extend(elsewhere.clone());
             // With several targets the time is all of theirs together: it belongs to none of them.
@@ -104,12 +103,15 @@ impl Session<'_> {
         let filled = |target: &Target| {
             !self.purged.contains(&target.path.display().to_string())
                 && self.known.values().any(|measured| {
-                    measured.stage == Kind::Precondition.name()
+                    measured.workload.name == SECOND_FILL
                         && measured.target == target.path.display().to_string()
                 })
         };
         let intent = Intent {
-            stress: matches!(point.kind, Kind::RawAll | Kind::RawScale | Kind::ArraysAll),
+            stress: matches!(
+                point.kind,
+                Kind::RawAll | Kind::RawScale | Kind::Path | Kind::ArraysAll
+            ),
             stripe_bytes: None,
             preconditioned: point.kind == Kind::Precondition || point.targets.iter().all(filled),
             environment_recorded: true,
@@ -131,6 +133,8 @@ impl Session<'_> {
             Kind::Coalescing => {
                 remarks.retain(|remark| !["L07", "L10", "L15", "L21"].contains(&remark.rule))
             }
+            // Next to nothing is read, again and again, on purpose.
+            Kind::Path => remarks.clear(),
             // Places and caches are looked for on purpose.
             Kind::Zone | Kind::Cliff | Kind::WorkingSet => {
                 remarks.retain(|remark| !["L04", "L15", "L22"].contains(&remark.rule))
@@ -151,6 +155,8 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
         [read.p99_series, write.p99_series] = ran.series.p99();
         read.series = ran.series.read.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
         write.series = ran.series.write.iter().map(|(at_ms, rate)| (*at_ms, *rate)).collect();
+    } else {
+        [read.series, write.series] = ran.series.of_jobs(&numbers(point, target));
     }
     let mut engine = target.engine.clone();
     engine.kernel =
@@ -175,8 +181,16 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     }
 }
 
+/// Numbers of the jobs of one target, as fio counts them: from 1, copies of a job one after the other.
+pub(super) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
+    let jobs = point.jobs.jobs();
+    let copies = |job: &crate::fio::Job| usize::try_from(job.count("numjobs", 1)).unwrap_or(1);
+    let names = jobs.iter().flat_map(|job| std::iter::repeat_n(job.name.as_str(), copies(job)));
+    (1..).zip(names).filter(|(_, name)| name.starts_with(&target.prefix)).map(|it| it.0).collect()
+}
+
 /// What the result itself shows: errors, short I/Os, a depth that was not kept.
-fn lint_after(
+pub(super) fn lint_after(
     point: &Point,
     ran: &FioRan,
     machine: &dyn Machine,

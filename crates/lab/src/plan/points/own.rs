@@ -11,6 +11,10 @@ use crate::record::{ArrayCondition, Workload};
 use crate::switch::{Switch, What};
 use std::path::Path;
 
+/// Names of the two passes of a preconditioning.
+pub const FIRST_FILL: &str = "fill-first";
+/// After it a target counts as preconditioned.
+pub const SECOND_FILL: &str = "fill-second";
 /// Bytes a second that preconditioning is expected to run at, for the estimate only.
 const FILL_BYTES_PER_S: f64 = 500e6;
 /// Places at which a zone curve is taken, percent of the width.
@@ -101,12 +105,15 @@ impl Maker<'_> {
         }
     }
 
-    pub(super) fn fill(&self, target: Target) -> Point {
+    /// The target written whole, and once more: each pass is a record of its own, for the first one may cost more, or less.
+    pub(super) fn fills(&self, target: &Target) -> Vec<Point> {
         let set = |key: &str, value: &str| Setting::new(key, value);
-        let settings =
-            vec![set("rw", "write"), set("bs", "1m"), set("loops", "2"), set("size", "100%")];
-        let expected_s = 2.0 * to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
-        self.own(&target, "fill-twice", settings, expected_s)
+        let expected_s = to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
+        let pass = |name: &&str| {
+            let settings = vec![set("rw", "write"), set("bs", "1m"), set("size", "100%")];
+            self.own(target, name, settings, expected_s)
+        };
+        [FIRST_FILL, SECOND_FILL].iter().map(pass).collect()
     }
 
     pub(super) fn zones(&self, drive: &Target) -> Vec<Point> {

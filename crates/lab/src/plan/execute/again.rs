@@ -1,0 +1,115 @@
+//! A figure above what the raw drives gave: they may have been measured in a worse moment than the array, so they are measured once more.
+//!
+//! What must stay true: only raw loads that read are repeated, for the array stands on the same drives; both raw runs are kept; a
+//! figure that is still above is INVALID, and one that is not says that the machine drifted.
+
+use super::super::ceilings::RawRuns;
+use super::super::file::Kind;
+use super::super::points::Point;
+use super::super::progress::Progress;
+use super::Session;
+use super::point::lint_after;
+use crate::Refusal;
+use crate::fio::run::FioRan;
+use crate::lint::Remark;
+use crate::metrics::plausible::Ceiling;
+use crate::units;
+use crate::validity::{Finding, Severity};
+
+impl Session<'_> {
+    /// What rules say of a result, after the raw drives were given a second chance if it is above what they did.
+    pub(super) fn judged(
+        &mut self,
+        point: &Point,
+        ran: &FioRan,
+        progress: &mut Progress,
+    ) -> Result<(Vec<Remark>, Option<Finding>), Refusal> {
+        let before = self.ceilings(point);
+        let judge = |(ceilings, _): &(Vec<Ceiling>, _), session: &Self| {
+            lint_after(point, ran, session.run.machine, ceilings.clone())
+        };
+        let remarks = judge(&before, self);
+        let is_above = |remarks: &[Remark]| {
+            let breaks = |it: &Remark| it.rule == "L29" && it.severity == Severity::Error;
+            remarks.iter().any(breaks)
+        };
+        let (ceilings, Some(raw)) = before else { return Ok((remarks, None)) };
+        if !is_above(&remarks) || point.kind == Kind::Rebuild {
+            return Ok((remarks, None));
+        }
+        let Some(again) = self.raw_again(&raw) else {
+            return Ok((remarks, Some(not_repeated(&raw))));
+        };
+        progress.more(again.expected_s);
+        progress.end(0.0, Some("above what the raw drives gave: they are measured again"));
+        self.point(&again, None, progress)?;
+        let remarks = judge(&self.ceilings(point), self);
+        let first = ceilings.first().map_or(0.0, |ceiling| ceiling.value);
+        let drift = drifted(&raw, (first, self.sum_of(&again)), is_above(&remarks));
+        Ok((remarks, Some(drift)))
+    }
+
+    /// What no figure of `point` can be above, what the raw drives did first; and the raw load that showed it.
+    fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
+        let array = self.array_of(point).filter(|_| point.is_of_array());
+        let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
+        let Some(raw) = raw else { return (Vec::new(), None) };
+        let Some((ceiling, load)) = raw.ceiling(&point.workload) else {
+            return (raw.way(&point.workload).into_iter().collect(), None);
+        };
+        let all = std::iter::once(ceiling).chain(raw.way(&point.workload)).collect();
+        (all, Some(load))
+    }
+
+    /// The raw run called `load` once more, as a further round; `None` if it writes or is not in the plan.
+    fn raw_again(&self, load: &str) -> Option<Point> {
+        let is_it = |point: &&Point| point.kind == Kind::RawAll && point.workload.name == load;
+        let point = self.plan.points().find(is_it).filter(|point| !point.writes())?;
+        let series: Vec<String> = point.targets.iter().map(|target| point.series(target)).collect();
+        let rounds = self.known.values().filter_map(|measured| {
+            let (own, _) = measured.id.rsplit_once('#')?;
+            series.iter().any(|series| series == own).then_some(measured.round)
+        });
+        let planned = self.plan.points().filter(is_it).map(|point| point.round);
+        let round = rounds.chain(planned).max().unwrap_or(0).saturating_add(1);
+        Some(Point { round, ..point.clone() })
+    }
+
+    /// What all drives of a raw run did together, bytes a second.
+    fn sum_of(&self, point: &Point) -> f64 {
+        let ids = point.targets.iter().map(|target| point.id(target));
+        ids.filter_map(|id| self.known.get(&id)).map(|measured| measured.bytes_per_s()).sum()
+    }
+}
+
+fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding {
+    let (was, now) = (units::bytes_per_s(first), units::bytes_per_s(second));
+    let (severity, reason, next) = match stays_above {
+        false => (
+            Severity::Warning,
+            format!(
+                "above what the raw run {raw} allowed before ({was}), but not above what it gave right after ({now}): the machine drifted; both raw runs are kept"
+            ),
+            "an idle machine, and more rounds of raw.all",
+        ),
+        true => (
+            Severity::Info,
+            format!(
+                "the raw run {raw} was measured again right after it: {now}, {was} before; the figure stays above what they allow"
+            ),
+            "a span beyond every cache",
+        ),
+    };
+    Finding { rule: "F14".to_owned(), severity, reason, correction: Some(next.to_owned()) }
+}
+
+fn not_repeated(raw: &str) -> Finding {
+    Finding {
+        rule: "F14".to_owned(),
+        severity: Severity::Info,
+        reason: format!(
+            "the raw run {raw} was not measured again, which would have overwritten the array: whether the machine was slower then cannot be told"
+        ),
+        correction: Some("several rounds of raw.all, on an idle machine".to_owned()),
+    }
+}

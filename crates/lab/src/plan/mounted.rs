@@ -1,0 +1,170 @@
+//! A file system on an array, for as long as it is measured through it: made, filled, taken away.
+//!
+//! What must stay true: it is made only on an array that the run may overwrite; it is unmounted and its signature wiped, whatever
+//! happened; what is measured was written before, and the rest of it is as full as the plan says.
+
+use super::file::{Array, FileSystem};
+use crate::Refusal;
+use crate::adapter::commands::{Commands, Live};
+use crate::adapter::word;
+use crate::compare::members::Devices;
+use crate::compare::workloads;
+use crate::evidence::Evidence;
+use crate::fio::run::{FioOrder, run as run_fio};
+use crate::metrics::latency::to_f64;
+use crate::record::Check;
+use crate::units;
+use crate::validity::Outcome;
+use std::path::{Path, PathBuf};
+
+/// Blocks in which files are written before they are measured.
+const FILL_BLOCK: u64 = 1 << 20;
+/// Bytes that stay free of a file system for what it keeps of its own while it is filled.
+const SPARE_BYTES: u64 = 16 << 20;
+
+/// A file system that is mounted.
+pub struct Mounted<'a> {
+    device: PathBuf,
+    place: PathBuf,
+    kind: FileSystem,
+    is_mounted: bool,
+    evidence: &'a Evidence,
+    commands: &'a Live<'a>,
+    _devices: Devices<'a>,
+}
+
+impl<'a> Mounted<'a> {
+    /// Make the file system that `array` names on `served`, mount it, write the file that is measured, and fill the rest.
+    ///
+    /// # Errors
+    /// If a program refuses. What was made by then is taken away.
+    pub fn make(
+        (array, served): (&Array, &Path),
+        (evidence, commands): (&'a Evidence, &'a Live<'a>),
+        run_dir: &Path,
+    ) -> Result<(Mounted<'a>, Check), Refusal> {
+        let place = std::path::absolute(run_dir.join("made").join("file-system"))
+            .map_err(|error| Refusal::file(run_dir, &error, ""))?;
+        std::fs::create_dir_all(&place).map_err(|error| Refusal::file(&place, &error, ""))?;
+        let devices = Devices::of(commands, &[served.to_owned()])?;
+        let mut mounted = Mounted {
+            device: devices.paths.first().cloned().unwrap_or_default(),
+            place,
+            kind: array.file_system.unwrap_or(FileSystem::Ext4),
+            is_mounted: false,
+            evidence,
+            commands,
+            _devices: devices,
+        };
+        match mounted.settle(array) {
+            Ok(check) => Ok((mounted, check)),
+            Err(refusal) => {
+                let _first_failure_counts = mounted.take_away();
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The file that is measured.
+    pub fn file(&self) -> PathBuf {
+        self.place.join("measured")
+    }
+
+    fn settle(&mut self, array: &Array) -> Result<Check, Refusal> {
+        let (device, place) = (word(&self.device)?.to_owned(), word(&self.place)?.to_owned());
+        let mut argv = self.kind.make();
+        argv.push(&device);
+        self.commands.succeed(&argv, "a file system on the array")?;
+        self.is_mounted = true;
+        self.commands.succeed(&["mount", &device, &place], "measured through a file system")?;
+        self.write(&self.file(), array.span_bytes(), "write the file that is measured")?;
+        let (size, used) = self.usage()?;
+        let wanted = size / 100 * u64::from(array.fill_percent());
+        let missing = wanted.min(size.saturating_sub(SPARE_BYTES)).saturating_sub(used);
+        if missing >= FILL_BLOCK {
+            self.write(&self.place.join("filler"), missing, "fill the file system")?;
+        }
+        let (size, used) = self.usage()?;
+        Ok(self.filled(array, (size, used)))
+    }
+
+    /// Write `bytes` of `file` in one pass.
+    fn write(&self, file: &Path, bytes: u64, why: &str) -> Result<(), Refusal> {
+        let span = bytes / FILL_BLOCK * FILL_BLOCK;
+        let order = FioOrder {
+            jobs: workloads::fill(file, FILL_BLOCK, span),
+            why: format!("{}: {why}", self.kind.name()),
+            expected_s: to_f64(span) / 1e6,
+            log_bandwidth: false,
+            hosts: Vec::new(),
+        };
+        run_fio(self.evidence, &order).map(|_| ())
+    }
+
+    /// Bytes of the file system, and how many are used.
+    fn usage(&self) -> Result<(u64, u64), Refusal> {
+        let argv = ["df", "--block-size=1", "--output=size,used", word(&self.place)?];
+        let told = self.commands.succeed(&argv, "how full is it?")?.stdout;
+        usage(&told).ok_or_else(|| {
+            let said = format!("df says nothing that is understood about {}", self.place.display());
+            Refusal::cannot_run("df.not_understood", said, "its output is kept under evidence/")
+        })
+    }
+
+    fn filled(&self, array: &Array, (size, used): (u64, u64)) -> Check {
+        let share = to_f64(used) / to_f64(size.max(1));
+        let wanted = f64::from(array.fill_percent()) / 100.0;
+        let is_full = share >= wanted - 0.02;
+        let said = format!(
+            "{} of {}: {} used before anything was measured, {} of it the file that is measured",
+            self.kind.name(),
+            units::bytes(to_f64(size)),
+            units::percent(share),
+            units::bytes(to_f64(array.span_bytes()))
+        );
+        let next = (!is_full).then(|| "a smaller array, or a larger fill_percent".to_owned());
+        Check {
+            name: "file_system.filled".to_owned(),
+            target: array.name(),
+            outcome: if is_full { Outcome::Pass } else { Outcome::Fail },
+            found: said,
+            next,
+        }
+    }
+
+    /// Unmount it, and wipe its signature.
+    ///
+    /// # Errors
+    /// The first step that failed; the others were made.
+    pub fn take_away(mut self) -> Result<(), Refusal> {
+        let is_mounted = std::mem::take(&mut self.is_mounted);
+        self.commands.taking_away(|| {
+            let (device, place) = (word(&self.device)?, word(&self.place)?);
+            let unmounted = match is_mounted {
+                true => self.commands.succeed(&["umount", place], "no more measured").map(|_| ()),
+                false => Ok(()),
+            };
+            let wiped = self.commands.succeed(&["wipefs", "--all", device], "as blank as before");
+            unmounted.and(wiped.map(|_| ()))
+        })
+    }
+}
+
+/// Size and use from what `df --output=size,used` prints.
+fn usage(told: &str) -> Option<(u64, u64)> {
+    let mut numbers = told.lines().nth(1)?.split_whitespace().map(str::parse::<u64>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usage;
+
+    #[test]
+    fn what_df_prints_is_two_numbers_under_a_heading() {
+        let told = "     1B-blocks      Used\n   10434699264  28672\n";
+        assert_eq!(usage(told), Some((10_434_699_264, 28_672)));
+        assert_eq!(usage("1B-blocks Used\n"), None);
+        assert_eq!(usage("1B-blocks Used\n- -\n"), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! What is lost on the way: raw drives, what the RAID level leaves of them, what the array does, what a file system on it does.
+//!
+//! What must stay true: the steps of one fall are of the same load, and the raw drives' step is the very run that the BASELINE came
+//! from; each load has a scale of its own that begins at zero; an INVALID figure is no step.
+
+use super::chart::{WIDTH, escape, head, text};
+use super::charts::{self, Chart, ChartRow};
+use super::findings::{engines, short};
+use super::points::Point;
+use crate::record::{ArrayCondition, RateUnit, RawSum};
+use crate::units;
+use crate::validity::Mark;
+use std::fmt::Write;
+
+/// A step of a fall.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What it is: `raw drives`, `RAID ceiling`, an engine.
+    pub name: String,
+    /// Its rate, in the unit of the load.
+    pub rate: f64,
+    /// The rate of the step that it comes from; `None` for the first.
+    pub from: Option<f64>,
+    /// Over how many drives it is spread, and what they are called.
+    pub drives: (u32, &'static str),
+    /// Its colour.
+    colour: &'static str,
+    /// The worst mark of what is behind it.
+    mark: Mark,
+    /// Lines of the forensic log.
+    commands: String,
+    /// The first measurement behind it.
+    first: String,
+}
+
+/// All steps of one load.
+#[derive(Clone, Debug)]
+pub struct Fall {
+    /// The load: `4K random reads, 1 x 32`.
+    pub case: String,
+    unit: RateUnit,
+    /// Its steps, raw drives first.
+    pub steps: Vec<Step>,
+}
+
+impl Step {
+    /// What each drive has of it.
+    pub fn per_drive(&self) -> f64 {
+        self.rate / f64::from(self.drives.0.max(1))
+    }
+
+    /// What is left of the step that it comes from.
+    pub fn left(&self) -> Option<f64> {
+        self.from.filter(|from| *from > 0.0).map(|from| self.rate / from)
+    }
+
+    /// Rate, rate of each drive, and what is left of the step before.
+    fn told(&self, unit: RateUnit) -> String {
+        let each = format!("{} a {}", units::rate(self.per_drive(), unit), self.drives.1);
+        let left =
+            self.left().map_or_else(String::new, |left| format!(", {}", units::percent(left)));
+        format!("{}, {each}{left}", units::rate(self.rate, unit))
+    }
+}
+
+/// The falls of a run: each load that a healthy array was measured at, if the raw run of its BASELINE is known.
+pub fn falls(points: &[Point]) -> Vec<Fall> {
+    let mut falls: Vec<Fall> = Vec::new();
+    let healthy = |point: &&Point| point.condition == ArrayCondition::Healthy;
+    for point in charts::drawn(points).filter(healthy) {
+        let (Some(baseline), Some(raw)) = (&point.baseline, &point.raw) else { continue };
+        let case = point.workload.describe();
+        let at = falls.iter().position(|fall| fall.case == case).unwrap_or_else(|| {
+            let steps = top(points, raw, baseline.value, point);
+            falls.push(Fall { case, unit: point.unit(), steps });
+            falls.len() - 1
+        });
+        let whose = short(&point.engine, &engines(points)).to_owned();
+        let on_it = |other: &&Point| {
+            other.condition == ArrayCondition::FileSystem
+                && other.workload == point.workload
+                && short(&other.engine, &engines(points)) == whose
+        };
+        let steps = &mut falls[at].steps;
+        steps.push(step(point, &whose, (baseline.value, raw), "#0072B2"));
+        if let Some(file) = charts::drawn(points).find(on_it) {
+            let name = format!("{whose}, file system");
+            steps.push(step(file, &name, (point.rate(), raw), "#009E73"));
+        }
+    }
+    falls
+}
+
+/// The raw drives and what the RAID level leaves of them.
+fn top(points: &[Point], raw: &RawSum, ceiling: f64, of: &Point) -> Vec<Step> {
+    let runs: Vec<&Point> = points
+        .iter()
+        .filter(|point| point.condition == ArrayCondition::Raw && point.stage == "raw.all")
+        .filter(|point| point.workload.name == raw.workload)
+        .collect();
+    let worst = |worst: Mark, mark: Mark| if mark == Mark::Valid { worst } else { mark };
+    let first = Step {
+        name: "raw drives".to_owned(),
+        rate: raw.value,
+        from: None,
+        drives: (raw.drives, "drive"),
+        colour: "#56B4E9",
+        mark: runs.iter().map(|point| point.mark()).fold(Mark::Valid, worst),
+        commands: match runs.as_slice() {
+            [] => format!("raw run {} is not among the records", raw.workload),
+            runs => runs.iter().map(|it| charts::lines_of(it)).collect::<Vec<_>>().join("; "),
+        },
+        first: runs.first().map_or_else(String::new, |point| charts::first_of(point)),
+    };
+    let ceiling = Step {
+        name: "RAID ceiling".to_owned(),
+        rate: ceiling,
+        from: Some(raw.value),
+        drives: spread(of, raw),
+        colour: "#E69F00",
+        ..first.clone()
+    };
+    vec![first, ceiling]
+}
+
+fn step(point: &Point, name: &str, (from, raw): (f64, &RawSum), colour: &'static str) -> Step {
+    Step {
+        name: name.to_owned(),
+        rate: point.rate(),
+        from: Some(from),
+        drives: spread(point, raw),
+        colour,
+        mark: point.mark(),
+        commands: charts::lines_of(point),
+        first: charts::first_of(point),
+    }
+}
+
+/// Random reads are served by every drive; of everything else the data drives carry the data.
+fn spread(point: &Point, raw: &RawSum) -> (u32, &'static str) {
+    match point.workload.mix.as_str() {
+        "randread" => (raw.drives, "drive"),
+        _ => (raw.data_drives, "data drive"),
+    }
+}
+
+/// The chart, with its figures as a table.
+pub fn chart(points: &[Point]) -> Chart {
+    let falls = falls(points);
+    let question = "What is lost on the way from the raw drives?";
+    let reading = "Raw drives all at once, what the RAID level leaves of them (BASELINE), the array, a file system on it. Each load has a scale of its own from zero to its longest bar; the pale part is what is lost since the step before, and the share is what is left of it. Under RAID the rate is spread over the drives that hold data, random reads over all.";
+    let mut rows = Vec::new();
+    for fall in &falls {
+        rows.extend(fall.steps.iter().map(|step| ChartRow {
+            case: fall.case.clone(),
+            engine: step.name.clone(),
+            value: format!("{} (of {} {}s)", step.told(fall.unit), step.drives.0, step.drives.1),
+            mark: step.mark,
+            commands: step.commands.clone(),
+            first: step.first.clone(),
+        }));
+    }
+    let belongs = |point: &Point| {
+        [ArrayCondition::Healthy, ArrayCondition::FileSystem].contains(&point.condition)
+            && !falls.is_empty()
+    };
+    charts::chart(points, (question, reading), (svg(&falls, question), rows), belongs)
+}
+
+const LEFT: f64 = 200.0;
+const LONGEST: f64 = 360.0;
+const ROW: f64 = 26.0;
+const HEADING: f64 = 28.0;
+
+fn svg(falls: &[Fall], title: &str) -> String {
+    if falls.is_empty() {
+        return String::new();
+    }
+    let height = |fall: &Fall| HEADING + fall.steps.iter().map(|_| ROW).sum::<f64>() + 10.0;
+    let mut out = head(WIDTH, falls.iter().map(height).sum::<f64>() + 8.0, title);
+    let mut top = 0.0;
+    for fall in falls {
+        text(&mut out, (12.0, top + 20.0), "start", "value", &fall.case);
+        let highest = fall.steps.iter().map(|step| step.rate).fold(f64::MIN_POSITIVE, f64::max);
+        let mut y = top + HEADING;
+        for step in &fall.steps {
+            draw(&mut out, step, (y, LONGEST / highest), fall.unit);
+            y += ROW;
+        }
+        let (from, to) = (top + HEADING - 3.0, y - 3.0);
+        let _ = write!(
+            out,
+            r#"<line class="axis" x1="{LEFT}" y1="{from:.1}" x2="{LEFT}" y2="{to:.1}"/>"#
+        );
+        top += height(fall);
+    }
+    out.push_str("</svg>");
+    out
+}
+
+fn draw(out: &mut String, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
+    let (width, before) = (step.rate * scale, step.from.unwrap_or(0.0) * scale);
+    let told = step.told(unit);
+    text(out, (LEFT - 10.0, y + 15.0), "end", "name", &step.name);
+    let _ = write!(
+        out,
+        r#"<rect x="{LEFT}" y="{y:.1}" width="{width:.1}" height="20" fill="{}"><title>{}</title></rect>"#,
+        step.colour,
+        escape(&told)
+    );
+    if before > width {
+        let _ = write!(
+            out,
+            r#"<rect class="lost" x="{:.1}" y="{y:.1}" width="{:.1}" height="20"/>"#,
+            LEFT + width,
+            before - width
+        );
+        if before - width > 44.0 {
+            let lost = format!("\u{2212}{}", units::percent(1.0 - width / before));
+            text(out, (LEFT + (width + before) / 2.0, y + 14.0), "middle", "small", &lost);
+        }
+    }
+    text(out, (LEFT + width.max(before) + 8.0, y + 14.0), "start", "small", &told);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Step;
+    use crate::record::RateUnit;
+    use crate::validity::Mark;
+
+    fn step(rate: f64, from: Option<f64>, drives: (u32, &'static str)) -> Step {
+        Step {
+            name: String::new(),
+            rate,
+            from,
+            drives,
+            colour: "",
+            mark: Mark::Valid,
+            commands: String::new(),
+            first: String::new(),
+        }
+    }
+
+    /// Seed 004: 126 GB/s over 504 drives are 250 MB/s each; 80 GB/s over 384 data drives are 208, which the talk prints as 206.
+    #[test]
+    fn the_talks_efficiency_for_each_drive_is_reproduced_and_corrected() {
+        let raw = step(126e9, None, (504, "drive"));
+        assert!((raw.per_drive() - 250e6).abs() < 1.0);
+        let raid = step(80e9, Some(126e9), (384, "data drive"));
+        assert!((raid.per_drive() - 208.333e6).abs() < 1e3);
+        assert_eq!(raid.told(RateUnit::BytesPerS), "80.0 GB/s, 208 MB/s a data drive, 63.5 %");
+        let application = step(50e9, Some(80e9), (384, "data drive"));
+        assert_eq!(application.left(), Some(0.625));
+    }
+}
