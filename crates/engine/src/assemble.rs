@@ -18,8 +18,8 @@ use crate::log::replay;
 use crate::map_pages;
 use crate::member::SlotState;
 use crate::ownership;
+use crate::roster::Roster;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
-use crate::shared::Shared;
 use crate::spare::Spare;
 use crate::stated;
 use crate::worker::Worker;
@@ -94,33 +94,33 @@ struct SlotPlan {
 
 pub(crate) async fn assemble(
     worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
+    roster: &Arc<Roster>,
     spec: AssembleSpec,
 ) -> Result<String, Refusal> {
-    let (found, readings, problems) = read_devices(worker, shared, &spec).await;
+    let (found, readings, problems) = read_devices(worker, roster, &spec).await;
     let verdict = assembly::assemble(&readings, &spec.request);
     if let Start::Refused(refusal) = &verdict.start {
         let next = next_after(refusal.kind, &problems);
         return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
     }
     let mut plan = plan(&spec, &verdict, &found)?;
-    refuse_running(shared, &plan)?;
+    refuse_running(roster, &plan)?;
     if !plan.is_read_only {
-        ownership::watch(worker, shared, &plan.superblock, &plan.devices(worker)).await?;
+        ownership::watch(worker, roster, &plan.superblock, &plan.devices(worker)).await?;
     }
-    let array = Arc::new(make_array(shared, &spec, &plan)?);
+    let array = Arc::new(make_array(roster, &spec, &plan)?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
-    let shard = match install(shared, &array, &plan).await {
-        Ok(()) => home_shard(shared, &array, &plan, worker).await,
+    let shard = match install(roster, &array, &plan).await {
+        Ok(()) => home_shard(roster, &array, &plan, worker).await,
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = shard {
-        remove(shared, &array).await?;
+        remove(roster, &array).await?;
         return Err(refusal);
     }
     let name = array.name().to_owned();
-    keep_spares(shared, &readings, &found);
+    keep_spares(roster, &readings, &found);
     if let Some(first) = lost_pages.first() {
         let first_stripe = to_u64(*first) * BITS_PER_PAGE;
         let fields = vec![
@@ -152,13 +152,13 @@ pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
 
 async fn read_devices(
     worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
+    roster: &Arc<Roster>,
     spec: &AssembleSpec,
 ) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
     let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
     for path in &spec.devices {
-        match shared.config.opener.open(path, access) {
+        match roster.config.opener.open(path, access) {
             Err(refusal) => problems.push(refusal.to_string()),
             // A hundred disks seek at once, or one after the other for seconds.
             Ok(opened) => started.push(Looking::start(worker, path, opened)),
@@ -214,10 +214,6 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
     })?;
     let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
     let started = started(superblock.clone(), verdict);
-    let checkpoint = |slot: MemberIdx| {
-        let job = started.jobs.iter().find(|job| job.slot == Some(slot));
-        job.map_or(StripeNo(0), |job| job.checkpoint)
-    };
     let mut slots = Vec::new();
     for slot in &verdict.slots {
         let is_believed = slot.reading.is_some() && sings(Canary::StaleMemberTrusted);
@@ -236,7 +232,10 @@ fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan,
                 state: Some(SlotState::Rebuilding),
                 current: Some(device),
                 current_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
-                rebuilt_below: checkpoint(slot.slot),
+                rebuilt_below: slot
+                    .newcomer
+                    .and_then(|newcomer| started.job_of(newcomer.entry.uuid))
+                    .map_or(StripeNo(0), |job| job.checkpoint),
                 ..SlotPlan::default()
             },
             (false, None) => SlotPlan { state: Some(SlotState::Out), ..SlotPlan::default() },
@@ -279,18 +278,18 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
 }
 
 /// Spares among the devices go on waiting in their pools.
-fn keep_spares(shared: &Shared, readings: &[MemberReading], found: &[Found]) {
+fn keep_spares(roster: &Roster, readings: &[MemberReading], found: &[Found]) {
     for (reading, found) in readings.iter().zip(found) {
         if let ReadLabel::Spare(record) = &reading.label {
             let opened = Arc::clone(&found.opened);
-            shared.spares.add(Spare { opened, record: *record });
+            roster.spares.add(Spare { opened, record: *record });
         }
     }
 }
 
-fn refuse_running(shared: &Shared, plan: &Plan) -> Result<(), Refusal> {
+fn refuse_running(roster: &Roster, plan: &Plan) -> Result<(), Refusal> {
     let name = plan.superblock.array_name.as_str();
-    if shared.arrays().iter().flatten().any(|array| array.name() == name) {
+    if roster.arrays().iter().flatten().any(|array| array.name() == name) {
         return Err(Refusal::new(
             "array.running",
             format!("an array called '{name}' runs already"),
@@ -300,16 +299,16 @@ fn refuse_running(shared: &Shared, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn make_array(shared: &Arc<Shared>, spec: &AssembleSpec, plan: &Plan) -> Result<Array, Refusal> {
+fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
-    let kernel = shared.config.parity_kernel()?;
+    let kernel = roster.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
         .expect("geometries are valid codes");
-    let tuning = spec.tuning.unwrap_or(shared.config.tuning);
+    let tuning = spec.tuning.unwrap_or(roster.config.tuning);
     let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
     let array = Array::new(ArrayParts {
         identity: ArrayIdentity {
-            id: shared.free_id(),
+            id: roster.free_id(),
             name: superblock.array_name.as_str().to_owned(),
             uuid: superblock.array_uuid.into_bytes(),
             logical_block_bytes: superblock.logical_block_bytes,
@@ -320,13 +319,13 @@ fn make_array(shared: &Arc<Shared>, spec: &AssembleSpec, plan: &Plan) -> Result<
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
         written: WrittenMap::new(geometry.stripe_count(), BITS_PER_PAGE),
         intent: IntentMap::new(geometry.stripe_count(), stripes_per_region, BITS_PER_PAGE),
-        log: log_shape(superblock, geometry, shared.loads.len())?,
+        log: log_shape(superblock, geometry, roster.loads.len())?,
         checksums: Checksums::new(superblock, tuning.checksum_cache_bytes),
-        events: Arc::clone(&shared.events),
-        spares: Arc::clone(&shared.spares),
-        wall_clock_s: shared.config.wall_clock_s,
+        events: Arc::clone(&roster.events),
+        spares: Arc::clone(&roster.spares),
+        wall_clock_s: roster.config.wall_clock_s,
         spare_pools: spec.spare_pools.clone(),
-        worker_count: shared.loads.len(),
+        worker_count: roster.loads.len(),
         geometry: plan.geometry,
     });
     for (at, slot) in plan.slots.iter().enumerate() {
@@ -387,10 +386,10 @@ fn log_shape(
 }
 
 /// Put a share of the array on every worker.
-async fn install(shared: &Arc<Shared>, array: &Arc<Array>, plan: &Plan) -> Result<(), Refusal> {
+async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Result<(), Refusal> {
     let slots: Vec<SlotPlan> = plan.slots.clone();
     let share = Arc::clone(array);
-    let made = shared.on_every_worker(move |worker| {
+    let made = roster.on_every_worker(move |worker| {
         let attach = |opened: &Option<Arc<dyn Opened>>, log_tag: u64| {
             let device = opened.as_ref()?.attach(&worker.handle);
             Some(SlotDevice { device, log_tag })
@@ -417,7 +416,7 @@ async fn install(shared: &Arc<Shared>, array: &Arc<Array>, plan: &Plan) -> Resul
 
 /// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep and the jobs.
 async fn home_shard(
-    shared: &Arc<Shared>,
+    roster: &Arc<Roster>,
     array: &Arc<Array>,
     plan: &Plan,
     worker: &Rc<Worker>,
@@ -426,9 +425,9 @@ async fn home_shard(
     let (found, mut next) = (plan.found.clone(), plan.superblock.clone());
     let has_log = plan.has_log;
     let incarnation = crate::create::draw_uuid(worker);
-    let now = (shared.config.wall_clock_s)();
+    let now = (roster.config.wall_clock_s)();
     let is_read_only = plan.is_read_only;
-    let runner = shared.config.runner.clone();
+    let runner = roster.config.runner.clone();
     let start = async move |worker: Rc<Worker>| {
         let shard = worker.shard(id).expect("just installed");
         let page_sequence = found.generation << 32;
@@ -464,9 +463,9 @@ async fn home_shard(
         crate::background::resume(&shard);
         Ok(())
     };
-    let started: Result<(), Refusal> = shared.on_worker(array.home, start).await?;
+    let started: Result<(), Refusal> = roster.on_worker(array.home, start).await?;
     started?;
-    shared.arrays()[id.0] = Some(Arc::clone(array));
+    roster.arrays()[id.0] = Some(Arc::clone(array));
     Ok(())
 }
 
@@ -499,10 +498,10 @@ fn not_recorded(shard: &Shard, lost: ArrayLost) -> Refusal {
 }
 
 /// Take every worker's share away again.
-pub(crate) async fn remove(shared: &Arc<Shared>, array: &Arc<Array>) -> Result<(), Refusal> {
+pub(crate) async fn remove(roster: &Arc<Roster>, array: &Arc<Array>) -> Result<(), Refusal> {
     let id = array.identity.id;
-    shared.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
-    shared.arrays()[id.0] = None;
+    roster.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
+    roster.arrays()[id.0] = None;
     Ok(())
 }
 

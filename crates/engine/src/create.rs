@@ -10,7 +10,7 @@ use crate::event::names;
 use crate::log::least_lane_bytes;
 use crate::map_pages;
 use crate::newcomer::{self, Newcomer};
-use crate::shared::Shared;
+use crate::roster::Roster;
 use crate::stated;
 use crate::worker::Worker;
 use ashlar_device::Command;
@@ -76,7 +76,7 @@ pub struct CreateReport {
 
 pub(crate) async fn create(
     worker: &Rc<Worker>,
-    shared: &Arc<Shared>,
+    roster: &Arc<Roster>,
     spec: CreateSpec,
 ) -> Result<CreateReport, Refusal> {
     let name = ArrayName::new(&spec.name).map_err(|fault| {
@@ -90,16 +90,16 @@ pub(crate) async fn create(
         Refusal::new("array.bad_shape", error.to_string(), "nothing was written")
     })?;
     check_devices(&spec)?;
-    let candidates = open_all(worker, shared, &spec).await?;
+    let candidates = open_all(worker, roster, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
     check_policy(&spec, &plan)?;
     stated::check(&spec, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
-    let superblock = first_superblock(worker, shared, (name, &spec, &plan), &candidates);
+    let superblock = first_superblock(worker, roster, (name, &spec, &plan), &candidates);
     if !spec.is_dry_run {
         write(worker, &candidates, &plan, &superblock).await?;
         let fields = vec![("level", geometry.level().to_string())];
-        shared.events.record(names::ARRAY_CREATED, &spec.name, fields);
+        roster.events.record(names::ARRAY_CREATED, &spec.name, fields);
     }
     Ok(CreateReport {
         uuid: superblock.array_uuid,
@@ -175,12 +175,12 @@ fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
 
 async fn open_all(
     worker: &Rc<Worker>,
-    shared: &Shared,
+    roster: &Roster,
     spec: &CreateSpec,
 ) -> Result<Vec<Newcomer>, Refusal> {
     let mut newcomers = Vec::new();
     for path in &spec.devices {
-        newcomers.push(newcomer::open(worker, shared, path, spec.destroy.contains(path)).await?);
+        newcomers.push(newcomer::open(worker, roster, path, spec.destroy.contains(path)).await?);
     }
     Ok(newcomers)
 }
@@ -205,11 +205,11 @@ fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<
 
 fn first_superblock(
     worker: &Worker,
-    shared: &Shared,
+    roster: &Roster,
     (name, spec, plan): (ArrayName, &CreateSpec, &AreaPlan),
     candidates: &[Newcomer],
 ) -> Superblock {
-    let now = (shared.config.wall_clock_s)();
+    let now = (roster.config.wall_clock_s)();
     let entry = |(slot, candidate): (usize, &Newcomer)| {
         let facts = candidate.opened.facts();
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));

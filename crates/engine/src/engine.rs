@@ -11,8 +11,8 @@ use crate::context::WorkerContext;
 use crate::create::{CreateReport, CreateSpec, create};
 use crate::error::Refusal;
 use crate::event::EventLog;
+use crate::roster::Roster;
 use crate::shard::Shard;
-use crate::shared::Shared;
 use crate::thread::{StartingThreads, WorkerThread};
 use crate::volume::ArrayVolume;
 use crate::worker::{Message, Worker, WorkerParts};
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A running engine.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    roster: Arc<Roster>,
     /// None where all workers live on one executor.
     threads: Arc<Mutex<Vec<WorkerThread>>>,
 }
@@ -39,9 +39,9 @@ impl Engine {
     /// If a thread, a ring or a pool cannot be had.
     pub fn start(config: EngineConfig) -> io::Result<Engine> {
         let (starting, peers) = StartingThreads::spawn(&config)?;
-        let shared = Arc::new(Shared::new(config, peers));
-        let threads = starting.go(&shared.peers, &shared.loads)?;
-        Ok(Engine { shared, threads: Arc::new(Mutex::new(threads)) })
+        let roster = Arc::new(Roster::new(config, peers));
+        let threads = starting.go(&roster.peers, &roster.loads)?;
+        Ok(Engine { roster, threads: Arc::new(Mutex::new(threads)) })
     }
 
     /// An engine whose workers all live on one executor: for simulation. The caller drives it.
@@ -55,14 +55,14 @@ impl Engine {
             peers.push(sender);
             mailboxes.push(receiver);
         }
-        let shared = Arc::new(Shared::new(config, peers.into()));
+        let roster = Arc::new(Roster::new(config, peers.into()));
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
-            let (load, peers) = (Arc::clone(&shared.loads[index]), shared.peers.clone());
-            let payload_bytes = shared.config.payload_bytes;
+            let (load, peers) = (Arc::clone(&roster.loads[index]), roster.peers.clone());
+            let payload_bytes = roster.config.payload_bytes;
             let parts = WorkerParts { index, handle: handle.clone(), payload_bytes, peers, load };
             Worker::start(parts, mailbox)?;
         }
-        Ok(Engine { shared, threads: Arc::default() })
+        Ok(Engine { roster, threads: Arc::default() })
     }
 
     /// Make an array and leave it stopped; see [`CreateSpec`].
@@ -70,8 +70,8 @@ impl Engine {
     /// # Errors
     /// A refusal, with nothing written unless it says so.
     pub async fn create(&self, spec: CreateSpec) -> Result<CreateReport, Refusal> {
-        let shared = Arc::clone(&self.shared);
-        self.on_worker(0, async move |worker| create(&worker, &shared, spec).await).await?
+        let roster = Arc::clone(&self.roster);
+        self.on_worker(0, async move |worker| create(&worker, &roster, spec).await).await?
     }
 
     /// Find the members of an array among devices and start it; see [`AssembleSpec`]. Its name.
@@ -79,8 +79,8 @@ impl Engine {
     /// # Errors
     /// A refusal, with nothing written.
     pub async fn assemble(&self, spec: AssembleSpec) -> Result<String, Refusal> {
-        let shared = Arc::clone(&self.shared);
-        let start = async move |worker| assemble(&worker, &shared, spec).await;
+        let roster = Arc::clone(&self.roster);
+        let start = async move |worker| assemble(&worker, &roster, spec).await;
         let name = self.on_worker(0, start).await??;
         // Spares among the devices came into their pools when the array had looked for some already.
         self.offer_spares().await;
@@ -93,8 +93,8 @@ impl Engine {
     /// If it does not run, or its members could not be told that it stopped cleanly.
     pub async fn stop(&self, name: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let shared = Arc::clone(&self.shared);
-        let stop = async move |shard: Rc<Shard>| crate::stop::stop(&shard, &shared).await;
+        let roster = Arc::clone(&self.roster);
+        let stop = async move |shard: Rc<Shard>| crate::stop::stop(&shard, &roster).await;
         self.on_home_of(&array, stop).await?
     }
 
@@ -116,12 +116,12 @@ impl Engine {
 
     /// What happened, for followers.
     pub fn events(&self) -> &EventLog {
-        &self.shared.events
+        &self.roster.events
     }
 
     /// Number of workers.
     pub fn worker_count(&self) -> usize {
-        self.shared.peers.len()
+        self.roster.peers.len()
     }
 
     /// Run `action` on a worker's thread with its context: how exports start their tasks.
@@ -130,7 +130,7 @@ impl Engine {
     /// If there is no worker of that number.
     pub fn run_on(&self, worker: usize, action: impl FnOnce(&WorkerContext) + Send + 'static) {
         let run = move |worker: &Rc<Worker>| action(&WorkerContext { worker: Rc::clone(worker) });
-        self.shared.peers[worker].send(Message::Run(Box::new(run)));
+        self.roster.peers[worker].send(Message::Run(Box::new(run)));
     }
 
     /// Run `action` on a worker with the volume of an array, and wait for its result.
@@ -158,7 +158,7 @@ impl Engine {
 
     /// The running arrays.
     pub fn arrays(&self) -> Vec<Arc<Array>> {
-        self.shared.arrays().iter().flatten().cloned().collect()
+        self.roster.arrays().iter().flatten().cloned().collect()
     }
 
     /// The running array of that name.
@@ -176,8 +176,8 @@ impl Engine {
         Err(Refusal::new("array.unknown", what, format!("running arrays: {running}")))
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.roster
     }
 
     /// Run `action` on a worker and wait for its result.
@@ -187,7 +187,7 @@ impl Engine {
         A: FnOnce(Rc<Worker>) -> F + Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        self.shared.on_worker(worker, action).await
+        self.roster.on_worker(worker, action).await
     }
 
     /// Run `action` on the home worker of an array and wait for its result.

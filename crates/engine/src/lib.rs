@@ -4,7 +4,7 @@
 //! runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
-//! - `engine`      the door for the control side; `config`   what it is started with; `shared`   its arrays and the way onto its
+//! - `engine`      the door for the control side; `config`   what it is started with; `roster`   its arrays and the way onto its
 //!   workers; `thread`, `context`   a worker's thread, and what an export gets of it
 //! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written; `stated`   what devices are
 //!   said to write whole
@@ -51,10 +51,10 @@ mod member;
 mod metrics;
 mod newcomer;
 mod ownership;
+mod roster;
 mod scratch;
 mod service;
 mod shard;
-mod shared;
 mod spare;
 mod stated;
 mod status;

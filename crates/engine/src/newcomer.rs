@@ -5,7 +5,7 @@
 
 use crate::control_io;
 use crate::error::Refusal;
-use crate::shared::Shared;
+use crate::roster::Roster;
 use crate::worker::Worker;
 use ashlar_device::{Access, Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
@@ -23,14 +23,14 @@ pub(crate) struct Newcomer {
 /// Open `path` and make sure that nobody will miss what is on it; `may_destroy` is the operator's word.
 pub(crate) async fn open(
     worker: &Rc<Worker>,
-    shared: &Shared,
+    roster: &Roster,
     path: &str,
     may_destroy: bool,
 ) -> Result<Newcomer, Refusal> {
-    if !may_destroy && let Some(first) = (shared.config.signatures)(path).first() {
+    if !may_destroy && let Some(first) = (roster.config.signatures)(path).first() {
         return Err(carries(path, &format!("carries {first}")));
     }
-    let opened = shared.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
+    let opened = roster.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
         Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
     })?;
     let device = opened.attach(&worker.handle);

@@ -14,8 +14,8 @@ use crate::control_io;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, record};
+use crate::roster::Roster;
 use crate::shard::Shard;
-use crate::shared::Shared;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device};
 use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, HOST_BYTES};
@@ -45,11 +45,11 @@ impl Runner {
 /// A refusal if somebody does.
 pub(crate) async fn watch(
     worker: &Worker,
-    shared: &Shared,
+    roster: &Roster,
     superblock: &Superblock,
     devices: &[Rc<dyn Device>],
 ) -> Result<(), Refusal> {
-    let Some(runner) = &shared.config.runner else { return Ok(()) };
+    let Some(runner) = &roster.config.runner else { return Ok(()) };
     let before = newest(worker, superblock.array_uuid, devices).await;
     let Some(before) = before.filter(|beat| beat.is_running() && runner.is_other(beat)) else {
         return Ok(());

@@ -40,7 +40,7 @@ impl Engine {
             let next = format!("its slots are 0 to {}", array.slots.len() - 1);
             return Err(Refusal::new("member.unknown", what, next));
         }
-        let opened = match self.shared().spares.remove(path) {
+        let opened = match self.roster().spares.remove(path) {
             Some(spare) => spare.opened,
             None => self.open_newcomer(path, may_destroy).await?,
         };
@@ -58,7 +58,7 @@ impl Engine {
     pub async fn re_add(&self, name: &str, path: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let opened =
-            self.shared().config.opener.open(path, Access::Exclusive).map_err(|refusal| {
+            self.roster().config.opener.open(path, Access::Exclusive).map_err(|refusal| {
                 Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
             })?;
         let take_back = async move |shard: Rc<Shard>| join::returned(&shard, opened).await;
@@ -78,15 +78,15 @@ impl Engine {
         let pool_name = ArrayName::new(pool).map_err(|fault| {
             Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
         })?;
-        let shared = Arc::clone(self.shared());
+        let roster = Arc::clone(self.roster());
         let path = path.to_owned();
         let make = async move |worker: Rc<Worker>| {
-            let newcomer = newcomer::open(&worker, &shared, &path, may_destroy).await?;
-            let record = spare_record(&worker, &shared, pool_name, newcomer.opened.as_ref());
+            let newcomer = newcomer::open(&worker, &roster, &path, may_destroy).await?;
+            let record = spare_record(&worker, &roster, pool_name, newcomer.opened.as_ref());
             write_spare(&worker, &newcomer, &record).await?;
             let fields = vec![("path", path), ("pool", pool_name.as_str().to_owned())];
-            shared.events.record(names::SPARE_ADDED, "", fields);
-            shared.spares.add(Spare { opened: newcomer.opened, record });
+            roster.events.record(names::SPARE_ADDED, "", fields);
+            roster.spares.add(Spare { opened: newcomer.opened, record });
             Ok::<(), Refusal>(())
         };
         self.on_worker(0, make).await??;
@@ -99,11 +99,11 @@ impl Engine {
     /// # Errors
     /// If there is no such spare, or it cannot be written.
     pub async fn remove_spare(&self, path: &str) -> Result<(), Refusal> {
-        let Some(spare) = self.shared().spares.remove(path) else {
+        let Some(spare) = self.roster().spares.remove(path) else {
             let what = format!("{path} is not a spare; nothing was changed");
             return Err(Refusal::new("spare.unknown", what, "see `ashlar status` for the spares"));
         };
-        let shared = Arc::clone(self.shared());
+        let roster = Arc::clone(self.roster());
         let path = path.to_owned();
         let erase = async move |worker: Rc<Worker>| {
             let device = spare.opened.attach(&worker.handle);
@@ -112,7 +112,7 @@ impl Engine {
                 let zeroed = control_io::zero(&worker, device.as_ref(), slot).await;
                 zeroed.map_err(|fault| refused(&path, "erasing its superblock", fault))?;
             }
-            shared.events.record(names::SPARE_REMOVED, "", vec![("path", path)]);
+            roster.events.record(names::SPARE_REMOVED, "", vec![("path", path)]);
             Ok(())
         };
         self.on_worker(0, erase).await?
@@ -120,7 +120,7 @@ impl Engine {
 
     /// The spares, by pool.
     pub fn spares(&self) -> Vec<SpareStatus> {
-        self.shared().spares.list()
+        self.roster().spares.list()
     }
 
     /// Read everything that was ever written and compare; with `is_repairing` also put right.
@@ -179,10 +179,10 @@ impl Engine {
         path: &str,
         may_destroy: bool,
     ) -> Result<Arc<dyn Opened>, Refusal> {
-        let shared = Arc::clone(self.shared());
+        let roster = Arc::clone(self.roster());
         let path = path.to_owned();
         let open = async move |worker: Rc<Worker>| {
-            let newcomer = newcomer::open(&worker, &shared, &path, may_destroy).await?;
+            let newcomer = newcomer::open(&worker, &roster, &path, may_destroy).await?;
             Ok(newcomer.opened)
         };
         self.on_worker(0, open).await?
@@ -213,7 +213,7 @@ fn jobs_of(shard: &Rc<Shard>, kind: JobKind) -> Result<Vec<(JobKind, Option<Memb
 
 fn spare_record(
     worker: &Worker,
-    shared: &crate::shared::Shared,
+    roster: &crate::roster::Roster,
     pool_name: ArrayName,
     opened: &dyn Opened,
 ) -> SpareSuperblock {
@@ -222,7 +222,7 @@ fn spare_record(
         generation: 1,
         member_uuid: crate::create::draw_uuid(worker),
         member_bytes: member_bytes(opened.facts().size_bytes),
-        created_at_s: (shared.config.wall_clock_s)(),
+        created_at_s: (roster.config.wall_clock_s)(),
         pool_name,
         serial: Text::cut(opened.facts().serial.as_deref().unwrap_or("")),
     }

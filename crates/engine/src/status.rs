@@ -161,7 +161,7 @@ impl Engine {
             arrays.extend(self.on_home_of(&array, look).await);
         }
         let (mut workers, mut pools) = (Vec::new(), Vec::new());
-        let looked = self.shared().on_every_worker(|worker| {
+        let looked = self.roster().on_every_worker(|worker| {
             let shards = worker.shards();
             let own = |kind: &str, pool: &Pool| PoolStatus {
                 name: format!("worker{}.{kind}", worker.index),

@@ -8,8 +8,8 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, record};
 use crate::ownership;
+use crate::roster::Roster;
 use crate::shard::Shard;
-use crate::shared::Shared;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Runs on the home worker.
-pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), Refusal> {
+pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<(), Refusal> {
     let array = &shard.array;
     array.set_stopping();
     crate::background::stopped(shard).await;
     let id = array.identity.id;
     loop {
-        let busy = shared.on_every_worker(move |worker| {
+        let busy = roster.on_every_worker(move |worker| {
             worker.shard(id).map_or(0, |shard| shard.under_way.get())
         });
         if busy.await?.iter().sum::<usize>() == 0 {
@@ -32,11 +32,11 @@ pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), 
         }
         shard.worker.handle.sleep(LOOK_EVERY).await;
     }
-    let is_recorded = array.is_read_only() || record_stop(shard, shared).await;
-    if let (Some(runner), false) = (&shared.config.runner, array.is_read_only()) {
+    let is_recorded = array.is_read_only() || record_stop(shard, roster).await;
+    if let (Some(runner), false) = (&roster.config.runner, array.is_read_only()) {
         ownership::last_beat(shard, runner).await;
     }
-    remove(shared, array).await?;
+    remove(roster, array).await?;
     array.record(names::ARRAY_STOPPED, vec![("clean", is_recorded.to_string())]);
     if is_recorded {
         return Ok(());
@@ -48,14 +48,14 @@ pub(crate) async fn stop(shard: &Rc<Shard>, shared: &Arc<Shared>) -> Result<(), 
     ))
 }
 
-async fn record_stop(shard: &Rc<Shard>, shared: &Shared) -> bool {
+async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> bool {
     if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
         return false;
     }
     keeper::clear_all(shard).await;
     // A region whose parity is not trusted must be resynced at the next start.
     let is_unclean = shard.array.intent.unsynced_count() != 0;
-    let now = (shared.config.wall_clock_s)();
+    let now = (roster.config.wall_clock_s)();
     record::locked_update(shard, |superblock| {
         superblock.unclean = is_unclean;
         superblock.resync_dirty_regions &= is_unclean;

@@ -178,7 +178,13 @@ impl Superblock {
         self.previous_incarnation = std::mem::replace(&mut self.incarnation, incarnation);
     }
 
-    /// Records `event` for `member` in the update under way: raise `generation` first.
+    /// The job that fills `member`, if one does. Other devices in its slot, before or after it, have had theirs.
+    pub fn job_of(&self, member: Uuid) -> Option<&JobRecord> {
+        self.jobs.iter().find(|job| job.member == Some(member))
+    }
+
+    /// Records `event` for `member` in the update under way: raise `generation` first. A job that was filling it goes
+    /// with it: neither a member that is complete nor one that is not on its way any more has one.
     ///
     /// # Errors
     /// If the member is not listed or the event cannot happen to it.
@@ -193,6 +199,9 @@ impl Superblock {
             .find(|entry| entry.uuid == member)
             .ok_or(RecordFault::NotListed { member })?;
         *entry = entry.next(event, update)?;
+        if !entry.role.is_newcomer() {
+            self.jobs.retain(|job| job.member != Some(member));
+        }
         Ok(())
     }
 

@@ -77,7 +77,7 @@ fn enter(shard: &Rc<Shard>, job: JobRecord) {
 
 fn resume_rebuild(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
     let (array, slot) = (&shard.array, entry.slot);
-    let listed = superblock.jobs.iter().find(|job| job.member == Some(entry.uuid));
+    let listed = superblock.job_of(entry.uuid);
     let is_readded = entry.out_since != 0 && superblock.policy != ConsistencyPolicy::None;
     let job = start(
         shard,
@@ -120,7 +120,7 @@ fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
 /// A crash may have left a write on one of the two devices only: dirty regions are copied again.
 fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
     let slot = entry.slot;
-    let listed = superblock.jobs.iter().find(|job| job.member == Some(entry.uuid));
+    let listed = superblock.job_of(entry.uuid);
     let below = listed.map_or(StripeNo(0), |job| job.checkpoint);
     shard.array.slot(slot).set_rebuilt_below(StripeNo(0));
     let job = start(

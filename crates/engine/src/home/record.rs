@@ -220,7 +220,6 @@ pub(crate) fn mark_out(superblock: &mut Superblock, slot: MemberIdx) {
         match entry.role {
             Role::Active | Role::Rebuilding => {
                 superblock.record(entry.uuid, MemberEvent::Lost).expect("it was in service");
-                superblock.jobs.retain(|job| job.member != Some(entry.uuid));
             }
             Role::Replacement => {
                 let listed = superblock.members.iter_mut().find(|listed| listed.uuid == entry.uuid);
@@ -246,7 +245,6 @@ pub(crate) fn drop_newcomer(superblock: &mut Superblock, slot: MemberIdx) {
     for entry in entries_of(superblock, slot) {
         if entry.role.is_newcomer() {
             superblock.record(entry.uuid, MemberEvent::Lost).expect("it was on its way");
-            superblock.jobs.retain(|job| job.member != Some(entry.uuid));
         }
     }
 }

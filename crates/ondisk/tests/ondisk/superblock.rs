@@ -252,6 +252,27 @@ fn what_was_recorded_with_a_loss_stays_until_the_member_is_current() {
     assert!(superblock.record(member_uuid(999), MemberEvent::Lost).is_err());
 }
 
+#[test]
+fn the_job_that_fills_a_member_ends_with_its_way_into_the_slot() {
+    for event in [MemberEvent::Lost, MemberEvent::Completed, MemberEvent::Dismissed] {
+        let mut superblock = lost(&raid6(), &[2, 3]);
+        for slot in [2, 3] {
+            superblock.record(member_uuid(slot), MemberEvent::Readded).expect("was out");
+            superblock.jobs.push(JobRecord {
+                member: Some(member_uuid(slot)),
+                slot: Some(MemberIdx(slot)),
+                checkpoint: StripeNo(40),
+                ..JobRecord::new(JobKind::Rebuild)
+            });
+        }
+        superblock.jobs.push(JobRecord::new(JobKind::Scrub));
+        superblock.record(member_uuid(3), event).expect("was rebuilding");
+        assert!(superblock.job_of(member_uuid(3)).is_none(), "{event:?}");
+        assert!(superblock.job_of(member_uuid(2)).is_some(), "{event:?} is about another member");
+        assert_eq!(superblock.jobs.len(), 2, "{event:?} is nothing to a scrub");
+    }
+}
+
 pub fn spare() -> SpareSuperblock {
     SpareSuperblock {
         features: Features::NONE,

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all handles and workers of an engine share.
-pub(crate) struct Shared {
+pub(crate) struct Roster {
     pub(crate) config: EngineConfig,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
@@ -27,9 +27,9 @@ pub(crate) struct Shared {
 /// Events kept for followers.
 const EVENTS_KEPT: usize = 4096;
 
-impl Shared {
-    pub(crate) fn new(config: EngineConfig, peers: Box<[Sender<Message>]>) -> Shared {
-        let shared = Shared {
+impl Roster {
+    pub(crate) fn new(config: EngineConfig, peers: Box<[Sender<Message>]>) -> Roster {
+        let roster = Roster {
             events: Arc::new(EventLog::new(EVENTS_KEPT)),
             spares: Arc::default(),
             loads: peers.iter().map(|_| Arc::default()).collect(),
@@ -37,8 +37,8 @@ impl Shared {
             arrays: Mutex::default(),
             config,
         };
-        shared.record_kernel();
-        shared
+        roster.record_kernel();
+        roster
     }
 
     /// Which kernel was chosen shows in the events from the first one on.
