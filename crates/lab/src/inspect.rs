@@ -1,6 +1,7 @@
 //! `lab inspect`: the server as it is, what is wrong with it, and which link is the narrowest.
 //!
 //! - server: the model, read from the live machine or from a capture
+//! - models: what makers state about drives, by model and capacity
 //! - topology: its links with their bandwidths, and what flows over them
 //! - measure: trying memory and processors, when that is asked for
 //! - checks: what is judged, each by a stable name
@@ -14,6 +15,7 @@
 pub mod checks;
 pub mod diagram;
 pub mod measure;
+pub mod models;
 pub mod page;
 pub mod resources;
 pub mod server;
@@ -25,6 +27,7 @@ use crate::record::Check;
 use crate::source::{Source, folder};
 use crate::validity::{Outcome, Severity};
 use diagram::Measured;
+use models::{Library, ModelLine};
 use serde::Serialize;
 use server::Server;
 use std::path::{Path, PathBuf};
@@ -59,6 +62,10 @@ pub struct Args {
     /// What one drive does, MB/s, from its data sheet or a measurement.
     #[arg(long, value_name = "MB/S")]
     drive_rate: Option<u64>,
+
+    /// Drive models of your own: TOML files, asked before the ones that come with the lab.
+    #[arg(long, value_name = "FILE")]
+    models: Vec<PathBuf>,
 
     /// What two sockets carry between each other, GB/s one way, from the processor's data sheet.
     #[arg(long, value_name = "GB/S")]
@@ -102,6 +109,8 @@ pub struct Inspection {
     pub rebuild: Flow,
     /// The links.
     pub topology: Topology,
+    /// What makers state about the drives.
+    pub models: Vec<ModelLine>,
     /// Every resource.
     pub resources: Vec<resources::Row>,
     /// The server.
@@ -111,6 +120,7 @@ pub struct Inspection {
 impl Inspection {
     /// Judge a server. `before` is the same one earlier.
     pub fn of(server: Server, before: Option<&Server>, given: Given) -> Inspection {
+        let models = given.models.lines(&server.drives);
         let topology = Topology::of(&server, given);
         let (read, rebuild) = (flow(&topology, READ_PASSES), flow(&topology, REBUILD_PASSES));
         let facts = checks::Facts {
@@ -119,10 +129,12 @@ impl Inspection {
             topology: &topology,
             read: &read,
             rebuild: &rebuild,
+            models: &models,
         };
         let checks = checks::all(&facts);
         let resources = resources::table(&server, before);
-        Inspection { verdict: verdict(&checks), checks, read, rebuild, topology, resources, server }
+        let verdict = verdict(&checks);
+        Inspection { verdict, checks, read, rebuild, topology, models, resources, server }
     }
 
     /// The flow that says more: a rebuild, unless plain reading is limited already.
@@ -181,6 +193,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let before = args.before.as_deref().map(captured).transpose()?;
     let given = Given {
+        models: Library::with(&args.models)?,
         drive_rate: args.drive_rate.map(Rate::mega),
         inter_socket: args.inter_socket.map(|giga| Rate::mega(giga.saturating_mul(1_000))),
         drive_count: args.drives,

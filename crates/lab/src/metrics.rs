@@ -11,6 +11,7 @@
 //! - knee: where a working set stops fitting into a cache
 //! - pairs: A against B in turns (F17)
 //! - bandwidth: what a link can carry (F12)
+//! - zones: how a spinning drive's rate falls, and what that means for all of it
 //! - rebuild: a rebuild, and a drive's own write amplification (F18, F19)
 //! - per_work: CPU time for each I/O and each MiB, and what the load generator took of it (F5)
 //! - share: which share of the machine something takes (F1)
@@ -33,3 +34,4 @@ pub mod slow_member;
 pub mod spread;
 pub mod steady;
 pub mod stripe_time;
+pub mod zones;

@@ -15,6 +15,7 @@ mod processors;
 mod software;
 mod speeds;
 
+use super::models::ModelLine;
 use super::server::Server;
 use super::topology::Topology;
 use super::topology::flow::Flow;
@@ -35,6 +36,8 @@ pub struct Facts<'a> {
     pub read: &'a Flow,
     /// All drives in a rebuild.
     pub rebuild: &'a Flow,
+    /// What makers state about the drives.
+    pub models: &'a [ModelLine],
 }
 
 /// What a check found.
@@ -86,7 +89,7 @@ const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
 }
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 29] = [
+const RULES: [Rule; 30] = [
     must("memory.channels_populated", processors::channels_populated),
     must("memory.sockets_balanced", processors::sockets_balanced),
     must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
@@ -111,6 +114,7 @@ const RULES: [Rule; 29] = [
     must("drive.partition_aligned", drives::partition_aligned),
     note("drive.sector_size", drives::sector_size),
     note("drive.firmware_uniform", drives::firmware_uniform),
+    note("drive.figures_uniform", drives::figures_uniform),
     note("cache.volatile_write", drives::volatile_write),
     note("background.activity", software::background_activity),
     note("limits.aio_max_nr", software::aio_max_nr),

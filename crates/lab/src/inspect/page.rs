@@ -1,5 +1,6 @@
 //! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link, the links, the resources.
 
+use super::models::ModelLine;
 use super::topology::Topology;
 use super::topology::flow::Flow;
 use super::{Inspection, Verdict, checks, diagram};
@@ -21,7 +22,7 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
     for sentence in sentences(inspection) {
         let _ = writeln!(out, "{sentence}");
     }
-    for sentence in measured(inspection) {
+    for sentence in measured(inspection).into_iter().chain(models(inspection)) {
         let _ = writeln!(out, "{sentence}");
     }
     out.push('\n');
@@ -152,6 +153,18 @@ fn measured(inspection: &Inspection) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What makers state about each model, or that nobody knows it.
+fn models(inspection: &Inspection) -> Vec<String> {
+    let line = |it: &ModelLine| {
+        let stated = match it.known.entry() {
+            Some(entry) => entry.sentence(),
+            None => it.known.why_not().unwrap_or_default(),
+        };
+        format!("{} x {}: {stated}.", it.drives.len(), it.model)
+    };
+    inspection.models.iter().map(line).collect()
 }
 
 /// What limits, in two sentences: reading, and a rebuild.

@@ -15,6 +15,7 @@ mod build;
 pub mod flow;
 mod group;
 
+use super::models::Library;
 use crate::metrics::bandwidth::Rate;
 use serde::Serialize;
 
@@ -99,8 +100,10 @@ impl Link {
 }
 
 /// What the operator knows and the server does not say.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Given {
+    /// What makers state about drive models.
+    pub models: Library,
     /// What one drive's medium does.
     pub drive_rate: Option<Rate>,
     /// What sockets carry between each other, one way.

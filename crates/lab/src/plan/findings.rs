@@ -2,7 +2,7 @@
 //!
 //! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
 
-use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time};
+use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time, zones as zone_curve};
 use crate::record::{ArrayCondition, Check, Measurement};
 use crate::units;
 use crate::validity::{Finding, Outcome, Severity};
@@ -264,8 +264,17 @@ pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
     let (outcome, found) = match ends {
         (Some((from, outer)), Some((to, inner))) if points.len() > 2 && *outer > 0.0 => {
             let (fast, slow) = (units::bytes_per_s(*outer), units::bytes_per_s(*inner));
+            let curve: Vec<(f64, f64)> =
+                points.iter().map(|(place, rate)| (f64::from(*place), *rate)).collect();
+            let mean = zone_curve::mean(&curve).map_or(String::new(), |mean| {
+                format!(
+                    "; expect {} of a pass over all of it, {} of what its outer edge promises",
+                    units::bytes_per_s(mean),
+                    units::percent(mean / outer)
+                )
+            });
             let said = format!(
-                "{fast} at {from} % of the width, {slow} at {to} %: {}",
+                "{fast} at {from} % of the width, {slow} at {to} %: {}{mean}",
                 units::percent(inner / outer)
             );
             (Outcome::Pass, said)

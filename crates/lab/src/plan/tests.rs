@@ -410,3 +410,13 @@ fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
     one.read.latency_bins.clear();
     assert_eq!(stripe_wait(&array, &[&one]), None);
 }
+
+#[test]
+fn of_a_zone_curve_the_whole_pass_is_expected_and_not_the_outer_edge() {
+    use super::findings::zones;
+    let curve = [(0, 265e6), (25, 240.4e6), (50, 213.6e6), (75, 182.5e6), (99, 146.7e6)];
+    let check = zones("/dev/sda", &curve);
+    let wanted = "expect 206 MB/s of a pass over all of it, 77.7 % of what its outer edge promises";
+    assert!(check.found.ends_with(wanted), "{}", check.found);
+    assert_eq!(zones("/dev/sda", &curve[..2]).outcome, Outcome::CannotTell);
+}

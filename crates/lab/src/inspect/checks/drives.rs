@@ -1,6 +1,7 @@
 //! Caches, sectors, partitions, firmware, health, other hosts.
 
 use super::{Facts, Found, silent, some_of};
+use crate::inspect::models::Entry;
 use crate::inspect::server::{Drive, DriveKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -232,6 +233,57 @@ pub fn firmware_uniform(facts: &Facts<'_>) -> Found {
             *model,
             format!("{} firmware versions: {}", firmware.len(), some_of(firmware.iter().copied())),
             "bring them to one version, or measure each apart",
+        ),
+    }
+}
+
+/// Drives of one family that differ in capacity are stated to write at the same rate, within this.
+const FIGURES_ALIKE: f64 = 0.9;
+
+/// Drives of one family have the same figures: capacity changes them.
+pub fn figures_uniform(facts: &Facts<'_>) -> Found {
+    if let Some(found) = none_found(facts) {
+        return found;
+    }
+    let lines = facts.models;
+    if lines.is_empty() {
+        return Found::not_applicable("a guest's disks have no model");
+    }
+    let mut families: BTreeMap<&str, Vec<(u64, &Entry)>> = BTreeMap::new();
+    for line in lines {
+        if let Some(entry) = line.known.entry() {
+            let count = u64::try_from(line.drives.len()).unwrap_or(0);
+            families.entry(&entry.family).or_default().push((count, entry));
+        }
+    }
+    for (family, entries) in &families {
+        let rate = |it: &&(u64, &Entry)| it.1.write().or(it.1.read());
+        let least = entries.iter().min_by_key(rate);
+        let most = entries.iter().max_by_key(rate);
+        let Some(((few, slow), (_, fast))) = least.zip(most) else { continue };
+        let Some((low, high)) = slow.write().or(slow.read()).zip(fast.write().or(fast.read()))
+        else {
+            continue;
+        };
+        if low.share_of(high) < FIGURES_ALIKE {
+            return Found::fail(
+                *family,
+                format!(
+                    "{few} of {} GB are stated to write {low}, those of {} GB {high}",
+                    slow.figures.gigabytes, fast.figures.gigabytes
+                ),
+                "an array over both runs at the pace of the slower ones: use one capacity",
+            );
+        }
+    }
+    match lines.iter().find_map(|line| Some((line, line.known.why_not()?))) {
+        Some((line, why)) => Found::cannot_tell(
+            format!("{}: {why}", line.model),
+            "add an entry from its data sheet: docs/lab/inspect.md shows how",
+        ),
+        None => Found::pass(
+            "drives",
+            format!("families of drives with one figure each: {}", families.len()),
         ),
     }
 }

@@ -6,10 +6,6 @@ use super::{Given, Link, Node, Place, Topology};
 use crate::metrics::bandwidth::{Rate, sas};
 use std::collections::BTreeMap;
 
-/// Spinning drives whose medium's rate a source document gives, MB/s at the outer edge.
-const KNOWN_MEDIA: [(&str, u64, &str); 1] =
-    [("MG07SCA14TA", 265, "outer edge, as its users measured it")];
-
 /// Controllers whose own limit lies below their link's.
 const KNOWN_CONTROLLERS: [((u64, u64), u64, &str); 1] =
     [((0x1000, 0x0097), 6_000, "the SAS3008's own limit, as its users state it")];
@@ -20,13 +16,14 @@ const SPINNING_MEGA: u64 = 270;
 impl Topology {
     /// The graph of a server.
     pub fn of(server: &Server, given: Given) -> Topology {
+        let wanted = given.drive_count;
         let mut build = Build { server, given, out: Topology::default() };
         let mut groups: BTreeMap<Vec<String>, Vec<&Drive>> = BTreeMap::new();
         for drive in &server.drives {
             groups.entry(key(server, drive)).or_default().push(drive);
         }
         let groups: Vec<Vec<&Drive>> = groups.into_values().collect();
-        let counts = spread(&groups, given.drive_count);
+        let counts = spread(&groups, wanted);
         for (drives, count) in groups.iter().zip(counts) {
             if count > 0 {
                 build.drives(drives, count);
@@ -69,21 +66,23 @@ impl Build<'_> {
     }
 
     fn media(&mut self, drive: &Drive, at: usize, count: u64) {
-        let known = KNOWN_MEDIA.iter().find(|(model, _, _)| drive.model.contains(model));
-        let (rate, basis) = match (self.given.drive_rate, known) {
+        let known = self.given.models.find(drive);
+        let why_not = known.why_not().unwrap_or_default();
+        let stated = known.entry().and_then(|entry| Some((entry.read()?, entry.sentence())));
+        let (rate, basis) = match (self.given.drive_rate, stated) {
             (Some(rate), _) => (Some(rate), "given by the operator".to_owned()),
-            (None, Some((_, mega, source))) => (Some(Rate::mega(*mega)), (*source).to_owned()),
+            (None, Some((rate, sentence))) => (Some(rate), sentence),
             (None, None) if drive.kind == DriveKind::Virtual => {
                 self.assume(format!("{}: nothing is known of what the host gives this guest's disk; it takes no part in the flow (--drive-rate)", drive.name));
                 (None, "a guest's disk: its host does not say".to_owned())
             }
             (None, None) if drive.is_rotational == Some(true) => {
-                self.assume(format!("{}: taken for {SPINNING_MEGA} MB/s, as spinning drives of today do at the outer edge (--drive-rate)", drive.model));
+                self.assume(format!("{}: taken for {SPINNING_MEGA} MB/s, as spinning drives of today do at the outer edge (--drive-rate): {why_not}", drive.model));
                 (Some(Rate::mega(SPINNING_MEGA)), "assumed for a spinning drive".to_owned())
             }
             (None, None) => {
                 let link = self.drive_link(drive, drive.attachments.first());
-                self.assume(format!("{}: taken to be as fast as its own link; its data sheet may say less (--drive-rate)", drive.model));
+                self.assume(format!("{}: taken to be as fast as its own link; its data sheet may say less (--drive-rate): {why_not}", drive.model));
                 (link.1, "as fast as its own link".to_owned())
             }
         };
