@@ -5,6 +5,7 @@
 //! - points: the plan as a list of points to measure, before anything is started
 //! - execute: measuring them one by one, with resumption
 //! - made: arrays that the lab makes itself, through the engines' adapters
+//! - mounted: a file system on an array, while it is measured through it
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
 //! - paths: what the way to the drives carries, apart from their media
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
@@ -22,6 +23,7 @@ pub mod execute;
 pub mod file;
 pub mod findings;
 pub mod made;
+pub mod mounted;
 pub mod paths;
 pub mod points;
 pub mod profile;

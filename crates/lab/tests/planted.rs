@@ -120,11 +120,15 @@ struct Loop(String);
 
 impl Loop {
     fn over(test: &str, file: &Path) -> Option<Loop> {
+        Loop::of(test, file, 8 << 20)
+    }
+
+    fn of(test: &str, file: &Path, bytes: usize) -> Option<Loop> {
         if !rustix::process::geteuid().is_root() {
             skipped(test, "not root");
             return None;
         }
-        std::fs::write(file, vec![0xa5; 8 << 20]).expect("written");
+        std::fs::write(file, vec![0xa5; bytes]).expect("written");
         let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
         let made = output.ok().filter(|output| output.status.success());
         if made.is_none() {
@@ -348,4 +352,57 @@ fn merging_of_a_real_device_is_switched_measured_and_restored() {
     assert!(
         page.contains("What does it change to switch it?") && page.contains("Switching merging on")
     );
+}
+
+#[test]
+fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
+    let test = "a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards";
+    let place = tempfile::tempdir().expect("a directory");
+    let made = Loop::of(test, &place.path().join("array"), 64 << 20);
+    let Some(array) = made.filter(|_| has_fio(test)) else { return };
+    if Command::new("mkfs.ext4").arg("-V").output().is_err() {
+        return skipped(test, "no mkfs.ext4");
+    }
+    let drives: Vec<String> = ["a", "b", "c"]
+        .iter()
+        .map(|name| {
+            let path = place.path().join(name);
+            std::fs::write(&path, vec![0x5a; 8 << 20]).expect("written");
+            format!("{path:?}")
+        })
+        .collect();
+    let stage = |kind: &str| {
+        format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n")
+    };
+    let text = format!(
+        "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [{}]\n\
+         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\nspan = \"8m\"\n{}{}{}",
+        drives.join(", "),
+        array.0,
+        stage("raw.all"),
+        stage("array.sweep"),
+        stage("file-system")
+    );
+    let plan = place.path().join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    let run = place.path().join("run");
+    let refused = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("say --destroy"), "it only reads, but a file system is made");
+    let words = ["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0];
+    let output = lab(&words);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+    let all = measured(&run);
+    let figure = all.iter().find(|it| it.condition == ArrayCondition::FileSystem);
+    let figure = figure.expect("it was measured through a file system");
+    assert!(figure.read.ios > 0 && figure.workload.name == "rr-4k-j1-q1", "{}", figure.id);
+    assert!(figure.argv.iter().any(|word| word == "fio"), "{:?}", figure.argv);
+    let filled = checks(&run, "file_system.filled");
+    assert_eq!((filled.len(), filled[0].outcome), (1, Outcome::Pass), "{filled:?}");
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
+    assert!(!mounts.contains(word(place.path())), "unmounted");
+    let blank = Command::new("wipefs").args(["--noheadings", &array.0]).output().expect("started");
+    assert!(blank.stdout.is_empty(), "no signature is left: {}", said(&blank));
+    let report = lab(&["report", word(&run), "--markdown", word(&place.path().join("r.md"))]);
+    assert!(report.status.success(), "{}", said(&report));
 }

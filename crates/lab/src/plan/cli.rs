@@ -225,6 +225,12 @@ fn described(expanded: &Expanded, json: bool) -> String {
         if let Some(array) = super::made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
         }
+        if group.has_file_system {
+            text += &format!(
+                "\n\n# a file system is made on it, filled (about {}) and taken away",
+                duration(group.before_s)
+            );
+        }
         group.before.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
         for point in &group.points {
             n += 1;

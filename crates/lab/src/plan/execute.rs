@@ -15,6 +15,7 @@ mod point;
 use self::conclude::baseline_key;
 use super::file::Array;
 use super::made::{self, Made, Rebuilding};
+use super::mounted::Mounted;
 use super::points::{Expanded, Group, Point};
 use super::progress::Progress;
 use crate::Refusal;
@@ -65,6 +66,7 @@ struct Session<'a> {
     plan: &'a Expanded,
     commands: &'a Live<'a>,
     made: Option<Made<'a>>,
+    mounted: Option<Mounted<'a>>,
     baselines: BTreeSet<String>,
     known: BTreeMap<String, Measurement>,
     checked: BTreeSet<(String, String)>,
@@ -104,6 +106,7 @@ pub fn execute(
         plan,
         commands: &commands,
         made: None,
+        mounted: None,
         baselines,
         known,
         checked,
@@ -118,7 +121,7 @@ pub fn execute(
     session.look_at_hosts()?;
     let measured = plan.groups.iter().try_for_each(|group| session.group(group, progress));
     let measured = measured.and_then(|()| session.conclude_paths());
-    let gone = session.take_away();
+    let gone = session.unmount().and(session.take_away());
     let put_back = session.put_back();
     let restored = session.restore_switches();
     progress.finish();
@@ -141,6 +144,10 @@ impl Session<'_> {
                 return Ok(());
             }
             rebuilding = self.prepare(group)?;
+            if group.has_file_system && !self.mount(group, progress)? {
+                group.points.iter().for_each(|point| progress.end(point.expected_s, None));
+                return Ok(());
+            }
             for argv in &group.before {
                 // Each takes one more member out: those of the group before have been run.
                 if self.commanded.insert(argv.clone()) {
@@ -157,6 +164,11 @@ impl Session<'_> {
                 self.summary.resumed += usize::from(self.has(point));
                 progress.end(point.expected_s, None);
             }
+        }
+        self.unmount()?;
+        if group.has_file_system {
+            // What follows wants an array whose measured part was written, not what is left of a file system.
+            self.take_away()?;
         }
         if wanted {
             for argv in &group.after {
@@ -208,6 +220,39 @@ impl Session<'_> {
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;
         group.is_rebuild.then(|| made.rebuild()).transpose()
+    }
+
+    /// The file system that a group is measured through; whether it can be: an engine that serves a file has one already.
+    fn mount(&mut self, group: &Group, progress: &mut Progress) -> Result<bool, Refusal> {
+        let Some(array) = group.points.first().and_then(|point| self.array_of(point)) else {
+            return Ok(false);
+        };
+        let array = array.clone();
+        let made = self.made.as_ref().filter(|_| array.is_made());
+        let served = made.map_or(array.path.as_path(), Made::path).to_owned();
+        if array.is_made() && !is_block_device(&served) {
+            let check = Check {
+                name: "file_system.filled".to_owned(),
+                target: array.name(),
+                outcome: Outcome::NotApplicable,
+                found: "not measured: the engine serves a file, on a file system of its own"
+                    .to_owned(),
+                next: None,
+            };
+            return self.keep_checks(vec![check]).map(|()| false);
+        }
+        progress.more(0.0);
+        progress.begin(&format!("file system on {}: made and filled", array.name()));
+        let (run, commands) = (self.run, self.commands);
+        let (mounted, check) =
+            Mounted::make((&array, &served), (run.evidence, commands), run.dir.path())?;
+        self.mounted = Some(mounted);
+        progress.end(group.before_s, Some(&check.found));
+        self.keep_checks(vec![check]).map(|()| true)
+    }
+
+    fn unmount(&mut self) -> Result<(), Refusal> {
+        self.mounted.take().map_or(Ok(()), Mounted::take_away)
     }
 
     /// Purge the drives that a group wants purged, each once in a run.
@@ -285,4 +330,9 @@ impl Session<'_> {
         let checks = hosts::look(self.run.evidence, &self.plan.hosts)?;
         checks.into_iter().try_for_each(|check| self.run.dir.append(&Record::Check(check)))
     }
+}
+
+fn is_block_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|facts| facts.file_type().is_block_device())
 }

@@ -56,7 +56,7 @@ pub struct Array {
     /// RAID level of an array that the lab makes: `raid5` or `raid6`.
     #[serde(default = "raid6")]
     pub level: String,
-    /// How much of an array that the lab makes is written and measured: `10g`.
+    /// How much of an array that the lab makes, or of a file on a file system, is written and measured: `10g`.
     #[serde(default)]
     pub span: Option<String>,
     /// Which engine made it: `mdadm`, `ashlar`.
@@ -68,6 +68,12 @@ pub struct Array {
     /// What was set away from the default, by name.
     #[serde(default)]
     pub tunables: BTreeMap<String, String>,
+    /// A file system that the stage `file-system` makes on it: `ext4` or `xfs`. What is on the array is lost.
+    #[serde(default)]
+    pub file_system: Option<FileSystem>,
+    /// How full that file system is before it is measured, percent; 70 if the plan does not say it.
+    #[serde(default)]
+    pub fill_percent: Option<u32>,
     /// Strip size: `64k`.
     #[serde(default)]
     pub strip: Option<String>,
@@ -83,6 +89,36 @@ pub struct Array {
     /// Commands that begin a rebuild.
     #[serde(default)]
     pub rebuild: Vec<Vec<String>>,
+}
+
+/// A file system that the lab makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// With its inode tables and journal written at once, so that nothing is initialised behind the measurements.
+    Ext4,
+    /// As its maker's defaults are.
+    Xfs,
+}
+
+impl FileSystem {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileSystem::Ext4 => "ext4",
+            FileSystem::Xfs => "xfs",
+        }
+    }
+
+    /// The command that makes it, without the device.
+    pub fn make(self) -> Vec<&'static str> {
+        match self {
+            FileSystem::Ext4 => {
+                vec!["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+            }
+            FileSystem::Xfs => vec!["mkfs.xfs", "-q", "-f"],
+        }
+    }
 }
 
 /// One thing to do.
@@ -150,6 +186,8 @@ pub enum Kind {
     /// All arrays at once.
     #[serde(rename = "arrays.all")]
     ArraysAll,
+    /// Through a file on a file system that the lab makes on each array that names one.
+    FileSystem,
     /// With one, two, ... members out.
     Degraded,
     /// While a member is rebuilt.
@@ -176,6 +214,7 @@ impl Kind {
             Kind::Cliff => "cliff",
             Kind::ArraySweep => "array.sweep",
             Kind::ArraysAll => "arrays.all",
+            Kind::FileSystem => "file-system",
             Kind::Degraded => "degraded",
             Kind::Rebuild => "rebuild",
             Kind::WorkingSet => "working-set",
@@ -295,6 +334,9 @@ impl Plan {
 
 impl Array {
     fn check(&self) -> Result<(), Refusal> {
+        if !(1..=95).contains(&self.fill_percent()) {
+            return Err(refused("fill_percent is 1 to 95".to_owned()));
+        }
         let is_named = !self.path.as_os_str().is_empty();
         if is_named == self.is_made() {
             return Err(refused("an array has either a path or members".to_owned()));
@@ -356,6 +398,11 @@ impl Array {
     /// How much of an array that the lab makes is measured, bytes; 1 GiB if the plan does not say it.
     pub fn span_bytes(&self) -> u64 {
         self.span.as_deref().and_then(value::bytes).unwrap_or(1 << 30)
+    }
+
+    /// How full its file system is before it is measured, percent.
+    pub fn fill_percent(&self) -> u32 {
+        self.fill_percent.unwrap_or(70)
     }
 
     /// Data of a full stripe, bytes, if the plan says it.

@@ -48,6 +48,10 @@ pub struct Group {
     pub is_rebuild: bool,
     /// Drives that are purged before the first point.
     pub purge: Vec<(PathBuf, Method)>,
+    /// The points are measured through a file system that is made on the array.
+    pub has_file_system: bool,
+    /// Seconds that come before the first point: a file system that is filled.
+    pub before_s: f64,
     /// What of a drive is on or off meanwhile.
     pub switch: Option<(PathBuf, What, bool)>,
 }
@@ -133,7 +137,8 @@ impl Expanded {
 
     /// Seconds everything should take.
     pub fn expected_s(&self) -> f64 {
-        self.points().map(|point| point.expected_s).sum()
+        let before: f64 = self.groups.iter().map(|group| group.before_s).sum();
+        before + self.points().map(|point| point.expected_s).sum::<f64>()
     }
 
     /// Whether `path` stands for an array that the lab makes.
@@ -143,9 +148,15 @@ impl Expanded {
 
     /// Paths that are written to, each once.
     pub fn written(&self) -> Vec<PathBuf> {
-        let writing = self.points().filter(|point| point.writes());
-        let mut paths: Vec<PathBuf> = writing
-            .flat_map(|point| point.targets.iter().map(|target| target.path.clone()))
+        let of_group = |group: &'_ Group| {
+            let lost = group.has_file_system;
+            group.points.iter().filter(move |it| lost || it.writes()).cloned().collect::<Vec<_>>()
+        };
+        let mut paths: Vec<PathBuf> = self
+            .groups
+            .iter()
+            .flat_map(of_group)
+            .flat_map(|point| point.targets.into_iter().map(|target| target.path))
             .filter(|path| !self.is_made(path))
             .collect();
         paths.extend(super::made::members(&self.arrays, &self.groups));
@@ -223,6 +234,9 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
                 "no arrays are named"
             }
+            Kind::FileSystem if arrays.iter().all(|array| array.file_system.is_none()) => {
+                "no array names a file_system"
+            }
             Kind::Degraded if !hooked(|array| &array.take_out) && !makes => {
                 "no array has take_out commands, and the lab makes none"
             }
@@ -287,6 +301,7 @@ impl Maker<'_> {
             Kind::BlockSizes if arrays.is_empty() => group(each(&drives, ArrayCondition::Raw)?),
             Kind::ArraySweep | Kind::WorkingSet | Kind::BlockSizes => self.one_by_one(&arrays)?,
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
+            Kind::FileSystem => self.through_file_systems()?,
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,
         })

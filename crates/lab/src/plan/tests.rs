@@ -1,8 +1,10 @@
 //! Plans, expanded and run on small files.
 //!
 //! - again: figures above what the raw drives gave
+//! - stages: stages whose points the lab makes up
 
 mod again;
+mod stages;
 
 use super::execute::{Run, Summary, execute};
 use super::file::Plan;

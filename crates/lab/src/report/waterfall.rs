@@ -215,7 +215,7 @@ fn draw(out: &mut String, step: &Step, (y, scale): (f64, f64), unit: RateUnit) {
             LEFT + width,
             before - width
         );
-        if before - width > 44.0 {
+        if before - width > 60.0 {
             let lost = format!("\u{2212}{}", units::percent(1.0 - width / before));
             text(out, (LEFT + (width + before) / 2.0, y + 14.0), "middle", "small", &lost);
         }

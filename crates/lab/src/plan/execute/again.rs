@@ -12,9 +12,10 @@ use super::point::lint_after;
 use crate::Refusal;
 use crate::fio::run::FioRan;
 use crate::lint::Remark;
-use crate::metrics::plausible::Ceiling;
+use crate::metrics::plausible::{CEILING_SLACK, Ceiling};
+use crate::record::{ArrayCondition, Measurement};
 use crate::units;
-use crate::validity::{Finding, Severity};
+use crate::validity::{Finding, Mark, Severity};
 
 impl Session<'_> {
     /// What rules say of a result, after the raw drives were given a second chance if it is above what they did.
@@ -61,6 +62,19 @@ impl Session<'_> {
         (all, Some(load))
     }
 
+    /// What a figure through a file system gets that is above what the array did at the same load without one (F14).
+    pub(super) fn above_the_array(&self, measured: &Measurement) -> Option<Finding> {
+        let below = self.known.values().filter(|it| {
+            it.condition == ArrayCondition::Healthy
+                && it.target == measured.target
+                && it.workload == measured.workload
+                && Mark::of(&it.findings) != Mark::Invalid
+        });
+        let best = below.map(Measurement::rate).max_by(f64::total_cmp).filter(|it| *it > 0.0)?;
+        let is_upper = measured.condition == ArrayCondition::FileSystem;
+        above_layer_below(measured.rate() / best).filter(|_| is_upper)
+    }
+
     /// The raw run called `load` once more, as a further round; `None` if it writes or is not in the plan.
     fn raw_again(&self, load: &str) -> Option<Point> {
         let is_it = |point: &&Point| point.kind == Kind::RawAll && point.workload.name == load;
@@ -80,6 +94,26 @@ impl Session<'_> {
         let ids = point.targets.iter().map(|target| point.id(target));
         ids.filter_map(|id| self.known.get(&id)).map(|measured| measured.bytes_per_s()).sum()
     }
+}
+
+/// Share by which an upper layer may be above the layer below before it cannot be the drift of a machine.
+const DRIFT_BELIEVED: f64 = 1.05;
+
+fn above_layer_below(share: f64) -> Option<Finding> {
+    let severity = match share {
+        share if share > DRIFT_BELIEVED => Severity::Error,
+        share if share > CEILING_SLACK => Severity::Warning,
+        _ => return None,
+    };
+    Some(Finding {
+        rule: "F14".to_owned(),
+        severity,
+        reason: format!(
+            "{} of what the array did at the same load without a file system: a cache answers, or the machine drifted",
+            units::percent(share)
+        ),
+        correction: Some("a larger span, direct I/O, more rounds of both".to_owned()),
+    })
 }
 
 fn drifted(raw: &str, (first, second): (f64, f64), stays_above: bool) -> Finding {
@@ -111,5 +145,20 @@ fn not_repeated(raw: &str) -> Finding {
             "the raw run {raw} was not measured again, which would have overwritten the array: whether the machine was slower then cannot be told"
         ),
         correction: Some("several rounds of raw.all, on an idle machine".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::above_layer_below;
+    use crate::validity::Severity;
+
+    /// Seed 004: an upper layer at 63 GB/s on arrays that did 59.5 GB/s is INVALID.
+    #[test]
+    fn an_upper_layer_above_the_layer_below_is_noted_and_far_above_it_is_invalid() {
+        let severity = |share| above_layer_below(share).map(|finding| finding.severity);
+        assert_eq!(severity(1.01), None);
+        assert_eq!(severity(1.03), Some(Severity::Warning));
+        assert_eq!(severity(63.0 / 59.5), Some(Severity::Error));
     }
 }

@@ -101,7 +101,7 @@ impl Session<'_> {
     }
 
     /// Write checks down, each once in a run.
-    fn keep_checks(&mut self, checks: Vec<Check>) -> Result<(), Refusal> {
+    pub(super) fn keep_checks(&mut self, checks: Vec<Check>) -> Result<(), Refusal> {
         for check in checks {
             self.summary.failed += usize::from(check.outcome == Outcome::Fail);
             if self.checked.insert((check.name.clone(), check.target.clone())) {

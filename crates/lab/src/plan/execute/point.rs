@@ -32,6 +32,9 @@ impl Session<'_> {
                 target.engine = made.identity().clone();
             }
         }
+        if let Some(mounted) = &self.mounted {
+            point.jobs.set("filename", &mounted.file().to_string_lossy().replace(':', "\\:"));
+        }
         point
     }
 
@@ -75,6 +78,7 @@ impl Session<'_> {
             measured.findings.extend((point.kind == Kind::Path).then(paths::not_the_media));
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
             measured.findings.extend(elsewhere.clone());
+            measured.findings.extend(self.above_the_array(&measured));
             // With several targets the time is all of theirs together: it belongs to none of them.
             if point.targets.len() == 1 {
                 watched.take().map_or(Ok(()), |seen| seen.keep(&mut measured, self.run.dir))?;

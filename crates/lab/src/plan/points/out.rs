@@ -1,9 +1,12 @@
-//! Points of arrays with members out: degraded, and while one is rebuilt.
+//! Points of arrays that are not as they usually are: with members out, while one is rebuilt, through a file system.
 //!
 //! What must stay true: each condition takes one more member out than the one before it.
 
+use super::own::FILL_BYTES_PER_S;
 use super::{Group, Maker, served};
 use crate::Refusal;
+use crate::fio::Setting;
+use crate::metrics::latency::to_f64;
 use crate::plan::file::Array;
 use crate::record::ArrayCondition;
 
@@ -38,6 +41,31 @@ impl Maker<'_> {
         }
         for array in self.plan.arrays.iter().filter(|array| array.is_made()) {
             groups.extend(self.degraded_made(array)?);
+        }
+        Ok(groups)
+    }
+
+    /// The stage's loads on a file of each array that names a file system.
+    pub(super) fn through_file_systems(&self) -> Result<Vec<Group>, Refusal> {
+        let mut groups = Vec::new();
+        for array in self.plan.arrays.iter().filter(|array| array.file_system.is_some()) {
+            let mut points = self.matrix(&[served(array)], ArrayCondition::FileSystem)?;
+            let span = array.span_bytes().to_string();
+            for section in points.iter_mut().flat_map(|point| &mut point.jobs.sections) {
+                if section.name != "global" {
+                    section.settings.push(Setting::new("size", span.as_str()));
+                }
+            }
+            let drives = array.code().filter(|_| array.is_made());
+            let bytes = match (drives, array.members.first()) {
+                (Some(code), Some(member)) => {
+                    u64::from(code.data).saturating_mul((self.size_of)(member))
+                }
+                _ => (self.size_of)(&array.path),
+            };
+            let share = f64::from(array.fill_percent()) / 100.0;
+            let before_s = to_f64(bytes) * share / FILL_BYTES_PER_S;
+            groups.push(Group { points, has_file_system: true, before_s, ..Group::default() });
         }
         Ok(groups)
     }

@@ -1,0 +1,159 @@
+//! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first writes.
+
+use super::{blank, expanded};
+use crate::plan::ceilings::RawRuns;
+use crate::plan::findings::{first_write, knee};
+use crate::plan::paths;
+use crate::plan::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
+use crate::record::{ArrayCondition, Measurement, Workload};
+use crate::validity::Outcome;
+use std::path::Path;
+
+const DRIVES: &str = "question = \"q\"\ndrives = [\"/dev/a\", \"/dev/b\", \"/dev/c\"]\n";
+const ARRAY: &str = "[[arrays]]\npath = \"/dev/md9\"\nstrip = \"64k\"\ndata_members = 2\n";
+
+#[test]
+fn a_path_is_read_in_one_small_place_and_unmapped_blocks_only_after_a_purge() {
+    let names = |stages: &str| -> Vec<(String, usize)> {
+        let all = expanded(&format!("{DRIVES}{stages}")).unwrap();
+        assert!(all.points().filter(|it| it.kind.name() == "path").all(|it| !it.writes()));
+        all.points()
+            .filter(|point| point.kind.name() == "path")
+            .map(|point| (point.workload.name.clone(), point.targets.len()))
+            .collect()
+    };
+    let path = "[[stages]]\nkind = \"path\"\n";
+    let name = |load: &str, depth: u32| format!("{load}-j1-q{depth}");
+    let plain = [(name(BANDWIDTH, 32), 3), (name(IOPS, 32), 3), (name(CLIENT, 1), 1)];
+    assert_eq!(names(path), plain);
+    let purge = "[[stages]]\nkind = \"purge\"\n";
+    let all = names(&format!("{purge}{path}"));
+    assert_eq!(all[2], (name(UNMAPPED, 32), 3));
+    let fill = "[[stages]]\nkind = \"precondition\"\n";
+    assert_eq!(names(&format!("{purge}{fill}{path}")), plain, "nothing is unmapped any more");
+    let all = expanded(&format!("{DRIVES}{path}")).unwrap();
+    let same = all.points().next().unwrap().jobs.jobs();
+    assert_eq!((same[0].bytes("size"), same[0].mix()), (Some(1 << 20), "read"));
+}
+
+/// Three drives that do `rate` bytes a second each.
+fn run_of(stage: &str, (name, mix, block_bytes): (&str, &str, u64), rate: f64) -> Vec<Measurement> {
+    let workload = Workload {
+        name: format!("{name}-j1-q32"),
+        mix: mix.to_owned(),
+        read_percent: None,
+        block_bytes,
+        jobs: 1,
+        depth: 32,
+    };
+    ["/dev/a", "/dev/b", "/dev/c"]
+        .iter()
+        .map(|drive| {
+            let mut one = blank(&format!("{stage}/{drive}/{name}#0"), &workload);
+            (one.stage, one.target) = (stage.to_owned(), (*drive).to_owned());
+            one.read.bytes_per_s = rate;
+            one.read.iops = rate / 4096.0;
+            one
+        })
+        .collect()
+}
+
+#[test]
+fn the_way_to_the_drives_is_a_ceiling_of_reads_only_if_it_carried_more_than_the_media_gave() {
+    let all = expanded(&format!("{DRIVES}{ARRAY}[[stages]]\nkind = \"path\"\n")).unwrap();
+    let media = run_of("raw.all", ("seq-read-1m", "read", 1 << 20), 200e6);
+    let ceiling = |way: f64, mix: &str, depth: u32| {
+        let way = run_of("path", (BANDWIDTH, "read", 128 << 10), way);
+        let known: Vec<Measurement> = media.iter().cloned().chain(way).collect();
+        let raw = RawRuns::of(&all.arrays[0], &all.drives, known.iter()).unwrap();
+        let asked = Workload { mix: mix.to_owned(), depth, ..media[0].workload.clone() };
+        raw.way(&asked).map(|ceiling| ceiling.value)
+    };
+    assert_eq!(ceiling(550e6, "read", 32), Some(3.0 * 550e6));
+    assert_eq!(ceiling(550e6, "write", 32), None, "writes take another way");
+    assert_eq!(ceiling(150e6, "read", 32), None, "no cache of the drives answered");
+    assert_eq!(ceiling(550e6, "read", 1024), None, "the way was not asked for as much");
+}
+
+#[test]
+fn what_the_way_carries_is_said_beside_what_the_media_gave() {
+    let media = run_of("raw.all", ("seq-read-1m", "read", 1 << 20), 200e6);
+    let check = |way: f64, with_media: bool| {
+        let way = run_of("path", (BANDWIDTH, "read", 128 << 10), way);
+        let known = media.iter().filter(|_| with_media).chain(&way);
+        paths::checks(known).remove(0)
+    };
+    let faster = check(500e6, true);
+    assert_eq!(faster.outcome, Outcome::Pass);
+    assert!(faster.found.contains("carries 1.50 GB/s"), "{faster:?}");
+    assert!(faster.found.contains("600 MB/s at once") && faster.found.contains("40.0 % of it"));
+    assert_eq!(check(201e6, true).outcome, Outcome::CannotTell, "no faster than the media");
+    assert_eq!(check(500e6, false).outcome, Outcome::CannotTell, "nothing to hold it against");
+}
+
+#[test]
+fn a_block_size_sweep_asks_for_the_same_load_in_every_size() {
+    let stage = "[[stages]]\nkind = \"block-sizes\"\nprofiles = [\"seq-read-1m\"]\n";
+    let sizes = |text: &str| -> Vec<(u64, String)> {
+        let all = expanded(text).unwrap();
+        all.points().map(|it| (it.workload.block_bytes, it.workload.name.clone())).collect()
+    };
+    let whole = sizes(&format!("{DRIVES}{ARRAY}{stage}"));
+    let blocks: Vec<u64> = whole.iter().map(|(block, _)| *block).collect();
+    assert_eq!(blocks, [4096, 16_384, 65_536, 262_144, 1 << 20]);
+    assert_eq!(whole[0].1, "seq-read-1m-j1-q32-bs4k");
+    let own = sizes(&format!("{DRIVES}{stage}sizes = [\"512\"]\n"));
+    assert_eq!(own.len(), 3, "without arrays each drive by itself");
+    assert_eq!(own[0].0, 512);
+}
+
+#[test]
+fn a_file_system_is_made_only_on_an_array_that_names_one_and_counts_as_overwriting_it() {
+    let stage = "[[stages]]\nkind = \"file-system\"\nprofiles = [\"rr-4k\"]\n";
+    let none = expanded(&format!("{DRIVES}{ARRAY}{stage}")).unwrap();
+    assert!(none.left_out["file-system"].contains("no array names a file_system"));
+    let text = format!("{DRIVES}{ARRAY}file_system = \"ext4\"\nspan = \"8m\"\n{stage}");
+    let all = expanded(&text).unwrap();
+    let group = &all.groups[0];
+    assert!(group.has_file_system && group.points[0].condition == ArrayCondition::FileSystem);
+    assert_eq!(group.points[0].jobs.jobs()[0].bytes("size"), Some(8 << 20));
+    assert_eq!(all.written(), [Path::new("/dev/md9")], "although the load only reads");
+    assert!(group.before_s > 1.0, "filling 70 % of 1 GB is in the estimate");
+    let full = text.replace("span =", "fill_percent = 99\nspan =");
+    assert!(expanded(&full).unwrap_err().to_string().contains("fill_percent"));
+}
+
+#[test]
+fn what_the_first_write_costs_is_told_in_both_directions_and_not_of_a_short_fill() {
+    let fill = |rate: f64, seconds: f64| {
+        let workload = run_of("x", ("fill", "write", 1 << 20), 0.0).remove(0).workload;
+        let mut one = blank("f", &workload);
+        (one.write.bytes_per_s, one.write.bytes) = (rate, 0);
+        one.write.bytes = format!("{:.0}", rate * seconds).parse().unwrap();
+        one
+    };
+    let told = |first: f64, second: f64| first_write(&fill(first, 60.0), &fill(second, 60.0));
+    let thin = told(200e6, 500e6);
+    assert!(thin.outcome == Outcome::Fail && thin.found.contains("\u{d7}2.50; first writes cost"));
+    let fresh = told(1.5e9, 0.4e9);
+    assert!(fresh.outcome == Outcome::Fail && fresh.found.contains("a fresh drive"), "{fresh:?}");
+    assert_eq!(told(500e6, 480e6).outcome, Outcome::Pass);
+    let short = first_write(&fill(200e6, 2.0), &fill(500e6, 2.0));
+    assert_eq!(short.outcome, Outcome::CannotTell);
+}
+
+#[test]
+fn a_knee_is_named_with_both_sizes_and_no_knee_below_twice_the_memory_tells_nothing() {
+    let (gib, memory) = (1_u64 << 30, Some(16_u64 << 30));
+    let sizes = |rates: [f64; 3]| {
+        [gib, 8 * gib, 32 * gib].into_iter().zip(rates).collect::<Vec<(u64, f64)>>()
+    };
+    let found = knee("md9, rr-4k", &sizes([100e3, 98e3, 10e3]), memory);
+    assert_eq!(found.outcome, Outcome::Pass);
+    assert!(found.found.contains("between 8.59 GB and 34.4 GB"), "{found:?}");
+    assert!(found.next.unwrap().contains("34.4 GB and more"));
+    assert_eq!(knee("t", &sizes([99.0, 98.0, 97.0]), memory).outcome, Outcome::Pass);
+    let small = &sizes([99.0, 98.0, 97.0])[..2];
+    assert_eq!(knee("t", small, memory).outcome, Outcome::CannotTell);
+    assert_eq!(knee("t", &sizes([99.0, 98.0, 97.0]), None).outcome, Outcome::CannotTell);
+}
