@@ -3,6 +3,7 @@
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, spdk, device: one engine each
 //! - bdevperf: what SPDK's own load generator prints
+//! - ior: IOR's phases, and what it prints
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure halfway; an adapter
 //! writes only to the members it was given; it never asks a question on a terminal.
@@ -12,6 +13,7 @@ pub mod bdevperf;
 pub mod btrfs;
 pub mod commands;
 pub mod device;
+pub mod ior;
 pub mod lvm;
 pub mod mdadm;
 pub mod spdk;

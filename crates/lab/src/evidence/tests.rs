@@ -140,7 +140,8 @@ fn what_a_killed_lab_left_running_is_ended_and_a_stranger_of_that_number_is_not(
         fs::write(folder.join(format!("0000{n}-sleep.begun")), begun).unwrap();
     }
     // A parent goes on a moment before the kernel knows its child's new command line.
-    let command_line = |child: &std::process::Child| fs::read(format!("/proc/{}/cmdline", child.id()));
+    let command_line =
+        |child: &std::process::Child| fs::read(format!("/proc/{}/cmdline", child.id()));
     while children.iter().any(|child| command_line(child).unwrap().is_empty()) {
         std::thread::yield_now();
     }

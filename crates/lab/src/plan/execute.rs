@@ -2,6 +2,7 @@
 //!
 //! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
+//! - ior: IOR's phases on a file system
 //! - conclude: what the points of a group show together
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
@@ -10,10 +11,11 @@
 
 mod again;
 mod conclude;
+mod ior;
 mod point;
 
 use self::conclude::baseline_key;
-use super::file::Array;
+use super::file::{Array, Kind};
 use super::made::{self, Made, Rebuilding};
 use super::mounted::Mounted;
 use super::points::{Expanded, Group, Point};
@@ -158,7 +160,9 @@ impl Session<'_> {
         }
         for point in &group.points {
             let needed = !self.has(point) && !self.is_steady_before(point);
-            if needed {
+            if needed && point.kind == Kind::Ior {
+                self.ior(point, progress)?;
+            } else if needed {
                 self.point(point, rebuilding, progress)?;
             } else {
                 self.summary.resumed += usize::from(self.has(point));

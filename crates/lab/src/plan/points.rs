@@ -16,6 +16,7 @@ pub use way::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
 use super::file::{Array, Kind, Plan, Stage};
 use super::profile::{Fill, Profile, workload};
 use crate::Refusal;
+use crate::adapter::ior;
 use crate::fio::hosts::Host;
 use crate::fio::{JobFile, Setting, value};
 use crate::metrics::latency::to_f64;
@@ -234,7 +235,15 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::ArraysAll | Kind::WorkingSet if arrays.is_empty() => {
                 "no arrays are named"
             }
-            Kind::FileSystem if arrays.iter().all(|array| array.file_system.is_none()) => {
+            Kind::Ior if !ior::is_there("ior") => "ior is not installed",
+            Kind::Ior
+                if self.stage.jobs.iter().any(|jobs| *jobs > 1) && !ior::is_there("mpirun") =>
+            {
+                "several tasks need mpirun, which is not installed"
+            }
+            Kind::FileSystem | Kind::Ior
+                if arrays.iter().all(|array| array.file_system.is_none()) =>
+            {
                 "no array names a file_system"
             }
             Kind::Degraded if !hooked(|array| &array.take_out) && !makes => {
@@ -255,6 +264,7 @@ impl Maker<'_> {
                 "no drive has a queue that joins, or interrupts that can be coalesced"
             }
             Kind::Precondition
+            | Kind::Ior
             | Kind::Path
             | Kind::Zone
             | Kind::Cliff
@@ -302,6 +312,7 @@ impl Maker<'_> {
             Kind::ArraySweep | Kind::WorkingSet | Kind::BlockSizes => self.one_by_one(&arrays)?,
             Kind::ArraysAll => group(self.matrix(&arrays, ArrayCondition::Healthy)?),
             Kind::FileSystem => self.through_file_systems()?,
+            Kind::Ior => self.with_ior(),
             Kind::Degraded => self.degraded()?,
             Kind::Rebuild => self.rebuilding()?,
         })

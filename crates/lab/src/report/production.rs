@@ -8,7 +8,11 @@ use super::sections::Section;
 use crate::plan::profile;
 
 /// Loads that the lab makes up itself, by the beginning of their names.
-const OWN: [(&str, &str); 8] = [
+const OWN: [(&str, &str); 9] = [
+    (
+        "ior-",
+        "every task streams a file of its own and waits for all others at the end; applications write when they have something, and share files",
+    ),
     (
         "fill-",
         "nobody fills a whole drive in one sequential pass; it puts the drive into a known state, no more",

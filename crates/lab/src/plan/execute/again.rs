@@ -99,7 +99,7 @@ impl Session<'_> {
 /// Share by which an upper layer may be above the layer below before it cannot be the drift of a machine.
 const DRIFT_BELIEVED: f64 = 1.05;
 
-fn above_layer_below(share: f64) -> Option<Finding> {
+pub(super) fn above_layer_below(share: f64) -> Option<Finding> {
     let severity = match share {
         share if share > DRIFT_BELIEVED => Severity::Error,
         share if share > CEILING_SLACK => Severity::Warning,

@@ -3,12 +3,13 @@
 //! What must stay true: each condition takes one more member out than the one before it.
 
 use super::own::FILL_BYTES_PER_S;
-use super::{Group, Maker, served};
+use super::{Group, Maker, Point, served};
 use crate::Refusal;
-use crate::fio::Setting;
+use crate::adapter::ior::{Phase, TRANSFER};
+use crate::fio::{JobFile, Setting};
 use crate::metrics::latency::to_f64;
 use crate::plan::file::Array;
-use crate::record::ArrayCondition;
+use crate::record::{ArrayCondition, Workload};
 
 impl Maker<'_> {
     /// What the lab does to an array that it makes: one member out, then as many as its parity allows.
@@ -56,18 +57,53 @@ impl Maker<'_> {
                     section.settings.push(Setting::new("size", span.as_str()));
                 }
             }
-            let drives = array.code().filter(|_| array.is_made());
-            let bytes = match (drives, array.members.first()) {
-                (Some(code), Some(member)) => {
-                    u64::from(code.data).saturating_mul((self.size_of)(member))
-                }
-                _ => (self.size_of)(&array.path),
-            };
-            let share = f64::from(array.fill_percent()) / 100.0;
-            let before_s = to_f64(bytes) * share / FILL_BYTES_PER_S;
-            groups.push(Group { points, has_file_system: true, before_s, ..Group::default() });
+            groups.push(self.on_file_system(array, points));
         }
         Ok(groups)
+    }
+
+    fn on_file_system(&self, array: &Array, points: Vec<Point>) -> Group {
+        let drives = array.code().filter(|_| array.is_made());
+        let bytes = match (drives, array.members.first()) {
+            (Some(code), Some(member)) => {
+                u64::from(code.data).saturating_mul((self.size_of)(member))
+            }
+            _ => (self.size_of)(&array.path),
+        };
+        let share = f64::from(array.fill_percent()) / 100.0;
+        let before_s = to_f64(bytes) * share / FILL_BYTES_PER_S;
+        Group { points, has_file_system: true, before_s, ..Group::default() }
+    }
+
+    /// IOR writes and reads a file of the array's span for each task, on each array that names a file system.
+    pub(super) fn with_ior(&self) -> Vec<Group> {
+        let group = |array: &Array| {
+            let phase = |(jobs, phase): (u32, Phase)| {
+                let work = Workload {
+                    name: format!("ior-{}-1m-j{jobs}", phase.word()),
+                    mix: phase.word().to_owned(),
+                    read_percent: None,
+                    block_bytes: TRANSFER,
+                    jobs,
+                    depth: 1,
+                };
+                let bytes = to_f64(array.span_bytes()) * f64::from(jobs);
+                let mut points = self.rounds(
+                    &[served(array)],
+                    ArrayCondition::FileSystem,
+                    &work,
+                    &JobFile::default(),
+                );
+                points.iter_mut().for_each(|it| it.expected_s = bytes / FILL_BYTES_PER_S + 1.0);
+                points
+            };
+            let phases = self.stage.jobs.iter().flat_map(|jobs| {
+                [Phase::Write, Phase::Read].into_iter().map(move |phase| (*jobs, phase))
+            });
+            self.on_file_system(array, phases.flat_map(phase).collect())
+        };
+        let arrays = self.plan.arrays.iter().filter(|array| array.file_system.is_some());
+        arrays.map(group).collect()
     }
 
     pub(super) fn rebuilding(&self) -> Result<Vec<Group>, Refusal> {
