@@ -2,6 +2,7 @@
 //!
 //! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is missed.
 
+use super::server::network::{self, Network};
 use super::server::{DriveKind, PhyErrors, Server};
 use crate::metrics::bandwidth::Rate;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,8 @@ pub fn table(server: &Server, before: Option<&Server>) -> Vec<Row> {
     rows.push(drives(server, waits("io")));
     for network in &server.networks {
         let rate = network.rate.map(|rate| format!("? of {rate}"));
-        rows.push(row(&format!("network {}", network.name), rate, None, None));
+        let errors = troubles(network, before);
+        rows.push(row(&format!("network {}", network.name), rate, None, errors));
     }
     rows
 }
@@ -83,6 +85,21 @@ fn bandwidth(server: &Server) -> Option<String> {
         server.cpu.sockets().iter().map(|it| Some(speeds.socket_carried(*it)?.0)).collect();
     let sum = rates?.into_iter().fold(0, u64::saturating_add);
     (sum > 0).then(|| format!("? of {} measured", Rate(sum)))
+}
+
+/// What an interface counted, and by how much that grew.
+fn troubles(network: &Network, before: Option<&Server>) -> Option<String> {
+    let now = &network.troubles;
+    let sum =
+        |counts: &network::Counts| counts.values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+    let before = before.and_then(|it| it.networks.iter().find(|it| it.name == network.name));
+    (!now.is_empty()).then(|| match before {
+        None => format!("{} since it was made, growth ?", sum(now)),
+        Some(before) => {
+            let grown = network::grown(now, &before.troubles);
+            format!("{} since it was made, {} between captures", sum(now), sum(&grown))
+        }
+    })
 }
 
 fn drives(server: &Server, saturation: Option<String>) -> Row {

@@ -5,11 +5,13 @@
 //! - cases: each check where it passes, fails and cannot tell
 //! - measured: memory and processors that were tried
 //! - models: what makers state about drives
+//! - network: interfaces: who serves their queues, what they lost
 
 mod captures;
 mod cases;
 mod measured;
 mod models;
+mod network;
 
 use crate::captures::{AFTER, ALL, BEFORE, FLASH, JBOD, capture, inspection, server};
 use ashlar_lab::inspect::Inspection;
@@ -101,7 +103,7 @@ fn a_half_trained_drive_and_a_thin_uplink_are_named() {
     let text = page::text(&flash, false);
     assert!(
         text.contains(
-            "0000:48:00.0: 1 of 24 links below what both ends can: PCIe 4.0 x2 of PCIe 4.0 x4"
+            "0000:48:00.0: 1 of 26 links below what both ends can: PCIe 4.0 x2 of PCIe 4.0 x4"
         ),
         "{text}"
     );

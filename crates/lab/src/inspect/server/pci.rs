@@ -61,19 +61,6 @@ impl PciDevice {
     }
 }
 
-/// One network interface on a PCI device.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Network {
-    /// `eth0`.
-    pub name: String,
-    /// PCI address.
-    pub address: String,
-    /// What the link carries; None if it is down or does not say.
-    pub rate: Option<Rate>,
-    /// Receive queues.
-    pub receive_queues: u64,
-}
-
 /// All devices by address.
 pub fn read(source: &Source) -> BTreeMap<String, PciDevice> {
     let text = source.output("lspci", &["lspci", "-vv", "-D"]).unwrap_or_default();
@@ -170,29 +157,6 @@ fn spoken_link(text: &str) -> Option<PcieLink> {
         rest.trim_start().split([' ', ',']).next()
     };
     PcieLink::parse(after("Speed")?, after("Width")?)
-}
-
-/// Network interfaces that sit on PCI devices.
-pub fn networks(source: &Source, pci: &BTreeMap<String, PciDevice>) -> Vec<Network> {
-    let mut networks = Vec::new();
-    for name in source.names("/sys/class/net") {
-        let folder = format!("/sys/class/net/{name}");
-        let link = source.link(&folder).unwrap_or_default();
-        let Some(address) = chain(&link).pop().filter(|address| pci.contains_key(address)) else {
-            continue;
-        };
-        let queues = source.names(&format!("{folder}/queues"));
-        let receive = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
-        networks.push(Network {
-            rate: source
-                .number(&format!("{folder}/speed"))
-                .map(|mega_bits| Rate(Rate::mega(mega_bits).0 / 8)),
-            receive_queues: u64::try_from(receive).unwrap_or(0),
-            name,
-            address,
-        });
-    }
-    networks
 }
 
 #[cfg(test)]
