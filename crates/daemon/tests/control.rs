@@ -270,4 +270,5 @@ fn metrics_are_sound_openmetrics() {
         "{text}"
     );
     assert!(text.contains("ashlar_array_full_stripe_writes_total{array=\"tank0\"} 0\n"), "{text}");
+    assert!(text.contains("ashlar_array_lean_records_total{array=\"tank0\"} 0\n"), "{text}");
 }

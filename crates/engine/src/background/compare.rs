@@ -14,7 +14,7 @@ use crate::checksums::heal::heal;
 use crate::datapath::gather::gather_each;
 use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::rows::RowSet;
-use crate::datapath::store::repair;
+use crate::datapath::store::{Stored, repair};
 use crate::event::names;
 use crate::log::Piece;
 use crate::scratch::StripeBuffers;
@@ -330,12 +330,16 @@ async fn rewrite(
             continue;
         };
         report.bytes += rows.bytes();
-        report.repaired += u64::from(rows.blocks());
         pieces.push(Piece::new(strip, rows, content.freeze()));
     }
-    // A member that cannot take it goes out; what it should hold is carried by the others.
     shard.counts().job_member_writes.add(to_u64(pieces.len()));
-    let _stored = repair(shard, tile.stripe, &pieces).await;
+    let blocks = to_u64(pieces.len()) * u64::from(rows.blocks());
+    match repair(shard, tile.stripe, &pieces).await {
+        // A member that could not take it is out; what it should hold is carried by the others.
+        Stored::All | Stored::Without => report.repaired += blocks,
+        // It could not be done without: what it holds instead must not be trusted.
+        Stored::NotAll => report.lost_blocks += blocks,
+    }
 }
 
 fn one_row(rows: RowRange, row: usize) -> RowRange {

@@ -10,7 +10,7 @@
 use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;
 use super::settle::block_lost;
-use super::store::repair;
+use super::store::{Stored, repair};
 use crate::canary::{Canary, sings};
 use crate::checksums::heal::heal;
 use crate::event::names;
@@ -318,7 +318,7 @@ pub(crate) async fn write_back(
 ) -> bool {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.
     let piece = Piece::new(strip, rows, Buf::copied(content));
-    let is_stored = repair(shard, stripe, &[piece]).await;
+    let is_stored = repair(shard, stripe, &[piece]).await == Stored::All;
     let member = shard.array.member_of(stripe, strip);
     let fields = vec![("slot", member.to_string()), ("stripe", stripe.to_string())];
     if is_stored {

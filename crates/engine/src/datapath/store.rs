@@ -103,18 +103,29 @@ fn start_data(
     run.map(&mut flush);
 }
 
+/// What became of rows that were to be stored anew.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stored {
+    /// All of them are in place.
+    All,
+    /// Those that are not were for members that are recorded as out: nobody will believe what lies there.
+    Without,
+    /// Some are not, and what lies there instead is still believed.
+    NotAll,
+}
+
 /// Store rows anew that could not be read or were wrong, strips rising; the caller holds their lock. It is an
-/// update like any other, for a write that is cut off would leave a readable block of which half is old. True if
-/// all of it is stored; members that cannot take it are recorded as out, if the array can do without them.
-pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> bool {
+/// update like any other, for a write that is cut off would leave a readable block of which half is old. Members that
+/// cannot take it are recorded as out, if the array can do without them.
+pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> Stored {
     let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
-    let Ok(pins) = pin(shard, stripe, ios).await else { return false };
+    let Ok(pins) = pin(shard, stripe, ios).await else { return Stored::NotAll };
     let log = shard.log().filter(|_| !sings(Canary::RepairNotLogged));
     let (Some(log), Some(rows)) = (log, rows_of(pieces)) else {
         return store_pieces(shard, stripe, pieces, pins).await;
     };
     let step = log.rows_max();
-    let mut is_stored = true;
+    let mut all = Stored::All;
     let mut start = rows.start;
     while start < rows.end {
         let rows = RowRange::new(start, rows.end.min(start.saturating_add(step)));
@@ -126,16 +137,16 @@ pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]
         let stored = own.iter().fold(StripSet::EMPTY, |all, piece| all.with(piece.part.strip));
         let Some(rows) = rows_of(&own) else { continue };
         let new = NewUpdate { stripe, kind: RecordKind::Full, rows, stored, pieces };
-        is_stored &= match log::record(shard, new).await {
+        all = all.max(match log::record(shard, new).await {
             Ok(_update) => {
-                let is_stored = store_pieces(shard, stripe, &own, pins.clone()).await;
+                let stored = store_pieces(shard, stripe, &own, pins.clone()).await;
                 log.note_in_place(stripe);
-                is_stored
+                stored
             }
-            Err(_) => false,
-        };
+            Err(_) => Stored::NotAll,
+        });
     }
-    is_stored
+    all
 }
 
 fn rows_of(pieces: &[Piece]) -> Option<RowRange> {
@@ -147,7 +158,7 @@ async fn store_pieces(
     stripe: StripeNo,
     pieces: &[Piece],
     pins: Option<Pins>,
-) -> bool {
+) -> Stored {
     let mut writes = Writes::noting(shard, pins);
     for Piece { part, bytes } in pieces {
         writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
@@ -155,8 +166,11 @@ async fn store_pieces(
     let failed = writes.finish(shard).await;
     let is_stored = failed.is_empty();
     // A member that cannot take it goes out; what it should hold is carried by the others.
-    let _recorded = settle(shard, failed).await;
-    is_stored
+    match settle(shard, failed).await {
+        _ if is_stored => Stored::All,
+        Ok(()) => Stored::Without,
+        Err(_) => Stored::NotAll,
+    }
 }
 
 impl Target {

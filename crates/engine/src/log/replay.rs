@@ -26,7 +26,7 @@ use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
     DeviceLog, HomeBlock, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
-    homes, judge,
+    StripeReplay, homes, judge,
 };
 use ashlar_units::{Extent, Nanos, to_usize};
 use found::InPlace;
@@ -113,7 +113,8 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
     // Some may have failed since their logs were read.
     let here = record::targets(shard, &shard.home().superblock());
     sources.retain(|source| here.iter().any(|target| target.uuid == source.target.uuid));
-    let judgement = judge_all(shard, &mut sources).await?;
+    let mut judgement = judge_all(shard, &mut sources).await?;
+    leave_clean(shard, &mut judgement);
     let mut summary = summary_of(&judgement.tally);
     if !judgement.stripes.is_empty() {
         if shard.array.is_read_only() {
@@ -135,6 +136,22 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
     ];
     shard.array.record(names::LOG_REPLAYED, fields);
     Ok(summary)
+}
+
+/// Rows in doubt of regions that the write-intent bitmap calls clean are not: since nothing was being written there all members
+/// were flushed, with their checksums, and none was out. They are a codeword, or a device has damaged it since: then what
+/// is found must not be believed, and a member that comes back by the same bitmap would not be made to agree with it.
+fn leave_clean(shard: &Shard, judgement: &mut Judgement) {
+    let intent = &shard.array.intent;
+    for replay in &mut judgement.stripes {
+        if !intent.is_durable(intent.region_of(replay.stripe)) {
+            replay.in_doubt.clear();
+        }
+    }
+    let is_left = |replay: &StripeReplay| {
+        !(replay.writes.is_empty() && replay.lost.is_empty() && replay.in_doubt.is_empty())
+    };
+    judgement.stripes.retain(is_left);
 }
 
 fn summary_of(tally: &ReplayTally) -> ReplaySummary {

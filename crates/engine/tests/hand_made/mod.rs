@@ -5,12 +5,14 @@
 //! update of which a holder lacks the record.
 
 use ashlar_layout::{Geometry, RowRange, Shape};
-use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::log::{
     BatchEncoder, Holder, Home, LogIdentity, NewRecord, Part, RecordKind, block_checksum,
 };
-use ashlar_ondisk::{ConsistencyPolicy, Features, MemberEvent, Superblock};
+use ashlar_ondisk::{
+    BitmapKind, ConsistencyPolicy, Features, MemberEvent, PageIdentity, Superblock,
+};
 use ashlar_parity::{Code, Kernel, Locality};
 use ashlar_sim::{Random, SimDisk};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo};
@@ -323,8 +325,16 @@ impl Logged {
         disk.poke(offset, &bytes);
     }
 
-    /// Give the superblocks to the members that are in, as the crash leaves them.
+    /// Give the superblocks to the members that are in, as the crash leaves them, and a write-intent bitmap with all that was
+    /// written.
     pub fn crash(&self) {
+        let identity = PageIdentity {
+            kind: BitmapKind::WriteIntent,
+            array_tag: array_tag(self.superblock.array_uuid),
+            page: 0,
+        };
+        // Newer than what a clean stop left, older than what the next start writes.
+        let page = identity.encode((self.superblock.generation << 32) - 1, &[!0; WORDS_PER_PAGE]);
         for (slot, disk) in
             self.disks.iter().enumerate().filter(|(slot, _)| !self.out.contains(slot))
         {
@@ -333,6 +343,7 @@ impl Logged {
             for copy in copy_slots(super::world::DISK_BYTES).expect("large enough") {
                 disk.poke(copy.offset, &bytes);
             }
+            disk.poke(self.superblock.areas.write_intent.offset, &page);
         }
     }
 

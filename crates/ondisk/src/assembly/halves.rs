@@ -46,6 +46,17 @@ pub(super) fn newest<'a>(
         .copied()
 }
 
+/// The candidate that speaks for the array: the newest. Several may have its generation and not agree, after starts that were
+/// cut off with other members each; then it is one of them from which nobody has parted, if there is one: under the
+/// others nothing was ever served.
+pub(super) fn speaker<'a>(candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+    let newest = newest(candidates, None)?;
+    let is_equal = |(_, own): &&Candidate<'a>| own.generation == newest.1.generation;
+    let speaks = |own: &&Candidate<'a>| lived_on(candidates, own.1).is_empty();
+    let mut equals = std::iter::once(&newest).chain(candidates.iter().filter(is_equal));
+    Some(equals.find(speaks).copied().unwrap_or(newest))
+}
+
 /// The candidates that lived on separately from `newest`.
 pub(super) fn lived_on<'a>(
     candidates: &[Candidate<'a>],

@@ -12,7 +12,7 @@
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
-use super::halves::{Candidate, candidates, lived_on, newest};
+use super::halves::{Candidate, candidates, lived_on, newest, speaker};
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::refusal;
 use super::verdict::{
@@ -67,7 +67,7 @@ fn choose<'a>(
 ) -> Result<Chosen<'a>, (Refusal, Option<&'a Superblock>)> {
     let array = choose_array(readings, request).map_err(|refusal| (refusal, None))?;
     let all = candidates(readings, array);
-    let Some((_, best)) = newest(&all, None) else {
+    let Some((_, best)) = speaker(&all) else {
         return Err((refusal::no_array(readings, request), None));
     };
     let refuse = |refusal: Refusal| (refusal, Some(best));

@@ -175,6 +175,32 @@ fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
     }
 }
 
+/// Seed 29471 of the universes, at 6389f5f. A start without slot 2 is cut off when slot 0 alone has it, and slot 0 is lost; slot 2 is
+/// back, and the next start, without slot 0, has the same generation and is in force. Both put one member out, and the
+/// one that nobody served under was believed: the others had parted from it.
+#[test]
+fn of_two_starts_of_one_generation_the_one_in_force_speaks_for_the_array() {
+    let base = array(2, 2, 1);
+    let (cut_off, served) = (started_without(&base, 2, &[2]), started_without(&base, 3, &[0]));
+    assert_eq!(cut_off.generation, served.generation);
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+        let one = |slot: u16| reading(if slot == 0 { &cut_off } else { &served }, slot);
+        let verdict = judge(&order.map(one), None);
+        assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+        let newest = verdict.newest.as_ref().map(|newest| newest.incarnation);
+        assert_eq!(newest, Some(served.incarnation));
+        let stale = SlotState::Stale { out_since: 11 };
+        let states = verdict.slots.iter().map(|slot| slot.state).collect::<Vec<_>>();
+        assert_eq!(states, [stale, SlotState::Current, SlotState::Current, SlotState::Current]);
+    }
+    // Two that each count on nobody of the other's may both have served.
+    let (left, right) = (started_without(&base, 2, &[2, 3]), started_without(&base, 3, &[0, 1]));
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+        let one = |slot: u16| reading(if slot < 2 { &left } else { &right }, slot);
+        assert_eq!(refused(&judge(&order.map(one), None)).0, RefusalKind::TwoHalves);
+    }
+}
+
 /// A mirror of three whose slot 0 alone got a start that was cut off. The next one, without it, had the others; then slot 1
 /// got another device, and slot 2 was lost. What slots 1 and 2 held when they left, and the newest.
 fn all_others_left_since() -> (Superblock, Superblock, Superblock) {
