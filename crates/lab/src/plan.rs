@@ -7,6 +7,7 @@
 //! - made: arrays that the lab makes itself, through the engines' adapters
 //! - mounted: a file system on an array, while it is measured through it
 //! - ceilings: what the raw drives allow: BASELINE and ceiling of each point
+//! - alone: what each raw drive did alone, against all at once and against its maker's figures
 //! - paths: what the way to the drives carries, apart from their media
 //! - findings: what is concluded from several points: slow members, cliffs, steady state, zones
 //! - progress: a bar on a terminal, plain lines elsewhere
@@ -16,6 +17,7 @@
 //! What must stay true: every command can be seen before it runs (`--dry-run`); a point that was measured is not
 //! measured again after an interruption; stages that could not be done are named with the reason.
 
+pub mod alone;
 pub mod ceilings;
 pub mod cli;
 pub mod environment;

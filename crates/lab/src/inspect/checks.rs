@@ -91,12 +91,13 @@ const fn note(name: &'static str, look: fn(&Facts<'_>) -> Found) -> Rule {
 }
 
 /// All checks, in the order in which they are told.
-const RULES: [Rule; 38] = [
+const RULES: [Rule; 40] = [
     must("memory.channels_populated", processors::channels_populated),
     must("memory.sockets_balanced", processors::sockets_balanced),
     must("memory.bandwidth_for_rebuild", processors::bandwidth_for_rebuild),
     note("memory.speed_configured", processors::speed_configured),
     note("memory.bandwidth_measured", speeds::bandwidth_measured),
+    note("memory.space", software::memory_space),
     note("memory.errors", processors::memory_errors),
     note("cpu.governor", processors::governor),
     note("cpu.smt_recorded", processors::smt_recorded),
@@ -121,6 +122,7 @@ const RULES: [Rule; 38] = [
     note("net.retransmitted", network::retransmitted),
     must("drive.health", drives::health),
     must("dual_port.second_host", drives::second_host),
+    note("dual_port.width", drives::port_width),
     must("drive.partition_aligned", drives::partition_aligned),
     note("drive.sector_size", drives::sector_size),
     note("drive.firmware_uniform", drives::firmware_uniform),

@@ -14,8 +14,19 @@ pub fn text(inspection: &Inspection, all: bool) -> String {
     let mut out = headline(inspection);
     out.push('\n');
     for check in &inspection.checks {
+        let same = |it: &&Check| it.outcome == Outcome::CannotTell && it.found == check.found;
+        let first = inspection.checks.iter().find(same);
+        // Several that could not be made for one reason are told once.
+        if first.is_some_and(|first| first.name != check.name) {
+            continue;
+        }
         if let Some(mark) = mark(check, all) {
             line(&mut out, mark, check);
+            let also = inspection.checks.iter().filter(same).skip(1);
+            let also: Vec<&str> = also.map(|it| it.name.as_str()).collect();
+            if !also.is_empty() && check.outcome == Outcome::CannotTell {
+                let _ = writeln!(out, "  {:<34} also: {}", "", also.join(", "));
+            }
         }
     }
     let _ = writeln!(out, "\n{}", server_line(inspection));

@@ -69,6 +69,12 @@ fn memory_cases() -> Vec<Case> {
             cannot_tell: (FLASH, no_table()),
         },
         Case {
+            check: "memory.space",
+            pass: (AFTER, vec![]),
+            fail: (AFTER, vec![set("/proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 60 kB")]),
+            cannot_tell: (AFTER, vec![gone("/proc/meminfo")]),
+        },
+        Case {
             check: "memory.errors",
             pass: (AFTER, vec![]),
             fail: (AFTER, vec![set("/sys/devices/system/edac/mc/mc0/ce_count", "3")]),
@@ -168,6 +174,13 @@ fn drive_cases() -> Vec<Case> {
             pass: (AFTER, vec![]),
             fail: (AFTER, vec![Edit::Say("smp_discover-expander-1:0", "  phy  48", second)]),
             cannot_tell: (AFTER, vec![Edit::NoTool("smp_discover-expander-1:0")]),
+        },
+        Case {
+            check: "dual_port.width",
+            pass: (FLASH, vec![]),
+            // The drive that is trained to two lanes.
+            fail: (FLASH, vec![Edit::Say("nvme_id_ctrl-nvme7", "\"cmic\": 0", "\"cmic\": 2")]),
+            cannot_tell: (FLASH, vec![Edit::NoTool("nvme_id_ctrl-nvme7")]),
         },
         Case {
             check: "drive.partition_aligned",

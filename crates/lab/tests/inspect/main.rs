@@ -13,7 +13,9 @@ mod measured;
 mod models;
 mod network;
 
-use crate::captures::{AFTER, ALL, BEFORE, FLASH, JBOD, capture, inspection, server};
+use crate::captures::{
+    AFTER, ALL, BEFORE, FLASH, JBOD, capture, check, edited, inspection, server, set,
+};
 use ashlar_lab::inspect::Inspection;
 use ashlar_lab::inspect::Verdict;
 use ashlar_lab::inspect::diagram::Measured;
@@ -130,6 +132,44 @@ fn what_the_operator_gives_replaces_what_was_assumed() {
     let sockets = Given { inter_socket: Some(Rate::mega(32_000)), ..Given::default() };
     let topology = Topology::of(&server(capture(BEFORE)), sockets);
     assert_eq!(topology.links.iter().filter(|it| it.standard == "between sockets").count(), 2);
+}
+
+#[test]
+fn checks_that_could_not_be_made_for_one_reason_are_told_once() {
+    let text = page::text(&inspection(AFTER), false);
+    let told: Vec<&str> =
+        text.lines().filter(|it| it.contains("not measured") || it.contains("also:")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].contains("memory.bandwidth_measured"), "{told:?}");
+    assert!(
+        told[1].contains("also: cpu.score_scales, measured.nodes_alike, measured.as_before"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_kernel_that_eats_memory_between_two_looks_is_told_with_the_slab_that_grew() {
+    let look = |kernel, slab| {
+        server(edited(AFTER, &[set("/proc/meminfo", kernel), set("/proc/slabinfo", slab)]))
+    };
+    let before = look(
+        "MemTotal: 67108864 kB\nMemAvailable: 50000000 kB\nSUnreclaim: 500000 kB",
+        "raid6-md0 1 100 4096\ndentry 1 1000 192",
+    );
+    let after = look(
+        "MemTotal: 67108864 kB\nMemAvailable: 40000000 kB\nSUnreclaim: 9500000 kB",
+        "raid6-md0 1 2000000 4096\ndentry 1 1100 192",
+    );
+    let judge = |now: Server, before: &Server| {
+        check(&Inspection::of(now, Some(before), Given::default()), "memory.space")
+    };
+    let (outcome, found) = judge(after.clone(), &before);
+    assert_eq!(outcome, Outcome::Fail);
+    assert!(
+        found.ends_with("grew by 9.22 GB between the two captures, most raid6-md0 by 8.19 GB"),
+        "{found}"
+    );
+    assert_eq!(judge(after.clone(), &after).0, Outcome::Pass);
 }
 
 #[test]

@@ -131,6 +131,60 @@ pub fn second_host(facts: &Facts<'_>) -> Found {
     }
 }
 
+/// Ports of drives that have two have all their lanes, or both ports are used.
+pub fn port_width(facts: &Facts<'_>) -> Found {
+    let server = facts.server;
+    let all: Vec<&Drive> = server.drives.iter().filter(|it| it.kind == DriveKind::Nvme).collect();
+    if all.is_empty() {
+        return none_found(facts).unwrap_or_else(|| Found::not_applicable("no NVMe drives"));
+    }
+    if let Some(drive) = all.iter().find(|it| it.is_shared.is_none()) {
+        return Found::cannot_tell(
+            format!(
+                "{} did not say whether it has two ports: {}",
+                drive.name,
+                silent(facts, "nvme_id_ctrl")
+            ),
+            "install nvme-cli, run as root",
+        );
+    }
+    let mut half = Vec::new();
+    let shared: Vec<&&Drive> = all.iter().filter(|it| it.is_shared == Some(true)).collect();
+    for drive in &shared {
+        let links = drive.attachments.iter().map(|way| server.pci.get(&way.controller)?.negotiated);
+        let Some(links) = links.collect::<Option<Vec<_>>>() else {
+            return Found::cannot_tell(
+                format!("{} does not tell the width of its ports", drive.name),
+                "run as root",
+            );
+        };
+        if let ([link], true) = (links.as_slice(), links.iter().all(|link| link.lanes < 4)) {
+            half.push((drive.name.as_str(), *link));
+        }
+    }
+    match half.first() {
+        None if shared.is_empty() => {
+            Found::pass("drives", format!("{} NVMe drives have one port", all.len()))
+        }
+        None => Found::pass(
+            "drives",
+            format!(
+                "{} NVMe drives with two ports: both are used, or the one is wide",
+                shared.len()
+            ),
+        ),
+        Some((_, link)) => Found::fail(
+            some_of(half.iter().map(|it| it.0)),
+            format!(
+                "{} drives with two ports are used by one of them, {link}: {} of what they could",
+                half.len(),
+                link.raw()
+            ),
+            "use both ports, with a namespace of its own for each or with multipath; or switch the drives to one port of four lanes",
+        ),
+    }
+}
+
 /// Partitions begin on multiples of 4096 bytes and of the physical block.
 pub fn partition_aligned(facts: &Facts<'_>) -> Found {
     if let Some(found) = none_found(facts) {

@@ -1,6 +1,8 @@
 //! Background work and limits.
 
 use super::{Facts, Found, some_of};
+use crate::metrics::latency::to_f64;
+use crate::units;
 
 /// Nothing else works on the drives.
 pub fn background_activity(facts: &Facts<'_>) -> Found {
@@ -19,6 +21,56 @@ pub fn background_activity(facts: &Facts<'_>) -> Found {
             "wait until it is done, or measure its impact and say so",
         ),
     }
+}
+
+/// Below this share of available memory the kernel is busy taking it back.
+const AVAILABLE_MIN: f64 = 0.1;
+/// The kernel's own memory may grow by this share of all between two looks.
+const KERNEL_GROWTH_MAX: f64 = 0.1;
+
+/// There is memory to work in, and the kernel does not eat it.
+pub fn memory_space(facts: &Facts<'_>) -> Found {
+    let software = &facts.server.software;
+    let Some((available, total)) = software.memory_bytes.filter(|it| it.1 > 0) else {
+        return Found::cannot_tell("/proc/meminfo does not tell", "look with free and slabtop");
+    };
+    let of_all = |bytes: u64| to_f64(bytes) / to_f64(total);
+    let size = |bytes: u64| units::bytes(to_f64(bytes));
+    let most = software.slabs.iter().max_by_key(|it| it.1);
+    let most =
+        most.map_or(String::new(), |(name, bytes)| format!(", most {name}: {}", size(*bytes)));
+    let kernel = software.kernel_bytes.map_or(String::new(), |bytes| {
+        format!("; the kernel holds {} that it cannot give back{most}", size(bytes))
+    });
+    let found =
+        format!("{} of {} available{kernel}", units::percent(of_all(available)), size(total));
+    if of_all(available) < AVAILABLE_MIN {
+        return Found::fail(
+            "memory",
+            found,
+            "free and slabtop say who holds it; stop that before measuring",
+        );
+    }
+    let before = facts.before.map(|it| &it.software);
+    let growth =
+        before.and_then(|it| Some(software.kernel_bytes?.saturating_sub(it.kernel_bytes?)));
+    if let (Some(growth), Some(before)) = (growth, before)
+        && of_all(growth) > KERNEL_GROWTH_MAX
+    {
+        let grown = |(name, now): (&String, &u64)| {
+            let was = before.slabs.get(name).copied().unwrap_or(0);
+            (now.saturating_sub(was), name.clone())
+        };
+        let most = software.slabs.iter().map(grown).max();
+        let most =
+            most.map_or(String::new(), |(by, name)| format!(", most {name} by {}", size(by)));
+        return Found::fail(
+            "memory",
+            format!("{found}; that grew by {} between the two captures{most}", size(growth)),
+            "an engine that keeps what it reads or logs: look at its cache limits, and watch slabtop during a rebuild",
+        );
+    }
+    Found::pass("memory", found)
 }
 
 /// Asynchronous requests in flight that each drive may need: 16 jobs of depth 32.

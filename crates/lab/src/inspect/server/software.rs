@@ -21,6 +21,10 @@ pub struct Software {
     pub load: Option<f64>,
     /// Memory available, bytes of total bytes.
     pub memory_bytes: Option<(u64, u64)>,
+    /// Memory in the kernel's slabs that it cannot give back, bytes.
+    pub kernel_bytes: Option<u64>,
+    /// The largest slabs: name -> bytes. Only root may read them.
+    pub slabs: BTreeMap<String, u64>,
     /// Memory errors: (corrected, uncorrected); None without an EDAC driver.
     pub memory_errors: Option<(u64, u64)>,
 }
@@ -32,6 +36,8 @@ pub fn read(source: &Source) -> Software {
         aio_used: source.number("/proc/sys/fs/aio-nr"),
         load: source.text("/proc/loadavg").and_then(|text| text.split(' ').next()?.parse().ok()),
         memory_bytes: source.text("/proc/meminfo").and_then(|text| memory(&text)),
+        kernel_bytes: source.text("/proc/meminfo").and_then(|text| kibibytes(&text, "SUnreclaim")),
+        slabs: source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default(),
         memory_errors: memory_errors(source),
         ..Software::default()
     };
@@ -96,11 +102,28 @@ fn pressure(text: &str) -> Option<f64> {
 }
 
 fn memory(text: &str) -> Option<(u64, u64)> {
-    let kib = |name: &str| {
-        let value = super::cpu::field(text, name)?;
-        value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    Some((kibibytes(text, "MemAvailable")?, kibibytes(text, "MemTotal")?))
+}
+
+/// `SUnreclaim:  1234 kB`, in bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let value = super::cpu::field(text, name)?;
+    value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// How many slabs are kept: the largest.
+const SLABS: usize = 8;
+
+/// Lines `name active_objs num_objs objsize ...`: the largest, name -> bytes.
+fn slabs(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+        Some((number(2)?.saturating_mul(number(3)?), (*words.first()?).to_owned()))
     };
-    Some((kib("MemAvailable")?, kib("MemTotal")?))
+    let mut all: Vec<(u64, String)> = text.lines().filter_map(line).collect();
+    all.sort_by(|one, other| other.cmp(one));
+    all.into_iter().take(SLABS).map(|(bytes, name)| (name, bytes)).collect()
 }
 
 fn memory_errors(source: &Source) -> Option<(u64, u64)> {
@@ -118,7 +141,14 @@ fn memory_errors(source: &Source) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{md_jobs, pressure};
+    use super::{md_jobs, pressure, slabs};
+
+    #[test]
+    fn slabs_are_objects_times_their_size() {
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\nraid6-md0 10 20 4096 : x\ndentry 1 3 192\n";
+        let slabs: Vec<(String, u64)> = slabs(text).into_iter().collect();
+        assert_eq!(slabs, [("dentry".to_owned(), 576), ("raid6-md0".to_owned(), 81_920)]);
+    }
 
     #[test]
     fn md_tells_what_it_is_doing() {

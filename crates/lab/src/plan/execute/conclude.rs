@@ -2,6 +2,7 @@
 //!
 //! What must stay true: a conclusion is written down once, also when a run is resumed.
 
+use super::super::alone;
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
@@ -16,6 +17,7 @@ use crate::record::{ArrayCondition, BaselinePoint, Check, Measurement, Record};
 use crate::units;
 use crate::validity::{Mark, Outcome};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 impl Session<'_> {
     /// Whether the rounds before this one have reached steady state.
@@ -96,7 +98,14 @@ impl Session<'_> {
 
     /// What the way to the drives carries: said at the end, for raw drives may be measured before it or after it.
     pub(super) fn conclude_paths(&mut self) -> Result<(), Refusal> {
-        let checks = paths::checks(self.known.values());
+        let mut checks = paths::checks(self.known.values());
+        // What the hosts' drives are is not to be seen from here.
+        let is_here = self.plan.hosts.is_empty();
+        let facts = |target: &str| match is_here {
+            true => alone::Facts::of(Path::new(target)),
+            false => alone::Facts::default(),
+        };
+        checks.extend(alone::checks(self.known.values(), facts));
         self.keep_checks(checks)
     }
 

@@ -1,0 +1,258 @@
+//! What each raw drive did alone, held against what it did while all others worked, and against what its maker states.
+//!
+//! What must stay true: that drives disturb each other is said only where no link between them and memory was full and where
+//! they were not all slowed alike; a model that nobody knows, and a drive without one, cannot tell.
+
+use crate::inspect::models::{Entry, Known, Library};
+use crate::lint::live::Sysfs;
+use crate::metrics::bandwidth::Rate;
+use crate::metrics::slow_member::median;
+use crate::record::{Check, Measurement};
+use crate::units;
+use crate::validity::{Mark, Outcome};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// A drive that does less than this of what it did alone is disturbed.
+const DISTURBED: f64 = 0.9;
+/// A link this full explains what is missing.
+const FULL: f64 = 0.8;
+/// Drives within this of each other were slowed alike.
+const ALIKE: f64 = 0.03;
+/// Below this share of what is stated, a drive is not as stated.
+const AS_STATED: f64 = 0.8;
+/// In flight, at which makers state random I/Os.
+const STATED_DEPTH: u32 = 32;
+
+/// What a drive is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Whether it spins; None if nobody says.
+    pub is_spinning: Option<bool>,
+    /// Its model and its size in bytes, if it has one.
+    pub model: Option<(String, u64)>,
+}
+
+impl Facts {
+    /// Of the block device at `path`, from sysfs.
+    pub fn of(path: &Path) -> Facts {
+        use std::os::unix::fs::MetadataExt;
+        let sysfs = fs::metadata(path).ok().and_then(|facts| Sysfs::of(facts.rdev()).ok());
+        let Some(sysfs) = sysfs else { return Facts::default() };
+        let text = |file: &str| fs::read_to_string(sysfs.disk.join(file)).ok();
+        let word = |file: &str| text(file).map(|it| it.trim().to_owned());
+        let vendor = word("device/vendor").filter(|it| it != "ATA" && !it.starts_with("0x"));
+        let sectors = word("size").and_then(|it| it.parse::<u64>().ok());
+        let model = word("device/model").filter(|it| !it.is_empty()).map(|model| match vendor {
+            Some(vendor) if !vendor.is_empty() => format!("{vendor} {model}"),
+            _ => model,
+        });
+        Facts {
+            is_spinning: word("queue/rotational").map(|it| it == "1"),
+            model: model.zip(sectors.map(|it| it.saturating_mul(512))),
+        }
+    }
+}
+
+/// What `known` shows of drives alone.
+pub fn checks<'a>(
+    known: impl Iterator<Item = &'a Measurement>,
+    facts: impl Fn(&str) -> Facts,
+) -> Vec<Check> {
+    let usable = |it: &&Measurement| Mark::of(&it.findings) != Mark::Invalid;
+    let known: Vec<&Measurement> = known.filter(usable).collect();
+    let alone: Vec<&Measurement> =
+        known.iter().filter(|it| it.stage == "raw.each").copied().collect();
+    let names: BTreeSet<&str> = alone.iter().map(|it| it.target.as_str()).collect();
+    let facts: BTreeMap<&str, Facts> = names.into_iter().map(|it| (it, facts(it))).collect();
+    let mut checks = as_stated(&alone, &facts);
+    let together: Vec<&Measurement> =
+        known.iter().filter(|it| it.stage == "raw.all").copied().collect();
+    let spins = |target: &str| facts.get(target).is_some_and(|it| it.is_spinning == Some(true));
+    let loads: BTreeSet<&str> = together
+        .iter()
+        .filter(|it| spins(&it.target))
+        .map(|it| it.workload.name.as_str())
+        .collect();
+    for load in loads {
+        let of = |all: &[&'a Measurement]| -> Vec<&'a Measurement> {
+            all.iter().filter(|it| it.workload.name == load && spins(&it.target)).copied().collect()
+        };
+        checks.extend(vibration(load, &of(&alone), &of(&together)));
+    }
+    checks
+}
+
+/// The middle of a drive's rounds.
+fn rates(of: &[&Measurement]) -> BTreeMap<String, f64> {
+    let mut rounds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for one in of {
+        rounds.entry(one.target.clone()).or_default().push(one.rate());
+    }
+    rounds.into_iter().map(|(name, rates)| (name, median(rates.into_iter()))).collect()
+}
+
+/// Whether spinning drives slow down when their neighbours work, though their way has room: vibration. None without a drive that
+/// was measured both ways.
+fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> Option<Check> {
+    let (before, during) = (rates(alone), rates(together));
+    let mut shares: Vec<(String, f64)> = during
+        .into_iter()
+        .filter_map(|(name, rate)| {
+            let own = before.get(&name).copied().filter(|own| *own > 0.0)?;
+            Some((name, rate / own))
+        })
+        .collect();
+    shares.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let (least, most) = (shares.first()?.clone(), shares.last()?.1);
+    let middle = median(shares.iter().map(|it| it.1));
+    let said = format!(
+        "{} drives together do {} to {} of what each does alone, {} in the middle",
+        shares.len(),
+        units::percent(least.1),
+        units::percent(most),
+        units::percent(middle)
+    );
+    let paths = together.iter().filter_map(|it| it.path.as_ref());
+    let fullest = paths
+        .filter_map(|path| path.fullest())
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+        .map(|(link, share)| (link.name.clone(), share));
+    let slow: Vec<&str> =
+        shares.iter().filter(|it| it.1 < DISTURBED).map(|it| it.0.as_str()).collect();
+    let (outcome, found, next) = match fullest {
+        _ if shares.len() < 3 => {
+            (Outcome::CannotTell, format!("{said}; too few to disturb each other"), None)
+        }
+        _ if slow.is_empty() => (Outcome::Pass, said, None),
+        Some((link, share)) if share >= FULL => (
+            Outcome::CannotTell,
+            format!("{said}; {link} was {} full, which explains it", units::percent(share)),
+            Some("measure fewer drives at once, on one controller after the other"),
+        ),
+        _ if most - least.1 <= ALIKE => (
+            Outcome::CannotTell,
+            format!("{said}: all alike, which vibration is not"),
+            Some("look at the load generator's CPU and at the controller's own limit"),
+        ),
+        None => (
+            Outcome::CannotTell,
+            format!("{said}; how full the links were is not known"),
+            Some("run as root, so that links say what they carry"),
+        ),
+        Some((link, share)) => (
+            Outcome::Fail,
+            format!(
+                "{said}; the fullest link, {link}, was {} full, so they disturb each other: {}",
+                units::percent(share),
+                slow.join(", ")
+            ),
+            Some(
+                "measure with every second bay at work, then with fans slower; look at bays, screws and dampers of these drives",
+            ),
+        ),
+    };
+    Some(Check {
+        name: "drives.vibration".to_owned(),
+        target: load.to_owned(),
+        outcome,
+        found,
+        next: next.map(str::to_owned),
+    })
+}
+
+/// What a maker states for a load: a rate in the unit of the load, and the share of it that must be reached.
+fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
+    let load = &measured.workload;
+    let rate = |rate: Option<Rate>| Some(crate::metrics::latency::to_f64(rate?.0));
+    let count = |count: Option<u64>| Some(crate::metrics::latency::to_f64(count?));
+    let is_deep = load.jobs.saturating_mul(load.depth) >= STATED_DEPTH;
+    // Somewhere between both edges: the slower one is what must be reached.
+    let edge = entry.figures.outer.map(|outer| {
+        let inner = entry.figures.inner.unwrap_or(outer / 2);
+        crate::metrics::latency::to_f64(inner) / crate::metrics::latency::to_f64(outer.max(1))
+    });
+    let part = AS_STATED.min(edge.map_or(1.0, |edge| edge * DISTURBED));
+    match load.mix.as_str() {
+        "read" if load.block_bytes >= 64 << 10 => Some((rate(entry.read())?, part)),
+        "write" if load.block_bytes >= 64 << 10 => Some((rate(entry.write())?, part)),
+        "randread" if load.block_bytes == 4_096 && is_deep => {
+            Some((count(entry.figures.random_read)?, AS_STATED))
+        }
+        "randwrite" if load.block_bytes == 4_096 && is_deep => {
+            Some((count(entry.figures.random_write)?, AS_STATED))
+        }
+        _ => None,
+    }
+}
+
+/// Each drive against what its maker states, at the load at which it falls behind most.
+fn as_stated(alone: &[&Measurement], facts: &BTreeMap<&str, Facts>) -> Vec<Check> {
+    let library = Library::default();
+    let mut checks = Vec::new();
+    let mut without_model = 0_usize;
+    for (target, facts) in facts {
+        let check = |outcome, found: String, next: Option<&str>| Check {
+            name: "drive.as_stated".to_owned(),
+            target: (*target).to_owned(),
+            outcome,
+            found,
+            next: next.map(str::to_owned),
+        };
+        let Some((model, size)) = &facts.model else {
+            without_model += 1;
+            continue;
+        };
+        let known = library.look(model, *size);
+        let Known::Exactly(entry) = &known else {
+            let why = known.why_not().unwrap_or_default();
+            checks.push(check(Outcome::CannotTell, format!("{model}: {why}"), None));
+            continue;
+        };
+        let own = alone.iter().filter(|it| it.target == *target);
+        let shares = own.filter_map(|it| {
+            let (stated, part) = stated(entry, it)?;
+            Some((it.rate() / stated.max(1.0), part, stated, *it))
+        });
+        let worst = shares.min_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
+        checks.push(match worst {
+            None => check(
+                Outcome::CannotTell,
+                format!("{model}: no load was measured that its maker states a figure for"),
+                Some("raw.each with 1 MiB sequential, or 4 KiB random at 32 in flight"),
+            ),
+            Some((share, part, stated, it)) => {
+                let found = format!(
+                    "{}: {} of {} stated, {}; {}",
+                    it.workload.name,
+                    units::rate(it.rate(), it.workload.unit()),
+                    units::rate(stated, it.workload.unit()),
+                    units::percent(share),
+                    entry.sentence()
+                );
+                match share >= part {
+                    true => check(Outcome::Pass, found, None),
+                    false => check(
+                        Outcome::Fail,
+                        found,
+                        Some("look at its link, its write cache, its temperature and its health; purge and fill it, then measure again"),
+                    ),
+                }
+            }
+        });
+    }
+    if without_model > 0 {
+        checks.push(Check {
+            name: "drive.as_stated".to_owned(),
+            target: format!("{without_model} without a model"),
+            outcome: Outcome::CannotTell,
+            found: "files, loop devices and a guest's disks have no model that a maker states anything about".to_owned(),
+            next: None,
+        });
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests;

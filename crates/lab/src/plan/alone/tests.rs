@@ -1,0 +1,130 @@
+//! Drives alone and together, with planted rates.
+
+use super::{Facts, checks};
+use crate::meter::{LinkLoad, PathLoad};
+use crate::record::{ArrayCondition, Check, Direction, EngineIdentity, Measurement, Workload};
+use crate::validity::Outcome;
+
+fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurement {
+    let link = |share: f64| LinkLoad {
+        id: "x".to_owned(),
+        name: "SAS3008".to_owned(),
+        bytes_per_s: share * 6e9,
+        carries: Some(6e9),
+    };
+    let workload = Workload {
+        name: "seq-read".to_owned(),
+        mix: "read".to_owned(),
+        read_percent: None,
+        block_bytes: 1 << 20,
+        jobs: 1,
+        depth: 8,
+    };
+    Measurement {
+        id: format!("{stage}/{drive}"),
+        stage: stage.to_owned(),
+        round: 0,
+        target: format!("/dev/sd{drive}"),
+        engine: EngineIdentity::default(),
+        condition: ArrayCondition::Raw,
+        workload,
+        read: Direction { bytes_per_s: rate, ..Direction::default() },
+        write: Direction::default(),
+        cpu: None,
+        path: full.map(|share| PathLoad { drives: Vec::new(), links: vec![link(share)] }),
+        hosts: Vec::new(),
+        findings: Vec::new(),
+        argv: Vec::new(),
+        evidence: None,
+        began_unix_s: 0,
+    }
+}
+
+/// Six drives: alone at 200 MB/s, together at `together` MB/s, with a link that was so full.
+fn six(together: [f64; 6], full: Option<f64>) -> Vec<Measurement> {
+    let alone = (0..6).map(|drive| measured("raw.each", drive, 200e6, None));
+    let all = together.into_iter().enumerate();
+    alone.chain(all.map(|(drive, rate)| measured("raw.all", drive, rate * 1e6, full))).collect()
+}
+
+fn spinning(_: &str) -> Facts {
+    let model = ("TOSHIBA MG07SCA14TA".to_owned(), 14_000_519_643_136);
+    Facts { is_spinning: Some(true), model: Some(model) }
+}
+
+fn judge(known: &[Measurement], facts: fn(&str) -> Facts, name: &str) -> Vec<Check> {
+    checks(known.iter(), facts).into_iter().filter(|it| it.name == name).collect()
+}
+
+fn vibration(together: [f64; 6], full: Option<f64>) -> (Outcome, String) {
+    let mut found = judge(&six(together, full), spinning, "drives.vibration");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let check = found.remove(0);
+    (check.outcome, check.found)
+}
+
+#[test]
+fn drives_that_slow_down_beside_their_neighbours_while_links_have_room_vibrate() {
+    let (outcome, found) = vibration([198.0, 197.0, 140.0, 199.0, 150.0, 196.0], Some(0.2));
+    assert_eq!(outcome, Outcome::Fail);
+    assert!(
+        found.contains("was 20.0 % full, so they disturb each other: /dev/sd2, /dev/sd4"),
+        "{found}"
+    );
+    assert!(found.starts_with("6 drives together do 70.0 % to 99.5 %"), "{found}");
+    assert_eq!(vibration([198.0; 6], Some(0.2)).0, Outcome::Pass);
+}
+
+#[test]
+fn what_a_full_link_or_the_client_explains_is_no_vibration() {
+    let slow = [198.0, 197.0, 140.0, 199.0, 150.0, 196.0];
+    for (together, full, why) in [
+        (slow, Some(0.95), "SAS3008 was 95.0 % full, which explains it"),
+        (slow, None, "how full the links were is not known"),
+        (
+            [140.0, 141.0, 140.5, 140.0, 142.0, 141.0],
+            Some(0.2),
+            "all alike, which vibration is not",
+        ),
+    ] {
+        let (outcome, found) = vibration(together, full);
+        assert_eq!(outcome, Outcome::CannotTell, "{found}");
+        assert!(found.contains(why), "{found}");
+    }
+    // Flash does not vibrate; of unknown drives nothing is said.
+    let flash = |_: &str| Facts { is_spinning: Some(false), model: None };
+    assert!(judge(&six(slow, Some(0.2)), flash, "drives.vibration").is_empty());
+    assert!(judge(&six(slow, Some(0.2)), |_| Facts::default(), "drives.vibration").is_empty());
+}
+
+#[test]
+fn drives_are_held_against_what_their_maker_states_for_exactly_them() {
+    let drive = |rate: f64| vec![measured("raw.each", 0, rate, None)];
+    let of = |rate: f64, facts: fn(&str) -> Facts| {
+        let check = judge(&drive(rate), facts, "drive.as_stated").remove(0);
+        (check.outcome, check.found)
+    };
+    // A spinning drive is anywhere between its edges: 265 and 145 MB/s.
+    let (outcome, found) = of(150e6, spinning);
+    assert_eq!(outcome, Outcome::Pass);
+    assert!(
+        found.starts_with("seq-read: 150 MB/s of 265 MB/s stated, 56.6 %; Toshiba MG07SCA"),
+        "{found}"
+    );
+    assert_eq!(of(120e6, spinning).0, Outcome::Fail);
+    let flash = |_: &str| Facts {
+        is_spinning: Some(false),
+        model: Some(("KXG60ZNV1T02".to_owned(), 1_024_209_543_168)),
+    };
+    assert_eq!(of(3_000e6, flash).0, Outcome::Pass);
+    assert_eq!(of(2_000e6, flash).0, Outcome::Fail);
+    let unknown = |_: &str| Facts {
+        is_spinning: Some(false),
+        model: Some(("NOBODY KNOWS ME".to_owned(), 1_000_000_000_000)),
+    };
+    let (outcome, found) = of(1e9, unknown);
+    assert_eq!(outcome, Outcome::CannotTell);
+    assert!(found.contains("not in the library of drive models"), "{found}");
+    let (outcome, found) = of(1e9, |_| Facts::default());
+    assert_eq!((outcome, found.contains("have no model")), (Outcome::CannotTell, true));
+}
