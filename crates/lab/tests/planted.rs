@@ -385,12 +385,16 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let stage = |kind: &str| {
         format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n")
     };
+    // So slow that everything on the array is above them: they are measured again while the file system is mounted.
+    let slow = "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n";
+    std::fs::write(place.path().join("slow.fio"), slow).expect("written");
     let text = format!(
         "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [{}]\n\
+         [profiles]\nslow = \"slow.fio\"\n\
          [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\nspan = \"8m\"\n{}{}{}",
         drives.join(", "),
         array.0,
-        stage("raw.all"),
+        stage("raw.all").replace("rr-4k", "slow"),
         stage("array.sweep"),
         stage("file-system")
     );
@@ -408,6 +412,14 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let figure = figure.expect("it was measured through a file system");
     assert!(figure.read.ios > 0 && figure.workload.name == "rr-4k-j1-q1", "{}", figure.id);
     assert!(figure.argv.iter().any(|word| word == "fio"), "{:?}", figure.argv);
+    let raw: Vec<_> = all.iter().filter(|it| it.stage == "raw.all").collect();
+    assert_eq!(raw.len(), 9, "once before, once after the array, once after the file system");
+    for measured in raw {
+        let jobs = measured.argv.last().expect("a job file");
+        let jobs = std::fs::read_to_string(jobs).expect("kept");
+        assert!(jobs.contains(&format!("filename={}\n", measured.target)), "{jobs}");
+        assert!(!jobs.contains("measured"), "raw drives, not the file: {jobs}");
+    }
     let filled = checks(&run, "file_system.filled");
     assert_eq!((filled.len(), filled[0].outcome), (1, Outcome::Pass), "{filled:?}");
     let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");

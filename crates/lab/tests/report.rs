@@ -487,6 +487,22 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
             "{name}: {each} {left}, {expected:?}"
         );
     }
+    run.records.push(Record::Baseline(BaselinePoint {
+        workload: "sw-1m-j4-q16".into(),
+        condition: ArrayCondition::Healthy,
+        value: 1.6e9,
+        derivation: "8 data drives".into(),
+        raw: Some(RawSum {
+            workload: "sw-1m-j1-q8".into(),
+            value: 2e9,
+            drives: 10,
+            data_drives: 8,
+        }),
+    }));
+    let falls = waterfall::falls(&points::of(&run.records));
+    let each: Vec<f64> = falls[1].steps.iter().map(|step| step.per_drive()).collect();
+    assert!((each[0] - 200e6).abs() < 1.0 && (each[1] - 200e6).abs() < 1.0, "{each:?}");
+    assert!((each[2] - 1.01e9 / 8.0).abs() < 1.0, "writes are on the data drives: {each:?}");
     let page = page::html(&run, &points::of(&run.records), Path::new("nowhere")).expect("a page");
     assert!(page.contains("What is lost on the way from the raw drives?"));
     assert!(page.contains("101 k IOPS, 10.1 k IOPS a drive, 50.5 % (of 10 drives)"), "the table");

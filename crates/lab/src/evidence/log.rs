@@ -333,9 +333,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Seconds since 1970, UTC.
+/// Seconds since 1970, UTC, in whole microseconds: so many digits read back from JSON as the number that they were.
 pub fn unix_now_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0.0, |since| (since.as_secs_f64() * 1e6).round() / 1e6)
 }
 
 fn stem(n: u64, program: &str) -> String {

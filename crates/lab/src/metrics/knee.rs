@@ -71,6 +71,8 @@ mod tests {
     fn even_rates_a_dip_and_a_rise_have_no_knee() {
         assert_eq!(find(&[(1, 1.0), (2, 0.95), (4, 1.0), (8, 0.9)]), None);
         assert_eq!(find(&[(1, 1.0), (2, 0.2), (4, 1.0), (8, 1.0)]), None, "a dip does not last");
+        let late = [(1, 1.0), (2, 1.0), (4, 0.1), (8, 1.0), (16, 0.1), (32, 0.1)];
+        assert_eq!(find(&late), None, "a size that is fast again lies beyond it");
         assert_eq!(find(&[(1, 0.2), (2, 1.0), (4, 1.0)]), None);
         assert_eq!(find(&[(1, 1.0)]), None);
         assert_eq!(find(&[]), None);

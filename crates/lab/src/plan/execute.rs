@@ -15,6 +15,8 @@ mod ior;
 mod point;
 
 use self::conclude::baseline_key;
+#[cfg(test)]
+pub(super) use self::point::numbers;
 use super::file::{Array, Kind};
 use super::made::{self, Made, Rebuilding};
 use super::mounted::Mounted;

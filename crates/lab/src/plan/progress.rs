@@ -55,6 +55,14 @@ impl Progress {
         }
     }
 
+    /// Something is to be known between two points.
+    pub fn say(&self, said: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(format!("  {said}")),
+            None => eprintln!("        {said}"),
+        }
+    }
+
     /// A point that was to take so many seconds is done, or needs not be done; `said` is its result.
     pub fn end(&mut self, expected_s: f64, said: Option<&str>) {
         self.done += 1;

@@ -124,8 +124,14 @@ pub fn headline(points: &[Point], records: &[Record]) -> Headline {
 
 /// What raw drives alone showed: what failed first, then what was found out about them.
 fn raw_only(records: &[Record]) -> String {
-    const TELLING: [&str; 5] =
-        ["drives.slow_member", "drives.scale", "members.even", "drive.cliff", "drive.zones"];
+    const TELLING: [&str; 6] = [
+        "drives.slow_member",
+        "drives.scale",
+        "members.even",
+        "drive.cliff",
+        "drive.first_write",
+        "drive.zones",
+    ];
     let telling = records.iter().filter_map(|record| match record {
         Record::Check(check) if TELLING.contains(&check.name.as_str()) => Some(check),
         _ => None,

@@ -115,8 +115,8 @@ fn first_writes(points: &[Point]) -> Chart {
             points: Vec::new(),
             said: format!("first {one}, second {other}: \u{d7}{ratio:.2}"),
         });
-        let group = vec![bar(0, was, one), bar(1, then, format!("{other}, \u{d7}{ratio:.2}"))];
-        bars.groups.push((target(first).to_owned(), group));
+        let group = vec![bar(0, was, one), bar(1, then, other)];
+        bars.groups.push((format!("{}, \u{d7}{ratio:.2}", target(first)), group));
     }
     let left_out = match bars.groups.len().checked_sub(24).filter(|more| *more > 0) {
         Some(more) => vec![format!("{more} more targets, which are in the table")],

@@ -42,7 +42,7 @@ impl Session<'_> {
             return Ok((remarks, Some(not_repeated(&raw))));
         };
         progress.more(again.expected_s);
-        progress.end(0.0, Some("above what the raw drives gave: they are measured again"));
+        progress.say("above what the raw drives gave: they are measured again");
         self.point(&again, None, progress)?;
         let remarks = judge(&self.ceilings(point), self);
         let first = ceilings.first().map_or(0.0, |ceiling| ceiling.value);

@@ -32,7 +32,9 @@ impl Session<'_> {
                 target.engine = made.identity().clone();
             }
         }
-        if let Some(mounted) = &self.mounted {
+        // Raw drives that are measured again meanwhile are the drives, not the file.
+        let is_through = point.condition == crate::record::ArrayCondition::FileSystem;
+        if let Some(mounted) = self.mounted.as_ref().filter(|_| is_through) {
             point.jobs.set("filename", &mounted.file().to_string_lossy().replace(':', "\\:"));
         }
         point
@@ -186,7 +188,7 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
 }
 
 /// Numbers of the jobs of one target, as fio counts them: from 1, copies of a job one after the other.
-pub(super) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
+pub(in crate::plan) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
     let jobs = point.jobs.jobs();
     let copies = |job: &crate::fio::Job| usize::try_from(job.count("numjobs", 1)).unwrap_or(1);
     let names = jobs.iter().flat_map(|job| std::iter::repeat_n(job.name.as_str(), copies(job)));

@@ -157,3 +157,13 @@ fn a_knee_is_named_with_both_sizes_and_no_knee_below_twice_the_memory_tells_noth
     assert_eq!(knee("t", small, memory).outcome, Outcome::CannotTell);
     assert_eq!(knee("t", &sizes([99.0, 98.0, 97.0]), None).outcome, Outcome::CannotTell);
 }
+
+#[test]
+fn each_drive_has_a_series_of_the_jobs_that_ran_on_it() {
+    use crate::plan::execute::numbers;
+    let stage = "[[stages]]\nkind = \"raw.all\"\nprofiles = [\"rr-4k\"]\njobs = [4]\n";
+    let all = expanded(&format!("{DRIVES}{stage}")).unwrap();
+    let point = all.points().next().unwrap();
+    let of: Vec<Vec<u32>> = point.targets.iter().map(|target| numbers(point, target)).collect();
+    assert_eq!(of, [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10, 11, 12]]);
+}
