@@ -29,6 +29,9 @@ pub struct DiskOptions {
     pub has_volatile_cache: bool,
     /// Discarded ranges read as zeros. Otherwise they read as junk.
     pub discard_reads_zeros: bool,
+    /// Where a power cut tears a write over sectors that could not be read, all of them can be read again, and those
+    /// that were not stored hold junk: the device had put others in their place.
+    pub torn_repairs_leave_junk: bool,
     /// Serial number; the disk's name if `None`.
     pub serial: Option<String>,
     /// How long commands take.
@@ -81,6 +84,7 @@ impl DiskOptions {
             atomic_write_bytes: SECTOR_BYTES,
             has_volatile_cache: true,
             discard_reads_zeros: true,
+            torn_repairs_leave_junk: false,
             serial: None,
             latency: Latency::default(),
         }

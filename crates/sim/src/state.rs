@@ -18,6 +18,8 @@ use crate::lies::Lies;
 use crate::pages::Pages;
 use crate::random::Random;
 
+/// What a sector holds that was put in the place of another.
+const JUNK: u8 = 0xA9;
 /// Writes a cache holds before it writes back the oldest by itself.
 const CACHED_WRITES_MAX: usize = 4096;
 
@@ -88,6 +90,8 @@ pub(crate) struct Faults {
     pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
     /// Sectors that cannot be read until they are written.
     pub(crate) unreadable: BTreeSet<u64>,
+    /// Sectors that could not be read and were written, in the cache so far. Kept where a power cut makes junk of them.
+    rewritten: BTreeSet<u64>,
     /// So many of the next writes are acknowledged and forgotten.
     pub(crate) writes_to_lose: u32,
     /// The next write goes there instead.
@@ -262,7 +266,10 @@ impl DiskState {
             if self.faults.unreadable.is_empty() {
                 break;
             }
-            self.faults.unreadable.remove(&sector);
+            let was_bad = self.faults.unreadable.remove(&sector);
+            if was_bad && self.options.torn_repairs_leave_junk {
+                self.faults.rewritten.insert(sector);
+            }
         }
         if change.is_durable && !self.faults.lies_on_flush {
             self.content.store_through(&change);
@@ -272,11 +279,34 @@ impl DiskState {
         if !self.options.has_volatile_cache {
             self.content.flush(u64::MAX);
         }
+        self.forget_rewritten();
+    }
+
+    /// Of sectors that are on the medium by now nothing is in doubt any more.
+    fn forget_rewritten(&mut self) {
+        let unflushed = &self.content.unflushed;
+        let is_held = |sector: &u64| {
+            let mut all = unflushed.iter().map(|(_, change)| sectors(change.offset, change.bytes));
+            all.any(|held| held.contains(sector))
+        };
+        self.faults.rewritten.retain(is_held);
+    }
+
+    /// What is left of this write by a power cut is being stored: sectors that could not be read before hold junk, where they
+    /// do not hold what was written.
+    fn leave_junk(&mut self, change: &Change) {
+        for sector in sectors(change.offset, change.bytes) {
+            let was_bad = self.faults.unreadable.remove(&sector);
+            if self.faults.rewritten.remove(&sector) || was_bad {
+                self.content.put(sector * SECTOR_BYTES, &vec![JUNK; to_usize(SECTOR_BYTES)]);
+            }
+        }
     }
 
     pub(crate) fn finish_flush(&mut self, mark: u64) {
         if !self.faults.lies_on_flush {
             self.content.flush(mark);
+            self.forget_rewritten();
         }
     }
 
@@ -328,10 +358,16 @@ impl DiskState {
         self.content.cached.clear();
         self.random.shuffle(&mut volatile);
         for change in &volatile {
-            for survivor in survivors(change, self.options.atomic_write_bytes, &mut self.random) {
+            let survivors = survivors(change, self.options.atomic_write_bytes, &mut self.random);
+            let is_begun = survivors.iter().any(|survivor| survivor.bytes > 0);
+            if is_begun && self.options.torn_repairs_leave_junk {
+                self.leave_junk(change);
+            }
+            for survivor in survivors {
                 self.content.store(&survivor);
             }
         }
+        self.faults.rewritten.clear();
     }
 }
 

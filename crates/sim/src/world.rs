@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ashlar_device::{Command, CommandKind};
 use ashlar_ring::{Executor, Handle, Schedule, VirtualClock, VirtualReactor};
-use ashlar_units::Nanos;
+use ashlar_units::{Extent, Nanos};
 
 use crate::disk::{DiskOptions, SimDisk};
 use crate::opener::SimOpener;
@@ -40,10 +40,10 @@ impl SimSwitch {
         state.stop_at = Some((number, stop));
     }
 
-    /// Stops the program when it submits the `count`-th write from now to the first `below` bytes of any disk. That
+    /// Stops the program when it submits the `count`-th write from now that begins in `place` of any disk. That
     /// operation counts as under way. [`SimWorld::call_off`] undoes it.
-    pub fn stop_at_write_below(&self, below: u64, count: u64, stop: Stop) {
-        self.0.lock().stop_at_write = Some((below, count.max(1), stop));
+    pub fn stop_at_write_in(&self, place: Extent, count: u64, stop: Stop) {
+        self.0.lock().stop_at_write = Some((place, count.max(1), stop));
     }
 
     /// How many operations were submitted so far.
@@ -70,8 +70,8 @@ pub(crate) struct State {
     pub(crate) host: u64,
     operations: u64,
     stop_at: Option<(u64, Stop)>,
-    /// Writes below which offset count, how many more of them, and how it stops then.
-    stop_at_write: Option<(u64, u64, Stop)>,
+    /// Writes that begin where count, how many more of them, and how it stops then.
+    stop_at_write: Option<(Extent, u64, Stop)>,
     stopped: Option<Stop>,
     waker: Option<Waker>,
 }
@@ -306,9 +306,9 @@ impl State {
     }
 
     pub(crate) fn stop_if_due(&mut self, number: u64, (kind, offset): (CommandKind, u64)) {
-        if let Some((below, left, stop)) = &mut self.stop_at_write
+        if let Some((place, left, stop)) = &mut self.stop_at_write
             && matches!(kind, CommandKind::Write | CommandKind::WriteDurable)
-            && offset < *below
+            && (place.offset..place.end()).contains(&offset)
         {
             *left -= 1;
             if *left == 0 {

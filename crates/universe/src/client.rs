@@ -32,6 +32,8 @@ struct Client {
     who: Who,
     /// Where a stream goes on, bytes of the window.
     stream_at: u64,
+    /// A block of the stripe there is next.
+    is_second: bool,
 }
 
 /// What to do next.
@@ -51,7 +53,7 @@ pub(crate) async fn run(volume: ArrayVolume, stage: Stage, who: Who) {
     let _guard = stage.enter();
     let purpose = 0x1000 + who.life * 16 + u64::try_from(who.number).expect("few clients");
     let random = Random::stream(stage.config().seed, purpose);
-    let mut client = Client { volume, stage, random, who, stream_at: 0 };
+    let mut client = Client { volume, stage, random, who, stream_at: 0, is_second: false };
     client.stream_at = client.whole_window().bytes / 16 * u64::try_from(who.number).expect("few");
     while client.stage.take_request(who.floor) {
         let step = client.draw();
@@ -87,8 +89,15 @@ impl Client {
                 Step::Change { change: Change::Zeroes, extent: self.stripes() }
             }
             (Profile::Large, 68..90) => Step::Read(self.stripes()),
-            (_, 98..) => Step::Think,
-            _ => Step::Flush,
+            (Profile::Pairs, 0..90) => self.pair(),
+            (Profile::Blocks, 0..90) => {
+                let blocks = self.whole_window().bytes / 4096;
+                let extent = Extent::new(self.random.below(blocks) * 4096, 4096);
+                Step::Write { extent, fua: false }
+            }
+            (Profile::Blocks, 90..95) => Step::Read(self.piece()),
+            (_, ..98) => Step::Flush,
+            _ => Step::Think,
         }
     }
 
@@ -127,6 +136,21 @@ impl Client {
         let wanted = 1 + self.random.below(2);
         let first = self.random.below(count - wanted + 1);
         Extent::new(first * stripe, wanted * stripe)
+    }
+
+    /// A whole stripe, or a block of the one before.
+    fn pair(&mut self) -> Step {
+        let stripe = self.stage.config().stripe_bytes();
+        let block = self.random.below(stripe / 4096) * 4096;
+        let extent = match std::mem::take(&mut self.is_second) {
+            true => Extent::new(self.stream_at + block, 4096),
+            false => {
+                self.is_second = true;
+                self.stream_at = self.random.below(self.whole_window().bytes / stripe) * stripe;
+                Extent::new(self.stream_at, stripe)
+            }
+        };
+        Step::Write { extent, fua: false }
     }
 
     fn stream(&mut self) -> Step {
@@ -169,6 +193,14 @@ impl Client {
             (Err(_), _) => Ending::Failed,
         };
         self.stage.ledger().end(begun, ending);
+        let was_rebuilt = || self.stage.was_rebuilt();
+        if lacks
+            && answer.is_ok()
+            && self.stage.lacks(extent)
+            && self.stage.ledger().planned_degraded(begun, was_rebuilt)
+        {
+            self.stage.mark("doubt.ended_by_a_write");
+        }
         self.stage.note(|| format!("write {id} {ending:?}"));
         self.judge(answer.map(drop), &format!("write {id} at {extent}"))
     }

@@ -10,8 +10,9 @@ use ashlar_units::{to_u64, to_usize};
 use std::fmt;
 use std::time::Duration;
 
+use crate::aim::{Aim, Cuts};
 use crate::ledger::Relaxed;
-use crate::menu::{Act, Menu};
+use crate::menu::Menu;
 
 /// Devices that wait to replace others.
 pub const SPARE_DEVICES: usize = 3;
@@ -38,6 +39,10 @@ pub enum Profile {
     Reader,
     /// Writes whole stripes, trims and zeroes.
     Large,
+    /// Writes a whole stripe, then a block of it; on request only.
+    Pairs,
+    /// Writes single blocks anywhere, and reads a few; on request only.
+    Blocks,
 }
 
 /// What may happen to a universe besides its clients.
@@ -117,10 +122,8 @@ pub struct Config {
     pub passes_discards: bool,
     /// The array keeps checksums of its blocks, and devices may lie.
     pub has_checksums: bool,
-    /// Starts after a crash that are to be cut off, of a hundred.
-    pub start_cuts: u64,
-    /// Times of a hundred that devices are lost while nobody uses them.
-    pub losses_at_rest: u64,
+    /// Where it is cut off, and what comes and goes meanwhile.
+    pub cuts: Cuts,
 }
 
 /// Size of each disk, bytes.
@@ -181,8 +184,7 @@ impl Config {
             lives: to_usize(3 + random.below(4)),
             passes_discards: Random::stream(seed, 0xC2).percent(50),
             has_checksums,
-            start_cuts: 25,
-            losses_at_rest: 25,
+            cuts: Cuts::default(),
             shape,
         };
         wish.aim.into_iter().for_each(|aim| aim.take(&mut config));
@@ -207,6 +209,7 @@ impl Config {
         is_relaxed.then(|| Relaxed {
             stripe_units: to_usize(self.stripe_bytes() / self.unit_bytes),
             torn_at: to_usize(self.unit_bytes.min(atomic)),
+            leaves_junk: self.disks.iter().any(|disk| disk.torn_repairs_leave_junk),
         })
     }
 
@@ -227,67 +230,6 @@ pub struct Wish {
     pub has_checksums: bool,
     /// What it is all about.
     pub aim: Option<Aim>,
-}
-
-/// A universe that goes somewhere on purpose: where faults planted in the engine were found once in thousands of others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Aim {
-    /// Starts after a crash are cut off, most of them, and members come and go in between.
-    Starts,
-    /// Whole stripes and blocks of them, on few stripes, while members are lost and come back.
-    Stripes,
-    /// First writes and trims, with crashes soon after.
-    Maps,
-    /// Members are replaced while it writes, and starts come between.
-    Rebuilds,
-}
-
-impl Aim {
-    /// Every aim.
-    pub const ALL: [Aim; 4] = [Aim::Starts, Aim::Stripes, Aim::Maps, Aim::Rebuilds];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Aim::Starts => "starts",
-            Aim::Stripes => "stripes",
-            Aim::Maps => "maps",
-            Aim::Rebuilds => "rebuilds",
-        }
-    }
-
-    fn take(self, config: &mut Config) {
-        config.lives = 6;
-        // A cache that loses nothing hides most of it.
-        config.disks.iter_mut().for_each(|disk| disk.has_volatile_cache = true);
-        (config.start_cuts, config.losses_at_rest) = match self {
-            Aim::Starts => (90, 70),
-            Aim::Maps => (60, 60),
-            Aim::Stripes => (25, 40),
-            Aim::Rebuilds => (50, 60),
-        };
-        if config.class == Class::Crashes {
-            return;
-        }
-        match self {
-            Aim::Starts => config.requests = 90,
-            Aim::Stripes => {
-                config.clients = vec![Profile::Large, Profile::Large, Profile::Hot];
-                config.window.1 = 4;
-                config.menu = Menu::of(&[Act::Pause, Act::Vanish, Act::Heal, Act::ReAdd]);
-            }
-            Aim::Maps => {
-                config.clients = vec![Profile::Large, Profile::Mixed];
-                config.requests = 60;
-                config.menu = Menu::of(&[Act::Pause, Act::Vanish, Act::Heal, Act::ReAdd]);
-            }
-            Aim::Rebuilds => {
-                config.window.1 = config.window.1.max(20);
-                let acts = [Act::Pause, Act::Fail, Act::Replace, Act::Heal, Act::PauseJobs];
-                config.menu = Menu::of(&acts);
-            }
-        }
-    }
 }
 
 fn draw_policy(

@@ -10,7 +10,7 @@ use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{Array, Engine, Refusal, SlotState};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
-use ashlar_sim::{Latency, Lie, Random};
+use ashlar_sim::{Latency, Lie, Random, Stop};
 use ashlar_units::{Extent, MemberIdx, SECTOR_BYTES, StripIdx, StripeNo, to_u64, to_usize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +148,11 @@ impl Director<'_> {
                 Act::VanishCold => "fault.vanished_with_its_cache",
                 _ => "fault.vanished_together",
             });
+        }
+        let after_losses = self.stage.config().cuts.after_losses;
+        if after_losses > 0 && self.random.percent(after_losses) {
+            let operations = 1 + self.random.below(150);
+            self.stage.cut_after(operations, Stop::PowerCut);
         }
     }
 

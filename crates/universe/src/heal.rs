@@ -27,6 +27,13 @@ impl Director<'_> {
         self.stage.fail("an array without faults does not come to rest");
     }
 
+    /// Nothing is wrong with any device any more: whoever was lost can be taken back.
+    pub(crate) fn heal_devices(&mut self) {
+        for at in 0..self.bays.all.len() {
+            self.bays.heal(at, self.stage.config(), self.handle.now());
+        }
+    }
+
     /// Bring every slot back into sync.
     pub(crate) async fn make_whole(&mut self) {
         let began = self.handle.now();

@@ -79,6 +79,7 @@ pub enum Ending {
 pub struct Begun {
     /// Its number.
     pub id: WriteId,
+    begin: u64,
     extent: Extent,
     change: Change,
 }
@@ -219,7 +220,7 @@ impl Ledger {
         if change != Change::Discard {
             self.note_whole_stripes(extent, lacks);
         }
-        Begun { id, extent, change }
+        Begun { id, begin, extent, change }
     }
 
     /// The payload of a write that has begun.
@@ -285,7 +286,7 @@ impl Ledger {
                 state.is_relaxed_if_whole = false;
             }
             prune(states, NEVER);
-            let doubt = self.relaxed.and_then(|_| doubt::of(states, now));
+            let doubt = self.relaxed.and_then(|relaxed| doubt::of(states, now, relaxed));
             states.extend(doubt);
             for state in states.iter_mut() {
                 state.end = state.end.min(now);

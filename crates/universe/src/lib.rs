@@ -7,7 +7,7 @@
 //!
 //! In reading order:
 //! - `universe`  a seed from its first moment to its last
-//! - `config`    what is drawn for it, and what the contract demands; `menu`  what may happen
+//! - `config`    what is drawn for it, and what the contract demands; `menu`  what may happen; `aim`  what it is about on request
 //! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it mends; `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
@@ -21,6 +21,7 @@
 //! - `marks`     which rare events were reached
 #![forbid(unsafe_code)]
 
+mod aim;
 mod audit;
 mod bay;
 mod client;
@@ -40,7 +41,8 @@ mod spoilt;
 mod stage;
 mod universe;
 
-pub use config::{Aim, Class, Config, Contract, Payload, Profile, Wish};
+pub use aim::Aim;
+pub use config::{Class, Config, Contract, Payload, Profile, Wish};
 pub use content::WriteId;
 pub use exhaustive::{Case, Covered, Step, cases, exhaust};
 pub use hostile::{Outcome, Subject, Tally, subjects, trial, trials};

@@ -18,7 +18,7 @@ use ashlar_engine::{
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
-use ashlar_sim::{Ended, Random, SimWorld, Stop};
+use ashlar_sim::{Ended, Random, SimSwitch, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,6 +40,15 @@ pub(crate) struct Outlook {
     pub(crate) generation: u64,
     /// There is nothing more to come.
     pub(crate) is_over: bool,
+}
+
+/// How a start is to be cut off, besides what the switch was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartCut {
+    /// All is read when it has started.
+    pub(crate) reads: bool,
+    /// It stops at the first device operation after that.
+    pub(crate) after_reads: Option<Stop>,
 }
 
 pub(crate) struct Life<'w> {
@@ -101,14 +110,23 @@ impl Life<'_> {
     }
 
     /// Only start, with a stop on its way. True if it was stopped before it had started.
-    pub(crate) fn only_start(mut self, bays: &mut Bays, outlook: &Outlook, reads: bool) -> bool {
+    pub(crate) fn only_start(
+        mut self,
+        bays: &mut Bays,
+        outlook: &Outlook,
+        StartCut { reads, after_reads }: StartCut,
+    ) -> bool {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let switch = self.world.switch();
         stage.say(|| format!("life {}: a start that may be cut", self.number));
         let ended = self.world.run(async |handle| {
             let running = assemble((opener, &handle), &stage, bays, outlook).await;
             if reads {
                 // What was read stays, whatever comes next.
                 audit::read_all(&running.engine, &stage).await;
+            }
+            if let Some(stop) = after_reads {
+                switch.stop_after(1, stop);
             }
             // The stop may come a little later: jobs run.
             handle.sleep(Duration::from_millis(200)).await;
@@ -128,20 +146,19 @@ impl Life<'_> {
         }
     }
 
-    /// A life of clients and acts. Others are to follow: `later` of them.
+    /// A life of clients and acts. Others are to follow: `later` of them. If it is cut off, then mostly
+    /// in `place`, at one of so many writes there.
     pub(crate) fn live(
         self,
         bays: &mut Bays,
         outlook: Outlook,
-        (later, random): (usize, &mut Random),
+        (later, place, random): (usize, Option<(Extent, u64)>, &mut Random),
     ) -> Outlook {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let end = draw_end(random, stage.config().class, later);
+        let end = draw_end(random, stage.config().class, (later, place));
         let switch = self.world.switch();
-        if let End::CutAfter { stop, operations } = end
-            && stage.config().class == Class::Everything
-        {
-            switch.stop_after(operations, stop);
+        if stage.config().class == Class::Everything {
+            end.arm(&switch);
         }
         stage.say(|| format!("life {}, to end by {end:?}", self.number));
         let (life, mut seen) = (self.number, None);
@@ -161,8 +178,15 @@ impl Life<'_> {
                 is_resyncing: false,
                 is_calm,
             };
-            if is_calm {
+            let begins_whole = stage.config().cuts.begins_whole && !running.is_read_only;
+            if begins_whole {
+                director.heal_devices();
+            }
+            if is_calm || begins_whole {
                 director.make_whole().await;
+            }
+            if begins_whole {
+                director.bays.forget_suspicions();
             }
             begin_clients(&running, &stage, (life, floor)).await;
             if running.is_read_only {
@@ -170,13 +194,11 @@ impl Life<'_> {
                 return LifeEnd::ReadOnly;
             }
             director.direct(12 + random.below(18)).await;
-            if let End::CutAfter { stop, operations } = end
-                && stage.config().class != Class::Everything
-            {
+            if end.is_cut() && stage.config().class != Class::Everything {
                 if stage.config().class == Class::Crashes || is_calm {
                     director.await_calm().await;
                 }
-                switch.stop_after(operations, stop);
+                end.arm(&switch);
             }
             await_clients(&stage, &handle).await;
             if matches!(end, End::Stop) {
@@ -198,7 +220,7 @@ impl Life<'_> {
     ) -> Outlook {
         let stop = match (&ended, end) {
             (Ended::Stopped(stop), _) => Some(*stop),
-            (Ended::Done(LifeEnd::Cut), End::CutAfter { stop, .. }) => {
+            (Ended::Done(LifeEnd::Cut), End::CutAfter { stop, .. } | End::CutAt { stop, .. }) => {
                 self.world.call_off();
                 self.world.stop(stop);
                 Some(stop)
@@ -303,7 +325,30 @@ impl Life<'_> {
 #[derive(Clone, Copy, Debug)]
 enum End {
     Stop,
-    CutAfter { stop: Stop, operations: u64 },
+    CutAfter {
+        stop: Stop,
+        operations: u64,
+    },
+    /// At one of the writes there.
+    CutAt {
+        stop: Stop,
+        place: Extent,
+        writes: u64,
+    },
+}
+
+impl End {
+    fn is_cut(self) -> bool {
+        !matches!(self, End::Stop)
+    }
+
+    fn arm(self, switch: &SimSwitch) {
+        match self {
+            End::Stop => {}
+            End::CutAfter { stop, operations } => switch.stop_after(operations, stop),
+            End::CutAt { stop, place, writes } => switch.stop_at_write_in(place, writes, stop),
+        }
+    }
 }
 
 /// How it ended.
@@ -316,7 +361,21 @@ enum LifeEnd {
     ReadOnly,
 }
 
-fn draw_end(random: &mut Random, class: Class, later: usize) -> End {
+fn draw_end(
+    random: &mut Random,
+    class: Class,
+    (later, place): (usize, Option<(Extent, u64)>),
+) -> End {
+    let end = draw_end_anywhere(random, class, later);
+    match (end, place) {
+        (End::CutAfter { stop, .. }, Some((place, writes))) if random.percent(70) => {
+            End::CutAt { stop, place, writes: 1 + random.below(writes) }
+        }
+        _ => end,
+    }
+}
+
+fn draw_end_anywhere(random: &mut Random, class: Class, later: usize) -> End {
     let stop = draw_stop(random);
     let magnitude = 3 + random.below(10);
     let operations = 1 + random.below(1 << magnitude);

@@ -10,6 +10,9 @@ use crate::life::{Outlook, assemble};
 use crate::ordeal::Ordeals;
 use crate::stage::Stage;
 use ashlar_engine::{Array, Engine, SlotState, event_names as names};
+use ashlar_layout::Geometry;
+use ashlar_ondisk::bitmap::array_tag;
+use ashlar_ondisk::checksums::{SumPageIdentity, UNKNOWN, block_sum, locate, place_offset};
 use ashlar_sim::{Random, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
@@ -89,13 +92,24 @@ impl Ordeals<'_> {
         let row = random.below(geometry.strip_bytes() / BLOCK_BYTES) * BLOCK_BYTES;
         let mut strips: Vec<usize> = (0..geometry.strips()).collect();
         random.shuffle(&mut strips);
-        for strip in strips.into_iter().take(geometry.parity_strips() + 1).map(StripIdx::from_at) {
+        // A stream of its own, so that this draws nothing from the other.
+        let mut own = Random::stream(random.clone().next_u64(), 0xD4);
+        let is_forged = geometry.data_strips() > 1 && own.percent(40);
+        let mut spoilt = geometry.parity_strips() + 1;
+        if is_forged {
+            let parity = StripIdx::from_at(geometry.data_strips());
+            self.forge((&geometry, stripe, parity), row);
+            strips.retain(|strip| *strip < geometry.data_strips());
+            spoilt = 1;
+        }
+        for strip in strips.into_iter().take(spoilt).map(StripIdx::from_at) {
             let member: MemberIdx = geometry.place(stripe, strip).member;
             let Some(at) = self.bays.in_slot(member.at()) else { continue };
             let place = self.bays.strip_extent(&geometry, stripe, strip);
             self.bays.all[at].disk.rot(Extent::new(place.offset + row, BLOCK_BYTES));
         }
-        self.stage.say(|| format!("ordeal: a row of stripe {stripe} is spoilt beyond the budget"));
+        let how = if is_forged { "with parity of another time" } else { "beyond the budget" };
+        self.stage.say(|| format!("ordeal: a row of stripe {stripe} is spoilt {how}"));
         let failed_before = self.stage.marks().of("ordeal.read_failed");
         let (opener, stage, bays) = (self.world.opener(), self.stage.clone(), &mut *self.bays);
         self.world
@@ -107,11 +121,37 @@ impl Ordeals<'_> {
             .done();
         self.world.call_off();
         self.world.stop(Stop::Kill);
-        self.stage.mark("ordeal.spoilt_beyond");
+        self.stage.mark(if is_forged { "ordeal.parity_forged" } else { "ordeal.spoilt_beyond" });
         if self.stage.marks().of("ordeal.read_failed") > failed_before {
             self.stage.mark("ordeal.spoilt_is_an_error");
         }
         self.put_back(before);
         self.stage.say(|| "ordeal: over, all is as it was".to_owned());
+    }
+
+    /// A block of a strip says something else, and so does its checksum: as if the device had lost the last writes of
+    /// both. By itself it is right; only of what follows from it can anybody see that it is not.
+    fn forge(&self, (geometry, stripe, strip): (&Geometry, StripeNo, StripIdx), row: u64) {
+        let member = geometry.place(stripe, strip).member;
+        let Some(bay) = self.bays.in_slot(member.at()).map(|at| &self.bays.all[at]) else { return };
+        let Some(newest) = self.bays.at_rest().map(|rest| rest.newest) else { return };
+        let block = self.bays.strip_extent(geometry, stripe, strip).offset + row;
+        let number = (block - self.bays.data_offset) / BLOCK_BYTES;
+        let (page, entry) = locate(number);
+        let identity = SumPageIdentity { array_tag: array_tag(newest.array_uuid), page };
+        let place_of = |place| newest.areas.checksums.offset + place_offset(page, place);
+        let read = |place| bay.disk.peek(Extent::new(place_of(place), BLOCK_BYTES));
+        let (first, second) = (read(0), read(1));
+        let Some((mut table, place)) = identity.newest([Some(&first), Some(&second)]) else {
+            return;
+        };
+        if table.sums[entry] == UNKNOWN {
+            return;
+        }
+        let mut bytes = bay.disk.peek(Extent::new(block, BLOCK_BYTES));
+        bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        table.sums[entry] = block_sum(member, number, &bytes);
+        bay.disk.poke(block, &bytes);
+        bay.disk.poke(place_of(place), &identity.encode(table.sequence, &table.sums));
     }
 }

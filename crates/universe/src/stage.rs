@@ -7,6 +7,7 @@ use crate::ledger::Ledger;
 use crate::marks::Marks;
 use ashlar_engine::{Array, Engine, SlotState, event_names};
 use ashlar_ring::Handle;
+use ashlar_sim::Stop;
 use ashlar_units::{Extent, StripIdx, StripeNo};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -166,6 +167,11 @@ impl Stage {
 
     pub(crate) fn set_switch(&self, switch: ashlar_sim::SimSwitch) {
         *lock(&self.0.operations) = Some(switch);
+    }
+
+    /// The host stops so many device operations from now.
+    pub(crate) fn cut_after(&self, operations: u64, stop: Stop) {
+        lock(&self.0.operations).iter().for_each(|switch| switch.stop_after(operations, stop));
     }
 
     fn operations(&self) -> u64 {

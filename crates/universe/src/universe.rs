@@ -3,19 +3,21 @@
 //! What must stay true: the seed decides everything; a universe that goes wrong comes back as a [`Failure`] with its
 //! story, whatever went wrong: an oracle, a panic of the engine, a deadlock.
 
+use crate::aim::Place;
 use crate::audit;
 use crate::bay::Bays;
 use crate::config::{Class, Config, Wish};
-use crate::life::{Life, Outlook};
+use crate::life::{Life, Outlook, StartCut};
 use crate::marks::Marks;
 use crate::ordeal::{Older, Ordeals};
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimWorld, Stop};
+use ashlar_units::{Extent, to_u64};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Superblocks at the beginning of a member are below.
-const HEADS_BYTES: u64 = 128 << 10;
+/// Where superblocks lie at the beginning of a member.
+const HEADS: Extent = Extent { offset: 0, bytes: 128 << 10 };
 /// Ordeals between two lives, of a hundred.
 const ORDEALS: u64 = 40;
 /// Of arrays with checksums: how often more of a row is spoilt than the parity replaces, of a hundred.
@@ -239,7 +241,7 @@ impl Universe<'_> {
             Class::Losses | Class::LossesThenCrash => !outlook.was_crash,
             Class::Crashes => false,
         };
-        if may_lose && self.random.percent(self.stage.config().losses_at_rest) {
+        if may_lose && self.random.percent(self.stage.config().cuts.losses_at_rest) {
             self.lose_at_rest(&rest);
         }
         self.ordeal(&rest, outlook);
@@ -248,8 +250,9 @@ impl Universe<'_> {
     /// Between two starts that were cut off: devices come back, others are lost.
     fn come_and_go(&mut self, rest: &crate::bay::Rest) {
         let now = self.world.now();
+        let (comes, goes) = self.stage.config().cuts.comes_and_goes;
         for at in 0..self.bays.all.len() {
-            if self.bays.all[at].trouble.is_some() && self.random.percent(40) {
+            if self.bays.all[at].trouble.is_some() && self.random.percent(comes) {
                 let config = self.stage.config().clone();
                 self.bays.heal(at, &config, now);
                 self.stage.say(|| format!("{} heals between starts", self.bays.all[at].name));
@@ -257,7 +260,7 @@ impl Universe<'_> {
             }
         }
         self.bays.forget_suspicions();
-        if self.random.percent(30) {
+        if self.random.percent(goes) {
             self.lose_at_rest(rest);
         }
     }
@@ -321,26 +324,36 @@ impl Universe<'_> {
         let mut outlook = outlook;
         // Cut during the start, and again, and again.
         for depth in 0..3 {
-            let is_cut = outlook.was_crash && self.random.percent(self.stage.config().start_cuts);
+            let cuts = self.stage.config().cuts;
+            let is_cut = outlook.was_crash && self.random.percent(cuts.starts);
             let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
             if !(is_cut && may_crash) {
                 break;
             }
             let stop = draw_stop(&mut self.random);
-            if self.random.percent(50) {
+            let is_after_reads = cuts.after_reads > 0 && self.random.percent(cuts.after_reads);
+            let place = cuts.starts_in.filter(|_| self.random.percent(66));
+            if is_after_reads {
+                // By whoever starts it.
+            } else if let Some((extent, writes)) =
+                place.and_then(|(place, writes)| Some((self.extent_of(place)?, writes)))
+            {
+                let writes = 1 + self.random.below(writes);
+                self.world.switch().stop_at_write_in(extent, writes, stop);
+            } else if self.random.percent(50) {
                 let operations = self.random.below(80);
                 self.world.switch().stop_after(operations, stop);
             } else {
                 // Where a start tells the members what it has come to.
                 let writes = 1 + self.random.below(60);
-                self.world.switch().stop_at_write_below(HEADS_BYTES, writes, stop);
+                self.world.switch().stop_at_write_in(HEADS, writes, stop);
             }
             let number = number * 16 + depth;
-            let reads = self.random.percent(50);
+            let reads = is_after_reads || self.random.percent(50);
             if !Life::new(self.world, &self.stage, number, &outlook).only_start(
                 &mut self.bays,
                 &outlook,
-                reads,
+                StartCut { reads, after_reads: is_after_reads.then_some(stop) },
             ) {
                 self.world.call_off();
                 break;
@@ -360,11 +373,32 @@ impl Universe<'_> {
         }
         let mut random = self.random.clone();
         self.random.next_u64();
+        let place = self
+            .stage
+            .config()
+            .cuts
+            .lives_in
+            .and_then(|(place, writes)| Some((self.extent_of(place)?, writes)));
         Life::new(self.world, &self.stage, number, &outlook).live(
             &mut self.bays,
             outlook,
-            (later, &mut random),
+            (later, place, &mut random),
         )
+    }
+
+    /// Where on every member it is.
+    fn extent_of(&self, place: Place) -> Option<Extent> {
+        let areas = self.bays.at_rest()?.newest.areas;
+        Some(match place {
+            Place::Heads => HEADS,
+            Place::Map => areas.written_map,
+            Place::Log => areas.intent_log,
+            Place::Data => {
+                let geometry = self.bays.geometry?;
+                let rows = geometry.stripe_count() / to_u64(geometry.groups());
+                Extent::new(self.bays.data_offset, rows * geometry.strip_bytes())
+            }
+        })
     }
 }
 

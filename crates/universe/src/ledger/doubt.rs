@@ -4,12 +4,12 @@
 //! - a write is *relaxed* only if it and others that were under way at the same moment covered its stripe: the engine joins
 //!   what waits for a stripe, and a whole stripe is not logged;
 //! - not if a member of its group is missing: then the engine logs whole stripes, too; and before it plans a write there it
-//!   makes durable the whole stripes that were answered before;
+//!   makes durable the whole stripes that were answered before: they are in doubt no more once that write is answered;
 //! - at a crash a unit of a relaxed write that was not durable holds one of the states it might have held anyhow, or, where
 //!   devices tear it, pieces of several; if its member is not there at the next start, anything;
 //! - whatever a read shows of it stays, like everything else that was read.
 
-use super::{Ledger, NEVER, State};
+use super::{Begun, Ledger, NEVER, State};
 use crate::config::Payload;
 use crate::content::{self, WriteId};
 use ashlar_units::{Extent, to_u64};
@@ -22,6 +22,8 @@ pub struct Relaxed {
     pub stripe_units: usize,
     /// Bytes that no device tears.
     pub torn_at: usize,
+    /// Devices may leave junk where a write over sectors that could not be read was cut off.
+    pub leaves_junk: bool,
 }
 
 /// So many stripes after one that continues a stream of whole stripes may have a record already.
@@ -112,7 +114,7 @@ fn parts_cover(parts: &[(WriteId, Holds)], seen: Seen<'_>, torn_at: usize) -> bo
 }
 
 /// The doubt that a crash at `now` leaves about a unit, if a relaxed write was not durable.
-pub(super) fn of(states: &[State], now: u64) -> Option<State> {
+pub(super) fn of(states: &[State], now: u64, relaxed: Relaxed) -> Option<State> {
     let is_open = |state: &State| state.is_relaxed && !state.is_durable && !state.is_past;
     let newest = states.iter().filter(|state| is_open(state)).map(|state| state.begin).max()?;
     let mut parts = Vec::new();
@@ -124,7 +126,8 @@ pub(super) fn of(states: &[State], now: u64) -> Option<State> {
         }
     }
     // Where anything may have been, anything may be left.
-    let is_anything = states.iter().any(|state| matches!(state.holds, Holds::Anything(_)));
+    let is_anything =
+        relaxed.leaves_junk || states.iter().any(|state| matches!(state.holds, Holds::Anything(_)));
     let holds = if is_anything { Holds::Anything(parts) } else { Holds::Torn(parts) };
     // Until the array has started: a member that is not there then was lost with the crash.
     Some(doubt(now, newest, holds, true))
@@ -169,6 +172,19 @@ impl Ledger {
                 state.is_relaxed_if_whole |= lacks;
             }
         }
+    }
+
+    /// A write was answered that began, and ended, on an array that lacked a member: what whole stripes were answered before it
+    /// began are durable, whatever the log says of them. True if there are such; unless a slot `was_rebuilt` meanwhile: then
+    /// nothing is known.
+    pub fn planned_degraded(&mut self, begun: Begun, was_rebuilt: impl FnOnce() -> bool) -> bool {
+        let is_settled = |state: &State| state.is_relaxed && state.sure < begun.begin;
+        if !self.units.iter().flatten().any(is_settled) || was_rebuilt() {
+            return false;
+        }
+        let settled = self.units.iter_mut().flatten().filter(|state| is_settled(state));
+        settled.for_each(|state| state.is_relaxed = false);
+        true
     }
 
     /// An array with checksums has started: what lay in rows in doubt was believed as it was found, durable or not. Where

@@ -1,0 +1,211 @@
+//! Universes that go somewhere on purpose: where faults planted in the engine were found once in thousands of others.
+//!
+//! What must stay true: an aim changes what is drawn and where a host is cut off, never what is demanded; without an aim
+//! nothing here draws anything.
+
+use crate::config::{Class, Config, Profile};
+use crate::menu::{Act, Menu};
+use ashlar_ondisk::ConsistencyPolicy;
+use ashlar_sim::Latency;
+use std::time::Duration;
+
+/// What most of a universe is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aim {
+    /// Starts after a crash are cut off, most of them, and members come and go in between.
+    Starts,
+    /// Whole stripes and blocks of them, on few stripes, while members are lost, and crashes soon after.
+    Stripes,
+    /// First writes and trims, with crashes while the map is stored, and after a start has shown what there is.
+    Maps,
+    /// Members are replaced while it writes, and starts come between.
+    Rebuilds,
+    /// The same on slow devices, so that jobs record how far they are; crashes where superblocks are written.
+    SlowRebuilds,
+    /// Sectors that cannot be read, on devices that leave junk where storing them anew was cut off.
+    Repairs,
+    /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes lie.
+    Lean,
+}
+
+/// Where hosts are cut off on purpose, rather than anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Where superblocks lie.
+    Heads,
+    /// In the written map.
+    Map,
+    /// In the intent log.
+    Log,
+    /// Where the stripes lie.
+    Data,
+}
+
+/// Where a universe is cut off, and what comes and goes meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cuts {
+    /// Starts after a crash that are to be cut off, of a hundred.
+    pub starts: u64,
+    /// Of those, how many after the start has shown all there is, of a hundred.
+    pub after_reads: u64,
+    /// Where two of three of the others are cut off: at one of so many writes there.
+    pub starts_in: Option<(Place, u64)>,
+    /// Times of a hundred that devices are lost while nobody uses them.
+    pub losses_at_rest: u64,
+    /// Between two starts that are cut off: how many devices come back, and how often others are lost, of a hundred.
+    pub comes_and_goes: (u64, u64),
+    /// Where lives are cut off: at one of so many writes there.
+    pub lives_in: Option<(Place, u64)>,
+    /// In every life all devices are well when the array has started, and clients come when it is whole.
+    pub begins_whole: bool,
+    /// How often the power goes soon after a member has vanished, of a hundred.
+    pub after_losses: u64,
+}
+
+impl Default for Cuts {
+    /// What universes without an aim have.
+    fn default() -> Cuts {
+        Cuts {
+            starts: 25,
+            after_reads: 0,
+            starts_in: None,
+            losses_at_rest: 25,
+            comes_and_goes: (40, 30),
+            lives_in: None,
+            begins_whole: false,
+            after_losses: 0,
+        }
+    }
+}
+
+impl Aim {
+    /// Every aim.
+    pub const ALL: [Aim; 7] = [
+        Aim::Starts,
+        Aim::Stripes,
+        Aim::Maps,
+        Aim::Rebuilds,
+        Aim::SlowRebuilds,
+        Aim::Repairs,
+        Aim::Lean,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Aim::Starts => "starts",
+            Aim::Stripes => "stripes",
+            Aim::Maps => "maps",
+            Aim::Rebuilds => "rebuilds",
+            Aim::SlowRebuilds => "slow-rebuilds",
+            Aim::Repairs => "repairs",
+            Aim::Lean => "lean",
+        }
+    }
+
+    fn cuts(self) -> Cuts {
+        let (starts, losses_at_rest) = match self {
+            Aim::Starts => (90, 70),
+            Aim::Maps => (60, 20),
+            Aim::Stripes => (10, 0),
+            Aim::Rebuilds => (50, 60),
+            Aim::SlowRebuilds => (10, 10),
+            Aim::Repairs => (25, 10),
+            Aim::Lean => (10, 25),
+        };
+        let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
+        match self {
+            Aim::Starts => Cuts {
+                starts_in: Some((Place::Data, 12)),
+                comes_and_goes: (70, 50),
+                lives_in: Some((Place::Log, 40)),
+                begins_whole: true,
+                ..cuts
+            },
+            Aim::Maps => Cuts {
+                after_reads: 60,
+                comes_and_goes: (70, 90),
+                lives_in: Some((Place::Map, 24)),
+                ..cuts
+            },
+            // Rarely before a member is lost.
+            Aim::Stripes => Cuts {
+                lives_in: Some((Place::Heads, 250)),
+                begins_whole: true,
+                after_losses: 60,
+                ..cuts
+            },
+            Aim::SlowRebuilds => Cuts { lives_in: Some((Place::Heads, 250)), ..cuts },
+            Aim::Lean => Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts },
+            Aim::Rebuilds | Aim::Repairs => cuts,
+        }
+    }
+
+    pub(crate) fn take(self, config: &mut Config) {
+        config.lives = 6;
+        // A cache that loses nothing hides most of it.
+        config.disks.iter_mut().for_each(|disk| disk.has_volatile_cache = true);
+        config.cuts = self.cuts();
+        if config.class == Class::Crashes {
+            return;
+        }
+        match self {
+            Aim::Starts => config.requests = 90,
+            Aim::Stripes => {
+                config.clients = vec![Profile::Pairs, Profile::Pairs];
+                config.requests = 400;
+                config.window.1 = 12;
+                let acts = [Act::Pause, Act::Vanish, Act::Heal, Act::ReAdd, Act::AwaitRebuild];
+                config.menu = Menu::of(&acts);
+            }
+            Aim::Maps => {
+                config.clients = vec![Profile::Large, Profile::Large];
+                config.requests = 60;
+                config.window.1 = 24;
+                config.menu = Menu::of(&[Act::Pause, Act::Heal, Act::ReAdd]);
+            }
+            Aim::Rebuilds => {
+                config.window.1 = config.window.1.max(20);
+                let acts = [Act::Pause, Act::Fail, Act::Replace, Act::Heal, Act::PauseJobs];
+                config.menu = Menu::of(&acts);
+            }
+            Aim::SlowRebuilds => slow_rebuilds(config),
+            Aim::Repairs => repairs(config),
+            Aim::Lean => lean(config),
+        }
+    }
+}
+
+/// A job records how far it is every few seconds: here it takes longer.
+fn slow_rebuilds(config: &mut Config) {
+    config.window.1 = 60;
+    config.clients = vec![Profile::Large, Profile::Large, Profile::Mixed];
+    config.menu = Menu::of(&[Act::Idle, Act::Fail, Act::Replace]);
+    let ms = Duration::from_millis;
+    // What a job has under way outlasts the record of it.
+    let latency = Latency { read: ms(300)..=ms(6000), write: ms(1)..=ms(30), flush: ms(1)..=ms(5) };
+    config.disks.iter_mut().for_each(|disk| disk.latency = latency.clone());
+}
+
+fn lean(config: &mut Config) {
+    for disk in &mut config.disks {
+        (disk.atomic_write_bytes, disk.has_volatile_cache) = (4096, false);
+    }
+    if config.policy == ConsistencyPolicy::Log {
+        config.stated_atomic_bytes = 4096;
+    }
+    config.clients = vec![Profile::Blocks, Profile::Blocks];
+    config.requests = 300;
+    config.window.1 = 4;
+    config.menu = Menu::of(&[Act::Pause]);
+}
+
+fn repairs(config: &mut Config) {
+    // Of mirrors and without a log nobody promises that such a block is mended.
+    if config.contract.mends_torn_blocks {
+        let disks = config.disks.iter_mut();
+        disks.for_each(|disk| disk.torn_repairs_leave_junk = true);
+    }
+    config.clients = vec![Profile::Reader, Profile::Reader, Profile::Mixed];
+    config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors, Act::Repair]);
+}
