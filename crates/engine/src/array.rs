@@ -362,6 +362,11 @@ impl Array {
         &self.geometry
     }
 
+    /// Regions whose parity is not trusted: a resync has not been there yet.
+    pub fn unsynced_regions(&self) -> usize {
+        self.intent.unsynced_count()
+    }
+
     /// Background work, as last shown.
     pub fn running_jobs(&self) -> Vec<crate::background::JobStatus> {
         self.jobs.status()

@@ -7,16 +7,17 @@
 mod world;
 
 use ashlar_device::{CommandKind, FaultKind};
-use ashlar_engine::{ArrayCounts, ArrayVolume, CreateSpec, Engine, SlotState};
+use ashlar_engine::{ArrayCounts, ArrayVolume, AssembleSpec, CreateSpec, Engine, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{ConsistencyPolicy, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Latency, SimDisk, SimOpener, SimWorld, Stop};
-use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo};
 use ashlar_volume::{Command, Volume};
 use std::rc::Rc;
 use std::time::Duration;
+use world::jobs::until_idle;
 use world::{Model, add_disks, assemble_spec, create_spec, engine, names, submit};
 
 /// Bytes of the volume that are filled before anything is counted.
@@ -644,6 +645,62 @@ fn a_block_whose_device_writes_it_whole_is_logged_by_its_parity_alone() {
             engine.fail("tank", MemberIdx(0)).await.expect("two may go");
             let on_others = Extent::new(STRIPE + 3 * strip, BLOCK);
             assert_eq!(costs(on_others, 5).await, ((1, 2, (2 + 2) * BLOCK), 2), "degraded, too");
+        })
+        .done();
+}
+
+/// Write the first block of a stripe; how many lean records that took.
+async fn lean_records_of(engine: &Engine, stripe: u64, byte: u8) -> u64 {
+    let before = counts(engine).await.lean_records;
+    let (_, now) = cost_of(engine, (Extent::new(stripe * STRIPE, BLOCK), byte)).await;
+    now - before
+}
+
+/// What was stated of the devices at creation is not true of one that comes later, nor of its slot: a device that is
+/// torn by a power cut would cost blocks that nobody was writing.
+#[test]
+fn a_device_of_which_nothing_was_stated_has_full_records_from_the_moment_it_comes() {
+    let mut world = SimWorld::new(15);
+    let options =
+        DiskOptions { has_volatile_cache: false, ..DiskOptions::sized(world::DISK_BYTES) };
+    for name in names(6).iter().map(String::as_str).chain(["new0"]) {
+        world.add_disk(name, options.clone());
+    }
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let (policy, atomic_write_bytes) = (ConsistencyPolicy::Log, 4096);
+            let spec = CreateSpec { policy, atomic_write_bytes, ..create_spec(raid6()) };
+            let geometry = engine.create(spec).await.expect("created").geometry;
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            // Each stripe is written once: a full record would make the next one of its stripe full, too.
+            let on = |stripe| geometry.place(StripeNo(stripe), StripIdx(0)).member;
+            let replaced = on(0);
+            let (here, elsewhere): (Vec<u64>, Vec<u64>) =
+                (0..40).partition(|stripe| on(*stripe) == replaced);
+            for stripe in 0..40 {
+                cost_of(&engine, (Extent::new(stripe * STRIPE, STRIPE), 1)).await;
+            }
+            let lean = async |stripe: u64, byte| lean_records_of(&engine, stripe, byte).await;
+            assert_eq!((lean(here[0], 2).await, lean(elsewhere[0], 2).await), (1, 1));
+            engine.replace("tank", replaced, "new0", false).await.expect("a copy begins");
+            assert_eq!(lean(here[1], 2).await, 0, "it is on its way");
+            until_idle(&engine, &handle).await;
+            assert_eq!(lean(here[2], 2).await, 0, "it took over");
+            assert_eq!(lean(elsewhere[1], 2).await, 1, "the others are what they were");
+            engine.stop("tank").await.expect("stopped clean");
+            let devices = names(6).into_iter().chain(["new0".to_owned()]).collect();
+            engine.assemble(AssembleSpec { devices, ..assemble_spec(6) }).await.expect("starts");
+            assert_eq!(lean(here[3], 2).await, 0, "also after a start");
+            assert_eq!(lean(elsewhere[2], 2).await, 1);
+            // One that comes back missed what the start looked at: not before the next.
+            let away = on(elsewhere[3]);
+            let path = format!("disk{}", away.at());
+            engine.fail("tank", away).await.expect("two may go");
+            engine.re_add("tank", &path).await.expect("it is the same member");
+            until_idle(&engine, &handle).await;
+            assert_eq!(lean(elsewhere[3], 2).await, 0, "it came back");
         })
         .done();
 }

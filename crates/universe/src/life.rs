@@ -36,6 +36,8 @@ pub(crate) struct Outlook {
     pub(crate) was_crash: bool,
     /// When it crashed, members were missing.
     pub(crate) was_degraded: bool,
+    /// When it ended, however that was, a resync was still owed.
+    pub(crate) was_unsynced: bool,
     /// Generation of the superblocks when last looked at.
     pub(crate) generation: u64,
     /// There is nothing more to come.
@@ -253,6 +255,9 @@ impl Life<'_> {
         Outlook {
             was_crash: !matches!(ended, Ended::Done(LifeEnd::Stopped(true))),
             was_degraded: was_degraded || (outlook.was_crash && array.is_none()),
+            was_unsynced: array
+                .as_ref()
+                .map_or(outlook.was_unsynced, |array| array.unsynced_regions() > 0),
             generation,
             // What was lost together with a crash does not come back: there is nothing to heal.
             is_over: self.stage.errors_are_allowed(),
@@ -302,7 +307,7 @@ impl Life<'_> {
         self.exit();
         self.stage.ledger().stopped();
         let generation = audit::generation(&self.stage, bays, self.generation);
-        Outlook { was_crash: false, was_degraded: false, generation, is_over: false }
+        Outlook { generation, ..Outlook::default() }
     }
 
     /// Start once more, read everything, lose what may be lost, read everything.
@@ -442,9 +447,10 @@ pub(crate) async fn assemble(
         stage.fail("the array started as failed within the budget");
     }
     if is_read_only {
-        let may_be = stage.config().policy == ConsistencyPolicy::Bitmap
-            && outlook.was_crash
-            && (outlook.was_degraded || missing);
+        let is_owed = outlook.was_crash && (outlook.was_degraded || missing);
+        // A clean stop with a resync to come is no crash, but parity is not trusted all the same.
+        let is_owed = is_owed || outlook.was_unsynced && missing;
+        let may_be = stage.config().policy == ConsistencyPolicy::Bitmap && is_owed;
         if !may_be {
             stage.fail("the array started read-only against its contract");
         }
@@ -458,7 +464,8 @@ pub(crate) async fn assemble(
     let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
     let contract = stage.config().contract;
     let is_loss = is_broken || missing;
-    let may_fail = is_loss && outlook.was_crash && !contract.survives_losses_with_crash;
+    let is_doubtful = outlook.was_crash || outlook.was_unsynced;
+    let may_fail = is_loss && is_doubtful && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail);
     stage.mark("start.done");
     if outlook.was_crash {
