@@ -13,10 +13,17 @@ use crate::member::Role;
 use crate::policy::{ChecksumKind, ConsistencyPolicy};
 use crate::superblock::Superblock;
 
+/// A generation that is not written any more: page sequences would lose bits. With ten updates a second an array gets there
+/// in thirteen years without a stop.
+const GENERATION_END: u64 = 1 << 32;
+
+/// A generation that is not believed when it is read: it was forged, and leaves too little room to what is to come.
+pub(crate) const GENERATION_READ_END: u64 = GENERATION_END / 2;
+
 impl Superblock {
     /// The name of the first field that is impossible. Run before every write and after every read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        if self.generation == 0 {
+        if self.generation == 0 || self.generation >= GENERATION_END {
             return Err("generation");
         }
         for (uuid, name) in [

@@ -16,6 +16,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::areas::{Areas, pages_bytes};
+use crate::check::GENERATION_READ_END;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
 use crate::format::{
@@ -329,6 +330,9 @@ impl Superblock {
             jobs,
         };
         superblock.check()?;
+        if superblock.generation >= GENERATION_READ_END {
+            return Err("generation");
+        }
         Ok(superblock)
     }
 }

@@ -11,6 +11,7 @@ use crate::ordeal::Ordeals;
 use crate::stage::Stage;
 use ashlar_engine::{Array, Engine, SlotState, event_names as names};
 use ashlar_layout::Geometry;
+use ashlar_ondisk::Role;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{SumPageIdentity, UNKNOWN, block_sum, locate, place_offset};
 use ashlar_sim::{Random, Stop};
@@ -94,7 +95,8 @@ impl Ordeals<'_> {
         random.shuffle(&mut strips);
         // A stream of its own, so that this draws nothing from the other.
         let mut own = Random::stream(random.clone().next_u64(), 0xD4);
-        let is_forged = geometry.data_strips() > 1 && own.percent(40);
+        // What a device that is out would say of its block, nobody can: what is decoded for it with such parity looks right.
+        let is_forged = geometry.data_strips() > 1 && own.percent(40) && self.lacks_none();
         let mut spoilt = geometry.parity_strips() + 1;
         if is_forged {
             let parity = StripIdx::from_at(geometry.data_strips());
@@ -127,6 +129,15 @@ impl Ordeals<'_> {
         }
         self.put_back(before);
         self.stage.say(|| "ordeal: over, all is as it was".to_owned());
+    }
+
+    /// Every slot has a device that holds all it should.
+    fn lacks_none(&self) -> bool {
+        self.bays.at_rest().is_some_and(|rest| {
+            let is_held =
+                |slot| rest.newest.holder(slot).is_some_and(|holder| holder.role == Role::Active);
+            (0..rest.newest.geometry.slots()).map(MemberIdx).all(is_held)
+        })
     }
 
     /// A block of a strip says something else, and so does its checksum: as if the device had lost the last writes of
