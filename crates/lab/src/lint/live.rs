@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bytes of a sector in sysfs.
 const SECTOR_BYTES: u64 = 512;
@@ -44,7 +45,7 @@ impl Machine for Live {
             aio_max: read_number(Path::new("/proc/sys/fs/aio-max-nr")),
             fio: fio_version(),
             nodes: nodes(),
-            background: background(),
+            background: lasting(background, || std::thread::sleep(MOMENT)),
         }
     }
 }
@@ -243,12 +244,36 @@ pub fn cpu_list(text: &str) -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
+/// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps ahead after every
+/// mount, and is gone again in moments.
+const EXT4_THREAD: &str = "ext4lazyinit";
+/// Looks at what goes on in the background before that thread counts as work that lasts.
+const LOOKS_MAX: usize = 20;
+/// Time between two of them.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// What goes on in the background and is not over in [`LOOKS_MAX`] moments.
+fn lasting(
+    mut look: impl FnMut() -> Known<Vec<String>>,
+    mut wait: impl FnMut(),
+) -> Known<Vec<String>> {
+    let mut found = look()?;
+    for _ in 1..LOOKS_MAX {
+        if !found.iter().any(|work| work.contains(EXT4_THREAD)) {
+            break;
+        }
+        wait();
+        found = look()?;
+    }
+    Ok(found)
+}
+
 /// Kernel threads and programs that work on devices in the background, by the names they run under.
 fn background() -> Known<Vec<String>> {
     const NAMES: [(&str, &str); 8] = [
         ("_resync", "md resync or rebuild"),
         ("_reshape", "md reshape"),
-        ("ext4lazyinit", "ext4 initialises inode tables"),
+        (EXT4_THREAD, "ext4 initialises inode tables"),
         ("btrfs-balance", "btrfs balance"),
         ("dsl_scan", "ZFS scrub or resilver"),
         ("fstrim", "fstrim"),
@@ -276,4 +301,34 @@ fn read_text(path: &Path) -> Known<String> {
 fn read_number(path: &Path) -> Known<u64> {
     let text = read_text(path)?;
     text.parse().map_err(|_| format!("{} says '{text}'", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOOKS_MAX, lasting};
+    use std::cell::Cell;
+
+    fn of_ext4() -> Vec<String> {
+        vec!["ext4 initialises inode tables (ext4lazyinit)".to_owned()]
+    }
+
+    #[test]
+    fn what_a_mount_begins_and_ends_in_moments_is_no_background_work() {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            Ok(if looks.get() < 4 { of_ext4() } else { Vec::new() })
+        };
+        assert_eq!(lasting(look, || {}), Ok(Vec::new()));
+        assert_eq!(looks.get(), 4, "the look that found nothing was the last");
+    }
+
+    #[test]
+    fn what_stays_is_background_work_and_other_work_is_not_waited_for() {
+        let waits = Cell::new(0);
+        assert_eq!(lasting(|| Ok(of_ext4()), || waits.set(waits.get() + 1)), Ok(of_ext4()));
+        assert_eq!(waits.get(), LOOKS_MAX - 1);
+        let resync = || Ok(vec!["md resync or rebuild (md0_resync)".to_owned()]);
+        assert_eq!(lasting(resync, || panic!("not waited for")), resync());
+    }
 }
