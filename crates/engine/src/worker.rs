@@ -1,8 +1,9 @@
 //! One core: an executor, a pool of payload buffers, and this worker's share of every array.
 //!
 //! What must stay true: a worker's state is touched by its own thread only; other workers reach it
-//! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a fixed number of stripe
-//! tasks; when all are busy, pieces wait in line. Nothing here blocks the thread.
+//! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a bounded number of stripe
+//! tasks, which are started when pieces first need them and stay; when all are busy, pieces wait in line. Nothing
+//! here blocks the thread.
 
 use crate::array::ArrayId;
 use crate::datapath::{self, Answer, Piece};
@@ -96,6 +97,16 @@ pub struct Worker {
     tickets: RefCell<Tickets>,
     shards: RefCell<Vec<Option<Rc<Shard>>>>,
     queue: local::Queue<StripeTask>,
+    stripe_tasks: StripeTasks,
+}
+
+/// The tasks that do stripe work on a worker.
+#[derive(Default)]
+struct StripeTasks {
+    /// All that were started: at most [`STRIPE_TASKS`].
+    started: Cell<usize>,
+    /// Those of them that are at no piece: each takes the next that is in the queue.
+    idle: Cell<usize>,
 }
 
 thread_local! {
@@ -179,11 +190,9 @@ impl Worker {
             tickets: RefCell::default(),
             shards: RefCell::default(),
             queue: local::Queue::new(),
+            stripe_tasks: StripeTasks::default(),
         });
         worker.handle.spawn(Rc::clone(&worker).read_mailbox(mailbox));
-        for _ in 0..STRIPE_TASKS {
-            worker.handle.spawn(Rc::clone(&worker).work_on_stripes());
-        }
         Ok(worker)
     }
 
@@ -212,10 +221,15 @@ impl Worker {
     }
 
     /// Have `piece` done by `owner`, here or elsewhere. The work is under way when this returns.
-    pub(crate) fn hand_to(&self, owner: usize, shard: &Rc<Shard>, piece: Piece) -> Pending<Answer> {
+    pub(crate) fn hand_to(
+        self: &Rc<Self>,
+        owner: usize,
+        shard: &Rc<Shard>,
+        piece: Piece,
+    ) -> Pending<Answer> {
         let (completion, pending) = self.answers.pair();
         if owner == self.index {
-            self.queue.push(StripeTask {
+            self.take_up(StripeTask {
                 shard: Rc::clone(shard),
                 piece,
                 reply: Reply::Here(completion),
@@ -227,6 +241,17 @@ impl Worker {
             self.peers[owner].send(Message::Piece { array, piece, from: self.index, ticket });
         }
         pending
+    }
+
+    /// Have a piece done here, by a task of its own as long as there may be more.
+    fn take_up(self: &Rc<Self>, task: StripeTask) {
+        self.queue.push(task);
+        let StripeTasks { started, idle } = &self.stripe_tasks;
+        if self.queue.len() > idle.get() && started.get() < STRIPE_TASKS {
+            started.set(started.get() + 1);
+            idle.set(idle.get() + 1);
+            self.handle.spawn(Rc::clone(self).work_on_stripes());
+        }
     }
 
     /// Run `action` on another worker's (or this one's) thread, soon.
@@ -241,7 +266,7 @@ impl Worker {
                 Message::Piece { array, piece, from, ticket } => {
                     let reply = Reply::There { worker: from, ticket };
                     match self.shard(array) {
-                        Some(shard) => self.queue.push(StripeTask { shard, piece, reply }),
+                        Some(shard) => self.take_up(StripeTask { shard, piece, reply }),
                         None => self.answer(reply, Answer::Failed(VolumeErrorKind::Stopped)),
                     }
                 }
@@ -256,11 +281,14 @@ impl Worker {
     async fn work_on_stripes(self: Rc<Self>) {
         // Here, too: what is promised to this task is in the queue again only after it is gone, and would stay there.
         let _parting = Parting(Rc::clone(&self));
+        let idle = &self.stripe_tasks.idle;
         loop {
             let StripeTask { shard, piece, reply } = self.queue.pop().await;
+            idle.set(idle.get() - 1);
             let answer = datapath::perform(&shard, piece).await;
             drop(shard);
             self.answer(reply, answer);
+            idle.set(idle.get() + 1);
         }
     }
 

@@ -7,6 +7,8 @@
 
 use std::io;
 use std::ptr::NonNull;
+#[cfg(not(miri))]
+use std::sync::LazyLock;
 
 /// What kind of pages a pool's arena is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,14 +124,20 @@ impl Mapping {
     }
 }
 
+/// Whether the kernel has transparent huge pages. Asked once a process: a simulator maps arenas all the time.
+#[cfg(not(miri))]
+static HAS_HUGE_PAGES: LazyLock<bool> = LazyLock::new(|| {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|setting| !setting.contains("[never]"))
+});
+
 #[cfg(not(miri))]
 fn advise_huge_pages(start: NonNull<u8>, bytes: usize) -> Backing {
     use rustix::mm::{Advice, madvise};
     // SAFETY: the range is our own fresh mapping and this advice changes none of its content.
     let advised = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let is_forbidden = rustix::thread::transparent_huge_pages_are_disabled().unwrap_or(false);
-    let is_possible = !is_forbidden && setting.is_ok_and(|setting| !setting.contains("[never]"));
+    let is_possible = !is_forbidden && *HAS_HUGE_PAGES;
     if advised.is_ok() && is_possible { Backing::TransparentHugePages } else { Backing::SmallPages }
 }
 

@@ -173,7 +173,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Starts a task. Allocates: not for the data path, which uses task pools made at start. After
+    /// Starts a task. Allocates: not for each request; tasks of the data path stay and take one after the other. After
     /// the executor was dropped the task is dropped unrun.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         if !self.core.closed.get() {
