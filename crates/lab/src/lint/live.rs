@@ -45,7 +45,8 @@ impl Machine for Live {
             aio_max: read_number(Path::new("/proc/sys/fs/aio-max-nr")),
             fio: fio_version(),
             nodes: nodes(),
-            background: lasting(background, || std::thread::sleep(MOMENT)),
+            // The end of a kernel thread is nothing that could be waited for but by looking again.
+            background: lasting(background, || std::thread::park_timeout(MOMENT)),
         }
     }
 }
