@@ -249,7 +249,7 @@ fn findings(account: &TraceAccount) -> Vec<Finding> {
 }
 
 /// Which limit the largest issues are nearest to.
-fn cause(device: &DeviceAccount) -> String {
+pub(super) fn cause(device: &DeviceAccount) -> String {
     let largest = device.issued_writes.sizes.last().map_or(0, |(bytes, _)| *bytes);
     let limit = |name: &str| device.limits.get(name).and_then(|it| it.parse::<u64>().ok());
     let limits = [
