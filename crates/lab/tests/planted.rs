@@ -266,7 +266,8 @@ fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
     members.0.iter().for_each(|member| words.extend(["--member", member, "--destroy", member]));
     words.extend(["--destroy", &one.0, "--destroy", &other.0]);
     let output = Command::new("sh").args(&words).output().expect("started");
-    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "as a run with invalid figures: {}", said(&output));
+    assert!(said(&output).contains("figures INVALID"), "{}", said(&output));
     let all = measured(&run);
     let (raw, engines): (Vec<_>, Vec<_>) =
         all.iter().partition(|it| it.condition == ArrayCondition::Raw);

@@ -13,11 +13,14 @@ use crate::metrics::baseline::Code;
 use crate::metrics::latency::to_f64;
 use crate::plan::environment;
 use crate::plan::progress::Progress;
-use crate::record::Workload;
+use crate::record::{ArrayCondition, Workload};
 use crate::refusal::Refusal;
+use crate::report::points::Point;
 use crate::report::{findings, page, points};
 use crate::store::{FORMAT, RunDir, RunFacts};
+use crate::validity::Mark;
 use crate::watch::Watch;
+use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +33,7 @@ use std::process::ExitCode;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
-                  With stored runs the exit code is 0 if no case is worse, 1 if one is, 2 if they could not be compared."
+                  With engines the exit code is 0, or 1 if a figure is INVALID; with stored runs 0 if no case is worse, 1 if one is. 2: it could not\nbe done."
 )]
 pub struct Args {
     /// First engine, or the directory of the newer run.
@@ -161,8 +164,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let measured = turns::run(&bench, &mut engines, &plan);
     bench.progress.borrow().finish();
     watch.conclude(&dir)?;
-    report(&dir, json)?;
-    measured.map(|()| ExitCode::SUCCESS)
+    let invalid = report(&dir, json)?;
+    measured.map(|()| ExitCode::from(u8::from(invalid > 0)))
 }
 
 /// How many measurements there will be: raw devices in large blocks, raw devices at each load, and each engine's turns.
@@ -245,19 +248,28 @@ fn shown(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn report(dir: &RunDir, json: bool) -> Result<(), Refusal> {
+/// Write the report; how many figures of the engines must not be used.
+fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
     let run = dir.read()?;
     let points = points::of(&run.records);
     let path = dir.path().join("report.html");
     std::fs::write(&path, page::html(&run, &points, dir.path())?)
         .map_err(|error| Refusal::file(&path, &error, "the records are unharmed"))?;
     let headline = findings::headline(&points, &run.records);
+    let is_invalid =
+        |it: &&Point| it.condition != ArrayCondition::Raw && it.mark() == Mark::Invalid;
+    let invalid = points.iter().filter(is_invalid).count();
     if json {
-        println!("{}", serde_json::json!({"sentence": headline.sentence, "report": path}));
-    } else {
-        println!("{}\nreport: {}", headline.sentence, path.display());
+        let sentence = headline.sentence;
+        println!("{}", json!({"sentence": sentence, "invalid": invalid, "report": path}));
+        return Ok(invalid);
     }
-    Ok(())
+    println!("{}", headline.sentence);
+    if invalid > 0 {
+        println!("{invalid} of {} figures INVALID: they are in no comparison", points.len());
+    }
+    println!("report: {}", path.display());
+    Ok(invalid)
 }
 
 fn stored_runs(args: &Args, old: &Path, json: bool) -> Result<ExitCode, Refusal> {
