@@ -2,7 +2,7 @@
 //!
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, spdk, device: one engine each
-//! - bdevperf: what SPDK's own load generator prints
+//! - bdevperf: SPDK's own load generator: its configuration, its command line, and what it prints
 //! - ior: IOR's phases, and what it prints
 //!
 //! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure halfway; an adapter
@@ -142,6 +142,12 @@ pub(crate) fn run_all(commands: &dyn Commands, steps: &[(&[&str], &str)]) -> Res
         }
     }
     first
+}
+
+/// Whether a program is there to be started.
+pub fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// A path as a word of a command line.

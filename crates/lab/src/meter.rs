@@ -1,8 +1,8 @@
 //! What flowed over drives and links while a load ran: bytes and busy time of drives from /proc/diskstats, led along the
-//! links of the topology.
+//! links of the topology; bytes of network interfaces from /proc/net/dev.
 //!
 //! What must stay true: a drive that several ways lead to gives each an equal part; a link whose capacity nobody knows has a
-//! flow and no share. Not here: what the links could carry (inspect).
+//! flow and no share; an interface carries as much in as out at once, so its flow is that of its busier direction. Not here: what the links could carry (inspect).
 
 use crate::evidence::process::monotonic;
 use crate::inspect::Inspection;
@@ -75,16 +75,23 @@ fn rounded(rate: f64) -> u64 {
     format!("{:.0}", rate.max(0.0)).parse().unwrap_or(0)
 }
 
-/// Looks at the drives of one server.
+/// Begins the id of a network interface among links.
+pub const NETWORK: &str = "net:";
+
+/// Looks at the drives and network interfaces of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     topology: Topology,
+    /// Interfaces, and bytes a second that each can carry one way, if that is known.
+    networks: BTreeMap<String, Option<f64>>,
 }
 
 /// Counters of all drives at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     drives: BTreeMap<String, Counters>,
+    /// Bytes received and sent.
+    networks: BTreeMap<String, (u64, u64)>,
     taken: Duration,
 }
 
@@ -98,16 +105,33 @@ struct Counters {
 impl Meter {
     /// The meter of an inspected server.
     pub fn of(inspection: &Inspection) -> Meter {
-        Meter { topology: inspection.topology.clone() }
+        let one = |it: &crate::inspect::server::network::Network| {
+            (it.name.clone(), it.rate.map(|rate| to_f64(rate.0)))
+        };
+        let networks = inspection.server.networks.iter().map(one).collect();
+        Meter { topology: inspection.topology.clone(), networks }
+    }
+
+    /// The same, with interfaces that a plan names: bonds, or those that sit on no PCI device.
+    #[must_use]
+    pub fn with(mut self, links: &[String]) -> Meter {
+        for name in links {
+            self.networks.entry(name.clone()).or_insert_with(|| speed(name));
+        }
+        self
     }
 
     /// Look now. Without /proc/diskstats there is nothing to see, and no load later.
     pub fn now(&self) -> Reading {
-        let text = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
-        Reading { drives: parse(&text), taken: monotonic() }
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Reading {
+            drives: parse(&text("/proc/diskstats")),
+            networks: parse_networks(&text("/proc/net/dev")),
+            taken: monotonic(),
+        }
     }
 
-    /// What was carried between two looks; `None` if no drive of the server was seen in both.
+    /// What was carried between two looks; `None` if no drive and no interface of the server was seen in both.
     pub fn between(&self, before: &Reading, after: &Reading) -> Option<PathLoad> {
         let seconds = after.taken.saturating_sub(before.taken).as_secs_f64();
         if seconds <= 0.0 {
@@ -126,7 +150,27 @@ impl Meter {
                 queued: grown(|it| it.waited_ms) / 1e3,
             });
         }
-        (!drives.is_empty()).then(|| PathLoad { links: self.links(&drives), drives })
+        let networks = self.carried(before, after, seconds);
+        let is_seen = !drives.is_empty() || !networks.is_empty();
+        is_seen.then(|| PathLoad {
+            links: self.links(&drives).into_iter().chain(networks).collect(),
+            drives,
+        })
+    }
+
+    /// What each network interface carried in its busier direction; those that carried nothing, too.
+    fn carried(&self, before: &Reading, after: &Reading, seconds: f64) -> Vec<LinkLoad> {
+        let one = |(name, carries): (&String, &Option<f64>)| {
+            let (was, is) = (before.networks.get(name)?, after.networks.get(name)?);
+            let bytes = is.0.saturating_sub(was.0).max(is.1.saturating_sub(was.1));
+            Some(LinkLoad {
+                id: format!("{NETWORK}{name}"),
+                name: format!("network {name}"),
+                bytes_per_s: to_f64(bytes) / seconds,
+                carries: *carries,
+            })
+        };
+        self.networks.iter().filter_map(one).collect()
     }
 
     /// Lead each drive's flow along the links above it.
@@ -183,9 +227,27 @@ fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines().filter_map(line).collect()
 }
 
+/// What an interface says that it carries one way, bytes a second; None if it is down, or a guest's.
+fn speed(name: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+    let mega_bits: u64 = text.trim().parse().ok()?;
+    (mega_bits > 0).then(|| to_f64(Rate::mega(mega_bits).0) / 8.0)
+}
+
+/// Lines `  eth0: bytes packets errs drop fifo frame compressed multicast bytes ...`: received first, then sent.
+fn parse_networks(text: &str) -> BTreeMap<String, (u64, u64)> {
+    let line = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        let words: Vec<&str> = counts.split_whitespace().collect();
+        let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+        Some((name.trim().to_owned(), (number(0)?, number(8)?)))
+    };
+    text.lines().filter_map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Counters, Meter, Reading, parse};
+    use super::{Counters, Meter, Reading, parse, parse_networks};
     use crate::inspect::{Inspection, captured, topology::Given};
     use std::path::Path;
     use std::time::Duration;
@@ -197,6 +259,25 @@ mod tests {
         let all = parse(text);
         let sda = Counters { bytes: 6144 * 512, busy_ms: 300, waited_ms: 700 };
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [("sda".to_owned(), sda)]);
+    }
+
+    #[test]
+    fn an_interface_carries_what_its_busier_direction_does() {
+        let meter =
+            Meter::default().with(&["lab0".to_owned(), "lab1".to_owned(), "gone".to_owned()]);
+        let reading = |seconds: u64, sent: u64| Reading {
+            networks: parse_networks(&format!(
+                "Inter-|   Receive |  Transmit\n face |bytes packets\n  lab0: 100 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n\
+                 lab1:7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\n"
+            )),
+            taken: Duration::from_secs(seconds),
+            ..Reading::default()
+        };
+        let load = meter.between(&reading(1, 50), &reading(3, 2_000_050)).expect("seen");
+        let told: Vec<(&str, f64)> =
+            load.links.iter().map(|it| (it.id.as_str(), it.bytes_per_s)).collect();
+        assert_eq!(told, [("net:lab0", 1e6), ("net:lab1", 0.0)], "not lo, which nobody named");
+        assert_eq!(meter.between(&Reading::default(), &Reading::default()), None);
     }
 
     /// Sixty drives on four controllers, each drive at 100 MB/s: every controller carries its own fifteen.
@@ -220,6 +301,7 @@ mod tests {
                 })
                 .collect(),
             taken: Duration::from_secs(seconds),
+            ..Reading::default()
         };
         let load = meter.between(&reading(10), &reading(20)).expect("seen");
         let controllers: Vec<f64> = load

@@ -155,6 +155,34 @@ impl std::fmt::Display for ArrayCondition {
     }
 }
 
+/// What makes the load.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Generator {
+    /// fio.
+    #[default]
+    Fio,
+    /// IOR, through a file system.
+    Ior,
+    /// SPDK's bdevperf, in the process of the engine or of SPDK's own way to the device.
+    Bdevperf,
+}
+
+impl Generator {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Generator::Fio => "fio",
+            Generator::Ior => "ior",
+            Generator::Bdevperf => "bdevperf",
+        }
+    }
+
+    fn is_fio(&self) -> bool {
+        *self == Generator::Fio
+    }
+}
+
 /// Which work was asked for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Workload {
@@ -170,10 +198,13 @@ pub struct Workload {
     pub jobs: u32,
     /// I/O depth of each job.
     pub depth: u32,
+    /// What makes it; fio, if nothing is said.
+    #[serde(default, skip_serializing_if = "Generator::is_fio")]
+    pub generator: Generator,
 }
 
 impl Workload {
-    /// For people: `4K random reads, 2 x 16`: jobs times depth.
+    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by bdevperf`, if it is not fio that makes it.
     pub fn describe(&self) -> String {
         let order = if self.mix.starts_with("rand") { "random" } else { "sequential" };
         let what = match self.mix.trim_start_matches("rand") {
@@ -182,7 +213,11 @@ impl Workload {
             _ => format!("mix with {} % reads", self.read_percent.unwrap_or(50)),
         };
         let block = crate::units::block(self.block_bytes);
-        format!("{block} {order} {what}, {} x {}", self.jobs, self.depth)
+        let by = match self.generator {
+            Generator::Fio => String::new(),
+            other => format!(" by {}", other.name()),
+        };
+        format!("{block} {order} {what}, {} x {}{by}", self.jobs, self.depth)
     }
 
     /// Small blocks count I/Os, larger ones bytes.

@@ -9,6 +9,7 @@ use crate::fio::measure::Figures;
 use crate::host_cpu::HostCpu;
 use crate::inspect::Inspection;
 use crate::inspect::diagram::Measured;
+use crate::inspect::models::Library;
 use crate::inspect::server::Server;
 use crate::inspect::topology::Given;
 use crate::meter::{Meter, PathLoad, Reading};
@@ -57,8 +58,19 @@ impl Watch {
     /// # Errors
     /// If a record or the diagram cannot be written.
     pub fn new(dir: &RunDir, stacks: bool) -> Result<Watch, Refusal> {
-        let server = Server::read(&Source::live(LOOK_LIMIT));
-        let inspection = Inspection::of(server, None, Given::default());
+        Watch::with_models(dir, stacks, &Library::default())
+    }
+
+    /// The same with what `models` say of the drives.
+    ///
+    /// # Errors
+    /// If a record, the diagram or the drawing of the machine cannot be written.
+    pub fn with_models(dir: &RunDir, stacks: bool, models: &Library) -> Result<Watch, Refusal> {
+        let source = Source::live(LOOK_LIMIT);
+        let server = Server::read(&source);
+        let given = Given { models: models.clone(), ..Given::default() };
+        let inspection = Inspection::of(server, None, given);
+        keep_topology(dir, &source)?;
         let known = dir.read()?.records;
         if !known.iter().any(|record| matches!(record, Record::Resources(_))) {
             dir.append(&Record::Resources(ResourceTable { rows: inspection.resources.clone() }))?;
@@ -72,6 +84,13 @@ impl Watch {
         let watch = Watch { inspection, meter, around, fullest: RefCell::default() };
         watch.draw(dir)?;
         Ok(watch)
+    }
+
+    /// The same, with the network interfaces `links` among what is watched.
+    #[must_use]
+    pub fn with_links(mut self, links: &[String]) -> Watch {
+        self.meter = self.meter.with(links);
+        self
     }
 
     /// Begin; stacks are taken if `stacks` says so and this machine lets us.
@@ -130,6 +149,20 @@ impl Watch {
         std::fs::write(&path, self.inspection.svg(&flow))
             .map_err(|error| Refusal::file(&path, &error, "what was measured is still there"))
     }
+}
+
+/// Name of the drawing of the machine in a run's directory, as `lstopo` makes it.
+pub const TOPOLOGY: &str = "topology.txt";
+
+/// Keep the drawing that lstopo makes (package hwloc), if it is there.
+fn keep_topology(dir: &RunDir, source: &Source) -> Result<(), Refusal> {
+    let path = dir.path().join(TOPOLOGY);
+    let argv = ["lstopo-no-graphics", "--of", "ascii"];
+    let Some(text) = source.output("lstopo-ascii", &argv).filter(|_| !path.exists()) else {
+        return Ok(());
+    };
+    std::fs::write(&path, text)
+        .map_err(|error| Refusal::file(&path, &error, "nothing was measured yet"))
 }
 
 /// Whether the machine is idle before the first load: what others do is in every figure.

@@ -17,6 +17,7 @@ fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
         block_bytes,
         jobs: 4,
         depth: 16,
+        generator: ashlar_lab::record::Generator::Fio,
     }
 }
 

@@ -29,12 +29,6 @@ impl Phase {
     }
 }
 
-/// Whether a program is there to be started.
-pub fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// The command of a phase: a file for each task (`-F`), `bytes` each, in transfers of 1 MiB, kept for the next phase (`-k`).
 pub fn command(phase: Phase, tasks: u32, bytes: u64, folder: &Path) -> Vec<String> {
     let file: PathBuf = folder.join("ior");

@@ -20,6 +20,9 @@ pub struct Spdk {
     is_served: bool,
 }
 
+/// The level that it has, by its own name.
+pub const LEVEL: &str = "raid5f";
+
 const ARRAY: &str = "lab";
 /// Programs, as its packages install them.
 const TARGET: &str = "spdk_tgt";
@@ -82,7 +85,7 @@ impl Engine for Spdk {
             names.push(name);
         }
         let (strip, all) = (format!("{}", wanted.strip_bytes >> 10), names.join(" "));
-        let make = [RPC, "bdev_raid_create", "-n", ARRAY, "-z", &strip, "-r", "raid5f", "-b", &all];
+        let make = [RPC, "bdev_raid_create", "-n", ARRAY, "-z", &strip, "-r", LEVEL, "-b", &all];
         commands.succeed(&make, "make the array")?;
         self.is_made = true;
         commands

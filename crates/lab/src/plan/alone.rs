@@ -55,10 +55,11 @@ impl Facts {
     }
 }
 
-/// What `known` shows of drives alone.
+/// What `known` shows of drives alone; `models` is what their makers state.
 pub fn checks<'a>(
     known: impl Iterator<Item = &'a Measurement>,
     facts: impl Fn(&str) -> Facts,
+    models: &Library,
 ) -> Vec<Check> {
     let usable = |it: &&Measurement| Mark::of(&it.findings) != Mark::Invalid;
     let known: Vec<&Measurement> = known.filter(usable).collect();
@@ -66,7 +67,7 @@ pub fn checks<'a>(
         known.iter().filter(|it| it.stage == "raw.each").copied().collect();
     let names: BTreeSet<&str> = alone.iter().map(|it| it.target.as_str()).collect();
     let facts: BTreeMap<&str, Facts> = names.into_iter().map(|it| (it, facts(it))).collect();
-    let mut checks = as_stated(&alone, &facts);
+    let mut checks = as_stated(&alone, &facts, models);
     let together: Vec<&Measurement> =
         known.iter().filter(|it| it.stage == "raw.all").copied().collect();
     let spins = |target: &str| facts.get(target).is_some_and(|it| it.is_spinning == Some(true));
@@ -188,8 +189,11 @@ fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
 }
 
 /// Each drive against what its maker states, at the load at which it falls behind most.
-fn as_stated(alone: &[&Measurement], facts: &BTreeMap<&str, Facts>) -> Vec<Check> {
-    let library = Library::default();
+fn as_stated(
+    alone: &[&Measurement],
+    facts: &BTreeMap<&str, Facts>,
+    library: &Library,
+) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut without_model = 0_usize;
     for (target, facts) in facts {

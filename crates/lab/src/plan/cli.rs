@@ -1,18 +1,25 @@
 //! `lab run`: measure what a plan says.
 
 use super::environment;
+use super::execute::bdevperf as of_bdevperf;
 use super::execute::{Run, Summary, execute};
 use super::file::{Array, Plan};
-use super::points::{Expanded, Group, Target, expand};
+use super::links;
+use super::made;
+use super::points::{Expanded, Group, Point, Target, expand};
 use super::progress::{Progress, duration};
 use crate::Refusal;
 use crate::adapter::commands::{Commands, Live as LiveCommands, Unlogged};
+use crate::adapter::ior::Phase;
+use crate::adapter::{bdevperf, ior};
 use crate::evidence::{Evidence, Interrupt};
 use crate::fio::hosts::Host;
 use crate::guard::{refuse_unless_named, refuse_unless_named_on};
+use crate::inspect::models::Library;
 use crate::lint::away::Away;
 use crate::lint::live::Live;
 use crate::lint::machine::Machine;
+use crate::record::Generator;
 use crate::store::{FORMAT, RunDir, RunFacts};
 use crate::watch::Watch;
 use serde_json::json;
@@ -43,10 +50,15 @@ pub struct Args {
     /// Take no stacks: no function groups and no flame graphs. Without this the first round of each point on an array is sampled.
     #[arg(long)]
     no_stacks: bool,
+    /// Drive models of your own: TOML files, asked before the ones that come with the lab.
+    #[arg(long, value_name = "FILE")]
+    models: Vec<PathBuf>,
     /// Serial (or path, for a file; HOST:PORT:PATH on another host) that may be destroyed. May be repeated.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }
+
+const SYSFS: &str = "/sys";
 
 /// Run a plan.
 ///
@@ -59,6 +71,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let folder = args.plan.parent().map_or_else(PathBuf::new, Path::to_owned);
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
     let expanded = expand(&plan, &folder, &size_of)?;
+    let models = Library::with(&args.models)?;
     if args.dry_run {
         println!("{}", described(&expanded, json));
         // The same refusals as in earnest, so that they are seen in time.
@@ -85,8 +98,9 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     refuse(&LiveCommands::new(&evidence), &expanded, &args.destroy)?;
     let machine: &dyn Machine = if expanded.hosts.is_empty() { &Live } else { &Away };
     let mut progress = Progress::new(expanded.points().count(), expanded.expected_s(), json);
-    let watch = Watch::new(&dir, !args.no_stacks)?;
-    let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &args.destroy };
+    let watch = Watch::with_models(&dir, !args.no_stacks, &models)?.with_links(&expanded.links);
+    let named = &args.destroy;
+    let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named, models };
     let summary = execute(&expanded, &run, &mut progress);
     watch.conclude(&dir)?;
     let summary = summary?;
@@ -96,6 +110,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 
 /// Refuse what is not there, and what must not be written to.
 fn refuse(commands: &dyn Commands, expanded: &Expanded, named: &[String]) -> Result<(), Refusal> {
+    links::refuse_missing(&expanded.links, Path::new(SYSFS))?;
     if expanded.hosts.is_empty() {
         refuse_missing(expanded)?;
         return refuse_unless_named(commands, &expanded.written(), named);
@@ -222,7 +237,7 @@ fn described(expanded: &Expanded, json: bool) -> String {
             let (what, drive) = (what.name(), drive.display());
             text += &format!("\n\n# {what} of {drive} {state}; restored at the end");
         }
-        if let Some(array) = super::made::needed(&expanded.arrays, group) {
+        if let Some(array) = made::needed(&expanded.arrays, group) {
             text += &format!("\n\n# {}", stands(array, group));
         }
         if group.has_file_system {
@@ -235,23 +250,37 @@ fn described(expanded: &Expanded, json: bool) -> String {
         for point in &group.points {
             n += 1;
             let ids: Vec<String> = point.targets.iter().map(|target| point.id(target)).collect();
-            text += &format!(
-                "\n\n# {n}. {}: about {}\n$ fio --output-format=json+{}",
-                ids.join(" and "),
-                duration(point.expected_s),
-                job_arguments(&expanded.hosts, n)
-            );
-            text += &point
-                .jobs
-                .to_string()
-                .lines()
-                .filter(|line| !line.is_empty())
-                .map(|line| format!("\n    {line}"))
-                .collect::<String>();
+            let (about, ids) = (duration(point.expected_s), ids.join(" and "));
+            let (command, file) = asked(expanded, point, n);
+            text += &format!("\n\n# {n}. {ids}: about {about}\n$ {command}");
+            let lines = file.lines().filter(|line| !line.is_empty());
+            text += &lines.map(|line| format!("\n    {line}")).collect::<String>();
         }
         group.after.iter().for_each(|argv| text += &format!("\n\n$ {}", argv.join(" ")));
     }
     text
+}
+
+/// The command of a point, and the file that it is given.
+fn asked(expanded: &Expanded, point: &Point, n: usize) -> (String, String) {
+    match point.workload.generator {
+        Generator::Fio => {
+            let files = job_arguments(&expanded.hosts, n);
+            (format!("fio --output-format=json+{files}"), point.jobs.to_string())
+        }
+        Generator::Ior => {
+            let array = expanded.arrays.iter().find(|it| point.targets[0].path == it.target_path());
+            let phase = if point.workload.mix == "write" { Phase::Write } else { Phase::Read };
+            let bytes = array.map_or(0, Array::span_bytes);
+            let words = ior::command(phase, point.workload.jobs, bytes, Path::new("MOUNTED"));
+            (words.join(" "), String::new())
+        }
+        Generator::Bdevperf => {
+            let config = made::seen(&expanded.arrays, point).config(&point.workload);
+            let words = bdevperf::command(&point.workload, of_bdevperf::seconds(point));
+            (format!("{} {n}.json", words.join(" ")), format!("{config:#}"))
+        }
+    }
 }
 
 /// What an array that the lab makes is like while a group is measured.

@@ -3,6 +3,7 @@
 //! - again: raw drives measured once more, where a figure is above what they gave
 //! - point: one load with everything around it
 //! - ior: IOR's phases on a file system
+//! - bdevperf: SPDK's load generator in the place of fio
 //! - conclude: what the points of a group show together
 //!
 //! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
@@ -10,6 +11,7 @@
 //! taken away, and members and switches are as they were.
 
 mod again;
+pub(super) mod bdevperf;
 mod conclude;
 mod ior;
 mod point;
@@ -17,8 +19,9 @@ mod point;
 use self::conclude::baseline_key;
 #[cfg(test)]
 pub(super) use self::point::numbers;
-use super::file::{Array, Kind};
+use super::file::Array;
 use super::made::{self, Made, Rebuilding};
+use super::memory;
 use super::mounted::Mounted;
 use super::points::{Expanded, Group, Point};
 use super::progress::Progress;
@@ -26,9 +29,11 @@ use crate::Refusal;
 use crate::adapter::commands::{Commands, Live};
 use crate::evidence::Evidence;
 use crate::fio::hosts;
+use crate::inspect::models::Library;
+use crate::inspect::server::software::Memory;
 use crate::lint::machine::Machine;
 use crate::purge;
-use crate::record::{Check, Measurement, Record};
+use crate::record::{Check, Generator, Measurement, Record};
 use crate::store::RunDir;
 use crate::switch::{Switched, What};
 use crate::validity::{Mark, Outcome};
@@ -50,6 +55,8 @@ pub struct Run<'a> {
     pub machine: &'a dyn Machine,
     /// Serials and paths that may be destroyed.
     pub named: &'a [String],
+    /// What makers state about drives.
+    pub models: Library,
 }
 
 /// What a run came to.
@@ -78,6 +85,8 @@ struct Session<'a> {
     /// Commands that put members back which the plan's own commands took out.
     to_restore: Vec<Vec<String>>,
     switched: Switched,
+    /// Memory before the last rebuild began.
+    memory: Option<Memory>,
     /// Drives that were purged and not filled since.
     purged: BTreeSet<String>,
     summary: Summary,
@@ -117,6 +126,7 @@ pub fn execute(
         commanded: BTreeSet::new(),
         to_restore: Vec::new(),
         switched: Switched::open(run.dir.path(), Path::new(SYSFS))?,
+        memory: None,
         purged: BTreeSet::new(),
         summary: Summary::default(),
     };
@@ -162,13 +172,14 @@ impl Session<'_> {
         }
         for point in &group.points {
             let needed = !self.has(point) && !self.is_steady_before(point);
-            if needed && point.kind == Kind::Ior {
-                self.ior(point, progress)?;
-            } else if needed {
-                self.point(point, rebuilding, progress)?;
-            } else {
-                self.summary.resumed += usize::from(self.has(point));
-                progress.end(point.expected_s, None);
+            match point.workload.generator {
+                _ if !needed => {
+                    self.summary.resumed += usize::from(self.has(point));
+                    progress.end(point.expected_s, None);
+                }
+                Generator::Ior => self.ior(point, progress)?,
+                Generator::Bdevperf => self.bdevperf(point, progress)?,
+                Generator::Fio => self.point(point, rebuilding, progress)?,
             }
         }
         self.unmount()?;
@@ -225,6 +236,7 @@ impl Session<'_> {
         }
         let Some(made) = &mut self.made else { return Ok(None) };
         made.degrade(group.out)?;
+        self.memory = if group.is_rebuild { memory::now() } else { None };
         group.is_rebuild.then(|| made.rebuild()).transpose()
     }
 

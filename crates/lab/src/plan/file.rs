@@ -1,12 +1,19 @@
 //! The plan, in TOML.
 //!
+//! - kind: kinds of stages
+//!
 //! What must stay true: a misspelt key is an error, not a default.
+
+mod kind;
+
+pub use kind::Kind;
 
 use crate::Refusal;
 use crate::fio::hosts::Host;
 use crate::fio::value;
 use crate::metrics::baseline::Code;
 use crate::purge::Method;
+use crate::record::Generator;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,6 +43,9 @@ pub struct Plan {
     /// arrays are named as the hosts see them.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// Network interfaces of this machine over which the load is to go, if storage is reached over a network.
+    #[serde(default)]
+    pub links: Vec<String>,
     /// Own profiles: name -> fio job file, relative to the plan.
     #[serde(default)]
     pub profiles: BTreeMap<String, PathBuf>,
@@ -149,82 +159,12 @@ pub struct Stage {
     /// How drives are purged.
     #[serde(default)]
     pub method: Method,
+    /// What makes the load: `fio`, or `bdevperf` for what SPDK can see.
+    #[serde(default)]
+    pub generator: Generator,
     /// Sizes of the working set: `1g`; of a block, in the stage `block-sizes`.
     #[serde(default)]
     pub sizes: Vec<String>,
-}
-
-/// Kinds of stages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Purge every drive.
-    Purge,
-    /// Write every drive and array whole, twice.
-    Precondition,
-    /// Writes without and with flushes and FUA, with each drive's write cache on and off.
-    WriteCache,
-    /// Merging in each drive's queue, and its coalescing of interrupts, on and off.
-    Coalescing,
-    /// Drives one by one.
-    #[serde(rename = "raw.each")]
-    RawEach,
-    /// All drives at once, one job each.
-    #[serde(rename = "raw.all")]
-    RawAll,
-    /// 1, 2, 4 and so on drives at once, and all of them.
-    #[serde(rename = "raw.scale")]
-    RawScale,
-    /// What the way to the drives carries, with as little work for their media as possible.
-    Path,
-    /// Bandwidth over the whole width of each drive.
-    Zone,
-    /// Sequential writing until a drive's fast cache is full.
-    Cliff,
-    /// One array after the other, over depths and jobs.
-    #[serde(rename = "array.sweep")]
-    ArraySweep,
-    /// All arrays at once.
-    #[serde(rename = "arrays.all")]
-    ArraysAll,
-    /// Through a file on a file system that the lab makes on each array that names one.
-    FileSystem,
-    /// IOR on a file system that the lab makes on each array that names one.
-    Ior,
-    /// With one, two, ... members out.
-    Degraded,
-    /// While a member is rebuilt.
-    Rebuild,
-    /// Zipf over a range of sizes, to find caches.
-    WorkingSet,
-    /// The same load in blocks of several sizes.
-    BlockSizes,
-}
-
-impl Kind {
-    /// Its name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Purge => "purge",
-            Kind::Precondition => "precondition",
-            Kind::WriteCache => "write-cache",
-            Kind::Coalescing => "coalescing",
-            Kind::RawEach => "raw.each",
-            Kind::RawAll => "raw.all",
-            Kind::RawScale => "raw.scale",
-            Kind::Path => "path",
-            Kind::Zone => "zone",
-            Kind::Cliff => "cliff",
-            Kind::ArraySweep => "array.sweep",
-            Kind::ArraysAll => "arrays.all",
-            Kind::FileSystem => "file-system",
-            Kind::Ior => "ior",
-            Kind::Degraded => "degraded",
-            Kind::Rebuild => "rebuild",
-            Kind::WorkingSet => "working-set",
-            Kind::BlockSizes => "block-sizes",
-        }
-    }
 }
 
 fn runtime_s() -> u64 {
@@ -287,6 +227,7 @@ impl Plan {
             return Err(refused("a plan needs a stage, and a runtime_s of 1 or more".to_owned()));
         }
         self.arrays.iter().try_for_each(Array::check)?;
+        self.stages.iter().try_for_each(Stage::check)?;
         self.check_hosts()?;
         let strips = self.arrays.iter().filter_map(|array| array.strip.as_deref());
         let spans = self.arrays.iter().filter_map(|array| array.span.as_deref());
@@ -319,7 +260,8 @@ impl Plan {
             return Err(refused("a host is named twice".to_owned()));
         }
         let here = |stage: &&Stage| {
-            matches!(stage.kind, Kind::Purge | Kind::WriteCache | Kind::Coalescing | Kind::Path)
+            let of_drives = [Kind::Purge, Kind::WriteCache, Kind::Coalescing, Kind::Path];
+            of_drives.contains(&stage.kind) || stage.kind == Kind::Numa
         };
         if let Some(stage) = self.stages.iter().find(here).filter(|_| !hosts.is_empty()) {
             let said = format!(
@@ -328,11 +270,28 @@ impl Plan {
             );
             return Err(refused(said));
         }
+        let of_spdk = |stage: &Stage| stage.generator == Generator::Bdevperf;
+        if !hosts.is_empty() && self.stages.iter().any(of_spdk) {
+            return Err(refused("bdevperf runs on this machine, not on hosts".to_owned()));
+        }
         if !hosts.is_empty() && self.arrays.iter().any(Array::is_made) {
             let said = "an array that the lab makes is on this machine, where hosts cannot reach it: give its path as they see it";
             return Err(refused(said.to_owned()));
         }
         Ok(())
+    }
+}
+
+impl Stage {
+    fn check(&self) -> Result<(), Refusal> {
+        match self.generator.does(self.kind) {
+            true => Ok(()),
+            false => Err(refused(format!(
+                "{} does not do the stage {}: it loads drives and whole arrays one by one (raw.each, array.sweep, block-sizes)",
+                self.generator.name(),
+                self.kind.name()
+            ))),
+        }
     }
 }
 
@@ -367,6 +326,12 @@ impl Array {
     /// Whether the lab makes it.
     pub fn is_made(&self) -> bool {
         !self.members.is_empty()
+    }
+
+    /// Whether `generator` makes it in its own process, where no other program sees it.
+    pub fn is_inside(&self, generator: Generator) -> bool {
+        let engine = self.engine.split(':').next();
+        self.is_made() && generator == Generator::Bdevperf && engine == Some("spdk")
     }
 
     /// What it is called in records.

@@ -4,10 +4,11 @@
 //! whatever happened; nothing is measured while an engine works in the background, except a rebuild that is asked for.
 
 use super::file::Array;
-use super::points::Group;
+use super::points::{Group, Point};
 use crate::Refusal;
+use crate::adapter::bdevperf::Seen;
 use crate::adapter::commands::{Commands, Live};
-use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration};
+use crate::adapter::{Engine, Served, Wanted, by_name, keep_configuration, spdk};
 use crate::compare::members::Devices;
 use crate::evidence::Evidence;
 use crate::evidence::process::monotonic;
@@ -219,16 +220,38 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The array that a group needs, if the lab makes it.
+/// The array that a group needs, if the lab makes it. One that the load generator makes in its own process it does not.
 pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
-    let target = group.points.first()?.targets.first()?;
+    let point = group.points.first()?;
+    of(arrays, point).filter(|array| !array.is_inside(point.workload.generator))
+}
+
+/// The array that a point is about, if it has members.
+fn of<'p>(arrays: &'p [Array], point: &Point) -> Option<&'p Array> {
+    let target = point.targets.first()?;
     arrays.iter().find(|array| array.is_made() && array.target_path() == target.path)
 }
 
-/// Members of all arrays that the lab makes and that `groups` measure: their content is lost.
+/// Members of all arrays that are made of them and that `groups` measure: their content is lost.
 pub fn members(arrays: &[Array], groups: &[Group]) -> Vec<PathBuf> {
-    let needed = groups.iter().filter_map(|group| needed(arrays, group));
-    needed.flat_map(|array| array.members.clone()).collect()
+    let points = groups.iter().filter_map(|group| group.points.first());
+    points.filter_map(|point| of(arrays, point)).flat_map(|it| it.members.clone()).collect()
+}
+
+/// What bdevperf opens for `point`, which has its place by now.
+pub fn seen(arrays: &[Array], point: &Point) -> Seen {
+    match of(arrays, point).filter(|array| array.is_inside(point.workload.generator)) {
+        Some(array) => Seen::Own {
+            members: array.members.clone(),
+            level: spdk::LEVEL,
+            strip_kib: array.strip_bytes() >> 10,
+        },
+        None => {
+            let jobs = point.jobs.jobs();
+            let name = jobs.first().and_then(|job| job.filenames().into_iter().next());
+            Seen::Kernel(PathBuf::from(name.unwrap_or_default()))
+        }
+    }
 }
 
 fn file_name(name: &str) -> String {

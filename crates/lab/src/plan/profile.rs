@@ -5,7 +5,7 @@
 use super::file::Plan;
 use crate::Refusal;
 use crate::fio::{Job, JobFile, Section, Setting};
-use crate::record::Workload;
+use crate::record::{Generator, Workload};
 use std::path::Path;
 
 /// The profiles that ship.
@@ -183,5 +183,6 @@ pub fn workload(name: &str, job: &Job, depth: u32, jobs: u32) -> Workload {
         block_bytes: job.block_bytes().first().copied().unwrap_or(4096),
         jobs,
         depth,
+        generator: Generator::Fio,
     }
 }

@@ -8,10 +8,11 @@ mod stages;
 
 use super::execute::{Run, Summary, execute};
 use super::file::Plan;
-use super::points::{Expanded, expand};
+use super::points::{Expanded, expand, expand_on};
 use super::progress::Progress;
 use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, verify};
+use crate::inspect::models::Library;
 use crate::lint::live::Live;
 use crate::record::{ArrayCondition, Measurement, Record};
 use crate::store::{RunDir, RunFacts};
@@ -175,7 +176,9 @@ impl Place {
         let dir = RunDir::open(&path).unwrap();
         let evidence = Evidence::open(&path, interrupt)?;
         let watch = Watch::new(&dir, false).expect("watched");
-        let run = Run { dir: &dir, watch: &watch, evidence: &evidence, machine: &Live, named: &[] };
+        let (machine, models) = (&Live, Library::default());
+        let run =
+            Run { dir: &dir, watch: &watch, evidence: &evidence, machine, named: &[], models };
         execute(&self.plan, &run, &mut Progress::new(1, 1.0, true))
     }
 

@@ -18,6 +18,7 @@ use crate::refusal::Refusal;
 use crate::store::Run;
 use crate::units;
 use crate::validity::{Mark, Severity};
+use crate::watch::TOPOLOGY;
 use askama::Template;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ struct Page<'a> {
     flames_left_out: usize,
     sections: Vec<Section>,
     production: Option<Section>,
+    topology: Option<String>,
     resources: Vec<ResourceRow>,
     traces: Vec<TraceTable>,
     checks: Vec<CheckRow>,
@@ -141,9 +143,10 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
         flames_left_out: budget.left_out,
         sections: sections::all(&run.records)
             .into_iter()
-            .filter(|it| ["drive", "bay", "hosts", "switches"].contains(&it.word))
+            .filter(|it| ["drive", "bay", "hosts", "switches", "generators"].contains(&it.word))
             .collect(),
         production: Some(production::section(points)).filter(|it| !it.rows.is_empty()),
+        topology: std::fs::read_to_string(dir.join(TOPOLOGY)).ok(),
         resources: tables::resources(&run.records),
         traces: tables::traces(&run.records),
         checks: tables::checks(&run.records),

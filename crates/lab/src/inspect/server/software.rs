@@ -29,6 +29,30 @@ pub struct Software {
     pub memory_errors: Option<(u64, u64)>,
 }
 
+/// Memory at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// Available, bytes.
+    pub available: u64,
+    /// All there is, bytes.
+    pub total: u64,
+    /// In the kernel's slabs, which cannot give it back, bytes.
+    pub kernel: u64,
+    /// The largest slabs: name -> bytes. Only root may read them.
+    pub slabs: BTreeMap<String, u64>,
+}
+
+impl Memory {
+    /// As the kernel says it; None if it does not.
+    pub fn read(source: &Source) -> Option<Memory> {
+        let text = source.text("/proc/meminfo")?;
+        let (available, total) = memory(&text)?;
+        let kernel = kibibytes(&text, "SUnreclaim")?;
+        let slabs = source.text("/proc/slabinfo").map(|text| slabs(&text)).unwrap_or_default();
+        Some(Memory { available, total, kernel, slabs })
+    }
+}
+
 /// Ask for it.
 pub fn read(source: &Source) -> Software {
     let mut software = Software {

@@ -1,6 +1,7 @@
 //! Drives alone and together, with planted rates.
 
 use super::{Facts, checks};
+use crate::inspect::models::Library;
 use crate::meter::{LinkLoad, PathLoad};
 use crate::record::{ArrayCondition, Check, Direction, EngineIdentity, Measurement, Workload};
 use crate::validity::Outcome;
@@ -19,6 +20,7 @@ fn measured(stage: &str, drive: usize, rate: f64, full: Option<f64>) -> Measurem
         block_bytes: 1 << 20,
         jobs: 1,
         depth: 8,
+        generator: crate::record::Generator::Fio,
     };
     Measurement {
         id: format!("{stage}/{drive}"),
@@ -53,7 +55,10 @@ fn spinning(_: &str) -> Facts {
 }
 
 fn judge(known: &[Measurement], facts: fn(&str) -> Facts, name: &str) -> Vec<Check> {
-    checks(known.iter(), facts).into_iter().filter(|it| it.name == name).collect()
+    checks(known.iter(), facts, &Library::default())
+        .into_iter()
+        .filter(|it| it.name == name)
+        .collect()
 }
 
 fn vibration(together: [f64; 6], full: Option<f64>) -> (Outcome, String) {
@@ -127,4 +132,23 @@ fn drives_are_held_against_what_their_maker_states_for_exactly_them() {
     assert!(found.contains("not in the library of drive models"), "{found}");
     let (outcome, found) = of(1e9, |_| Facts::default());
     assert_eq!((outcome, found.contains("have no model")), (Outcome::CannotTell, true));
+}
+
+#[test]
+fn a_library_of_ones_own_says_what_a_drive_should_do() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("own.toml");
+    let text = "format = 1\nname = \"own\"\nversion = 1\n[[family]]\nname = \"Ours\"\nmodel = 'NOBODY KNOWS ME'\nmedium = \"flash\"\nsource = \"our own sheet\"\n\
+        [[family.capacity]]\ngigabytes = 1000\nsequential_read = 4000\n";
+    std::fs::write(&path, text).expect("written");
+    let library = Library::with(&[path]).expect("understood");
+    let facts = |_: &str| Facts {
+        is_spinning: Some(false),
+        model: Some(("NOBODY KNOWS ME".to_owned(), 1_000_000_000_000)),
+    };
+    let known = [measured("raw.each", 0, 1e9, None)];
+    let told = checks(known.iter(), facts, &library);
+    let check = told.iter().find(|it| it.name == "drive.as_stated").expect("judged");
+    assert_eq!(check.outcome, Outcome::Fail, "a quarter of 4000 MB/s: {check:?}");
+    assert!(check.found.contains("our own sheet"), "{check:?}");
 }

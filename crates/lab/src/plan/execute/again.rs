@@ -51,7 +51,7 @@ impl Session<'_> {
     }
 
     /// What no figure of `point` can be above, what the raw drives did first; and the raw load that showed it.
-    fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
+    pub(super) fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
         let array = self.array_of(point).filter(|_| point.is_of_array());
         let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
         let Some(raw) = raw else { return (Vec::new(), None) };

@@ -6,9 +6,14 @@ use super::super::alone;
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
 use super::super::findings;
+use super::super::generators;
+use super::super::links;
 use super::super::made::Rebuilding;
+use super::super::memory;
+use super::super::numa;
 use super::super::paths;
 use super::super::points::{FIRST_FILL, Group, Point, SECOND_FILL};
+use super::super::width;
 use super::Session;
 use crate::Refusal;
 use crate::fio::value;
@@ -47,6 +52,10 @@ impl Session<'_> {
         rebuilding: Rebuilding,
     ) -> Result<(), Refusal> {
         let Some(made) = &self.made else { return Ok(()) };
+        if let Some((before, during)) = self.memory.take().zip(memory::now()) {
+            let check = memory::of_rebuild(made.name(), &before, &during);
+            self.run.dir.append(&Record::Check(check))?;
+        }
         let seconds = made.await_rebuilt(rebuilding)?;
         let during = group.points.first().and_then(|point| {
             let target = point.targets.first()?;
@@ -105,7 +114,11 @@ impl Session<'_> {
             true => alone::Facts::of(Path::new(target)),
             false => alone::Facts::default(),
         };
-        checks.extend(alone::checks(self.known.values(), facts));
+        checks.extend(alone::checks(self.known.values(), facts, &self.run.models));
+        checks.extend(generators::checks(self.known.values()));
+        checks.extend(numa::checks(self.known.values()));
+        checks.extend(width::checks(&self.plan.arrays, &self.plan.drives, self.known.values()));
+        checks.extend(links::checks(self.known.values(), &self.plan.links, Path::new("/sys")));
         self.keep_checks(checks)
     }
 

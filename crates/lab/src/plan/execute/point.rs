@@ -139,6 +139,8 @@ impl Session<'_> {
             Kind::Coalescing => {
                 remarks.retain(|remark| !["L07", "L10", "L15", "L21"].contains(&remark.rule))
             }
+            // CPUs of another node than the target's are taken on purpose.
+            Kind::Numa => remarks.retain(|remark| remark.rule != "L24"),
             // Next to nothing is read, again and again, on purpose.
             Kind::Path => remarks.clear(),
             // Places and caches are looked for on purpose.
@@ -234,7 +236,7 @@ fn marked(findings: &[Finding]) -> String {
 }
 
 /// The findings on one target, each rule once; what could not be told is a note.
-fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
+pub(super) fn of_target(before: &[Remark], after: &[Remark], target: &Target) -> Vec<Finding> {
     let own = |remark: &&Remark| remark.job.starts_with(&target.prefix);
     let mut findings: Vec<Finding> = Vec::new();
     for remark in before.iter().chain(after).filter(own) {

@@ -9,7 +9,7 @@ use crate::adapter::ior::{Phase, TRANSFER};
 use crate::fio::{JobFile, Setting};
 use crate::metrics::latency::to_f64;
 use crate::plan::file::Array;
-use crate::record::{ArrayCondition, Workload};
+use crate::record::{ArrayCondition, Generator, Workload};
 
 impl Maker<'_> {
     /// What the lab does to an array that it makes: one member out, then as many as its parity allows.
@@ -86,6 +86,7 @@ impl Maker<'_> {
                     block_bytes: TRANSFER,
                     jobs,
                     depth: 1,
+                    generator: Generator::Ior,
                 };
                 let bytes = to_f64(array.span_bytes()) * f64::from(jobs);
                 let mut points = self.rounds(

@@ -1,8 +1,10 @@
 //! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first writes.
 
-use super::{blank, expanded};
+use super::{blank, expand_on, expanded};
 use crate::plan::ceilings::RawRuns;
+use crate::plan::file::Plan;
 use crate::plan::findings::{first_write, knee};
+use crate::plan::numa::Node;
 use crate::plan::paths;
 use crate::plan::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
 use crate::record::{ArrayCondition, Measurement, Workload};
@@ -45,6 +47,7 @@ fn run_of(stage: &str, (name, mix, block_bytes): (&str, &str, u64), rate: f64) -
         block_bytes,
         jobs: 1,
         depth: 32,
+        generator: crate::record::Generator::Fio,
     };
     ["/dev/a", "/dev/b", "/dev/c"]
         .iter()
@@ -166,4 +169,24 @@ fn each_drive_has_a_series_of_the_jobs_that_ran_on_it() {
     let point = all.points().next().unwrap();
     let of: Vec<Vec<u32>> = point.targets.iter().map(|target| numbers(point, target)).collect();
     assert_eq!(of, [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10, 11, 12]]);
+}
+
+#[test]
+fn each_load_is_made_from_the_cpus_of_each_node_in_turn_where_there_are_several() {
+    let text = format!("{DRIVES}[[stages]]\nkind = \"numa\"\nprofiles = [\"rr-4k\"]\n");
+    let plan = Plan::parse(&text).unwrap();
+    let on = |nodes: &[(&str, &str)]| {
+        let node = |(number, cpus): &(&str, &str)| Node {
+            number: (*number).to_owned(),
+            cpus: (*cpus).to_owned(),
+        };
+        let nodes: Vec<Node> = nodes.iter().map(node).collect();
+        expand_on(&plan, Path::new("."), &|_| 1_000_000_000, &nodes).unwrap()
+    };
+    assert!(on(&[("0", "0-7")]).left_out["numa"].contains("one NUMA node"));
+    let two = on(&[("0", "0-7"), ("1", "8-15")]);
+    let points: Vec<_> = two.points().collect();
+    assert_eq!(points.len(), 6, "three drives from two nodes");
+    assert_eq!(points[1].workload.name, "rr-4k-j1-q32-node1");
+    assert_eq!(points[1].jobs.jobs()[0].get("cpus_allowed"), Some("8-15"));
 }

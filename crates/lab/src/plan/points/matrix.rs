@@ -1,0 +1,154 @@
+//! Profiles over sizes, jobs, depths and rounds: what most stages are made of.
+//!
+//! What must stay true: the name of a load has everything in it that tells it from another one of the same stage.
+
+use super::{Maker, Point, START_S, Target, numbered};
+use crate::Refusal;
+use crate::adapter::bdevperf;
+use crate::fio::{JobFile, Setting, value};
+use crate::metrics::latency::to_f64;
+use crate::plan::file::{Array, Kind};
+use crate::plan::profile::{Fill, Profile, workload};
+use crate::record::{ArrayCondition, Generator, Workload};
+
+/// Rounds that SNIA allows for reaching steady state.
+const STEADY_ROUNDS: u32 = 25;
+
+/// Blocks of the stage `block-sizes`, unless it says others: small ones for I/Os, large ones for bandwidth.
+const BLOCK_SIZES: [&str; 5] = ["4k", "16k", "64k", "256k", "1m"];
+
+impl Maker<'_> {
+    /// Profiles x sizes x jobs x depths x rounds, on `targets` at once.
+    pub(super) fn matrix(
+        &self,
+        targets: &[Target],
+        condition: ArrayCondition,
+    ) -> Result<Vec<Point>, Refusal> {
+        let sizes = self.sizes();
+        let mut points = Vec::new();
+        for name in &self.stage.profiles {
+            let profile = Profile::named(name, self.plan, self.folder)?;
+            for size in &sizes {
+                for (jobs, depth) in self
+                    .stage
+                    .jobs
+                    .iter()
+                    .flat_map(|jobs| self.stage.depths.iter().map(move |depth| (*jobs, *depth)))
+                {
+                    let more = size.map_or_else(Vec::new, |size| self.sized(size));
+                    let file =
+                        profile.filled(&Fill { more, ..self.fill_in(targets, depth, jobs) })?;
+                    let work = self.load(&file, (name, *size), (jobs, depth))?;
+                    points.extend(self.rounds(targets, condition, &work, &file));
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    /// What is asked for, by whom, and its name.
+    fn load(
+        &self,
+        file: &JobFile,
+        (name, size): (&str, Option<&str>),
+        (jobs, depth): (u32, u32),
+    ) -> Result<Workload, Refusal> {
+        let first = file.jobs().into_iter().next().unwrap_or_default();
+        let mut work = workload(name, &first, depth, jobs);
+        work.generator = self.stage.generator;
+        if let Some(size) = size {
+            let word = match self.stage.kind {
+                Kind::BlockSizes => "bs",
+                Kind::Numa => "node",
+                _ => "ws",
+            };
+            work.name = format!("{}-{word}{size}", work.name);
+        }
+        if work.generator == Generator::Bdevperf {
+            bdevperf::can(name, &file.jobs())?;
+            work.name = format!("{}-{}", work.name, work.generator.name());
+        }
+        Ok(work)
+    }
+
+    fn is_of_blocks(&self) -> bool {
+        self.stage.kind == Kind::BlockSizes
+    }
+
+    /// Sizes that the stage goes through, of the working set or of a block, or its NUMA nodes; none if it has none.
+    fn sizes(&self) -> Vec<Option<&str>> {
+        match self.stage.sizes.as_slice() {
+            _ if self.stage.kind == Kind::Numa => {
+                self.nodes.iter().map(|node| Some(node.number.as_str())).collect()
+            }
+            [] if self.is_of_blocks() => BLOCK_SIZES.map(Some).to_vec(),
+            [] => vec![None],
+            sizes => sizes.iter().map(|size| Some(size.as_str())).collect(),
+        }
+    }
+
+    fn sized(&self, size: &str) -> Vec<Setting> {
+        let node = self.nodes.iter().find(|node| node.number == size);
+        match (self.stage.kind, node) {
+            (Kind::Numa, Some(node)) => vec![Setting::new("cpus_allowed", node.cpus.as_str())],
+            (Kind::BlockSizes, _) => vec![Setting::new("bs", size)],
+            _ => working_set(size),
+        }
+    }
+
+    pub(super) fn rounds(
+        &self,
+        targets: &[Target],
+        condition: ArrayCondition,
+        work: &Workload,
+        file: &JobFile,
+    ) -> Vec<Point> {
+        let rounds = match (self.stage.steady, self.stage.rounds) {
+            (true, 1) => STEADY_ROUNDS,
+            (_, rounds) => rounds,
+        };
+        let point = |round| Point {
+            kind: self.stage.kind,
+            round,
+            condition,
+            workload: work.clone(),
+            jobs: file.clone(),
+            targets: numbered(targets),
+            expected_s: to_f64(self.runtime_s() + self.plan.ramp_s) + START_S,
+            until_steady: self.stage.steady,
+        };
+        (0..rounds).map(point).collect()
+    }
+
+    pub(super) fn runtime_s(&self) -> u64 {
+        self.stage.runtime_s.unwrap_or(self.plan.runtime_s)
+    }
+
+    pub(super) fn fill_in<'t>(&'t self, targets: &'t [Target], depth: u32, jobs: u32) -> Fill<'t> {
+        let names = targets
+            .iter()
+            .enumerate()
+            .map(|(at, target)| (format!("t{at}"), target.path.as_path()));
+        let array = self
+            .plan
+            .arrays
+            .iter()
+            .find(|array| targets.iter().any(|target| target.path == array.target_path()));
+        Fill {
+            targets: names.collect(),
+            ioengine: &self.plan.ioengine,
+            depth,
+            jobs,
+            runtime_s: Some(self.runtime_s()),
+            ramp_s: self.plan.ramp_s,
+            stripe_data_bytes: array.and_then(Array::stripe_data_bytes),
+            more: Vec::new(),
+        }
+    }
+}
+
+/// Zipf over the first `size` bytes.
+fn working_set(size: &str) -> Vec<Setting> {
+    let bytes = value::bytes(size).unwrap_or_default();
+    vec![Setting::new("size", bytes.to_string()), Setting::new("random_distribution", "zipf:1.2")]
+}

@@ -1,0 +1,170 @@
+//! What an array of spinning drives does over its whole width, from the measured zones of its drives (item 37): makers quote the fast outer
+//! cylinders, and so does a figure that was taken there.
+//!
+//! What must stay true: at each place the slowest drive counts, because a stripe waits for it; without zones of every drive nothing is expected.
+
+use super::file::Array;
+use crate::metrics::zones;
+use crate::record::{ArrayCondition, Check, Measurement, RateUnit};
+use crate::units;
+use crate::validity::{Mark, Outcome};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Drives whose inner edge does at least this part of the outer one have no zones to speak of.
+const FLAT: f64 = 0.95;
+/// A figure this far above the mean of the whole width is one of the fast part.
+const OF_THE_FAST_PART: f64 = 1.05;
+
+/// A check for each array whose drives all have zones.
+pub fn checks<'a>(
+    arrays: &[Array],
+    drives: &[PathBuf],
+    known: impl Iterator<Item = &'a Measurement>,
+) -> Vec<Check> {
+    let usable = |it: &&Measurement| Mark::of(&it.findings) != Mark::Invalid;
+    let known: Vec<&Measurement> = known.filter(usable).collect();
+    arrays.iter().filter_map(|array| check(array, drives, &known)).collect()
+}
+
+/// Rates of the slowest drive at each place, `(percent of the width, bytes a second)`; None unless all drives have the same places.
+fn slowest(drives: &[PathBuf], known: &[&Measurement]) -> Option<Vec<(f64, f64)>> {
+    let mut places: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for one in known.iter().filter(|it| it.stage == "zone" && it.round == 0) {
+        let place = one.workload.name.strip_prefix("zone-").and_then(|it| it.parse().ok());
+        let is_own = drives.iter().any(|drive| drive.display().to_string() == one.target);
+        if let Some(place) = place.filter(|_| is_own) {
+            places.entry(place).or_default().push(one.bytes_per_s());
+        }
+    }
+    let is_whole = !drives.is_empty() && places.values().all(|rates| rates.len() == drives.len());
+    let least = |rates: &Vec<f64>| rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let curve: Vec<(f64, f64)> =
+        places.iter().map(|(place, rates)| (f64::from(*place), least(rates))).collect();
+    (is_whole && curve.len() > 2).then_some(curve)
+}
+
+fn check(array: &Array, drives: &[PathBuf], known: &[&Measurement]) -> Option<Check> {
+    let (members, data) = match array.code().filter(|_| array.is_made()) {
+        Some(code) => (array.members.as_slice(), code.data),
+        None => (drives, u32::try_from(array.data_members?).ok()?),
+    };
+    let curve = slowest(members, known)?;
+    let of_data = |rate: f64| rate * f64::from(data);
+    let (outer, inner) = (of_data(curve.first()?.1), of_data(curve.last()?.1));
+    let mean = of_data(zones::mean(&curve)?);
+    let rate = units::bytes_per_s;
+    let expected = format!(
+        "{data} data drives x the slowest at each place: {} outside, {} inside, {} over the whole width",
+        rate(outer),
+        rate(inner),
+        rate(mean)
+    );
+    let name = array.name();
+    let best = known
+        .iter()
+        .filter(|it| it.target == name && it.condition == ArrayCondition::Healthy)
+        .filter(|it| {
+            !it.workload.mix.starts_with("rand") && it.workload.unit() == RateUnit::BytesPerS
+        })
+        .max_by(|one, other| one.bytes_per_s().total_cmp(&other.bytes_per_s()));
+    let (found, next) = match best {
+        _ if inner >= outer * FLAT => (format!("{expected}: as fast everywhere"), None),
+        None => (expected, Some("array.sweep with a large sequential load")),
+        Some(best) if best.bytes_per_s() > mean * OF_THE_FAST_PART => (
+            format!(
+                "{expected}; {} of {} is {} of that: it is of the fast part",
+                rate(best.bytes_per_s()),
+                best.workload.name,
+                units::percent(best.bytes_per_s() / mean)
+            ),
+            Some(
+                "expect the mean of a backup, a scrub or a rebuild; measure at offset=50% and 90%, too",
+            ),
+        ),
+        Some(best) => (
+            format!(
+                "{expected}; {} of {} is {} of that",
+                rate(best.bytes_per_s()),
+                best.workload.name,
+                units::percent(best.bytes_per_s() / mean)
+            ),
+            None,
+        ),
+    };
+    Some(Check {
+        name: "array.over_width".to_owned(),
+        target: name,
+        outcome: Outcome::Pass,
+        found,
+        next: next.map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::checks;
+    use crate::plan::file::Plan;
+    use crate::record::{ArrayCondition, Check, Generator, Measurement, Record};
+
+    fn sample() -> Measurement {
+        let text = include_str!("../../tests/data/two-engines/records.jsonl");
+        let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+        let mut all = text.lines().map(|line| serde_json::from_str::<Record>(line).unwrap());
+        let mut one: Measurement = all.find_map(only).unwrap();
+        one.findings.clear();
+        (one.round, one.workload.mix, one.workload.block_bytes) = (0, "read".into(), 1 << 20);
+        one.workload.generator = Generator::Fio;
+        (one.read.bytes_per_s, one.write.bytes_per_s) = (0.0, 0.0);
+        one
+    }
+
+    /// The story's drives: 265 MB/s outside, 145 inside; one of ten is 20 MB/s slower everywhere.
+    fn told(places: usize, array: f64) -> Vec<Check> {
+        let drives: Vec<String> = (0..10).map(|at| format!("\"/dev/d{at}\"")).collect();
+        let plan = format!(
+            "question = \"x\"\ndrives = [{}]\n[[arrays]]\npath = \"/dev/md0\"\ndata_members = 8\n[[stages]]\nkind = \"zone\"\n",
+            drives.join(", ")
+        );
+        let plan = Plan::parse(&plan).expect("a plan");
+        let mut known = Vec::new();
+        for (at, drive) in plan.drives.iter().enumerate() {
+            for place in [0_u32, 50, 99].into_iter().take(places) {
+                let mut one = sample();
+                one.stage = "zone".into();
+                one.target = drive.display().to_string();
+                one.workload.name = format!("zone-{place:02}");
+                one.condition = ArrayCondition::Raw;
+                let edge = if at == 3 { 245.0 } else { 265.0 };
+                one.read.bytes_per_s = (edge - f64::from(place) * 120.0 / 99.0) * 1e6;
+                known.push(one);
+            }
+        }
+        let mut best = sample();
+        best.target = "/dev/md0".into();
+        best.condition = ArrayCondition::Healthy;
+        best.read.bytes_per_s = array;
+        known.push(best);
+        checks(&plan.arrays, &plan.drives, known.iter())
+    }
+
+    #[test]
+    fn an_array_is_expected_to_be_as_fast_as_its_slowest_drive_over_the_whole_width() {
+        let checks = told(3, 1.9e9);
+        assert_eq!(checks.len(), 1);
+        let found = &checks[0].found;
+        assert!(
+            found.contains("1.96 GB/s outside") && found.contains("1.00 GB/s inside"),
+            "{found}"
+        );
+        assert!(found.contains("of the fast part") && checks[0].next.is_some(), "{found}");
+        let within = told(3, 1.3e9);
+        assert!(!within[0].found.contains("fast part"), "{}", within[0].found);
+    }
+
+    #[test]
+    fn without_zones_of_every_drive_nothing_is_expected() {
+        assert!(told(2, 1e9).is_empty(), "two places are no curve");
+        assert!(told(0, 1e9).is_empty());
+    }
+}
