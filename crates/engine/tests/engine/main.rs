@@ -1,0 +1,34 @@
+//! The engine on simulated devices, in one program: a program for each file would be linked for minutes.
+//!
+//! What must stay true: everything comes from seeds, and no module changes what another sees. Not here: `logged` and
+//! `summed`, which run some of these modules once more on arrays with a log and with checksums.
+#![forbid(unsafe_code)]
+
+mod hand_made;
+mod world;
+
+mod background;
+mod bitmap_pages;
+mod corruption;
+mod corruption_power_cut;
+mod counters;
+mod crashes_in_a_row;
+mod discards;
+mod edges;
+mod faults;
+mod first_writes;
+mod governor;
+mod kills;
+mod log;
+mod log_crashes;
+mod log_replay;
+mod log_shortcuts;
+mod lost_map;
+mod oracle;
+mod ownership;
+mod power_cut;
+mod reads;
+mod scrub;
+mod second_reader;
+mod successors;
+mod trims;

@@ -1,0 +1,209 @@
+//! A simulated host for engine tests: disks, an engine on them, and a model of what the volume holds.
+//!
+//! What must stay true: everything comes from the seed; a failing test prints it.
+#![allow(dead_code, reason = "each of the three test programs uses a part of this")]
+
+pub mod jobs;
+pub mod ledger;
+pub mod load;
+
+use ashlar_engine::{ArrayTuning, ArrayVolume, AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_layout::{Level, Shape};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
+use ashlar_ring::Handle;
+use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld};
+use ashlar_units::{BLOCK_BYTES, Extent, to_usize};
+use ashlar_volume::{Command, Reply, Request, Volume, VolumeErrorKind};
+use std::sync::Arc;
+
+/// Size of each simulated disk, bytes.
+pub const DISK_BYTES: u64 = 8 << 20;
+
+/// A shape with 4 KiB blocks in small strips, so that little data makes many stripes.
+pub fn shape(level: Level, members: usize, group: Option<usize>, parity: Option<usize>) -> Shape {
+    Shape { level, members, parity, group_members: group, strip_bytes: 16 << 10 }
+}
+
+/// The levels every cycle test runs through, with the losses each survives in one group.
+pub fn shapes() -> Vec<(Shape, usize)> {
+    vec![
+        (shape(Level::Raid1, 2, None, None), 1),
+        (shape(Level::Raid1, 3, None, None), 2),
+        (shape(Level::Raid5, 4, None, None), 1),
+        (shape(Level::Raid6, 6, None, None), 2),
+        (shape(Level::Raid7, 7, None, None), 3),
+        (shape(Level::NPlusM, 16, None, Some(4)), 4),
+        (shape(Level::Raid10, 4, None, None), 1),
+        (shape(Level::Raid50, 6, Some(3), None), 1),
+        (shape(Level::Raid60, 10, Some(5), None), 2),
+        (shape(Level::Raid70, 12, Some(6), None), 3),
+    ]
+}
+
+/// Names of `count` disks.
+pub fn names(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("disk{at}")).collect()
+}
+
+/// Add `count` blank disks to the world.
+pub fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
+    let names = names(count);
+    names.iter().map(|name| world.add_disk(name, DiskOptions::sized(DISK_BYTES))).collect()
+}
+
+/// An engine of `workers` workers on the world's executor. It passes discards on, for what a stripe that was given
+/// back holds must never show.
+pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usize) -> Engine {
+    let config = EngineConfig {
+        worker_count: workers,
+        payload_bytes: 4 << 20,
+        wall_clock_s: || 1_700_000_000,
+        tuning: ArrayTuning { pass_discards: true, ..ArrayTuning::default() },
+        ..EngineConfig::new(Arc::new(world_opener))
+    };
+    Engine::on_executor(config, handle).expect("memory for pools")
+}
+
+/// The consistency policy that the tests run under. Modules that are not about one policy are also run by the programs
+/// `logged` and `summed`.
+pub fn policy() -> ConsistencyPolicy {
+    if module_path!().starts_with("logged") || is_summed() {
+        ConsistencyPolicy::Log
+    } else {
+        ConsistencyPolicy::Bitmap
+    }
+}
+
+/// Whether the tests run once more on arrays that keep checksums.
+fn is_summed() -> bool {
+    module_path!().starts_with("summed")
+}
+
+/// The checksums that the tests' arrays keep.
+pub fn checksums() -> ChecksumKind {
+    if is_summed() { ChecksumKind::Crc32c } else { ChecksumKind::None }
+}
+
+/// What to create on the disks of that shape.
+pub fn create_spec(shape: Shape) -> CreateSpec {
+    CreateSpec {
+        name: "tank".to_owned(),
+        devices: names(shape.members),
+        shape,
+        policy: policy(),
+        checksums: checksums(),
+        atomic_write_bytes: 0,
+        logical_block_bytes: 512,
+        region_bytes: None,
+        destroy: Vec::new(),
+        is_dry_run: false,
+    }
+}
+
+/// Look at `count` disks for an array.
+pub fn assemble_spec(count: usize) -> AssembleSpec {
+    AssembleSpec { devices: names(count), ..AssembleSpec::default() }
+}
+
+/// What the volume must hold, byte by byte.
+pub struct Model {
+    pub bytes: Vec<u8>,
+    random: Random,
+}
+
+impl Model {
+    pub fn new(seed: u64, size_bytes: u64) -> Self {
+        Model { bytes: vec![0; to_usize(size_bytes)], random: Random::new(seed) }
+    }
+
+    /// An extent somewhere in the volume: small ones mostly, block-aligned mostly.
+    pub fn extent(&mut self) -> Extent {
+        let unit = if self.random.percent(15) { 512 } else { BLOCK_BYTES };
+        let size = u64::try_from(self.bytes.len()).expect("small");
+        let most = if self.random.percent(30) { 256 << 10 } else { 16 << 10 };
+        let bytes = (self.random.below(most / unit) + 1) * unit;
+        let offset = self.random.below((size - bytes) / unit + 1) * unit;
+        Extent::new(offset, bytes)
+    }
+
+    /// One random request against volume and model; reads are compared.
+    pub async fn step(&mut self, volume: &ArrayVolume) {
+        let extent = self.extent();
+        match self.random.below(100) {
+            0..45 => self.write(volume, extent).await,
+            45..85 => self.read(volume, extent).await,
+            85..92 => self.zero(volume, extent).await,
+            92..96 => self.discard(volume).await,
+            _ => submit(volume, Command::Flush, Extent::default(), false).await,
+        }
+    }
+
+    pub async fn write(&mut self, volume: &ArrayVolume, extent: Extent) {
+        let mut buffer = volume.buffer(to_usize(extent.bytes)).await;
+        for part in buffer.chunks_mut(8) {
+            part.copy_from_slice(&self.random.next_u64().to_le_bytes()[..part.len()]);
+        }
+        self.bytes[range(extent)].copy_from_slice(&buffer);
+        let fua = self.random.percent(5);
+        submit(volume, Command::Write(buffer.freeze()), extent, fua).await;
+    }
+
+    pub async fn read(&self, volume: &ArrayVolume, extent: Extent) {
+        let got = read(volume, extent).await.expect("readable");
+        let wanted = &self.bytes[range(extent)];
+        if got != wanted {
+            let at = got.iter().zip(wanted).position(|(a, b)| a != b).expect("they differ");
+            panic!("wrong byte at {} of a read of {extent}", extent.offset + at as u64);
+        }
+    }
+
+    async fn zero(&mut self, volume: &ArrayVolume, extent: Extent) {
+        self.bytes[range(extent)].fill(0);
+        submit(volume, Command::WriteZeroes { may_unmap: true }, extent, false).await;
+    }
+
+    /// A discarded range may read as before or as zeros: ask once and expect that from then on.
+    async fn discard(&mut self, volume: &ArrayVolume) {
+        let size = u64::try_from(self.bytes.len()).expect("small");
+        let offset = self.random.below(size / BLOCK_BYTES) * BLOCK_BYTES;
+        let extent = Extent::new(offset, (512 << 10).min(size - offset));
+        submit(volume, Command::Discard, extent, false).await;
+        let now = read(volume, extent).await.expect("readable");
+        for (at, (old, new)) in self.bytes[range(extent)].iter().zip(&now).enumerate() {
+            assert!(old == new || *new == 0, "discarded byte {at} is neither old nor zero");
+        }
+        self.bytes[range(extent)].copy_from_slice(&now);
+    }
+
+    /// Compare the whole volume.
+    pub async fn audit(&self, volume: &ArrayVolume) {
+        let size = u64::try_from(self.bytes.len()).expect("small");
+        let mut offset = 0;
+        while offset < size {
+            let extent = Extent::new(offset, (256 << 10).min(size - offset));
+            self.read(volume, extent).await;
+            offset = extent.end();
+        }
+    }
+}
+
+pub fn range(extent: Extent) -> std::ops::Range<usize> {
+    to_usize(extent.offset)..to_usize(extent.end())
+}
+
+/// The bytes of `extent`.
+pub async fn read(volume: &ArrayVolume, extent: Extent) -> Result<Vec<u8>, VolumeErrorKind> {
+    let buffer = volume.buffer(to_usize(extent.bytes)).await;
+    let request = Request { command: Command::Read(buffer), extent, fua: false };
+    match volume.submit(request).await {
+        Ok(Reply::Data(buffer)) => Ok(buffer.to_vec()),
+        Ok(Reply::Done) => panic!("a read answers with data"),
+        Err(error) => Err(error.kind),
+    }
+}
+
+/// A request that must go well.
+pub async fn submit(volume: &ArrayVolume, command: Command, extent: Extent, fua: bool) {
+    let request = Request { command, extent, fua };
+    volume.submit(request).await.expect("within the fault budget");
+}

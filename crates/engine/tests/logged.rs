@@ -1,0 +1,21 @@
+//! Modules of the test program `engine` once more, on arrays that keep a stripe intent log:
+//! `world::policy` and `world::checksums` tell by the name of this program.
+//!
+//! What must stay true: what is run here is a module of `engine`, too.
+#![forbid(unsafe_code)]
+
+#[path = "engine/world/mod.rs"]
+mod world;
+
+#[path = "engine/background.rs"]
+mod background;
+#[path = "engine/faults.rs"]
+mod faults;
+#[path = "engine/first_writes.rs"]
+mod first_writes;
+#[path = "engine/kills.rs"]
+mod kills;
+#[path = "engine/oracle.rs"]
+mod oracle;
+#[path = "engine/scrub.rs"]
+mod scrub;
