@@ -6,7 +6,7 @@ use crate::world::{MEMBER_BYTES, World};
 use std::os::unix::fs::FileExt;
 
 /// Arguments of `ashlar create`, and the line.
-const CREATE: [(&[&str], &str); 13] = [
+const CREATE: [(&[&str], &str); 23] = [
     (
         &["-l", "6", "m0", "m1", "m2"],
         "ashlar: raid6 needs at least 4 members and got 3; nothing was written",
@@ -59,6 +59,46 @@ const CREATE: [(&[&str], &str); 13] = [
         &["-l", "5", "--strip-size", "64", "m0", "m1", "m2"],
         "ashlar: a strip of 64 B is not possible; for 64 KiB write --strip-size 64K",
     ),
+    (
+        &["-l", "5", "--size", "1.5G", "m0", "m1", "m2"],
+        "ashlar: m0 has 64 MiB, and 1.50 GiB of each device were to be used; use larger devices, or less of each; nothing was written",
+    ),
+    (
+        &["-l", "5", "--size", "1", "m0", "m1", "m2"],
+        "ashlar: m0: 1 bytes are too small for a member: 4194304 are needed for one strip; use more of each device, or smaller strips; nothing was written",
+    ),
+    (
+        &["-l", "5", "--block-size", "1K", "m0", "m1", "m2"],
+        "ashlar: a logical block of 1 KiB is not possible; nothing was done; take 512 or 4096",
+    ),
+    (
+        &["-l", "5", "--destroy", "m4", "m0", "m1", "m2"],
+        "ashlar: --destroy names m4, which is not among the devices; nothing was written; name only devices that the array takes, as they are named there",
+    ),
+    (
+        &["-l", "5", "--spare", "m0", "m0", "m1", "m2"],
+        "ashlar: m0 is given twice; nothing was written; name each device once, as a member or as a spare",
+    ),
+    (
+        &["-l", "5", "--spare", "m4", "--spare", "m4", "m0", "m1", "m2"],
+        "ashlar: m4 is given twice; nothing was written; name each device once, as a member or as a spare",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "pipe"],
+        "ashlar: pipe: neither a block device nor a regular file; name one of these; nothing was written",
+    ),
+    (
+        &["-l", "5", "m0", "m1", "/dev/tty"],
+        "ashlar: /dev/tty: neither a block device nor a regular file; name one of these; nothing was written",
+    ),
+    (
+        &["-l", "5", "--spare", "pipe", "m0", "m1", "m2"],
+        "ashlar: pipe: neither a block device nor a regular file; name one of these; nothing was written",
+    ),
+    (
+        &["-l", "raidz2", "m0", "m1", "m2", "m3"],
+        "ashlar: invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70; nothing was done; two parities are level 6; see 'ashlar create --help'",
+    ),
 ];
 
 #[test]
@@ -68,6 +108,7 @@ fn bad_arrays_are_refused_before_anything_is_written() {
     world.sparse("small", 1 << 20);
     world.sparse("foreign", MEMBER_BYTES);
     std::fs::create_dir(world.path("folder")).expect("made");
+    pipe(&world, "pipe");
     // The magic of ext4: what libblkid looks for is enough to be refused.
     let foreign = std::fs::File::options().write(true).open(world.path("foreign")).expect("open");
     foreign.write_all_at(&[0x53, 0xEF], 1024 + 56).expect("write");
@@ -83,6 +124,102 @@ fn bad_arrays_are_refused_before_anything_is_written() {
         let bytes = std::fs::read(world.path(&member)).expect("read");
         assert!(bytes.iter().all(|byte| *byte == 0), "{member} was written to");
     }
+}
+
+/// A pipe that nobody writes into: whoever opens it for reading waits for ever.
+fn pipe(world: &World, name: &str) {
+    let made = std::process::Command::new("mkfifo").arg(world.path(name)).status();
+    assert!(made.expect("mkfifo is everywhere").success());
+}
+
+#[test]
+fn a_folder_a_pipe_and_a_terminal_are_no_devices_for_any_command() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    std::fs::create_dir(world.path("folder")).expect("made");
+    pipe(&world, "pipe");
+    for name in ["folder", "pipe", "/dev/tty", "/dev/null"] {
+        for command in [
+            &["examine"] as &[&str],
+            &["salvage"],
+            &["assemble"],
+            &["assemble", "--dry-run"],
+            &["spare", "add"],
+            &["spare", "add", "--dry-run"],
+            &["replace", "tank0", "1"],
+            &["replace", "tank0", "1", "--dry-run"],
+            &["re-add", "tank0"],
+        ] {
+            let line = world.refused(&[command, &[name]].concat());
+            let says = "neither a block device nor a regular file";
+            assert!(line.contains(says), "{command:?} {name}: {line}");
+        }
+    }
+    assert_eq!(world.array()["state"], "clean");
+}
+
+#[test]
+fn what_is_done_already_is_said_and_not_done_again() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.sparse("new", MEMBER_BYTES);
+    let same = |arguments: &[&str], wanted: &str| {
+        let told = world.anonymous(world.ok(arguments).trim());
+        assert_eq!(told, wanted, "{arguments:?}");
+    };
+    let running = "array 'tank0' is running already; nothing was changed";
+    same(&["assemble", "m0", "m1", "m2", "m3"], running);
+    same(&["assemble", "--dry-run", "./m3", "m1"], running);
+    same(
+        &["replace", "tank0", "1", "m1"],
+        "m1 is in slot 1 of 'tank0' already; nothing was changed",
+    );
+    same(&["re-add", "tank0", "m2"], "m2 is in slot 2 of 'tank0' already; nothing was changed");
+    world.ok(&["fail", "tank0", "1"]);
+    same(&["fail", "tank0", "1"], "slot 1 of 'tank0' is out already; nothing was changed");
+    world.ok(&["replace", "tank0", "1", "new", "--wait"]);
+    same(
+        &["replace", "tank0", "1", "new"],
+        "new is in slot 1 of 'tank0' already; nothing was changed",
+    );
+    world.ok(&["replace", "tank0", "1", "m1", "--destroy", "m1", "--wait"]);
+}
+
+#[test]
+fn a_member_of_a_running_array_is_no_use_in_a_dry_run_either() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    for name in ["x0", "x1", "x2"] {
+        world.sparse(name, MEMBER_BYTES);
+    }
+    world.ok(&["create", "other", "--level", "5", "x0", "x1", "x2"]);
+    for arguments in [
+        &["replace", "tank0", "1", "x0", "--dry-run", "--destroy", "x0"] as &[&str],
+        &["spare", "add", "x0", "--dry-run", "--destroy", "x0"],
+        &["create", "t", "-l", "1", "m0", "m1", "--dry-run", "--destroy", "m0", "--destroy", "m1"],
+    ] {
+        let line = world.refused(arguments);
+        assert!(line.contains("in use: by ashlar itself, as a member or spare"), "{line}");
+    }
+}
+
+#[test]
+fn less_of_each_device_is_used_if_that_is_asked_for() {
+    let world = World::new();
+    world.create("tank0", 3, &["--level", "5", "--size", "16M"]);
+    let volume = world.array()["volume_bytes"].as_u64().expect("a number");
+    assert!(
+        (24 << 20..32 << 20).contains(&volume),
+        "two of three times less than 16 MiB: {volume}"
+    );
+    let told = world.ok(&["status"]);
+    assert!(told.contains("3 of 3 in sync"), "{told}");
+    world.ok(&["fail", "tank0", "0"]);
+    world.sparse("small", 20 << 20);
+    world.ok(&["replace", "tank0", "0", "small", "--wait"]);
+    world.ok(&["stop", "tank0"]);
+    world.ok(&["assemble", "small", "m1", "m2"]);
+    assert_eq!(world.array()["state"], "clean", "a smaller device than the first ones is enough");
 }
 
 /// The command is refused with exactly this line, in which the world's folder is left out and UUIDs are `UUID`.
@@ -377,7 +514,7 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
         ),
         (
             &["destroy", "tank0"],
-            "ashlar: unrecognized subcommand 'destroy'; nothing was done; see 'ashlar --help'",
+            "ashlar: unrecognized subcommand 'destroy'; nothing was done; 'ashlar stop ARRAY' keeps its data; a later create takes its devices with --destroy DEVICE; see 'ashlar --help'",
         ),
         (
             &["serve", "--workers", "0"],

@@ -1,6 +1,7 @@
 //! How a refusal looks: `ashlar: what happened; what is still safe; what to do next`, on one line.
 
 use crate::args::Args;
+use crate::habits;
 use crate::say;
 use ashlar_api::{ApiError, ClientError, codes};
 use ashlar_daemon::config::ConfigError;
@@ -43,6 +44,14 @@ impl Fault {
     /// A file that could not be used.
     pub fn file(path: &Path, error: &std::io::Error, hint: &str) -> Fault {
         Fault::new(codes::SYSTEM_FAULT, format!("{}: {error}", path.display()), hint)
+    }
+
+    /// The same with one more thing to do next.
+    pub fn and_then(mut self, hint: String) -> Fault {
+        let hints = [std::mem::take(&mut self.error.hint), hint];
+        self.error.hint =
+            hints.iter().filter(|it| !it.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+        self
     }
 
     /// Print it and say which code to exit with.
@@ -97,7 +106,24 @@ fn usage_fault(rendered: &str, typed: impl Iterator<Item = String>) -> Fault {
             named.push_str(&format!(" {word}"));
         }
     }
-    Fault::usage(format!("{message}; nothing was done"), format!("see '{named} --help'"))
+    let message = in_words(message);
+    // The words in the tables are about arrays, and where there are few commands the help has them.
+    let is_apart =
+        named.starts_with("ashlar lab") || (command.has_subcommands() && named != "ashlar");
+    let ours = habits::ours(&message).filter(|_| !is_apart).unwrap_or("");
+    let fault = Fault::usage(format!("{message}; nothing was done"), ours);
+    fault.and_then(format!("see '{named} --help'"))
+}
+
+/// What the parser of numbers says, for people.
+fn in_words(message: &str) -> String {
+    [
+        ("invalid digit found in string", "write a whole number"),
+        ("cannot parse integer from empty string", "write a whole number"),
+        ("number too large to fit in target type", "that is too much"),
+    ]
+    .iter()
+    .fold(message.to_owned(), |told, (theirs, ours)| told.replace(theirs, ours))
 }
 
 impl From<ashlar_lab::Refusal> for Fault {
@@ -165,6 +191,20 @@ mod tests {
             (
                 &["spare", "lend"],
                 "unrecognized subcommand 'lend'; nothing was done; see 'ashlar spare --help'",
+            ),
+            (
+                &["create", "t", "-l", "raidz2", "a"],
+                "invalid value 'raidz2' for '--level <LEVEL>': 'raidz2' is not a level; write 0, 1, 5, 6, 7.3, \
+                 n+m, 10, 50, 60 or 70; nothing was done; two parities are level 6; see 'ashlar create --help'",
+            ),
+            (
+                &["rebuild", "start", "t"],
+                "unrecognized subcommand 'start'; nothing was done; see 'ashlar rebuild --help'",
+            ),
+            (
+                &["create", "t", "-n", "three", "-l", "5", "a"],
+                "invalid value 'three' for '--raid-devices <COUNT>': write a whole number; nothing was done; \
+                 see 'ashlar create --help'",
             ),
             (&["melt"], "unrecognized subcommand 'melt'; nothing was done; see 'ashlar --help'"),
         ] {

@@ -4,6 +4,7 @@
 //! - cmd: one file for each command
 //! - render: how answers look
 //! - fault: how a refusal looks
+//! - habits: what users of other programs type, and what it is called here
 //! - reach: where the daemon is, and asking it
 //! - say: printing, and readers that have gone
 //! - wait: following background work to its end
@@ -17,6 +18,7 @@
 mod args;
 mod cmd;
 mod fault;
+mod habits;
 mod reach;
 mod render;
 mod say;

@@ -5,7 +5,7 @@
 
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
-use crate::{config, convert, look};
+use crate::{config, convert, look, repeats};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
@@ -16,7 +16,8 @@ use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
-    ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, SlotState, SpareStatus,
+    ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
+    SlotState, SpareStatus,
 };
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
@@ -48,6 +49,7 @@ impl Serves<Create> for Arrays {
                 format!("an array called '{}' runs already; nothing was written", call.name);
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
+        repeats::check_named(&call)?;
         let spec = CreateSpec {
             shape: convert::shape(&call),
             policy: convert::policy(call.policy, call.level),
@@ -55,6 +57,7 @@ impl Serves<Create> for Arrays {
             atomic_write_bytes: call.atomic_write_bytes.unwrap_or(0),
             logical_block_bytes: call.logical_block_bytes.unwrap_or(LOGICAL_BLOCK_BYTES),
             region_bytes: None,
+            member_bytes: call.member_bytes,
             destroy: call.destroy,
             is_dry_run: call.dry_run,
             devices: call.devices.clone(),
@@ -126,6 +129,10 @@ impl Arrays {
         tuning: Option<ArrayTuning>,
     ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
+        if let Some(name) = repeats::running(&self.status_of_all().await?, &call) {
+            let message = format!("array '{name}' is running already; nothing was changed");
+            return Ok(Done::unchanged(message));
+        }
         for pool in &call.spare_pools {
             config::check_pool(pool).map_err(|what| {
                 ApiError::new(codes::REQUEST_MALFORMED, what, "choose another name for the pool")
@@ -196,7 +203,7 @@ impl Arrays {
         let status = self.engine.status().await.ok();
         let arrays = status.iter().flat_map(|status| &status.arrays);
         let found = arrays.into_iter().find(|array| array.name == name);
-        let members = found.map_or(&[] as &[_], |array| array.members.as_slice());
+        let members = found.map_or(&[] as &[MemberStatus], |array| array.members.as_slice());
         let out = members.iter().filter(|member| member.state == SlotState::Out);
         let out: Vec<String> = out.map(|member| format!("slot {}", member.slot)).collect();
         let mut line = format!("array '{name}' is running");
@@ -209,17 +216,22 @@ impl Arrays {
         line
     }
 
+    async fn status_of_all(&self) -> Result<Vec<ArrayStatus>, ApiError> {
+        Ok(self.engine.status().await.map_err(convert::refusal)?.arrays)
+    }
+
+    /// The members of a running array.
+    async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
+        let found = self.status_of_all().await?.into_iter().find(|it| it.name == array);
+        found.map(|it| it.members).ok_or_else(|| ApiError::no_array(array))
+    }
+
     /// The slot that `member` means: a number, a path or a serial.
-    async fn slot(&self, array: &str, member: &str) -> Result<MemberIdx, ApiError> {
-        let status = self.engine.status().await.map_err(convert::refusal)?;
-        let found = status.arrays.iter().find(|it| it.name == array);
-        let members = &found.ok_or_else(|| ApiError::no_array(array))?.members;
+    fn slot(array: &str, members: &[MemberStatus], member: &str) -> Result<MemberIdx, ApiError> {
         if let Ok(slot) = member.parse::<u16>() {
             return Ok(MemberIdx(slot));
         }
-        let is_it = |it: &&ashlar_engine::MemberStatus| {
-            it.path == member || it.serial.as_deref() == Some(member)
-        };
+        let is_it = |it: &&MemberStatus| it.path == member || it.serial.as_deref() == Some(member);
         members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
             let message = format!("array '{array}' has no member '{member}'; nothing was changed");
             let hint =
@@ -231,7 +243,13 @@ impl Arrays {
 
 impl Serves<Fail> for Arrays {
     async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
-        let slot = self.slot(&call.array, &call.member).await?;
+        let members = self.members(&call.array).await?;
+        let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        if members.get(slot.at()).is_some_and(|member| member.state == SlotState::Out) {
+            let message =
+                format!("slot {slot} of '{}' is out already; nothing was changed", call.array);
+            return Ok(Done::unchanged(message));
+        }
         self.engine.fail(&call.array, slot).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!("slot {slot} of '{}' is out", call.array)))
     }
@@ -278,7 +296,11 @@ impl Serves<GetStatus> for Arrays {
 
 impl Serves<Replace> for Arrays {
     async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
-        let slot = self.slot(&call.array, &call.member).await?;
+        let members = self.members(&call.array).await?;
+        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
+            return Ok(Done::unchanged(message));
+        }
+        let slot = Arrays::slot(&call.array, &members, &call.member)?;
         if call.dry_run {
             look::may_take(&call.device, call.destroy)?;
             let message =
@@ -296,6 +318,10 @@ impl Serves<Replace> for Arrays {
 
 impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
+        let members = self.members(&call.array).await?;
+        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
+            return Ok(Done::unchanged(message));
+        }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!(
             "{} is back in '{}'; what it missed is being written",

@@ -239,6 +239,7 @@ async fn on_engine(
         atomic_write_bytes: if spec.writes_whole { 4096 } else { 0 },
         logical_block_bytes: 4096,
         region_bytes: None,
+        member_bytes: None,
         destroy: spec.destroy.clone(),
         is_dry_run: false,
     };

@@ -11,6 +11,7 @@ use ashlar_nbd::{TlsFiles, TlsTerms};
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -312,7 +313,7 @@ impl Config {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.map(|before| before.matches('\n').count() + 1);
             // Some messages show the source over several lines; the first says what is wrong.
-            let what = error.message().lines().next().unwrap_or("cannot be read").to_owned();
+            let what = in_words(error.message().lines().next().unwrap_or("cannot be read"));
             ConfigError { file: file.to_owned(), line, what }
         })?;
         config.check().map_err(|what| ConfigError { file: file.to_owned(), line: None, what })?;
@@ -362,6 +363,18 @@ pub fn expand(patterns: &[String]) -> Result<Vec<String>, String> {
     Ok(paths)
 }
 
+/// What the parser says, for people.
+fn in_words(message: &str) -> String {
+    [
+        ("expected u64", "expected a whole number from 0"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("invalid socket address syntax", "not an address; write for example \"127.0.0.1:9309\""),
+    ]
+    .iter()
+    .fold(message.to_owned(), |told, (theirs, ours)| told.replace(theirs, ours))
+}
+
 /// How the engine finds out whose data is on a device.
 pub(crate) fn foreign_signatures() -> Signatures {
     Arc::new(|path| {
@@ -370,8 +383,9 @@ pub(crate) fn foreign_signatures() -> Signatures {
             return Vec::new();
         }
         // What is not there, or is no device, is refused when it is opened, and there the reason is clear.
-        let is_device = std::fs::metadata(path).is_ok_and(|about| !about.is_dir());
-        if !is_device {
+        let is_device =
+            |about: std::fs::Metadata| about.is_file() || about.file_type().is_block_device();
+        if !std::fs::metadata(path).is_ok_and(is_device) {
             return Vec::new();
         }
         match signatures(Path::new(path)) {
@@ -387,138 +401,4 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Config, expand};
-    use ashlar_engine::ArrayTuning;
-    use ashlar_units::ByteSize;
-    use std::time::Duration;
-
-    const WHOLE: &str = r#"
-[serve]
-socket = "/run/ashlar/control.sock"
-metrics = "127.0.0.1:9309"
-workers = 2
-pin = false
-pool = "256MiB"
-kernel = "portable"
-
-[tuning]
-read_deadline_ms = 200
-merge_wait_us = 0
-job_floor = "64MiB"
-checksum_cache = "16MiB"
-
-[[array]]
-name = "tank0"
-devices = ["/dev/disk/by-id/nvme-*"]
-read_only = true
-spare_pools = ["fast", "spares"]
-[array.tuning]
-job_latency_target_ms = 20
-
-[[nbd]]
-listen = "127.0.0.1:10809"
-[[nbd]]
-listen = "192.0.2.1:10809"
-trusted_network = true
-
-[nbd_limits]
-connections = 100
-in_flight = "4MiB"
-stall_s = 30
-
-[fuse]
-folder = "/run/ashlar/volumes"
-"#;
-
-    fn refusal(text: &str) -> String {
-        Config::parse("a.toml", text).expect_err(text).to_string()
-    }
-
-    #[test]
-    fn a_file_that_says_everything_is_understood() {
-        let config = Config::parse("a.toml", WHOLE).expect("sound");
-        assert_eq!(config.serve.pool, Some(ByteSize(256 << 20)));
-        assert_eq!(config.array[0].devices, ["/dev/disk/by-id/nvme-*"]);
-        assert!(config.array[0].read_only);
-        assert_eq!(config.array[0].spare_pools, ["fast", "spares"]);
-        let tuning = config.array[0].tuning.over(config.tuning.over(ArrayTuning::default()));
-        assert_eq!(tuning.read_deadline, Duration::from_millis(200));
-        assert_eq!(tuning.job_latency_target, Duration::from_millis(20));
-        assert_eq!((tuning.merge_wait_max, tuning.job_floor_bytes), (Duration::ZERO, 64 << 20));
-        assert_eq!(tuning.read_errors_max, ArrayTuning::default().read_errors_max);
-        assert_eq!(tuning.checksum_cache_bytes, 16 << 20);
-        let limits = config.nbd_limits.limits();
-        assert_eq!((limits.sessions_max, limits.bytes_in_flight_max), (100, 4 << 20));
-        assert_eq!(limits.send_time, Duration::from_secs(30));
-        assert_eq!(limits.handshake_time, Duration::from_secs(10));
-        assert_eq!(Config::parse("a.toml", ""), Ok(Config::default()));
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused_with_its_line_on_one_line() {
-        for section in [
-            "[serve]",
-            "[[array]]\nname = \"a\"\ndevices = [\"x\"]",
-            "[[nbd]]\nlisten = \"x\"",
-            "[fuse]\nfolder = \"x\"",
-            "[tuning]",
-            "[[array]]\ndevices = [\"x\"]\n[array.tuning]",
-            "[nbd_limits]",
-        ] {
-            let text = format!("# first\n{section}\nspeling = 1\n");
-            let refusal = refusal(&text);
-            let line = text.lines().count();
-            assert!(
-                refusal.starts_with(&format!("a.toml line {line}: unknown field `speling`")),
-                "{refusal}"
-            );
-            assert_eq!(refusal.lines().count(), 1, "{refusal}");
-        }
-        assert!(refusal("[srve]\n").contains("line 1: unknown field `srve`"));
-    }
-
-    #[test]
-    fn values_that_make_no_sense_are_refused() {
-        for (text, says) in [
-            ("[serve]\npool = \"12Q\"", "line 2: '12Q' is not a size"),
-            ("[serve]\nmetrics = \"nowhere\"", "line 2: invalid socket address"),
-            ("[serve]\nworkers = 0", "workers must be at least 1"),
-            ("[serve]\nworkers = -1", "line 2"),
-            ("[[array]]\nname = \"a\"\ndevices = []", "without devices"),
-            ("[[array]]\ndevices = [\"x\"]\nspare_pools = [\"\"]", "a spare pool cannot be called"),
-            ("[tuning]\njob_floor = \"0\"", "job_floor must be more than 0"),
-            ("[tuning]\nchecksum_cache = \"0\"", "checksum_cache must be more than 0"),
-            ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
-            ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
-            ("[[nbd]]\nlisten = \"0.0.0.0:10809\"\ntls = {}", "tls wants a folder, or all of"),
-            (
-                "[[nbd]]\nlisten = \"[::]:10809\"\ntls = { folder = \"a\", ca = \"b\" }",
-                "tls wants a folder, or all of",
-            ),
-            (
-                "[[nbd]]\nlisten = \"[::]:1\"\ntls = { folder = \"gone\" }",
-                "gone/ca-cert.pem: No such",
-            ),
-            ("[[nbd]]\nlisten = \"here\"", "'here' is not an address"),
-            ("[[array]]\nname = \"a\"", "missing field `devices`"),
-            ("[serve\n", "line 1"),
-        ] {
-            let refusal = refusal(text);
-            assert!(refusal.contains(says), "{text}: {refusal}");
-            assert_eq!(refusal.lines().count(), 1, "{refusal}");
-        }
-    }
-
-    #[test]
-    fn patterns_stand_for_what_is_there_and_names_for_themselves() {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        for name in ["m1", "m0", "x"] {
-            std::fs::write(folder.path().join(name), "").expect("write");
-        }
-        let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
-        let found = expand(&[path("m*"), path("m0"), path("gone"), path("none*")]).expect("sound");
-        assert_eq!(found, [path("gone"), path("m0"), path("m1")]);
-        assert!(expand(&["/dev/***".to_owned()]).is_err());
-    }
-}
+mod tests;

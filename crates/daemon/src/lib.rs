@@ -12,6 +12,7 @@
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
 //! - [`mod@bench`] load on the engine itself
 //! - `look`        what devices hold, without taking them: for dry runs
+//! - `repeats`     requests that name a device twice, or ask for what is there already
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
 //! request; everything that comes from outside (file, socket) is checked before anything is done.
@@ -27,4 +28,5 @@ mod exports;
 mod look;
 pub mod metrics;
 pub mod peer;
+mod repeats;
 pub mod serve;

@@ -4,7 +4,7 @@
 
 use crate::config;
 use ashlar_api::ApiError;
-use ashlar_device::{Access, FileDevice, OpenRefusal, Opened};
+use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
 use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::assembly::{
     AssemblyRequest, ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict,
@@ -15,6 +15,7 @@ use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// What would happen if these devices were assembled: the start in one line, then a line for each slot with
@@ -118,9 +119,9 @@ fn left_alone(reason: ExtraReason) -> &'static str {
 pub fn may_take(path: &str, may_destroy: bool) -> Result<(), ApiError> {
     let refuse =
         |code: &str, message: String, hint: String| Err(ApiError::new(code, message, hint));
-    if let Err(error) = File::open(path) {
-        let message = format!("{path}: {error}; nothing was written");
-        return refuse("device.not_opened", message, "check the name".to_owned());
+    // Taken for a moment and let go: what somebody has would be refused then, too.
+    if let Err(refusal) = FileDevice::open(path, Access::Exclusive, Duration::ZERO) {
+        return refuse("device.not_opened", refusal.to_string(), "nothing was written".to_owned());
     }
     if may_destroy {
         return Ok(());
@@ -152,7 +153,7 @@ fn missing(verdict: &Verdict) -> String {
 /// The device as it is now. It is only looked at, so it may be in use.
 fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
     let refuse = |error: std::io::Error| OpenRefusal::new(path, error.to_string());
-    let mut file = File::open(path).map_err(refuse)?;
+    let mut file = open_to_look(Path::new(path)).map_err(refuse)?;
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(refuse)?;
     let ranges = examine_ranges(device_bytes).map(|ranges| ranges.map(|range| read(&file, range)));
     let [head, tail] = ranges.unwrap_or([None, None]);
@@ -208,6 +209,7 @@ mod tests {
             atomic_write_bytes: 0,
             logical_block_bytes: 4096,
             region_bytes: None,
+            member_bytes: None,
             destroy: Vec::new(),
             is_dry_run: false,
         };

@@ -7,7 +7,10 @@
 //! [`DeviceFacts::is_direct`] tells. A cache between would forget writes that it could not store, and say so once at most.
 //! Not here: doing I/O (`uring`).
 
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,8 +34,27 @@ use crate::uring::UringDevice;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Alignment that satisfies every device, for those that do not tell theirs.
 const CAUTIOUS_ALIGNMENT: u32 = 4096;
+/// How long to wait for what this process has itself: a member of a running array stays in use however long one waits,
+/// and one that was let go just now is free in a moment.
+const OWN_WAIT: Duration = Duration::from_millis(200);
 /// Zeros for devices and file systems that cannot zero by themselves.
 const ZEROS_BYTES: usize = 1 << 20;
+
+/// Why a folder, a pipe or a terminal is no device.
+const NO_DEVICE: &str = "neither a block device nor a regular file; name one of these";
+
+/// The block device or file at `path`, opened to be looked at from outside, whoever has it. What is neither is not
+/// opened: a pipe would wait for somebody to write into it.
+///
+/// # Errors
+/// What the system says, or that it is neither.
+pub fn open_to_look(path: &Path) -> io::Result<fs::File> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return fs::File::open(path);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, NO_DEVICE))
+}
 
 /// An opened block device or file.
 pub struct FileDevice {
@@ -53,10 +75,7 @@ impl FileDevice {
         let (file, facts) = match FileType::from_raw_mode(about.st_mode) {
             FileType::BlockDevice => open_block(path, access, wait).map_err(refuse)?,
             FileType::RegularFile => open_file(path, access, wait).map_err(refuse)?,
-            _ => {
-                let reason = "neither a block device nor a regular file; name one of these";
-                return Err(OpenRefusal::new(path, reason));
-            }
+            _ => return Err(OpenRefusal::new(path, NO_DEVICE)),
         };
         if facts.size_bytes == 0 {
             return Err(OpenRefusal::new(path, "has no space: its size is less than a block"));
@@ -89,7 +108,7 @@ fn open_block(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, De
         Access::ReadOnly => OFlags::RDONLY | OFlags::DIRECT,
         Access::Exclusive => OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL,
     };
-    let file = try_for(wait, || open(path, flags | OFlags::CLOEXEC, Mode::empty()))?;
+    let file = try_for(path, wait, || open(path, flags | OFlags::CLOEXEC, Mode::empty()))?;
     let about = fstat(&file)?;
     let facts = block_facts(path, &file, &about)?;
     Ok((file, facts))
@@ -143,7 +162,7 @@ fn open_file(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, Dev
         None => open(path, flags, Mode::empty())?,
     };
     if access == Access::Exclusive {
-        try_for(wait, || flock(&file, FlockOperation::NonBlockingLockExclusive))?;
+        try_for(path, wait, || flock(&file, FlockOperation::NonBlockingLockExclusive))?;
     }
     let about = fstat(&file)?;
     let facts = file_facts(path, &file, &about, is_direct);
@@ -184,12 +203,19 @@ fn direct_alignment(file: &OwnedFd) -> Option<DirectAlignment> {
     })
 }
 
-/// Tries again while somebody else has it, for up to `wait`.
-fn try_for<T>(wait: Duration, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+/// Tries again while somebody else has it, for up to `wait`, or [`OWN_WAIT`] if that is this process.
+fn try_for<T>(
+    path: &str,
+    mut wait: Duration,
+    mut attempt: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let mut waited = Duration::ZERO;
     loop {
         match attempt() {
             Err(Errno::BUSY | Errno::WOULDBLOCK) if waited < wait => {
+                if waited.is_zero() && holders::is_own(path) {
+                    wait = wait.min(OWN_WAIT);
+                }
                 thread::sleep(PAUSE);
                 waited += PAUSE;
             }

@@ -70,12 +70,20 @@ pub(crate) fn describe(path: &str) -> String {
     if !found.is_empty() {
         return found.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ");
     }
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let own = |about| lockers(&locks, &about).any(|id| id == std::process::id());
-    if stat(path).is_ok_and(own) {
-        return "by this process (a member, spare or export of its own)".to_owned();
+    if is_own(path) {
+        return "by ashlar itself, as a member or spare".to_owned();
     }
-    "by nobody this process may see, perhaps itself".to_owned()
+    "by nobody this process may see".to_owned()
+}
+
+/// Whether this process has it: a lock on the file, or the block device open.
+pub(crate) fn is_own(path: &str) -> bool {
+    let Ok(about) = stat(path) else { return false };
+    if FileType::from_raw_mode(about.st_mode) == FileType::BlockDevice {
+        return has_open(Path::new("/proc/self"), &about);
+    }
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    lockers(&locks, &about).any(|id| id == std::process::id())
 }
 
 /// Processes with a lock on the file, from the text of the kernel's list of locks.
@@ -139,20 +147,24 @@ fn processes(about: &Stat) -> Vec<Holder> {
         if id == std::process::id() {
             continue;
         }
-        let process = Path::new("/proc").join(&name);
-        let is_same = |descriptor: &String| {
-            stat(process.join("fd").join(descriptor)).is_ok_and(|other| {
-                (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino)
-                    || (about.st_rdev != 0
-                        && other.st_rdev == about.st_rdev
-                        && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice)
-            })
-        };
-        if names(&process.join("fd")).iter().any(is_same) {
+        if has_open(&Path::new("/proc").join(&name), about) {
             found.push(Holder::Process { id, name: command_of(id) });
         }
     }
     found
+}
+
+/// Whether the process with this folder in /proc has an open descriptor of the file or block device.
+fn has_open(process: &Path, about: &Stat) -> bool {
+    let is_same = |descriptor: &String| {
+        stat(process.join("fd").join(descriptor)).is_ok_and(|other| {
+            (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino)
+                || (about.st_rdev != 0
+                    && other.st_rdev == about.st_rdev
+                    && FileType::from_raw_mode(other.st_mode) == FileType::BlockDevice)
+        })
+    };
+    names(&process.join("fd")).iter().any(is_same)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub use device::{
 };
 pub use fault::{Fault, FaultKind};
 pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
-pub use file::FileDevice;
+pub use file::{FileDevice, open_to_look};
 pub use holders::{Holder, holders};
 pub use mem::MemDevice;
 pub use null::NullDevice;

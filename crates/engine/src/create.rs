@@ -45,6 +45,8 @@ pub struct CreateSpec {
     pub logical_block_bytes: u32,
     /// Bytes of the volume per write-intent bit; `None` chooses by size.
     pub region_bytes: Option<u64>,
+    /// Bytes to use of each device; `None`: as many as the smallest has.
+    pub member_bytes: Option<u64>,
     /// Devices whose content may be overwritten although they carry a signature.
     pub destroy: Vec<String>,
     /// Check and report, write nothing.
@@ -106,7 +108,8 @@ pub(crate) async fn create(
         volume_bytes: geometry.volume_bytes(),
         data_offset: plan.areas.data.offset,
         overhead_bytes: plan.member_bytes - plan.areas.data.bytes,
-        unused: unused(&candidates, &plan),
+        // Who asked for less knows that the rest stays unused.
+        unused: if spec.member_bytes.is_none() { unused(&candidates, &plan) } else { Vec::new() },
         stated_in_vain: stated::in_vain(&spec, &candidates),
         is_dry_run: spec.is_dry_run,
         name: spec.name,
@@ -192,15 +195,30 @@ fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<
         ..AreaRequest::new(GeometryRecord::from_layout(shape))
     };
     let sizes: Vec<u64> = candidates.iter().map(|c| c.opened.facts().size_bytes).collect();
+    let sizes = used(spec, candidates, sizes)?;
     AreaPlan::for_members(&request, &sizes).map_err(|fault| {
         let smallest = candidates.iter().min_by_key(|c| c.opened.facts().size_bytes);
         let path = smallest.map_or("", |candidate| &candidate.path);
-        Refusal::new(
-            "member.too_small",
-            format!("{path}: {fault}"),
-            "use larger devices or smaller strips; nothing was written",
-        )
+        let next = match spec.member_bytes {
+            Some(_) => "use more of each device, or smaller strips; nothing was written",
+            None => "use larger devices or smaller strips; nothing was written",
+        };
+        Refusal::new("member.too_small", format!("{path}: {fault}"), next)
     })
+}
+
+/// What is to be used of devices of these sizes, bytes.
+fn used(spec: &CreateSpec, candidates: &[Newcomer], sizes: Vec<u64>) -> Result<Vec<u64>, Refusal> {
+    let Some(wanted) = spec.member_bytes else { return Ok(sizes) };
+    if let Some(at) = sizes.iter().position(|bytes| *bytes < wanted) {
+        let (path, has) = (&candidates[at].path, ByteSize(sizes[at]));
+        return Err(Refusal::new(
+            "member.too_small",
+            format!("{path} has {has}, and {} of each device were to be used", ByteSize(wanted)),
+            "use larger devices, or less of each; nothing was written",
+        ));
+    }
+    Ok(vec![wanted; sizes.len()])
 }
 
 fn first_superblock(

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 /// These bytes cannot be read, for whatever reason.
@@ -70,6 +70,12 @@ impl FileImage {
     /// # Errors
     /// If it is not there, may not be read, or has no end.
     pub fn open(path: &Path) -> io::Result<FileImage> {
+        // A pipe would wait for somebody to write, and a folder has no end.
+        let kind = std::fs::metadata(path)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = "neither a block device nor a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         let mut file = File::open(path)?;
         // Block devices have no length in their metadata; both kinds can be sought to their end.
         let size_bytes = file.seek(SeekFrom::End(0))?;

@@ -98,6 +98,7 @@ impl Life<'_> {
                 },
                 logical_block_bytes: config.logical_block_bytes,
                 region_bytes: Some(config.stripe_bytes() * config.stripes_per_region),
+                member_bytes: None,
                 is_dry_run: false,
             };
             match engine.create(spec).await {

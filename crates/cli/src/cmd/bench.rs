@@ -88,7 +88,7 @@ pub struct Args {
     span: ByteSize,
 
     /// How long to measure.
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 3)]
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
     /// Workers; the default is one for each core.

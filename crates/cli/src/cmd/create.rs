@@ -39,9 +39,9 @@ pub struct Args {
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
-    /// Logical block of the volume in bytes.
-    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
-    block_size: String,
+    /// Logical block of the volume: 512 or 4096 bytes.
+    #[arg(long, value_name = "SIZE", default_value = "4096")]
+    block_size: ByteSize,
 
     /// How it stays consistent over a crash: log (the write hole is closed), bitmap (what was being written is
     /// resynced) or none. The default is log for levels with parity, bitmap for mirrors, none for RAID 0.
@@ -68,7 +68,7 @@ pub struct Args {
 
     /// Overwrite the foreign signature on this device, named by path; may be given several times.
     #[arg(long, value_name = "DEVICE")]
-    destroy: Vec<String>,
+    destroy: Vec<PathBuf>,
 
     /// Check everything, write nothing, tell what would be done.
     #[arg(long)]
@@ -111,14 +111,21 @@ impl Args {
             group_members: self.group_size,
             strip_bytes: Some(self.strip_size.0),
             member_bytes: self.size.map(|size| size.0),
-            logical_block_bytes: self.block_size.parse().ok(),
+            logical_block_bytes: Some(logical_block(self.block_size)?),
             policy: self.policy,
             checksums: self.checksums,
             atomic_write_bytes: self.atomic_write.map(atomic_write).transpose()?,
-            destroy: self.destroy,
+            destroy: devices(&self.destroy)?,
             dry_run: self.dry_run,
         })
     }
+}
+
+fn logical_block(size: ByteSize) -> Result<u32, Fault> {
+    u32::try_from(size.0).ok().filter(|bytes| matches!(bytes, 512 | 4096)).ok_or_else(|| {
+        let message = format!("a logical block of {size} is not possible; nothing was done");
+        Fault::usage(message, "take 512 or 4096")
+    })
 }
 
 fn atomic_write(size: ByteSize) -> Result<u32, Fault> {
@@ -142,7 +149,15 @@ fn check_strip(strip: ByteSize) -> Result<(), Fault> {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    let created = reach.call(&args.request()?)?;
+    let name = PathBuf::from(&args.name);
+    // Whoever names devices only has given the first of them as the name.
+    let created = reach.call(&args.request()?).map_err(|fault| match name.exists() {
+        false => fault,
+        true => fault.and_then(format!(
+            "'{0}', which is a file, was taken for the name: it comes first, as in 'ashlar create tank0 {0} ...'",
+            name.display()
+        )),
+    })?;
     reach.print(&created, text)
 }
 

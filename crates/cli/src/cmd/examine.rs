@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
+use ashlar_device::open_to_look;
 use ashlar_ondisk::examine::{Examination, examine_ranges};
 use ashlar_ondisk::log::{LogScan, MemberLog};
 use ashlar_units::{Extent, to_usize};
@@ -46,7 +47,7 @@ fn text(path: &Path, (it, log): &Found) -> String {
 fn examine(path: &Path) -> Result<Found, Fault> {
     let hint = "see that it is there, and that you may read it (root, or group disk)";
     let complain = |error: std::io::Error| Fault::file(path, &error, hint);
-    let mut file = File::open(path).map_err(complain)?;
+    let mut file = open_to_look(path).map_err(complain)?;
     // Block devices have no length in their metadata; both kinds can be sought to their end.
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(complain)?;
     let Some([head, tail]) = examine_ranges(device_bytes) else {

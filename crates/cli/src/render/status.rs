@@ -156,7 +156,13 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
     let lean = if member.lean_log { "  lean log" } else { "" };
-    format!("slot {:<2} {what}     {}{replacement}{serial}{lean}", member.slot, member.path)
+    let device = match (member.path.as_str(), member.replacement.is_some()) {
+        ("", false) => {
+            format!("give it a device: ashlar replace {} {} DEVICE", array.name, member.slot)
+        }
+        (path, _) => path.to_owned(),
+    };
+    format!("slot {:<2} {what}     {device}{replacement}{serial}{lean}", member.slot)
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {

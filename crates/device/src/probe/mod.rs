@@ -13,6 +13,7 @@
 mod magic;
 mod program;
 
+use crate::file::open_to_look;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -68,7 +69,7 @@ impl fmt::Display for Signature {
 /// If it cannot be read.
 pub fn signatures(path: &Path) -> io::Result<Probe> {
     // Opened first, so that a device that cannot be read is told apart from a program that cannot be run.
-    let file = File::open(path)?;
+    let file = open_to_look(path)?;
     if let Some(signatures) = program::signatures(path) {
         return Ok(Probe { by: Prober::Program, signatures });
     }
@@ -80,7 +81,7 @@ pub fn signatures(path: &Path) -> io::Result<Probe> {
 /// # Errors
 /// If it cannot be read.
 pub fn signatures_built_in(path: &Path) -> io::Result<Probe> {
-    built_in(&File::open(path)?)
+    built_in(&open_to_look(path)?)
 }
 
 fn built_in(file: &File) -> io::Result<Probe> {

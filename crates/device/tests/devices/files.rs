@@ -230,7 +230,7 @@ fn a_file_is_free_again_once_its_device_is_dropped() {
         for reading in reads {
             reading.await.expect("read");
         }
-        assert!(refusal(file.path()).contains("in use: by this process"));
+        assert!(refusal(file.path()).contains("in use: by ashlar itself"));
         drop((opened, device));
         // The tasks that waited for the kernel have to run once more to see that their device is gone.
         for _ in 0..100 {

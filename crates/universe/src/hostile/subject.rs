@@ -175,6 +175,7 @@ async fn create(engine: &Engine, recipe: &Recipe) -> Result<CreateReport, Refusa
         atomic_write_bytes: if is_stated { 4096 } else { 0 },
         logical_block_bytes: 512,
         region_bytes: None,
+        member_bytes: None,
         destroy: Vec::new(),
         is_dry_run: false,
     };

@@ -95,6 +95,7 @@ pub fn create_spec(shape: Shape) -> CreateSpec {
         atomic_write_bytes: 0,
         logical_block_bytes: 512,
         region_bytes: None,
+        member_bytes: None,
         destroy: Vec::new(),
         is_dry_run: false,
     }

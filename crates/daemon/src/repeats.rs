@@ -1,0 +1,100 @@
+//! Requests that name a device twice, or ask for what is there already.
+//!
+//! What must stay true: a command can be repeated, and then says that nothing was changed; nothing is opened here.
+//! Devices are compared as paths and as what these lead to, so another name of the same device is the same.
+
+use ashlar_api::ApiError;
+use ashlar_api::v1::array::{Assemble, Create};
+use ashlar_engine::{ArrayStatus, MemberStatus, SlotState};
+use std::fs;
+use std::path::PathBuf;
+
+/// The device behind a path; the path itself where there is none.
+fn behind(path: &str) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
+}
+
+/// The running array that all the devices are members of, if the call means none but that.
+pub fn running<'a>(arrays: &'a [ArrayStatus], call: &Assemble) -> Option<&'a str> {
+    let asked: Vec<PathBuf> = call.devices.iter().map(|path| behind(path)).collect();
+    let is_meant = |array: &&ArrayStatus| {
+        call.name.as_ref().is_none_or(|name| *name == array.name)
+            && call.uuid.as_ref().is_none_or(|uuid| *uuid == array.uuid.to_string())
+    };
+    let has_all = |array: &&ArrayStatus| {
+        let paths: Vec<PathBuf> = paths(&array.members).map(|(_, path)| behind(path)).collect();
+        !asked.is_empty() && asked.iter().all(|path| paths.contains(path))
+    };
+    arrays.iter().filter(is_meant).find(has_all).map(|array| array.name.as_str())
+}
+
+/// That `device` is in a slot of the array and serves, or is on its way into one. One that is out is not.
+pub fn filled(members: &[MemberStatus], array: &str, device: &str) -> Option<String> {
+    let asked = behind(device);
+    let serves = |member: &MemberStatus, path: &str| {
+        member.state != SlotState::Out || member.replacement.as_deref() == Some(path)
+    };
+    let (member, _) =
+        paths(members).find(|(member, path)| serves(member, path) && behind(path) == asked)?;
+    let slot = member.slot;
+    Some(format!("{device} is in slot {slot} of '{array}' already; nothing was changed"))
+}
+
+/// Every device of these members, the one that is being filled beside the holder included.
+fn paths(members: &[MemberStatus]) -> impl Iterator<Item = (&MemberStatus, &str)> {
+    members.iter().flat_map(|member| {
+        let own = Some(member.path.as_str()).filter(|path| !path.is_empty());
+        let both = own.into_iter().chain(member.replacement.as_deref());
+        both.map(move |path| (member, path))
+    })
+}
+
+/// What can be told of the names in a request to create: a spare is no member, and what may be destroyed is one of both.
+///
+/// # Errors
+/// The device that is named wrongly.
+pub fn check_named(call: &Create) -> Result<(), ApiError> {
+    for (at, spare) in call.spares.iter().enumerate() {
+        if call.devices.contains(spare) || call.spares[..at].contains(spare) {
+            let message = format!("{spare} is given twice; nothing was written");
+            let hint = "name each device once, as a member or as a spare";
+            return Err(ApiError::new("device.given_twice", message, hint));
+        }
+    }
+    let all = || call.devices.iter().chain(&call.spares);
+    match call.destroy.iter().find(|path| all().all(|device| device != *path)) {
+        None => Ok(()),
+        Some(path) => {
+            let message = format!(
+                "--destroy names {path}, which is not among the devices; nothing was written"
+            );
+            let hint = "name only devices that the array takes, as they are named there";
+            Err(ApiError::new("device.not_named", message, hint))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_named;
+    use ashlar_api::v1::array::Create;
+
+    fn create(devices: &[&str], spares: &[&str], destroy: &[&str]) -> Create {
+        let request = serde_json::json!({
+            "name": "t", "level": "raid5", "devices": devices, "spares": spares, "destroy": destroy,
+        });
+        serde_json::from_value(request).expect("a request")
+    }
+
+    #[test]
+    fn a_device_is_named_once_and_only_what_is_taken_may_be_destroyed() {
+        let refused = |devices: &[&str], spares: &[&str], destroy: &[&str]| {
+            check_named(&create(devices, spares, destroy)).expect_err("refused").message
+        };
+        assert_eq!(check_named(&create(&["a", "b"], &["c"], &["b", "c"])), Ok(()));
+        assert_eq!(refused(&["a", "b"], &["b"], &[]), "b is given twice; nothing was written");
+        assert_eq!(refused(&["a"], &["c", "c"], &[]), "c is given twice; nothing was written");
+        let line = refused(&["a", "b"], &[], &["b", "z"]);
+        assert!(line.starts_with("--destroy names z, which is not among the devices"), "{line}");
+    }
+}
