@@ -3,8 +3,19 @@
 use crate::Refusal;
 use std::process::ExitCode;
 
+/// Said below the list of verbs.
+pub const BEGIN: &str = "Where to begin:
+  ashlar lab inspect                        is this server fit to be measured, and what is its narrowest link?
+  ashlar lab lint my.fio                    does my benchmark measure what it claims?
+  ashlar lab run --example > plan.toml      a plan; then: run plan.toml --dry-run, run plan.toml --to runs/first
+  ashlar lab report runs/first              one HTML file that opens anywhere
+
+ashlar lab VERB --help has an example of each. Only run, compare and purge write to devices, and only to those that carry
+nothing or were named with --destroy.";
+
 /// What `lab` is asked for.
 #[derive(clap::Args, Debug)]
+#[command(after_help = BEGIN)]
 pub struct Args {
     /// Which part of the lab.
     #[command(subcommand)]

@@ -100,7 +100,17 @@ fn refuse_one(commands: &dyn Commands, target: &Path, named: &[String]) -> Resul
 fn refuse_in_use(commands: &dyn Commands, device: &Path) -> Result<(), Refusal> {
     let device_word = word(device)?;
     let argv = ["lsblk", "--noheadings", "--raw", "--output", "KNAME,MOUNTPOINT", device_word];
-    let listed = commands.succeed(&argv, "is it in use?")?.stdout;
+    let answer = commands.run(&argv, "is it in use?")?;
+    if answer.code != Some(0) {
+        let said = format!(
+            "{}: lsblk knows nothing of it, so whether it is in use cannot be told; nothing was written",
+            device.display()
+        );
+        let hint =
+            "is it there, and set up? lsblk lists block devices, losetup sets a loop device up";
+        return Err(Refusal::cannot_run("target.unknown", said, hint));
+    }
+    let listed = answer.stdout;
     let refused = |how: &str| {
         let said = format!("{} is {how}; nothing was written", device.display());
         Err(Refusal::new("target.in_use", said, "let it go first; --destroy does not help here"))

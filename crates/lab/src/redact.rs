@@ -62,8 +62,13 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         println!("{}", serde_json::to_string(&answer).unwrap_or_default());
         return Ok(ExitCode::SUCCESS);
     }
-    let counts = answer.replaced.iter().map(|(kind, count)| format!("{count} {kind}"));
-    println!("{}: replaced {}", args.to.display(), counts.collect::<Vec<_>>().join(", "));
+    let counts: Vec<String> =
+        answer.replaced.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let told = match counts.as_slice() {
+        [] => "no identifier was found in it, so nothing is replaced: look yourself before you send it".to_owned(),
+        counts => format!("replaced {}", counts.join(", ")),
+    };
+    println!("{}: {told}", args.to.display());
     if args.salt.is_none() {
         println!(
             "with a salt that is forgotten now; to compare two captures, redact both with --salt"

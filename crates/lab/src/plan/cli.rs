@@ -29,17 +29,20 @@ use std::process::ExitCode;
 /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  ashlar lab run plan.toml --dry-run\n  ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
+    after_help = "Examples:\n  ashlar lab run --example > plan.toml\n  ashlar lab run plan.toml --dry-run\n  ashlar lab run plan.toml --to results/monday --destroy S5XYNA0R\n  \
                         ashlar lab run plan.toml --resume results/monday\n\n\
                         A plan is TOML around fio job files; docs/lab/fio.md describes it. Exit code: 0 done, 1 refused,\n\
                         invalid figures or failed checks, 2 could not run."
 )]
 pub struct Args {
     /// The plan.
-    #[arg(value_name = "PLAN")]
-    plan: PathBuf,
+    #[arg(value_name = "PLAN", required_unless_present = "example")]
+    plan: Option<PathBuf>,
+    /// Print a plan to begin with, and do nothing.
+    #[arg(long, conflicts_with_all = ["plan", "to", "resume", "dry_run"])]
+    example: bool,
     /// Directory for the results; it must not hold a run.
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["resume", "dry_run"], conflicts_with = "resume")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["resume", "dry_run", "example"], conflicts_with = "resume")]
     to: Option<PathBuf>,
     /// Go on with the run in this directory.
     #[arg(long, value_name = "DIR")]
@@ -59,16 +62,23 @@ pub struct Args {
 }
 
 const SYSFS: &str = "/sys";
+/// A plan to begin with.
+pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 
 /// Run a plan.
 ///
 /// # Errors
 /// If the plan is not understood, a target must not be written to, or anything fails while measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
-    let text = std::fs::read_to_string(&args.plan)
-        .map_err(|error| Refusal::file(&args.plan, &error, "name a plan"))?;
+    let Some(path) = args.plan.as_ref().filter(|_| !args.example) else {
+        print!("{EXAMPLE}");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Refusal::file(path, &error, "name a plan; lab run --example prints one")
+    })?;
     let plan = Plan::parse(&text)?;
-    let folder = args.plan.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     let size_of = |path: &Path| Live.target(&path.to_string_lossy()).size_bytes.unwrap_or(0);
     let expanded = expand(&plan, &folder, &size_of)?;
     let models = Library::with(&args.models)?;

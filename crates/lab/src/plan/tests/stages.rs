@@ -190,3 +190,11 @@ fn each_load_is_made_from_the_cpus_of_each_node_in_turn_where_there_are_several(
     assert_eq!(points[1].workload.name, "rr-4k-j1-q32-node1");
     assert_eq!(points[1].jobs.jobs()[0].get("cpus_allowed"), Some("8-15"));
 }
+
+#[test]
+fn the_example_is_a_plan_of_which_nothing_is_left_out() {
+    let all = expanded(crate::plan::cli::EXAMPLE).unwrap();
+    assert!(all.left_out.is_empty(), "{:?}", all.left_out);
+    assert_eq!(all.arrays[0].stripe_data_bytes(), Some(256 << 10));
+    assert!(all.points().count() > 40, "{}", all.points().count());
+}
