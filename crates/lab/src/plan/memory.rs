@@ -60,7 +60,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn memory(available: u64, kernel: u64, raid: u64) -> Memory {
-        let slabs = BTreeMap::from([("dentry".to_owned(), 5), ("raid6-md0".to_owned(), raid)]);
+        let slabs =
+            BTreeMap::from([("dentry".to_owned(), raid / 1000), ("raid6-md0".to_owned(), raid)]);
         Memory { available, total: 100_000_000_000, kernel, slabs }
     }
 

@@ -55,7 +55,11 @@ impl Bars {
         let mut y = top;
         for (name, bars) in &self.groups {
             let middle = y + Self::to_f64(bars.len()) * (BAR + 4.0) / 2.0 + 4.0;
-            text(&mut out, (LEFT - 10.0, middle), "end", "name", name);
+            let rows = folded(name);
+            for (row, words) in rows.iter().enumerate() {
+                let down = 16.0 * Self::to_f64(row) - 8.0 * Self::to_f64(rows.len() - 1);
+                text(&mut out, (LEFT - 10.0, middle + down), "end", "name", words);
+            }
             for bar in bars {
                 draw_bar(&mut out, bar, y, scale);
                 y += BAR + 4.0;
@@ -90,6 +94,42 @@ impl Bars {
 
     fn to_f64(count: usize) -> f64 {
         f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+}
+
+/// Letters of a name that there is room for beside the bars.
+const NAME: usize = 39;
+
+/// A name in as many rows as it needs, broken between words.
+fn folded(name: &str) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for word in name.split(' ') {
+        match rows.last_mut() {
+            Some(row) if row.chars().count() + word.chars().count() < NAME => {
+                row.push(' ');
+                row.push_str(word);
+            }
+            _ => rows.push(word.to_owned()),
+        }
+    }
+    rows
+}
+
+/// A round number at or above `value`, whose quarters are round as well: an axis ends there.
+fn round_above(value: f64) -> f64 {
+    let quarter = value / 4.0;
+    let power = 10_f64.powf(quarter.log10().floor());
+    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let step = steps.into_iter().find(|step| step * power >= quarter * 0.999_999);
+    step.unwrap_or(10.0) * power * 4.0
+}
+
+/// A number at an axis, without zeros that say nothing.
+fn tick(value: f64) -> String {
+    let text = crate::units::three_digits(value);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 
@@ -150,7 +190,7 @@ impl Lines {
         let (left, width, height) = (80.0, 700.0, 240.0);
         let lowest_x = all().map(|point| place(point.0)).fold(f64::INFINITY, f64::min);
         let highest_x = all().map(|point| place(point.0)).fold(f64::NEG_INFINITY, f64::max);
-        let highest_y = all().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
+        let highest_y = round_above(all().map(|point| point.1).fold(1e-9, f64::max));
         let span = (highest_x - lowest_x).max(f64::MIN_POSITIVE);
         let at = |point: &(f64, f64)| {
             (
@@ -168,13 +208,7 @@ impl Lines {
                 r#"<line class="grid" x1="{left}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/>"#,
                 left + width
             );
-            text(
-                &mut out,
-                (left - 8.0, y + 4.0),
-                "end",
-                "small",
-                &crate::units::three_digits(value),
-            );
+            text(&mut out, (left - 8.0, y + 4.0), "end", "small", &tick(value));
         }
         for (series, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[series % COLOURS.len()];
@@ -228,9 +262,14 @@ impl Lines {
     ) {
         xs.sort_by(f64::total_cmp);
         xs.dedup();
-        let step = xs.len().div_ceil(10).max(1);
-        for x in xs.iter().step_by(step) {
-            text(out, (at(*x), y + 16.0), "middle", "small", &crate::units::three_digits(*x));
+        let mut free = f64::NEG_INFINITY;
+        for x in xs {
+            let (place, words) = (at(x), tick(x));
+            let half = 4.0 * Bars::to_f64(words.chars().count()) + 12.0;
+            if place - half >= free {
+                text(out, (place, y + 16.0), "middle", "small", &words);
+                free = place + half;
+            }
         }
         let _ = write!(
             out,
@@ -290,7 +329,27 @@ pub fn escape(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Bars, Line, Lines};
+    use super::{Bar, Bars, Line, Lines, folded, round_above, tick};
+
+    #[test]
+    fn axes_end_at_round_numbers_and_long_names_are_folded() {
+        for (value, end) in
+            [(1003.0, 1200.0), (970.0, 1000.0), (8.0, 8.0), (0.3, 0.32), (11_700.0, 12_000.0)]
+        {
+            assert!(
+                (round_above(value) - end).abs() < end * 1e-9,
+                "{value}: {}",
+                round_above(value)
+            );
+        }
+        assert_eq!(
+            (tick(20.0), tick(0.3), tick(1200.0), tick(0.0)),
+            ("20".into(), "0.3".into(), "1200".into(), "0".into())
+        );
+        let rows = folded("192K sequential writes, 1 x 8, through a file system");
+        assert_eq!(rows, ["192K sequential writes, 1 x 8, through", "a file system"]);
+        assert_eq!(folded("short").len(), 1);
+    }
 
     #[test]
     fn bars_show_every_sample_and_escape_names() {

@@ -38,7 +38,7 @@ struct Page<'a> {
     marks: Vec<(&'static str, usize)>,
     alarms: Vec<String>,
     engine_names: Vec<(String, String)>,
-    rows: Vec<Row>,
+    figures: Vec<Figures>,
     shared: Vec<String>,
     side_by_side: Option<SideBySide>,
     charts: Vec<Chart>,
@@ -57,6 +57,13 @@ struct Page<'a> {
     commands: Vec<Command>,
     unread: usize,
     lab: &'a str,
+}
+
+/// A table of figures.
+struct Figures {
+    name: &'static str,
+    is_folded: bool,
+    rows: Vec<Row>,
 }
 
 struct Row {
@@ -133,7 +140,7 @@ pub fn html(run: &Run, points: &[Point], dir: &Path) -> Result<String, Refusal> 
             .iter()
             .map(|name| (findings::short(name, &names).to_owned(), (*name).to_owned()))
             .collect(),
-        rows: by_case(points).into_iter().map(|point| row(point, &shared, points)).collect(),
+        figures: figures(points, &shared),
         shared: shared.clone(),
         side_by_side: tables::side_by_side(points),
         charts: charts::all(points),
@@ -184,6 +191,26 @@ fn by_case(points: &[Point]) -> Vec<&Point> {
     cases.sort_by_key(is_raw);
     let of_case = |case: String| points.iter().filter(move |point| point.case() == case);
     cases.into_iter().flat_map(of_case).collect()
+}
+
+/// More figures of raw drives than these are folded away: what they come to stands in cards and charts.
+const RAW_MAX: usize = 16;
+
+/// The figures of arrays, and those of raw drives, which are folded away if there are many.
+fn figures(points: &[Point], shared: &[String]) -> Vec<Figures> {
+    let is_raw = |point: &&Point| point.condition == ArrayCondition::Raw;
+    let rows = |of: Vec<&Point>| of.into_iter().map(|point| row(point, shared, points)).collect();
+    let (raw, own): (Vec<&Point>, Vec<&Point>) = by_case(points).into_iter().partition(is_raw);
+    match raw.len() > RAW_MAX && !own.is_empty() {
+        true => vec![
+            Figures { name: "Figures", is_folded: false, rows: rows(own) },
+            Figures { name: "Figures of raw drives", is_folded: true, rows: rows(raw) },
+        ],
+        false => {
+            let all = own.into_iter().chain(raw).collect();
+            vec![Figures { name: "Figures", is_folded: false, rows: rows(all) }]
+        }
+    }
 }
 
 /// Notes that every figure has: said once, above the table.

@@ -12,8 +12,8 @@ mod pen;
 use self::layout::Plan;
 use self::pen::Pen;
 use super::Measured;
-use crate::inspect::topology::Place;
 use crate::inspect::topology::flow::Flow;
+use crate::inspect::topology::{Place, Topology};
 use crate::inspect::{Inspection, Verdict, page};
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ const STYLE: &str = "<style>\
 pub fn draw(inspection: &Inspection, measured: &Measured) -> String {
     let topology = &inspection.topology;
     let plan = Plan::of(topology);
-    let notes = topology.assumptions.len().min(5);
+    let notes = notes(topology).len();
     let height = plan.bottom + 58.0 + 17.0 * (notes as f64);
     let mut out = String::new();
     let _ = write!(
@@ -141,14 +141,34 @@ fn foot(out: &mut String, inspection: &Inspection, bottom: f64) {
         y - 9.0,
         y
     );
-    for (at, assumption) in inspection.topology.assumptions.iter().take(5).enumerate() {
+    for (at, line) in notes(&inspection.topology).iter().enumerate() {
         let y = y + 20.0 + 17.0 * (at as f64);
         let _ = write!(
             out,
-            "<text class=\"small\" x=\"{MARGIN}\" y=\"{y}\">* {}</text>",
-            escape(&short(assumption, 170))
+            "<text class=\"small\" x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\">{}</text>",
+            escape(line)
         );
     }
+}
+
+/// Letters of a note that stand in one line.
+const NOTE: usize = 185;
+
+/// The first assumptions, in lines.
+fn notes(topology: &Topology) -> Vec<String> {
+    let mut lines = Vec::new();
+    for assumption in topology.assumptions.iter().take(5) {
+        let mut line = "*".to_owned();
+        for word in assumption.split_whitespace() {
+            if line.chars().count() + word.chars().count() >= NOTE && line.len() > 2 {
+                lines.push(std::mem::replace(&mut line, " ".to_owned()));
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        lines.push(short(&line, NOTE + 15));
+    }
+    lines
 }
 
 fn short(text: &str, most: usize) -> String {

@@ -8,6 +8,7 @@ use crate::inspect::diagram::Measured;
 use crate::inspect::topology::flow::{Flow, usable};
 use crate::inspect::topology::{Link, Node, Place, Topology};
 use crate::metrics::bandwidth::Rate;
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// What is drawn with: the server, what flows in it, and where everything stands.
@@ -55,7 +56,11 @@ impl Pen<'_> {
     pub(super) fn label(&self, out: &mut String, at: usize) {
         let link = &self.topology.links[at];
         let Some((from, to)) = self.ends(link) else { return };
-        let (x, y) = (from.0 + (to.0 - from.0) * STRAIGHT * 0.72, from.1);
+        // On a link that bends a label begins where the link does, and ends before it leaves its row.
+        let (x, y, anchor) = match from.1.total_cmp(&to.1) {
+            Ordering::Equal => (from.0 + (to.0 - from.0) * STRAIGHT * 0.72, from.1, "middle"),
+            _ => (from.0 + 4.0, from.1, "start"),
+        };
         if link.standard.is_empty() {
             let carried = self.flow.by_link[at];
             if carried.0 > 0 {
@@ -79,7 +84,7 @@ impl Pen<'_> {
         let lift = link.capacity.map_or(4.0, |it| self.width(it) / 2.0);
         let _ = write!(
             out,
-            "<text class=\"{class}\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+            "<text class=\"{class}\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
             y - lift - 5.0,
             escape(&rate)
         );
@@ -90,7 +95,7 @@ impl Pen<'_> {
             let y = y + lift + 13.0 + 13.0 * (row as f64);
             let _ = write!(
                 out,
-                "<text class=\"what\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+                "<text class=\"what\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
                 escape(&short(text, 22))
             );
         }
@@ -108,7 +113,7 @@ impl Pen<'_> {
         );
         let title = match (node.place, node.count) {
             (Place::Drives, count) if count > 1 => format!("{count} x {}", model(&node.title, 13)),
-            (Place::Drives | Place::Expander, _) => model(&node.title, 18),
+            (Place::Drives | Place::Expander, _) => model(&node.title, 16),
             _ => node.title.clone(),
         };
         let line = |out: &mut String, class: &str, down: f64, text: &str| {
