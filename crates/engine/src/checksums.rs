@@ -113,6 +113,21 @@ pub(crate) async fn is_right(
     Ok(true)
 }
 
+/// Whether this is the block that was stored last at this number of the device's data area, as far as the table knows: false
+/// of a block of which it knows nothing.
+///
+/// # Errors
+/// The device's fault, if its page could not be read.
+pub(crate) async fn is_known_right(
+    shard: &Rc<Shard>,
+    owner: Owner,
+    (number, block): (u64, &[u8]),
+) -> Result<bool, Fault> {
+    let (page, entry) = locate(number);
+    let page = cache::load(shard, Key::new(owner, page)).await?;
+    Ok(judge(owner, (number, block), page.sum(entry)) == Judgement::Right)
+}
+
 /// The checksum of a block of a member's data area.
 fn sum_of(member: MemberIdx, number: u64, block: &[u8]) -> u32 {
     let number = if sings(Canary::AddressLeftOut) { 0 } else { number };

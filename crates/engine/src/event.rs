@@ -20,7 +20,8 @@ pub mod names {
     /// An array was stopped and its members let go.
     pub const ARRAY_STOPPED: &str = "array.stopped";
     /// A start after an unclean stop rolled the stripe intent log forward. Fields: `rolled_forward`, `dropped`
-    /// (updates), `rows_in_doubt`, `rows_left` (of these, for lack of readable blocks), `blocks`, `duration_us`.
+    /// (updates), `rows_in_doubt`, `rows_left` (of these, for lack of readable blocks),
+    /// `put_back` (blocks of these that their checksums proved wrong), `blocks`, `duration_us`.
     pub const LOG_REPLAYED: &str = "log.replayed";
     /// More members are missing than the parity can replace.
     pub const ARRAY_FAILED: &str = "array.failed";

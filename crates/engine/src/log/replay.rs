@@ -8,10 +8,11 @@
 //! update ends it for good; so a start that is cut off anywhere is simply done again.
 //!
 //! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what they ask for besides the
-//! logs, `mend` writes.
+//! logs, `mend` writes, `prove` puts blocks of rows in doubt back that their checksums prove.
 
 mod found;
 mod mend;
+mod prove;
 
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
@@ -44,6 +45,9 @@ pub struct ReplaySummary {
     pub rows_in_doubt: u64,
     /// Those of them that were left as they are: more of their blocks cannot be read than the parity replaces.
     pub rows_left: u64,
+    /// Blocks of rows in doubt that were not what their checksums say, followed from the rest of their row, and were put
+    /// back: writes that were caught half way, or damage.
+    pub put_back: u64,
     /// Blocks written in place from the logs.
     pub blocks: u64,
     /// How long it took.
@@ -131,6 +135,7 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
         ("dropped", summary.dropped.to_string()),
         ("rows_in_doubt", summary.rows_in_doubt.to_string()),
         ("rows_left", summary.rows_left.to_string()),
+        ("put_back", summary.put_back.to_string()),
         ("blocks", summary.blocks.to_string()),
         ("duration_us", (summary.duration.0 / 1000).to_string()),
     ];

@@ -6,6 +6,7 @@
 //! there are no requests and no jobs yet, so there are no row locks.
 
 use super::found::spoil;
+use super::prove::put_back;
 use super::{ReplaySummary, Source, lose, lost};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
@@ -74,6 +75,7 @@ pub(super) async fn mend(
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
+                summary.put_back += put_back(shard, (stripe.stripe, tile)).await?;
                 summary.rows_left += generate_or_leave(shard, stripe.stripe, tile).await?;
                 store_checksums_if_many(shard).await?;
             }
@@ -314,7 +316,7 @@ async fn store(
     Ok(())
 }
 
-/// What is in doubt is taken as it is found; so its checksums are those of what is found.
+/// What is in doubt, and not proven otherwise, is taken as it is found; so its checksums are those of what is found.
 async fn note_as_found(
     shard: &Rc<Shard>,
     (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
