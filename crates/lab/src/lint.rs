@@ -5,6 +5,7 @@
 //! - live: the machine we are on
 //! - away: targets on other hosts, of which nothing can be read here
 //! - rules: the rules, in groups
+//! - tools: programs that are no benchmarks of storage
 //! - cli: `lab lint`
 //!
 //! What must stay true: every rule has an example it complains about and one it does not (a test fails otherwise); what
@@ -19,6 +20,7 @@ pub mod rules;
 pub mod subject;
 #[cfg(test)]
 mod tests;
+pub mod tools;
 
 use crate::fio::Job;
 use crate::validity::{Finding, Severity};

@@ -397,7 +397,7 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
         array.0,
         stage("raw.all").replace("rr-4k", "slow"),
         stage("array.sweep"),
-        stage("file-system")
+        stage("file-system").replace("\"rr-4k\"", "\"rr-4k\", \"buffered-1m\"")
     );
     let plan = place.path().join("plan.toml");
     std::fs::write(&plan, text).expect("written");
@@ -413,6 +413,10 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let figure = figure.expect("it was measured through a file system");
     assert!(figure.read.ios > 0 && figure.workload.name == "rr-4k-j1-q1", "{}", figure.id);
     assert!(figure.argv.iter().any(|word| word == "fio"), "{:?}", figure.argv);
+    let buffered = all.iter().find(|it| it.workload.name == "buffered-1m-j1-q1").expect("measured");
+    let told = buffered.findings.iter().find(|it| it.rule == "L01").expect("that it is buffered");
+    assert!(told.reason.contains("memory answers first"), "{told:?}");
+    assert!(!buffered.findings.iter().any(|it| it.rule == "L28"), "{:?}", buffered.findings);
     let raw: Vec<_> = all.iter().filter(|it| it.stage == "raw.all").collect();
     assert_eq!(raw.len(), 9, "once before, once after the array, once after the file system");
     for measured in raw {

@@ -95,6 +95,9 @@ pub fn can(name: &str, jobs: &[Job]) -> Result<(), Refusal> {
     if job.count("numjobs", 1) > 1 && job.is_sequential() {
         return refused("several sequential jobs would all go over the same blocks".to_owned());
     }
+    if job.get("direct").is_some() && !job.is_direct() {
+        return refused("it never goes through a page cache".to_owned());
+    }
     if job.block_bytes().len() > 1 {
         return refused("it has blocks of several sizes".to_owned());
     }
@@ -269,6 +272,7 @@ mod tests {
             ("[a]\nrw=randwrite\nbs=4k\nfsync=1\n", "fsync"),
             ("[a]\nrw=write\nbs=1m\noffset=4k\n", "offset"),
             ("[a]\nrw=write\nbs=1m\nnumjobs=2\n", "same blocks"),
+            ("[a]\nrw=read\ndirect=0\n", "never goes through a page cache"),
             ("[a]\nrw=read\n[b]\nrw=write\n", "2 kinds"),
             ("[a]\nrw=randrw\nbs=4k,8k\n", "several sizes"),
         ] {

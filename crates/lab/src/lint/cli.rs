@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::subject::{Intent, Subject};
-use super::{Remark, Rule, lint, rules};
+use super::{Remark, Rule, lint, rules, tools};
 use crate::Refusal;
 use crate::fio::value;
 use crate::metrics::plausible::Ceiling;
@@ -100,6 +100,7 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(id) = &args.explain {
         return explain(id, json);
     }
+    tools::refuse(&args.command)?;
     let subject = subject(args)?;
     let remarks = lint(&subject, &Live);
     let findings: Vec<_> = remarks.iter().map(Remark::finding).collect();

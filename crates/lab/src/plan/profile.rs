@@ -9,7 +9,8 @@ use crate::record::{Generator, Workload};
 use std::path::Path;
 
 /// The profiles that ship.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
+    ("buffered-1m", include_str!("../../profiles/buffered-1m.fio")),
     ("burst-1m", include_str!("../../profiles/burst-1m.fio")),
     ("full-stripe", include_str!("../../profiles/full-stripe.fio")),
     ("mixed-4k", include_str!("../../profiles/mixed-4k.fio")),

@@ -131,7 +131,7 @@ fn what_is_no_plan_is_refused_in_one_line_with_its_place() {
 #[test]
 fn every_profile_that_ships_passes_its_own_rules() {
     let text = "question = \"a\"\n[[arrays]]\npath = \"f\"\nstrip = \"64k\"\ndata_members = 4\n[[stages]]\nkind = \"array.sweep\"\n\
-                profiles = [\"burst-1m\", \"full-stripe\", \"mixed-4k\", \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \
+                profiles = [\"buffered-1m\", \"burst-1m\", \"full-stripe\", \"mixed-4k\", \"rr-4k\", \"rw-4k\", \"seq-read-1m\", \"seq-write-1m\", \
                 \"sync-4k\", \"unaligned\"]\njobs = [1, 4]\n";
     for point in expanded(text).unwrap().points() {
         let intent = crate::lint::subject::Intent { preconditioned: true, ..Default::default() };

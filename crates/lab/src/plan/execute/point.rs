@@ -77,6 +77,7 @@ impl Session<'_> {
             let mut measured = measurement(point, target, &ran);
             measured.findings = of_target(&before_remarks, &after_remarks, target);
             measured.findings.extend(drift.clone());
+            measured.findings.extend(is_buffered(point).then(buffered));
             measured.findings.extend((point.kind == Kind::Path).then(paths::not_the_media));
             measured.findings.extend(ended_s.map(findings::rebuild_ended));
             measured.findings.extend(elsewhere.clone());
@@ -155,6 +156,21 @@ impl Session<'_> {
     }
 }
 
+/// Whether a load goes through the page cache on purpose.
+fn is_buffered(point: &Point) -> bool {
+    point.jobs.jobs().iter().any(|job| job.get("direct").is_some() && !job.is_direct())
+}
+
+fn buffered() -> Finding {
+    Finding {
+        rule: "L01".to_owned(),
+        severity: Severity::Warning,
+        reason: "buffered on purpose: memory answers first, and how many I/Os are in flight is the kernel's affair"
+            .to_owned(),
+        correction: Some("set it beside the same load with direct I/O".to_owned()),
+    }
+}
+
 fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     let Figures { mut read, mut write, .. } =
         figures(&ran.result, |job| job.name.starts_with(&target.prefix));
@@ -211,6 +227,10 @@ pub(super) fn lint_after(
     remarks.retain(|remark| {
         matches!(remark.rule, "L14" | "L28") || (has_ceiling && remark.rule == "L29")
     });
+    if is_buffered(point) {
+        // The kernel keeps the depth, not the load: that is said on the figure.
+        remarks.retain(|remark| remark.rule != "L28" || !remark.reason.contains("in flight"));
+    }
     if point.kind == Kind::Precondition {
         // Its rate is no figure: what counts is that everything was written, and errors have ended the run by now.
         remarks.clear();
