@@ -430,6 +430,19 @@ fn halves_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
         &[&["assemble", "--trust", nobody], all.as_slice()].concat(),
         "ashlar: array tank0: no member carries the incarnation to trust, UUID; nothing was written; take the incarnation from the refusal or from examine; `ashlar assemble --incarnation UUID` chooses",
     );
+    let line = world.refused(&[&["salvage"], all.as_slice()].concat());
+    let sides =
+        ["m0 and m2 were used apart", "--believe m0 (generation 5, ", "; m0 m1), or --believe m2 "];
+    assert!(sides.iter().all(|said| line.contains(said)), "{line}");
+    for (member, byte) in [("m1", 2), ("m2", 3)] {
+        world.ok(&[
+            &["salvage", "--believe", member, "--to", &format!("{member}.half")],
+            all.as_slice(),
+        ]
+        .concat());
+        let saved = std::fs::read(world.path(&format!("{member}.half"))).expect("read");
+        assert_eq!(saved[..4096], [byte; 4096], "what the half of {member} wrote");
+    }
     assert_eq!(before, world.snapshot(&all), "nothing is written");
 
     let line = world.refused(&[&["assemble"], all.as_slice()].concat());

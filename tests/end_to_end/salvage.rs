@@ -343,6 +343,7 @@ fn nonsense_is_refused_and_nothing_is_written() {
         (&["m0", "--slot", "9=m1"], 1, "no slot 9"),
         (&["m0", "--slot", "m1"], 2, "write it as 3=/dev/sdd"),
         (&["m0", "m1", "--incarnation", "x"], 2, "'x' is not a UUID"),
+        (&["m0", "m1", "--believe", "zeros"], 1, "zeros cannot be believed: no superblock"),
         (&["m0", "m1", "--skip-lost"], 2, "--to"),
         (&["."], 2, "neither a file nor a block device"),
     ] {

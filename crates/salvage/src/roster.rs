@@ -14,6 +14,9 @@ use std::fmt;
 pub struct Choices {
     /// Where an array lived on in two halves: the incarnation to believe.
     pub incarnation: Option<Uuid>,
+    /// The same where the incarnation does not tell them apart, or something else than the newest is wanted: the image whose
+    /// superblock is to be believed.
+    pub believed: Option<usize>,
     /// Images to take for a slot whatever they say, as (image, slot).
     pub by_hand: Vec<(usize, u16)>,
 }
@@ -35,6 +38,44 @@ pub enum Refused {
     NoSuchIncarnation,
     /// There is no such slot, or no such image.
     NoSuchSlot(u16),
+    /// The image to believe has no superblock; what it has instead.
+    CannotBeBelieved(usize, &'static str),
+}
+
+/// Images that say the same about the array: if it lived on in halves, those of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// The images.
+    pub images: Vec<usize>,
+    /// Their generation.
+    pub generation: u64,
+    /// Their incarnation.
+    pub incarnation: Uuid,
+    /// The slots that were out or being filled, as they say.
+    pub slots_out: Vec<u16>,
+}
+
+/// What the images say about their array, each thing once, the newest generation first; for somebody who has to choose.
+pub fn sides(readings: &[Reading]) -> Vec<Side> {
+    let mut sides: Vec<(&Superblock, Side)> = Vec::new();
+    for (image, superblock) in readings.iter().enumerate() {
+        let Some(superblock) = superblock.superblock() else { continue };
+        if let Some((_, side)) = sides.iter_mut().find(|side| side.0.shared == superblock.shared) {
+            side.images.push(image);
+            continue;
+        }
+        let is_out = |entry: &&Entry| matches!(entry.role, Role::Out | Role::Rebuilding);
+        let side = Side {
+            images: vec![image],
+            generation: superblock.generation,
+            incarnation: superblock.incarnation,
+            slots_out: superblock.entries.iter().filter(is_out).map(|entry| entry.slot).collect(),
+        };
+        sides.push((superblock, side));
+    }
+    let mut sides: Vec<Side> = sides.into_iter().map(|(_, side)| side).collect();
+    sides.sort_by_key(|side| std::cmp::Reverse(side.generation));
+    sides
 }
 
 impl fmt::Display for Refused {
@@ -56,6 +97,7 @@ impl fmt::Display for Refused {
                 f.write_str("no member was written under that incarnation")
             }
             Refused::NoSuchSlot(slot) => write!(f, "the array has no slot {slot}"),
+            Refused::CannotBeBelieved(_, why) => write!(f, "the member to believe: {why}"),
         }
     }
 }
@@ -116,9 +158,12 @@ impl Roster {
             .filter_map(|(image, reading)| Some((image, reading.superblock()?)))
             .collect();
         one_array(&found)?;
-        let newest = newest(&found, choices.incarnation)?;
+        let newest = match choices.believed {
+            Some(image) => Some(believed(readings, image)?),
+            None => newest(&found, choices.incarnation)?,
+        };
         let newest = newest.ok_or(Refused::NoSuperblock(first.lacks()))?.clone();
-        if choices.incarnation.is_none() {
+        if choices.incarnation.is_none() && choices.believed.is_none() {
             one_half(&found, &newest)?;
         }
         let mut images: Vec<Judged> = readings.iter().map(|it| judged(it, &newest)).collect();
@@ -130,6 +175,11 @@ impl Roster {
         }
         Ok(Roster { newest, images })
     }
+}
+
+fn believed(readings: &[Reading], image: usize) -> Result<&Superblock, Refused> {
+    let reading = readings.get(image).ok_or(Refused::CannotBeBelieved(image, "not given"))?;
+    reading.superblock().ok_or(Refused::CannotBeBelieved(image, reading.lacks()))
 }
 
 fn one_array(found: &[(usize, &Superblock)]) -> Result<(), Refused> {

@@ -1,7 +1,7 @@
 //! Which member is believed: generations, roles, halves, copies.
 
 use crate::forge::{Array, Entry, OUT, REPLACEMENT, SIZE, put};
-use ashlar_salvage::{Choices, Refused, Salvage, Standing};
+use ashlar_salvage::{Choices, Reading, Refused, Salvage, Standing, sides};
 
 fn images(array: &Array) -> Vec<Vec<u8>> {
     (0..3).map(|member| array.member(member, &[])).collect()
@@ -65,6 +65,43 @@ fn two_halves_are_refused_until_one_is_chosen() {
     let nobody = Choices { incarnation: Some([0xC0; 16]), ..Choices::default() };
     let opened = Salvage::open(images(&one), &nobody);
     assert_eq!(opened.err(), Some(Refused::NoSuchIncarnation));
+}
+
+/// Two halves of one generation and one incarnation: nothing but a member tells them apart.
+#[test]
+fn sides_that_tie_are_listed_and_one_is_believed_by_a_member_of_it() {
+    let out = |slot: usize| {
+        let mut array = Array { incarnation: 0xA0, ..Array::new(5, 2, 1, 1) };
+        array.entries[slot] = Entry { role: OUT, out_since: 9, ..array.entries[slot] };
+        array
+    };
+    let (one, other) = (out(1), out(2));
+    let images = vec![one.member(0, &[]), other.member(1, &[]), one.member(2, &[])];
+    let refused = Refused::TwoHalves([(0, [0xA0; 16]), (1, [0xA0; 16])]);
+    assert_eq!(refusal(images.clone()), Some(refused));
+    let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
+    let said: Vec<(Vec<usize>, u64, Vec<u16>)> = sides(&readings)
+        .into_iter()
+        .map(|side| (side.images, side.generation, side.slots_out))
+        .collect();
+    assert_eq!(said, [(vec![0, 2], 9, vec![1]), (vec![1], 9, vec![2])]);
+    let believing = |images: &Vec<Vec<u8>>, image| {
+        let choices = Choices { believed: Some(image), ..Choices::default() };
+        let salvage = Salvage::open(images.clone(), &choices)?;
+        Ok(salvage.judged().iter().map(|judged| judged.standing).collect::<Vec<_>>())
+    };
+    use Standing::{Current, OtherHalf};
+    for image in [0, 2] {
+        assert_eq!(believing(&images, image), Ok(vec![Current, OtherHalf, Current]));
+    }
+    assert_eq!(believing(&images, 1), Ok(vec![OtherHalf, Current, OtherHalf]));
+    // An older state, too: nothing newer is read.
+    let mut aged = images;
+    aged[0] = Array { generation: 11, ..one.clone() }.member(0, &[]);
+    assert_eq!(believing(&aged, 2), Ok(vec![OtherHalf, OtherHalf, Current]));
+    aged[1] = vec![0; aged[1].len()];
+    let why = "no superblock of an array";
+    assert_eq!(believing(&aged, 1), Err(Refused::CannotBeBelieved(1, why)));
 }
 
 #[test]

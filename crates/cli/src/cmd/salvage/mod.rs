@@ -14,7 +14,7 @@ mod target;
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
-use ashlar_salvage::{Choices, FileImage, Refused, Salvage, Uuid, uuid_text};
+use ashlar_salvage::{Choices, FileImage, Reading, Refused, Salvage, Side, Uuid, sides, uuid_text};
 use report::Report;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -56,6 +56,11 @@ pub struct Args {
     /// Of an array that was used as two halves apart, believe this incarnation.
     #[arg(long, value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
+
+    /// Believe what MEMBER says about the array, whatever the others say: one of two halves, or an older state. Those that
+    /// went another way are not read.
+    #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
+    believe: Option<PathBuf>,
 }
 
 fn by_hand(text: &str) -> Result<(u16, PathBuf), String> {
@@ -73,16 +78,20 @@ fn uuid(text: &str) -> Result<Uuid, String> {
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     // A member that is put into a slot by hand need not be listed once more.
     let mut paths = args.members.clone();
-    let by_name = args.slots.iter().map(|(_, path)| path.clone());
+    let by_name = args.slots.iter().map(|(_, path)| path.clone()).chain(args.believe.clone());
     paths.extend(by_name.filter(|path| !args.members.contains(path)).collect::<Vec<_>>());
     let images = open(&paths)?;
     each_once(&paths, &images)?;
     let place = |path: &PathBuf| paths.iter().position(|it| it == path).unwrap_or(0);
     let choices = Choices {
         incarnation: args.incarnation,
+        believed: args.believe.as_ref().map(place),
         by_hand: args.slots.iter().map(|(slot, path)| (place(path), *slot)).collect(),
     };
-    let salvage = Salvage::open(images, &choices).map_err(|refused| explained(&refused, &paths))?;
+    // What an operator may have to choose from.
+    let sides = sides(&images.iter().map(Reading::of).collect::<Vec<_>>());
+    let salvage = Salvage::open(images, &choices);
+    let salvage = salvage.map_err(|refused| explained(&refused, &paths, &sides))?;
     let mut target = target(args, &salvage, &paths)?;
     let to_stdout = target.is_stream();
     let mut report = Report::of(&salvage, &paths);
@@ -147,8 +156,28 @@ fn target(args: &Args, salvage: &Salvage<FileImage>, members: &[PathBuf]) -> Res
     Target::file(path, bytes, target::Existing::of(args.overwrite, args.skip_lost))
 }
 
+/// What there is to believe, each with the option that chooses it.
+fn candidates(sides: &[Side], paths: &[PathBuf]) -> String {
+    let candidate = |side: &Side| {
+        let members: Vec<String> =
+            side.images.iter().map(|image| paths[*image].display().to_string()).collect();
+        let out: Vec<String> = side.slots_out.iter().map(ToString::to_string).collect();
+        let out = match out.is_empty() {
+            true => "no slot out".to_owned(),
+            false => format!("out: slot {}", out.join(" ")),
+        };
+        let (generation, incarnation) = (side.generation, uuid_text(&side.incarnation));
+        format!(
+            "--believe {} (generation {generation}, incarnation {incarnation}, {out}; {})",
+            members.first().map_or("", String::as_str),
+            members.join(" ")
+        )
+    };
+    sides.iter().map(candidate).collect::<Vec<_>>().join(", or ")
+}
+
 /// A refusal in the words of the command line.
-fn explained(refused: &Refused, paths: &[PathBuf]) -> Fault {
+fn explained(refused: &Refused, paths: &[PathBuf], sides: &[Side]) -> Fault {
     let name = |image: &usize| paths[*image].display().to_string();
     let (message, hint) = match refused {
         Refused::NoImages => (refused.to_string(), "name the members of one array".to_owned()),
@@ -164,19 +193,17 @@ fn explained(refused: &Refused, paths: &[PathBuf]) -> Fault {
             format!("{} and {} are copies of the same member", name(one), name(other)),
             "leave one of them out".to_owned(),
         ),
-        Refused::TwoHalves([(one, one_uuid), (other, other_uuid)]) => (
+        Refused::TwoHalves([(one, _), (other, _)]) => (
             format!("{} and {} were used apart from each other", name(one), name(other)),
-            format!(
-                "say which half to believe: --incarnation {} ({}) or --incarnation {} ({})",
-                uuid_text(one_uuid),
-                name(one),
-                uuid_text(other_uuid),
-                name(other)
-            ),
+            format!("say by one member which to believe: {}", candidates(sides, paths)),
         ),
         Refused::NoSuchIncarnation => {
             (refused.to_string(), "'ashlar examine' shows the incarnation of each".to_owned())
         }
+        Refused::CannotBeBelieved(image, why) => (
+            format!("{} cannot be believed: {why}", name(image)),
+            "'ashlar examine' shows what each member says".to_owned(),
+        ),
         Refused::NoSuchSlot(_) => {
             (refused.to_string(), "'ashlar examine' of another member shows the slots".to_owned())
         }
