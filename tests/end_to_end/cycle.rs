@@ -215,9 +215,31 @@ fn a_spare_takes_the_place_of_a_member_that_fails() {
     world.ok(&["spare", "add", "spare1"]);
     world.ok(&["rebuild", "wait", "tank0"]);
     assert_eq!(world.array()["state"], "clean");
+    what_is_stated_comes_along(&world);
     world.ok(&["fail", "tank0", "1"]);
     world.ok(&["fail", "tank0", "3"]);
     assert!(Way::Nbd.holds(&world, &noise));
+}
+
+/// What is stated of a device that comes later is looked at first, waits with a spare, and is shown of the member.
+fn what_is_stated_comes_along(world: &World) {
+    world.sparse("spare2", crate::world::MEMBER_BYTES);
+    let add = ["spare", "add", "spare2", "--atomic-write", "4K"];
+    let looked = world.ok(&[&add[..], &["--dry-run"]].concat());
+    let in_vain = "that it writes 4 KiB whole makes no difference, for it has a volatile cache";
+    assert!(looked.contains(in_vain) && looked.contains("nothing was written"), "{looked}");
+    assert!(world.ok(&["examine", "spare2"]).contains("no intact copy"));
+    assert!(
+        world.refused(&["spare", "add", "spare2", "--atomic-write", "2K"]).contains("of no use")
+    );
+    world.ok(&add);
+    let shown = "spare2  stated to write 4 KiB whole";
+    assert!(world.ok(&["status"]).contains(shown), "{}", world.ok(&["status"]));
+    world.ok(&["replace", "tank0", "1", "spare2", "--wait"]);
+    let member = &world.array()["members"][1];
+    assert!(member["path"].as_str().expect("text").ends_with("/spare2"), "{member}");
+    assert_eq!(member["atomic_write_bytes"], 4096, "{member}");
+    assert!(world.ok(&["examine", "spare2"]).contains("4 KiB stated to be written whole"));
 }
 
 #[test]

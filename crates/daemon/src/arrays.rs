@@ -17,7 +17,7 @@ use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
-    SlotState, SpareStatus,
+    NewDevice, SlotState, SpareStatus,
 };
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
@@ -294,6 +294,29 @@ impl Serves<GetStatus> for Arrays {
     }
 }
 
+fn new_device(path: &str, may_destroy: bool, atomic_write_bytes: Option<u32>) -> NewDevice {
+    let stated = atomic_write_bytes.unwrap_or(0);
+    NewDevice { atomic_write_bytes: stated, ..NewDevice::at(path, may_destroy) }
+}
+
+impl Arrays {
+    /// What comes of a statement about a device, to follow what becomes of that; nothing if nothing is stated.
+    async fn said_of(&self, array: Option<&str>, device: &NewDevice) -> Result<String, ApiError> {
+        let in_vain = self.engine.look_at_statement(array, device).await;
+        let in_vain = in_vain.map_err(convert::refusal)?;
+        let size = ByteSize(device.atomic_write_bytes.into());
+        Ok(match device.atomic_write_bytes {
+            0 => String::new(),
+            _ if in_vain => format!(
+                "; that it writes {size} whole makes no difference, for it has a volatile cache"
+            ),
+            _ => {
+                format!("; that it writes {size} whole is believed from the array's next start on")
+            }
+        })
+    }
+}
+
 impl Serves<Replace> for Arrays {
     async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
@@ -301,16 +324,22 @@ impl Serves<Replace> for Arrays {
             return Ok(Done::unchanged(message));
         }
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
             look::may_take(&call.device, call.destroy)?;
-            let message =
-                format!("{} would be put into slot {slot}; nothing was written", call.device);
+        }
+        let stated = self.said_of(Some(&call.array), &device).await?;
+        if call.dry_run {
+            let message = format!(
+                "{} would be put into slot {slot}{stated}; nothing was written",
+                call.device
+            );
             return Ok(Done::unchanged(message));
         }
-        let replaced = self.engine.replace(&call.array, slot, &call.device, call.destroy).await;
+        let replaced = self.engine.replace_by(&call.array, slot, device).await;
         replaced.map_err(convert::refusal)?;
         Ok(Done::changed(format!(
-            "{} is being filled for slot {slot} of '{}'",
+            "{} is being filled for slot {slot} of '{}'{stated}",
             call.device, call.array
         )))
     }
@@ -336,14 +365,18 @@ impl Serves<SpareAdd> for Arrays {
         if self.engine.spares().iter().any(is_there) {
             return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
         }
+        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
             look::may_take(&call.device, call.destroy)?;
-            let message = format!("{} would be a spare; nothing was written", call.device);
+        }
+        let stated = self.said_of(None, &device).await?;
+        if call.dry_run {
+            let message = format!("{} would be a spare{stated}; nothing was written", call.device);
             return Ok(Done::unchanged(message));
         }
-        let added = self.engine.add_spare(&call.pool, &call.device, call.destroy).await;
+        let added = self.engine.add_spare_device(&call.pool, device).await;
         added.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("{} waits for a slot", call.device)))
+        Ok(Done::changed(format!("{} waits for a slot{stated}", call.device)))
     }
 }
 

@@ -158,6 +158,10 @@ fn replayed(summary: &ashlar_engine::ReplaySummary) -> Replayed {
     }
 }
 
+fn stated(atomic_bytes: u32) -> Option<u32> {
+    Some(atomic_bytes).filter(|bytes| *bytes != 0)
+}
+
 fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
     MemberStatus {
         slot: member.slot.0,
@@ -173,6 +177,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         serial: member.serial,
         device_bytes: member.device_bytes,
         lean_log: member.is_lean,
+        atomic_write_bytes: stated(member.stated_atomic_bytes),
         read_errors: member.counts.read_errors,
         write_errors: member.counts.write_errors,
         repaired_blocks: member.counts.repaired_blocks,
@@ -224,7 +229,12 @@ pub fn job_kind(kind: JobKind) -> ondisk::JobKind {
 pub fn spare_pools(spares: Vec<ashlar_engine::SpareStatus>) -> Vec<SparePool> {
     let mut pools: Vec<SparePool> = Vec::new();
     for spare in spares {
-        let entry = Spare { path: spare.path, serial: spare.serial, device_bytes: spare.bytes };
+        let entry = Spare {
+            path: spare.path,
+            serial: spare.serial,
+            device_bytes: spare.bytes,
+            atomic_write_bytes: stated(spare.stated_atomic_bytes),
+        };
         match pools.iter_mut().find(|pool| pool.name == spare.pool) {
             Some(pool) => pool.spares.push(entry),
             None => pools.push(SparePool { name: spare.pool, spares: vec![entry] }),

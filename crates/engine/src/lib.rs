@@ -83,6 +83,7 @@ pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
     POWERS, STAGE_SAMPLE_EVERY, StageLatencies, WriteStage,
 };
+pub use service::NewDevice;
 pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use volume::ArrayVolume;

@@ -3,6 +3,7 @@
 //! What must stay true: a device is written only after it was shown to be nobody's (`newcomer.rs`) or the
 //! operator named it; each command is carried out on the array's home worker.
 
+use crate::array::Array;
 use crate::background;
 use crate::control_io::{self, refused};
 use crate::engine::Engine;
@@ -13,17 +14,41 @@ use crate::member::SlotState;
 use crate::newcomer;
 use crate::shard::Shard;
 use crate::spare::{Spare, SpareStatus};
+use crate::stated;
 use crate::worker::Worker;
-use ashlar_device::{Access, Opened};
+use ashlar_device::{Access, OpenRefusal, Opened};
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, member_bytes};
 use ashlar_ondisk::{ArrayName, Features, JobKind, SpareSuperblock, Text};
 use ashlar_units::{Extent, MemberIdx};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// A device that is to take a slot or to wait for one, and what the operator says of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewDevice {
+    /// Its path.
+    pub path: String,
+    /// What is on it may go.
+    pub may_destroy: bool,
+    /// Bytes that it writes whole or not at all, at multiples of them, whatever happens to its power: a power of two of at
+    /// least 4 KiB. It is believed from the next start of its array on. 0: nothing is stated.
+    pub atomic_write_bytes: u32,
+}
+
+impl NewDevice {
+    /// A device of which nothing is stated.
+    pub fn at(path: &str, may_destroy: bool) -> NewDevice {
+        NewDevice { path: path.to_owned(), may_destroy, atomic_write_bytes: 0 }
+    }
+}
+
+fn not_opened(refusal: OpenRefusal) -> Refusal {
+    Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
+}
+
 impl Engine {
     /// Put the device at `path` into a slot: as the target of a copy while the slot's own device still
-    /// serves, or to be rebuilt if the slot is out. `path` may be a spare.
+    /// serves, or to be rebuilt if the slot is out. `path` may be a spare. Nothing is stated of it.
     ///
     /// # Errors
     /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be written.
@@ -34,21 +59,83 @@ impl Engine {
         path: &str,
         may_destroy: bool,
     ) -> Result<(), Refusal> {
+        self.replace_by(name, member, NewDevice::at(path, may_destroy)).await
+    }
+
+    /// The same with a device of which something may be stated. What was stated of a spare stays stated.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace); if the array keeps no log, or the device reports less than is stated.
+    pub async fn replace_by(
+        &self,
+        name: &str,
+        member: MemberIdx,
+        device: NewDevice,
+    ) -> Result<(), Refusal> {
         let array = self.array(name)?;
         if member.at() >= array.slots.len() {
             let what = format!("array '{name}' has no slot {member}; nothing was changed");
             let next = format!("its slots are 0 to {}", array.slots.len() - 1);
             return Err(Refusal::new("member.unknown", what, next));
         }
-        let opened = match self.roster().spares.remove(path) {
-            Some(spare) => spare.opened,
-            None => self.open_newcomer(path, may_destroy).await?,
-        };
+        self.check_use(&array, device.atomic_write_bytes).await?;
+        let newcomer = self.take_newcomer(device).await?;
         let put_in = async move |shard: Rc<Shard>| match shard.array.slot(member).state() {
-            SlotState::Out => join::as_rebuilding(&shard, member, opened).await,
-            _ => join::as_replacement(&shard, member, opened).await,
+            SlotState::Out => join::as_rebuilding(&shard, member, newcomer).await,
+            _ => join::as_replacement(&shard, member, newcomer).await,
         };
         self.on_home_of(&array, put_in).await?
+    }
+
+    /// Whether what is stated of a device would be taken, of one for the array `name` or for a pool; true if it would make no
+    /// difference, because its cache may lose what it wrote. Nothing is written.
+    ///
+    /// # Errors
+    /// The refusal that the real thing would end in, as far as it is about the statement.
+    pub async fn look_at_statement(
+        &self,
+        name: Option<&str>,
+        device: &NewDevice,
+    ) -> Result<bool, Refusal> {
+        let bytes = device.atomic_write_bytes;
+        if bytes == 0 {
+            return Ok(false);
+        }
+        if let Some(name) = name {
+            self.check_use(&*self.array(name)?, bytes).await?;
+        }
+        let opener = &self.roster().config.opener;
+        let facts = match self.roster().spares.facts(&device.path) {
+            Some(facts) => facts,
+            None => {
+                opener.open(&device.path, Access::Exclusive).map_err(not_opened)?.facts().clone()
+            }
+        };
+        stated::check_device(bytes, &facts)?;
+        Ok(facts.has_volatile_cache)
+    }
+
+    async fn check_use(&self, array: &Array, bytes: u32) -> Result<(), Refusal> {
+        let policy = async |shard: Rc<Shard>| shard.home().superblock().policy;
+        stated::check_policy(bytes, self.on_home_of(array, policy).await?)
+    }
+
+    /// The device, out of its pool if it is a spare; back there if it does not do what is stated of it.
+    async fn take_newcomer(&self, device: NewDevice) -> Result<join::Stated, Refusal> {
+        let NewDevice { path, may_destroy, atomic_write_bytes } = device;
+        let spares = &self.roster().spares;
+        let Some(spare) = spares.remove(&path) else {
+            let opened = self.open_newcomer(&path, may_destroy).await?;
+            stated::check_device(atomic_write_bytes, opened.facts())?;
+            return Ok(join::Stated { opened, atomic_write_bytes });
+        };
+        if let Err(refusal) = stated::check_device(atomic_write_bytes, spare.opened.facts()) {
+            spares.add(spare);
+            return Err(refusal);
+        }
+        let stated = spare.record.stated_atomic_bytes;
+        let atomic_write_bytes = if atomic_write_bytes == 0 { stated } else { atomic_write_bytes };
+        Ok(join::Stated { opened: spare.opened, atomic_write_bytes })
     }
 
     /// Take back a member that was out: what it missed is written to it, the rest is still there.
@@ -57,15 +144,13 @@ impl Engine {
     /// If the device is not a member of this array that is out.
     pub async fn re_add(&self, name: &str, path: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let opened =
-            self.roster().config.opener.open(path, Access::Exclusive).map_err(|refusal| {
-                Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
-            })?;
+        let opener = &self.roster().config.opener;
+        let opened = opener.open(path, Access::Exclusive).map_err(not_opened)?;
         let take_back = async move |shard: Rc<Shard>| join::returned(&shard, opened).await;
         self.on_home_of(&array, take_back).await?
     }
 
-    /// Make the device at `path` a spare of `pool`. Arrays that lack a member take it at once.
+    /// Make the device at `path` a spare of `pool`. Arrays that lack a member take it at once. Nothing is stated of it.
     ///
     /// # Errors
     /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be written.
@@ -75,14 +160,24 @@ impl Engine {
         path: &str,
         may_destroy: bool,
     ) -> Result<(), Refusal> {
+        self.add_spare_device(pool, NewDevice::at(path, may_destroy)).await
+    }
+
+    /// The same with a device of which something may be stated: arrays that keep a log take that over with it.
+    ///
+    /// # Errors
+    /// As [`add_spare`](Self::add_spare); if the device reports less than is stated.
+    pub async fn add_spare_device(&self, pool: &str, device: NewDevice) -> Result<(), Refusal> {
         let pool_name = ArrayName::new(pool).map_err(|fault| {
             Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
         })?;
         let roster = Arc::clone(self.roster());
-        let path = path.to_owned();
+        let NewDevice { path, may_destroy, atomic_write_bytes } = device;
         let make = async move |worker: Rc<Worker>| {
             let newcomer = newcomer::open(&worker, &roster, &path, may_destroy).await?;
+            stated::check_device(atomic_write_bytes, newcomer.opened.facts())?;
             let record = spare_record(&worker, &roster, pool_name, newcomer.opened.as_ref());
+            let record = record.stated_to_write_whole(atomic_write_bytes);
             write_spare(&worker, &newcomer, &record).await?;
             let fields = vec![("path", path), ("pool", pool_name.as_str().to_owned())];
             roster.events.record(names::SPARE_ADDED, "", fields);
@@ -225,6 +320,7 @@ fn spare_record(
         created_at_s: (roster.config.wall_clock_s)(),
         pool_name,
         serial: Text::cut(opened.facts().serial.as_deref().unwrap_or("")),
+        stated_atomic_bytes: 0,
     }
 }
 

@@ -6,7 +6,7 @@
 //! Not here: joining a spare to a slot (`home/join.rs`), and its superblock on the device, which whoever
 //! adds it has written.
 
-use ashlar_device::Opened;
+use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::SpareSuperblock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +37,8 @@ pub struct SpareStatus {
     pub serial: Option<String>,
     /// Its usable size, bytes.
     pub bytes: u64,
+    /// Bytes that it was stated to write whole or not at all; 0: nothing was.
+    pub stated_atomic_bytes: u32,
 }
 
 /// Pools of spares by name.
@@ -70,6 +72,13 @@ impl SparePools {
         })
     }
 
+    /// What the spare at this path says of itself, if there is one.
+    pub(crate) fn facts(&self, path: &str) -> Option<DeviceFacts> {
+        let pools = self.pools();
+        let facts = pools.values().flatten().map(|spare| spare.opened.facts());
+        facts.into_iter().find(|facts| facts.path == path).cloned()
+    }
+
     /// All spares, by pool.
     pub(crate) fn list(&self) -> Vec<SpareStatus> {
         let status = |(pool, spare): (&String, &Spare)| SpareStatus {
@@ -77,6 +86,7 @@ impl SparePools {
             path: spare.opened.facts().path.clone(),
             serial: spare.opened.facts().serial.clone(),
             bytes: spare.record.member_bytes,
+            stated_atomic_bytes: spare.record.stated_atomic_bytes,
         };
         let pools = self.pools();
         let all = pools.iter().flat_map(|(pool, spares)| spares.iter().map(move |s| (pool, s)));
@@ -106,6 +116,7 @@ mod tests {
                 created_at_s: 0,
                 pool_name: ArrayName::new(pool).unwrap(),
                 serial: Text::EMPTY,
+                stated_atomic_bytes: 0,
             },
         }
     }

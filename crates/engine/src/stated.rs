@@ -1,8 +1,9 @@
-//! What an operator states of the devices of an array: that they write blocks whole or not at all whatever happens to
-//! their power. What is stated is checked when the array is created, and what follows from it is decided at each start.
+//! What an operator states of devices: that they write blocks whole or not at all whatever happens to
+//! their power. What is stated is checked when a device comes into an array or a pool of spares, and what follows from it is
+//! decided at each start.
 //!
-//! What must stay true: nothing is taken from hope. A device that says of itself that it writes less whole is not made a
-//! member under such a statement; one of which nothing was stated, one with a volatile cache, and one that came into
+//! What must stay true: nothing is taken from hope. A device that says of itself that it writes less whole is not taken
+//! under such a statement; one of which nothing was stated, one with a volatile cache, and one that came into
 //! its slot since the start have full records. That devices report enough is not taken for a statement: what they promise
 //! is for a command, and the kernel makes one command of writes that lie side by side.
 //!
@@ -12,6 +13,7 @@ use crate::create::CreateSpec;
 use crate::error::Refusal;
 use crate::newcomer::Newcomer;
 use crate::shard::Shard;
+use ashlar_device::DeviceFacts;
 use ashlar_ondisk::{ConsistencyPolicy, Features, Role, Superblock};
 use ashlar_units::{BLOCK_BYTES, ByteSize};
 
@@ -21,18 +23,35 @@ use ashlar_units::{BLOCK_BYTES, ByteSize};
 /// If the array keeps no log, the size is of no use, or a device reports less.
 pub(crate) fn check(spec: &CreateSpec, candidates: &[Newcomer]) -> Result<(), Refusal> {
     let bytes = spec.atomic_write_bytes;
-    if bytes == 0 {
+    check_policy(bytes, spec.policy)?;
+    candidates.iter().try_for_each(|candidate| check_device(bytes, candidate.opened.facts()))
+}
+
+/// It must matter to an array of this policy, or be nothing.
+///
+/// # Errors
+/// If the array keeps no log.
+pub(crate) fn check_policy(bytes: u32, policy: ConsistencyPolicy) -> Result<(), Refusal> {
+    if bytes == 0 || policy == ConsistencyPolicy::Log {
         return Ok(());
     }
-    if spec.policy != ConsistencyPolicy::Log {
-        return Err(Refusal::new(
-            "array.atomic_write_needs_log",
-            format!(
-                "what devices write whole matters to the policy 'log' only, not to '{}'",
-                spec.policy.name()
-            ),
-            "use the policy 'log', or state nothing; nothing was written",
-        ));
+    Err(Refusal::new(
+        "array.atomic_write_needs_log",
+        format!(
+            "what devices write whole matters to the policy 'log' only, not to '{}'",
+            policy.name()
+        ),
+        "use the policy 'log', or state nothing; nothing was written",
+    ))
+}
+
+/// It must mean something, and the device must not say otherwise.
+///
+/// # Errors
+/// If the size is of no use, or the device reports less.
+pub(crate) fn check_device(bytes: u32, facts: &DeviceFacts) -> Result<(), Refusal> {
+    if bytes == 0 {
+        return Ok(());
     }
     if !bytes.is_power_of_two() || u64::from(bytes) < BLOCK_BYTES {
         return Err(Refusal::new(
@@ -41,20 +60,17 @@ pub(crate) fn check(spec: &CreateSpec, candidates: &[Newcomer]) -> Result<(), Re
             "state a power of two of at least 4K, or nothing; nothing was written",
         ));
     }
-    for candidate in candidates {
-        let reported = candidate.opened.facts().atomic_write_bytes;
-        if let Some(less) = reported.filter(|reported| *reported < u64::from(bytes)) {
-            return Err(Refusal::new(
-                "array.atomic_write_denied",
-                format!(
-                    "{} reports that it writes {} whole, not {}",
-                    candidate.path,
-                    ByteSize(less),
-                    ByteSize(bytes.into())
-                ),
-                "state no more than the devices do, or nothing; nothing was written",
-            ));
-        }
+    if let Some(less) = facts.atomic_write_bytes.filter(|less| *less < u64::from(bytes)) {
+        return Err(Refusal::new(
+            "array.atomic_write_denied",
+            format!(
+                "{} reports that it writes {} whole, not {}",
+                facts.path,
+                ByteSize(less),
+                ByteSize(bytes.into())
+            ),
+            "state no more than the devices do, or nothing; nothing was written",
+        ));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::shard::Shard;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord};
+use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
 use uuid::Uuid;
@@ -112,6 +112,8 @@ pub struct MemberStatus {
     /// Single blocks that are written to it have lean records: it was stated that the device writes a block whole, it has no
     /// volatile cache, and it has been in service since the array started.
     pub is_lean: bool,
+    /// Bytes that the device, or the one that is being filled for the slot, was stated to write whole or not at all; 0: nothing was.
+    pub stated_atomic_bytes: u32,
     /// What it did.
     pub counts: MemberCounts,
     /// Commands under way.
@@ -214,7 +216,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         written_stripes: (array.written.written_count(), array.geometry.stripe_count()),
         last_scrub: superblock.last_scrub,
         replayed: shard.home().replayed.get(),
-        members: slots.map(|slot| member_of(shard, slot)).collect(),
+        members: slots.map(|slot| member_of(shard, &superblock, slot)).collect(),
         jobs: crate::background::status(shard),
         counts: array.counts(),
         read_latency: array.latency(|shard| &shard.read_latency),
@@ -235,7 +237,7 @@ fn stages_of(array: &Array) -> Vec<(&'static str, LatencySummary)> {
     WriteStage::NAMES.into_iter().map(stage).collect()
 }
 
-fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
+fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> MemberStatus {
     let slot = shard.array.slot(member);
     let (mut counts, mut read_latency, mut write_latency) =
         (MemberCounts::default(), LatencySummary::default(), LatencySummary::default());
@@ -250,6 +252,7 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
     let device = shard.device(member);
     let facts = device.as_ref().map(|device| device.facts());
     let replacement = shard.replacement(member);
+    let entry = superblock.newcomer(member).or_else(|| superblock.holder(member));
     MemberStatus {
         slot: member,
         state: slot.state(),
@@ -258,6 +261,7 @@ fn member_of(shard: &Shard, member: MemberIdx) -> MemberStatus {
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
         is_lean: slot.state() == SlotState::InSync && replacement.is_none() && slot.writes_whole(),
+        stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
         in_flight,
         in_flight_max,
         counts,

@@ -169,7 +169,8 @@ impl fmt::Display for Examination {
             Some(Label::Spare(spare)) => {
                 line(f, "spare in pool", format_args!("{}", spare.pool_name))?;
                 line(f, "member uuid", format_args!("{}", spare.member_uuid))?;
-                line(f, "serial", format_args!("{}", spare.serial))?;
+                let whole = stated(spare.stated_atomic_bytes);
+                line(f, "serial", format_args!("{}{whole}", spare.serial))?;
             }
             None => line(f, "superblock", format_args!("no intact copy"))?,
         }
@@ -185,6 +186,14 @@ impl fmt::Display for Examination {
             line(f, &format!("copy {number}"), format_args!("at {}: {}", copy.offset, copy.state))?;
         }
         Ok(())
+    }
+}
+
+/// What is stated of a device, to follow what is said of it.
+fn stated(atomic_bytes: u32) -> String {
+    match atomic_bytes {
+        0 => String::new(),
+        bytes => format!(", {} stated to be written whole", ByteSize(bytes.into())),
     }
 }
 
@@ -233,10 +242,7 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         };
         let label = format!("slot {}", entry.slot);
         let role = entry.role.name();
-        let whole = match entry.stated_atomic_bytes {
-            0 => String::new(),
-            bytes => format!(", {} stated to be written whole", ByteSize(bytes.into())),
-        };
+        let whole = stated(entry.stated_atomic_bytes);
         let (uuid, serial) = (entry.uuid, &entry.serial);
         line(f, &label, format_args!("{role}{since} {uuid} serial {serial}{whole}"))?;
     }

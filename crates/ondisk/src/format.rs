@@ -274,7 +274,8 @@ record! {
         created_at_s: U64,
         pool_name: [u8; NAME_BYTES],
         serial: [u8; SERIAL_BYTES],
-        reserved_1: [u8; 3904],
+        stated_atomic_bytes: U32,
+        reserved_1: [u8; 3900],
     }
 }
 

@@ -33,6 +33,9 @@ pub struct SpareSuperblock {
     pub pool_name: ArrayName,
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
+    /// Bytes that the device writes whole or not at all at multiples of them, as the operator stated: a power of two, and only with
+    /// the flag of lean records. 0: nothing was stated.
+    pub stated_atomic_bytes: u32,
 }
 
 impl SpareSuperblock {
@@ -55,6 +58,7 @@ impl SpareSuperblock {
             created_at_s: self.created_at_s.into(),
             pool_name: self.pool_name.to_bytes(),
             serial: self.serial.to_bytes(),
+            stated_atomic_bytes: self.stated_atomic_bytes.into(),
             ..RawSpare::new_zeroed()
         };
         let mut bytes = raw.as_bytes().to_vec();
@@ -90,12 +94,26 @@ impl SpareSuperblock {
                 .and_then(ArrayName::from_text)
                 .ok_or(field("pool_name"))?,
             serial: Text::from_bytes(raw.serial).ok_or(field("serial"))?,
+            stated_atomic_bytes: raw.stated_atomic_bytes.get(),
         };
         spare.check()?;
         Ok(spare)
     }
 
+    /// With this stated of the device, in bytes; 0: nothing.
+    #[must_use]
+    pub fn stated_to_write_whole(mut self, bytes: u32) -> Self {
+        self.stated_atomic_bytes = bytes;
+        self.features.incompatible &= !Features::LEAN_RECORDS;
+        if bytes != 0 {
+            self.features.incompatible |= Features::LEAN_RECORDS;
+        }
+        self
+    }
+
     fn check(&self) -> Result<(), SuperblockFault> {
+        let is_known = self.features.incompatible & Features::LEAN_RECORDS != 0;
+        let stated = self.stated_atomic_bytes;
         let name = if self.generation == 0 {
             "generation"
         } else if self.member_uuid.is_nil() {
@@ -104,6 +122,8 @@ impl SpareSuperblock {
             || !self.member_bytes.is_multiple_of(MEMBER_SIZE_UNIT)
         {
             "member_bytes"
+        } else if stated != 0 && !(is_known && stated.is_power_of_two()) {
+            "stated_atomic_bytes"
         } else {
             return Ok(());
         };

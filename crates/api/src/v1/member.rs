@@ -33,6 +33,10 @@ pub struct Replace {
     /// Overwrite a foreign signature on it.
     #[serde(default)]
     pub destroy: bool,
+    /// Bytes that it writes whole or not at all, at multiples of them, whenever its power goes: a power of two of at least
+    /// 4 KiB. It is believed from the next start on; with the policy log only. Default: nothing is known of the kind.
+    #[serde(default)]
+    pub atomic_write_bytes: Option<u32>,
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,
@@ -107,6 +111,9 @@ pub struct MemberStatus {
     /// whole, it has no volatile cache, and it has been in service since the array started.
     #[serde(default)]
     pub lean_log: bool,
+    /// Bytes that its device, or the one that is being filled for the slot, was stated to write whole or not at all.
+    #[serde(default)]
+    pub atomic_write_bytes: Option<u32>,
     /// Reads that failed.
     pub read_errors: u64,
     /// Writes and flushes that failed.

@@ -114,7 +114,7 @@ impl Args {
             logical_block_bytes: Some(logical_block(self.block_size)?),
             policy: self.policy,
             checksums: self.checksums,
-            atomic_write_bytes: self.atomic_write.map(atomic_write).transpose()?,
+            atomic_write_bytes: self.atomic_write.map(super::atomic_write).transpose()?,
             destroy: devices(&self.destroy)?,
             dry_run: self.dry_run,
         })
@@ -125,13 +125,6 @@ fn logical_block(size: ByteSize) -> Result<u32, Fault> {
     u32::try_from(size.0).ok().filter(|bytes| matches!(bytes, 512 | 4096)).ok_or_else(|| {
         let message = format!("a logical block of {size} is not possible; nothing was done");
         Fault::usage(message, "take 512 or 4096")
-    })
-}
-
-fn atomic_write(size: ByteSize) -> Result<u32, Fault> {
-    let bytes = u32::try_from(size.0).ok().filter(|bytes| bytes.is_power_of_two());
-    bytes.ok_or_else(|| {
-        Fault::usage(format!("{size} cannot be stated"), "take a power of two from 4K to 1G")
     })
 }
 

@@ -25,7 +25,16 @@ pub mod volumes;
 
 use crate::fault::Fault;
 use crate::reach::device;
+use ashlar_units::ByteSize;
 use std::path::Path;
+
+/// What is stated of a device as the daemon wants it.
+fn atomic_write(size: ByteSize) -> Result<u32, Fault> {
+    let bytes = u32::try_from(size.0).ok().filter(|bytes| bytes.is_power_of_two());
+    bytes.ok_or_else(|| {
+        Fault::usage(format!("{size} cannot be stated"), "take a power of two from 4K to 1G")
+    })
+}
 
 /// A member as the daemon must see it: a slot number or serial as it is, a path in full.
 fn member_name(typed: String) -> Result<String, Fault> {

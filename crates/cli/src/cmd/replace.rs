@@ -4,6 +4,7 @@ use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use crate::wait;
 use ashlar_api::v1::member::Replace;
+use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
 /// Put another device into a slot. While the old one still works it is copied, and stays a member until then.
@@ -22,6 +23,11 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
+    /// State that the device writes blocks of this size whole or not at all, whenever its power goes: 4K or more. It is
+    /// believed from the next start of the array on, and makes the log of small writes shorter; where it is not true, it costs blocks.
+    #[arg(long, value_name = "SIZE")]
+    atomic_write: Option<ByteSize>,
+
     /// Check everything, write nothing, tell what would be done.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
@@ -38,6 +44,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         member: super::member_name(args.member)?,
         destroy: super::may_destroy(args.destroy.as_deref(), &device)?,
         device: device.clone(),
+        atomic_write_bytes: args.atomic_write.map(super::atomic_write).transpose()?,
         dry_run: args.dry_run,
     };
     reach.change(&request)?;

@@ -3,6 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, device};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
 /// Add or remove spares: devices that take the slot of a member that fails, whichever array it is in.
@@ -24,6 +25,10 @@ enum Action {
         /// Overwrite the foreign signature on the device, named once more.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
+        /// State that the device writes blocks of this size whole or not at all, whenever its power goes: 4K or more. It is
+        /// believed by an array with the policy log, from its next start on, and makes the log of small writes shorter; where it is not true, it costs blocks.
+        #[arg(long, value_name = "SIZE")]
+        atomic_write: Option<ByteSize>,
         /// Check everything, write nothing, tell what would be done.
         #[arg(long)]
         dry_run: bool,
@@ -37,10 +42,11 @@ enum Action {
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     match args.action {
-        Action::Add { device: path, pool, destroy, dry_run } => {
+        Action::Add { device: path, pool, destroy, atomic_write, dry_run } => {
             let device = device(&path)?;
             let destroy = super::may_destroy(destroy.as_deref(), &device)?;
-            let request = SpareAdd { pool, device, destroy, dry_run };
+            let atomic_write_bytes = atomic_write.map(super::atomic_write).transpose()?;
+            let request = SpareAdd { pool, device, destroy, atomic_write_bytes, dry_run };
             reach.change(&request).map(drop)
         }
         Action::Remove { device: path } => {

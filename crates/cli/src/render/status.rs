@@ -8,6 +8,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::Status;
 use ashlar_units::ByteSize;
 
@@ -27,7 +28,10 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         );
     }
     for pool in &status.spare_pools {
-        let spares: Vec<&str> = pool.spares.iter().map(|spare| spare.path.as_str()).collect();
+        let spare = |spare: &Spare| {
+            format!("{}{}", spare.path, spare.atomic_write_bytes.map_or_else(String::new, whole))
+        };
+        let spares: Vec<String> = pool.spares.iter().map(spare).collect();
         let spares = if spares.is_empty() { "empty".to_owned() } else { spares.join(" ") };
         lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
@@ -145,6 +149,11 @@ fn replayed(replayed: &Replayed) -> String {
     )
 }
 
+/// What was stated of a device and makes no difference now.
+fn whole(bytes: u32) -> String {
+    format!("  stated to write {} whole", ByteSize(bytes.into()))
+}
+
 fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
     let rebuild = |job: &&JobStatus| job.is_rebuild() && job.slot == Some(member.slot);
     let what = match array.jobs.iter().find(rebuild) {
@@ -155,7 +164,11 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         member.replacement.as_ref().map_or(String::new(), |path| format!(" by {path}"));
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
-    let lean = if member.lean_log { "  lean log" } else { "" };
+    let lean = match (member.lean_log, member.atomic_write_bytes) {
+        (true, _) => "  lean log".to_owned(),
+        (false, Some(bytes)) => whole(bytes),
+        (false, None) => String::new(),
+    };
     let device = match (member.path.as_str(), member.replacement.is_some()) {
         ("", false) => {
             format!("give it a device: ashlar replace {} {} DEVICE", array.name, member.slot)

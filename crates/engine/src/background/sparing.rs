@@ -58,7 +58,11 @@ async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
         let Spare { opened, record } = spare;
         let path = opened.facts().path.clone();
         let uuid = record.member_uuid;
-        let joined = join::with_uuid(shard, member, (Arc::clone(&opened), uuid)).await;
+        let newcomer = join::Stated {
+            opened: Arc::clone(&opened),
+            atomic_write_bytes: record.stated_atomic_bytes,
+        };
+        let joined = join::with_uuid(shard, member, (newcomer, uuid)).await;
         let Err(refusal) = joined else { return true };
         if refusal.code == join::SLOT_TAKEN {
             array.spares.add(Spare { opened, record });

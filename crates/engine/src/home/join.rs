@@ -28,7 +28,7 @@ use ashlar_ondisk::format::{
     MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
 };
 use ashlar_ondisk::{
-    ConsistencyPolicy, JobKind, JobRecord, MemberEntry, MemberEvent, Role, Superblock,
+    ConsistencyPolicy, Features, JobKind, JobRecord, MemberEntry, MemberEvent, Role, Superblock,
     SuperblockCopies, Text,
 };
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripeNo, to_u64};
@@ -40,6 +40,17 @@ use uuid::Uuid;
 /// Code of the refusal when the slot is not free for the device.
 pub(crate) const SLOT_TAKEN: &str = "slot.taken";
 
+/// A new device, and how many bytes it is stated to write whole or not at all; 0: nothing is.
+pub(crate) struct Stated {
+    pub(crate) opened: Arc<dyn Opened>,
+    pub(crate) atomic_write_bytes: u32,
+}
+
+/// What is stated matters to a log; a spare may come into an array that keeps none.
+fn of_use(shard: &Shard, atomic_write_bytes: u32) -> u32 {
+    if shard.array.log.is_some() { atomic_write_bytes } else { 0 }
+}
+
 /// A new device takes a slot that is out, and is rebuilt.
 ///
 /// # Errors
@@ -47,10 +58,10 @@ pub(crate) const SLOT_TAKEN: &str = "slot.taken";
 pub(crate) async fn as_rebuilding(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    opened: Arc<dyn Opened>,
+    newcomer: Stated,
 ) -> Result<(), Refusal> {
     let uuid = draw_uuid(&shard.worker);
-    with_uuid(shard, member, (opened, uuid)).await
+    with_uuid(shard, member, (newcomer, uuid)).await
 }
 
 /// The same for a device that has an identity already: a spare.
@@ -60,7 +71,7 @@ pub(crate) async fn as_rebuilding(
 pub(crate) async fn with_uuid(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    (opened, uuid): (Arc<dyn Opened>, Uuid),
+    (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     check(shard, &facts)?;
@@ -69,7 +80,8 @@ pub(crate) async fn with_uuid(
     let newcomer = MemberEntry::new(uuid, member, Role::Rebuilding)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
     let log_tag = draw_log_tag(&shard.worker);
-    let newcomer = MemberEntry { log_tag, ..newcomer };
+    let stated_atomic_bytes = of_use(shard, atomic_write_bytes);
+    let newcomer = MemberEntry { log_tag, stated_atomic_bytes, ..newcomer };
     let enlist = move |superblock: &mut Superblock| enlist(superblock, newcomer);
     fill(shard, member, (opened, newcomer.uuid, log_tag), enlist).await
 }
@@ -101,7 +113,7 @@ pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Resu
 pub(crate) async fn as_replacement(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    opened: Arc<dyn Opened>,
+    Stated { opened, atomic_write_bytes }: Stated,
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     check(shard, &facts)?;
@@ -110,7 +122,8 @@ pub(crate) async fn as_replacement(
     let log_tag = draw_log_tag(&shard.worker);
     let newcomer = MemberEntry::new(draw_uuid(&shard.worker), member, Role::Replacement)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
-    let newcomer = MemberEntry { log_tag, ..newcomer };
+    let stated_atomic_bytes = of_use(shard, atomic_write_bytes);
+    let newcomer = MemberEntry { log_tag, stated_atomic_bytes, ..newcomer };
     let gate = shard.home().gate().await;
     expect_state(shard, member, SlotState::InSync)?;
     let slot = shard.array.slot(member);
@@ -283,6 +296,10 @@ fn enlist(superblock: &mut Superblock, newcomer: MemberEntry) {
         superblock.members.remove(oldest.expect("slots are fewer than entries"));
     }
     superblock.members.push(newcomer);
+    // Who does not know of the statement must not drop it.
+    if newcomer.stated_atomic_bytes != 0 {
+        superblock.features.incompatible |= Features::LEAN_RECORDS;
+    }
     let kind = if newcomer.role == Role::Rebuilding { JobKind::Rebuild } else { JobKind::Replace };
     enter_job(superblock, (kind, slot, newcomer.uuid));
 }

@@ -291,6 +291,21 @@ pub fn spare() -> SpareSuperblock {
         created_at_s: 1_700_000_000,
         pool_name: ArrayName::new(DEFAULT_POOL).expect("a name"),
         serial: Text::cut("SPARE007"),
+        stated_atomic_bytes: 0,
+    }
+}
+
+#[test]
+fn what_is_stated_of_a_spare_is_a_power_of_two_that_older_programs_do_not_drop() {
+    let flag = Features { incompatible: Features::LEAN_RECORDS, ..Features::NONE };
+    let good = SpareSuperblock { stated_atomic_bytes: 16 << 10, features: flag, ..spare() };
+    assert_eq!(SpareSuperblock::decode(&good.encode().expect("valid")), Ok(good));
+    let fault = Err(SuperblockFault::Field { name: "stated_atomic_bytes" });
+    for bad in [
+        SpareSuperblock { features: Features::NONE, ..good },
+        SpareSuperblock { stated_atomic_bytes: 5000, ..good },
+    ] {
+        assert_eq!(bad.encode(), fault);
     }
 }
 
