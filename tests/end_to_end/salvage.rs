@@ -345,7 +345,7 @@ fn nonsense_is_refused_and_nothing_is_written() {
         (&["m0", "m1", "--incarnation", "x"], 2, "'x' is not a UUID"),
         (&["m0", "m1", "--believe", "zeros"], 1, "zeros cannot be believed: no superblock"),
         (&["m0", "m1", "--skip-lost"], 2, "--to"),
-        (&["."], 2, "neither a file nor a block device"),
+        (&["."], 1, "neither a block device nor a regular file"),
     ] {
         let output = world.run(&[&["salvage"], arguments].concat());
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
