@@ -4,6 +4,7 @@
 //! members are named one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Below this share of the median a member is slow.
 pub const SLOW_SHARE: f64 = 0.9;
@@ -92,15 +93,42 @@ fn shared_by(members: &[Member], slow: &[Slow]) -> Option<(String, String)> {
     if slow.len() < 2 {
         return None;
     }
-    let mut of: BTreeMap<(usize, &str, &str), BTreeSet<&str>> = BTreeMap::new();
+    // How far it is from the nearest drive, and who hangs on it.
+    let mut of: BTreeMap<(&str, &str), (usize, BTreeSet<&str>)> = BTreeMap::new();
     for member in members {
         for (distance, (kind, name)) in member.hangs_on.iter().enumerate() {
-            of.entry((distance, kind, name)).or_default().insert(&member.name);
+            let (nearest, hanging) =
+                of.entry((kind, name)).or_insert_with(|| (distance, BTreeSet::new()));
+            *nearest = distance.min(*nearest);
+            hanging.insert(&member.name);
         }
     }
     of.into_iter()
-        .find(|(_, hanging)| *hanging == slow)
-        .map(|((_, kind, name), _)| (kind.to_owned(), name.to_owned()))
+        .filter(|(_, (_, hanging))| *hanging == slow)
+        .min_by_key(|(_, (nearest, _))| *nearest)
+        .map(|((kind, name), _)| (kind.to_owned(), name.to_owned()))
+}
+
+/// What a disk hangs on by its directory in sysfs, nearest first: expanders and the ports of HBAs, remote ports of a SAN, HBAs, PCIe functions.
+pub fn components(disk: &Path) -> Vec<(String, String)> {
+    let one = |name: &str| {
+        let colons = name.matches(':').count();
+        let kind = match name.split_once('-').map_or(name, |(kind, _)| kind) {
+            "expander" => "SAS expander",
+            // port-0:1:4 belongs to an expander, and to one drive alone.
+            "port" if colons == 1 => "SAS port",
+            "rport" => "SAN port",
+            // 0000:3b:00.0
+            _ if name.len() == 12 && colons == 2 && name.contains('.') => "PCIe function",
+            host => {
+                let number = host.strip_prefix("host").filter(|it| !it.is_empty())?;
+                number.chars().all(|it| it.is_ascii_digit()).then_some("HBA")?
+            }
+        };
+        Some((kind.to_owned(), name.to_owned()))
+    };
+    let names = disk.components().rev().map(|part| part.as_os_str().to_string_lossy());
+    names.filter_map(|name| one(&name)).collect()
 }
 
 /// The middle value; of an even number the mean of the two middle ones; 0 of none.
@@ -116,7 +144,42 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Member, find};
+    use super::{Member, components, find};
+    use std::path::PathBuf;
+
+    /// Eight drives behind two expanders of one HBA, as sysfs has them.
+    fn shelf(slow: &[usize]) -> Vec<Member> {
+        let one = |at: usize| {
+            let (shelf, bay) = (at / 4, at % 4);
+            let path = PathBuf::from(format!(
+                "/sys/devices/pci0000:00/0000:00:01.0/0000:02:00.0/host0/port-0:{shelf}/expander-0:{shelf}/port-0:{shelf}:{bay}/\
+                 end_device-0:{shelf}:{bay}/target0:0:{at}/0:0:{at}:0/block/sd{at}"
+            ));
+            let rate = if slow.contains(&at) { 100e6 } else { 250e6 };
+            Member { name: format!("sd{at}"), rate, hangs_on: components(&path) }
+        };
+        (0..8).map(one).collect()
+    }
+
+    #[test]
+    fn an_expander_whose_drives_are_all_slow_is_named_and_what_lies_on_the_way_is_known() {
+        let kinds: Vec<(String, String)> = shelf(&[]).remove(5).hangs_on;
+        let told: Vec<&str> = kinds.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(told, ["expander-0:1", "port-0:1", "host0", "0000:02:00.0", "0000:00:01.0"]);
+        let shared =
+            |slow: &[usize]| find(&shelf(slow)).shared.map(|(kind, name)| format!("{kind} {name}"));
+        assert_eq!(shared(&[4, 5, 6]), None, "not all of its drives");
+        // Of eight drives four are no outliers: three of seven and an expander with three.
+        let mut seven = shelf(&[4, 5, 6]);
+        seven.truncate(7);
+        assert_eq!(find(&seven).shared, Some(("SAS expander".into(), "expander-0:1".into())));
+        let odd = PathBuf::from("/sys/devices/virtual/block/loop0/hostile/host/hosts1/port-x");
+        assert!(components(&odd).is_empty(), "{:?}", components(&odd));
+        let san = PathBuf::from(
+            "/sys/devices/pci0000:00/0000:05:00.1/host7/rport-7:0-3/target7:0:1/7:0:1:0/block/sdz",
+        );
+        assert_eq!(components(&san)[0], ("SAN port".to_owned(), "rport-7:0-3".to_owned()));
+    }
 
     fn members(rates: &[f64]) -> Vec<Member> {
         let named = |(at, rate): (usize, &f64)| Member {

@@ -51,18 +51,12 @@ pub fn slow_members(together: &[Measurement]) -> Check {
     Check { name: "drives.slow_member".to_owned(), target, outcome, found, next }
 }
 
-/// What a drive hangs on, nearest first: PCIe function, NUMA node.
+/// What a drive hangs on, nearest first: expander, port, HBA, PCIe function, NUMA node.
 fn hangs_on(path: &Path) -> Vec<(String, String)> {
     use std::os::unix::fs::MetadataExt;
     let Ok(facts) = std::fs::metadata(path) else { return Vec::new() };
     let Ok(sysfs) = crate::lint::live::Sysfs::of(facts.rdev()) else { return Vec::new() };
-    let names = sysfs.disk.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    // 0000:3b:00.0
-    let is_function =
-        |name: &String| name.len() == 12 && name.matches(':').count() == 2 && name.contains('.');
-    let mut all: Vec<(String, String)> =
-        names.filter(is_function).map(|name| ("PCIe function".to_owned(), name)).collect();
-    all.reverse();
+    let mut all = slow_member::components(&sysfs.disk);
     if let Ok(node) = std::fs::read_to_string(sysfs.disk.join("device/numa_node")) {
         all.push(("NUMA node".to_owned(), node.trim().to_owned()));
     }
