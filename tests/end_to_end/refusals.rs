@@ -177,10 +177,17 @@ fn what_is_done_already_is_said_and_not_done_again() {
     same(&["re-add", "tank0", "m2"], "m2 is in slot 2 of 'tank0' already; nothing was changed");
     world.ok(&["fail", "tank0", "1"]);
     same(&["fail", "tank0", "1"], "slot 1 of 'tank0' is out already; nothing was changed");
-    world.ok(&["replace", "tank0", "1", "new", "--wait"]);
+    let filled = world.ok(&["replace", "tank0", "1", "new", "--wait"]);
+    assert!(filled.ends_with("slot 1 of 'tank0' is in sync\n"), "{filled}");
+    same(&["rebuild", "wait", "tank0"], "every slot of 'tank0' is in sync");
     same(
         &["replace", "tank0", "1", "new"],
         "new is in slot 1 of 'tank0' already; nothing was changed",
+    );
+    same_line(
+        &world,
+        &["assemble", "m0", "m1", "m2", "m3"],
+        "ashlar: array 'tank0' is running already, with 3 of these devices; the others: out of it; nothing was changed; 'ashlar re-add ARRAY DEVICE' takes back a member that was away",
     );
     world.ok(&["replace", "tank0", "1", "m1", "--destroy", "m1", "--wait"]);
 }

@@ -63,6 +63,14 @@ impl Reach {
         }
     }
 
+    /// Print a line for people; JSON was printed with the answer, and is one document.
+    ///
+    /// # Errors
+    /// If it cannot be printed.
+    pub fn tell(&self, line: impl std::fmt::Display) -> Result<(), Fault> {
+        if self.json { Ok(()) } else { say::line(line) }
+    }
+
     /// Ask for a change and print what came of it.
     ///
     /// # Errors

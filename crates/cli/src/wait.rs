@@ -25,7 +25,9 @@ pub fn until_rebuilt(reach: &Reach, array: &str) -> Result<(), Fault> {
     loop {
         let status = follow(reach, array, JobStatus::is_rebuild)?;
         let mut waiting = status.members.iter().filter(|it| it.state != MemberState::InSync);
-        let Some(first) = waiting.next() else { return Ok(()) };
+        let Some(first) = waiting.next() else {
+            return reach.tell(format_args!("every slot of '{array}' is in sync"));
+        };
         let is_hopeless = [first].into_iter().chain(waiting).all(|it| it.state == MemberState::Out);
         if is_hopeless && looks == 0 {
             return Err(Fault::new(
@@ -52,7 +54,9 @@ pub fn until_filled(reach: &Reach, array: &str, device: &str) -> Result<(), Faul
         let slot = status_of(&client, array)?.members.iter().find(holds).map(|member| member.slot);
         let status = follow(reach, array, |job| job.is_rebuild() && job.slot == slot)?;
         match status.members.iter().find(holds) {
-            Some(it) if it.state == MemberState::InSync && it.path == device => return Ok(()),
+            Some(it) if it.state == MemberState::InSync && it.path == device => {
+                return reach.tell(format_args!("slot {} of '{array}' is in sync", it.slot));
+            }
             // The job has ended and the members are being told.
             Some(it) if it.state != MemberState::Out => std::thread::sleep(POLL),
             _ => {

@@ -5,7 +5,8 @@
 
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
-use crate::{config, convert, look, repeats};
+use crate::repeats::{self, Running};
+use crate::{config, convert, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
@@ -19,6 +20,7 @@ use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
     NewDevice, SlotState, SpareStatus,
 };
+use ashlar_layout::{Geometry, Level};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
 use ashlar_units::{ByteSize, MemberIdx};
@@ -101,7 +103,7 @@ fn created(report: &CreateReport) -> Created {
         message: format!(
             "array '{}', {}, strip {}, volume {}: {verb}",
             report.name,
-            geometry.code_name(),
+            code(geometry),
             ByteSize(geometry.strip_bytes()),
             ByteSize(report.volume_bytes)
         ),
@@ -109,6 +111,16 @@ fn created(report: &CreateReport) -> Created {
         volume_bytes: report.volume_bytes,
         strip_bytes: geometry.strip_bytes(),
         notes: unused.chain(in_vain).collect(),
+    }
+}
+
+/// Level and stripe as `ashlar status` has them: of mirrors people count the copies.
+fn code(geometry: &Geometry) -> String {
+    let copies = geometry.parity_strips() + 1;
+    match geometry.level() {
+        level @ Level::Raid1 => format!("{level} {copies} copies"),
+        level @ Level::Raid10 => format!("{level} {} x {copies} copies", geometry.groups()),
+        _ => geometry.code_name(),
     }
 }
 
@@ -129,8 +141,8 @@ impl Arrays {
         tuning: Option<ArrayTuning>,
     ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
-        if let Some(name) = repeats::running(&self.status_of_all().await?, &call) {
-            let message = format!("array '{name}' is running already; nothing was changed");
+        let running = Running::of(&self.status_of_all().await?, &call);
+        if let Some(message) = running.all() {
             return Ok(Done::unchanged(message));
         }
         for pool in &call.spare_pools {
@@ -139,16 +151,18 @@ impl Arrays {
             })?;
         }
         if call.dry_run {
-            return look::would_assemble(&call.devices, &request).map(Done::unchanged);
+            let would = look::would_assemble(&running.rest, &request);
+            return would.map(Done::unchanged).map_err(|refusal| running.explain(refusal));
         }
         let spec = AssembleSpec {
-            devices: call.devices,
+            devices: running.rest.clone(),
             request,
             is_read_only: call.read_only,
             tuning,
             spare_pools: call.spare_pools,
         };
-        let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
+        let started = self.engine.assemble(spec).await.map_err(convert::refusal);
+        let name = started.map_err(|refusal| running.explain(refusal))?;
         Ok(Done::changed(self.how_it_runs(&name).await))
     }
 }

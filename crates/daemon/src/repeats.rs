@@ -14,18 +14,62 @@ fn behind(path: &str) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
 }
 
-/// The running array that all the devices are members of, if the call means none but that.
-pub fn running<'a>(arrays: &'a [ArrayStatus], call: &Assemble) -> Option<&'a str> {
-    let asked: Vec<PathBuf> = call.devices.iter().map(|path| behind(path)).collect();
-    let is_meant = |array: &&ArrayStatus| {
-        call.name.as_ref().is_none_or(|name| *name == array.name)
-            && call.uuid.as_ref().is_none_or(|uuid| *uuid == array.uuid.to_string())
-    };
-    let has_all = |array: &&ArrayStatus| {
-        let paths: Vec<PathBuf> = paths(&array.members).map(|(_, path)| behind(path)).collect();
-        !asked.is_empty() && asked.iter().all(|path| paths.contains(path))
-    };
-    arrays.iter().filter(is_meant).find(has_all).map(|array| array.name.as_str())
+/// What of a request to assemble runs already.
+pub struct Running {
+    /// The arrays, of those that the request means.
+    arrays: Vec<String>,
+    /// How many of the devices they have.
+    count: usize,
+    /// The others.
+    pub rest: Vec<String>,
+}
+
+impl Running {
+    /// Tell the devices of running arrays from the rest.
+    pub fn of(arrays: &[ArrayStatus], call: &Assemble) -> Running {
+        let is_meant = |array: &&ArrayStatus| {
+            call.name.as_ref().is_none_or(|name| *name == array.name)
+                && call.uuid.as_ref().is_none_or(|uuid| *uuid == array.uuid.to_string())
+        };
+        let mut running = Running { arrays: Vec::new(), count: 0, rest: call.devices.clone() };
+        for array in arrays.iter().filter(is_meant) {
+            let own: Vec<PathBuf> = paths(&array.members).map(|(_, path)| behind(path)).collect();
+            let before = running.rest.len();
+            running.rest.retain(|device| !own.contains(&behind(device)));
+            if running.rest.len() < before {
+                running.count += before - running.rest.len();
+                running.arrays.push(array.name.clone());
+            }
+        }
+        running
+    }
+
+    fn told(&self) -> String {
+        let (what, are) = if self.arrays.len() == 1 { ("array", "is") } else { ("arrays", "are") };
+        format!("{what} '{}' {are} running already", self.arrays.join("', '"))
+    }
+
+    /// That there is nothing to do, if nothing is left.
+    pub fn all(&self) -> Option<String> {
+        let is_all = self.rest.is_empty() && !self.arrays.is_empty();
+        is_all.then(|| format!("{}; nothing was changed", self.told()))
+    }
+
+    /// A refusal of the rest. That they are not enough for an array that runs without them says nothing.
+    pub fn explain(&self, refusal: ApiError) -> ApiError {
+        if self.arrays.is_empty() {
+            return refusal;
+        }
+        let is_about = |name: &String| refusal.message.starts_with(&format!("array {name}: "));
+        let (told, count) = (self.told(), self.count);
+        let others = match self.arrays.iter().any(is_about) {
+            true => "out of it; nothing was changed",
+            false => &refusal.message,
+        };
+        let message = format!("{told}, with {count} of these devices; the others: {others}");
+        let hint = "'ashlar re-add ARRAY DEVICE' takes back a member that was away";
+        ApiError::new(&refusal.code, message, hint)
+    }
 }
 
 /// That `device` is in a slot of the array and serves, or is on its way into one. One that is out is not.

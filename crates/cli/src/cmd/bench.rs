@@ -147,11 +147,16 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
     reach.print(&result, text)
 }
 
+/// Whole microseconds; what took less is not nothing.
+fn microseconds(us: u64) -> String {
+    if us == 0 { "under 1 us".to_owned() } else { format!("{} us", grouped(us)) }
+}
+
 fn text(result: &BenchResult) -> String {
     let latency = result.latency;
     let mut text = format!(
         "{:.0} requests/s, {:.2} GB/s, {} workers, kernel {}\n\
-         latency p50 {} us, p99 {} us, max {} us\n\
+         latency p50 {}, p99 {}, max {}\n\
          members {:.2} reads, {:.2} writes a request\n\
          log     {:.2} batches, {:.0} bytes a request, settled {} times\n\
          CPU     {:.2} cores busy, {:.0} ns a request",
@@ -159,9 +164,9 @@ fn text(result: &BenchResult) -> String {
         result.bytes_per_second / 1e9,
         result.workers,
         result.kernel,
-        grouped(latency.us_p50),
-        grouped(latency.us_p99),
-        grouped(latency.us_max),
+        microseconds(latency.us_p50),
+        microseconds(latency.us_p99),
+        microseconds(latency.us_max),
         result.member_reads_per_request,
         result.member_writes_per_request,
         result.log_batches_per_request,

@@ -3,7 +3,7 @@
 use super::moment::span;
 use super::rate::{grouped, progress};
 use super::table;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Level, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
@@ -78,7 +78,10 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
 }
 
 fn shape(array: &ArrayStatus) -> String {
-    let one = format!("{}+{}", array.data_strips, array.parity_strips);
+    let one = match array.level {
+        Level::Raid1 | Level::Raid10 => format!("{} copies", array.parity_strips + 1),
+        _ => format!("{}+{}", array.data_strips, array.parity_strips),
+    };
     if array.groups > 1 { format!("{} x {one}", array.groups) } else { one }
 }
 

@@ -1,6 +1,7 @@
 //! What the screen shows of a healthy array, a degraded one, and none.
 
 use super::screen;
+use ashlar_api::v1::array::Level;
 use ashlar_api::v1::status::Status;
 
 /// A RAID 6 of `members` with the given states, as the daemon would send it.
@@ -69,6 +70,16 @@ fn a_start_that_looked_at_the_log_says_what_it_made_of_it() {
     let screen = screen(&status, false, false);
     let line = "log    1,234 updates rolled forward (8 MiB), 2 dropped, 16 rows in doubt, at the last start in 2.034 s";
     assert_eq!(screen.lines().nth(3), Some(line), "{screen}");
+}
+
+#[test]
+fn of_mirrors_the_copies_are_counted() {
+    let mut mirror = status(&["in_sync"; 4], "");
+    let array = &mut mirror.arrays[0];
+    (array.level, array.data_strips, array.parity_strips) = (Level::Raid10, 1, 1);
+    array.groups = 2;
+    let told = screen(&mirror, false, false);
+    assert!(told.starts_with("array  tank0    raid10 2 x 2 copies  strip"), "{told}");
 }
 
 #[test]
