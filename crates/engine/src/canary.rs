@@ -77,6 +77,8 @@ canaries! {
     FirstWriteTooSoon,
     /// On a degraded array parity may rest on whole stripes that only caches hold.
     DegradedPlanUnsettled,
+    /// A batch counts though its end was not written: records without their blocks.
+    TornBatchTaken,
     /// A start forgets one write of what it rolls forward.
     ReplaySkipsOne,
     /// A start reads the records of the start before the last.
@@ -97,6 +99,8 @@ canaries! {
     LeanOverCopies,
     /// A start believes of a lean update that its block is the new one.
     LeanBlockNotAsked,
+    /// A block of a lean update that is neither what it was nor what it was to be is not computed anew.
+    LeanLostLeft,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,
     /// What a client reads straight from a member is not held against its checksums.

@@ -26,6 +26,8 @@ pub enum Aim {
     Repairs,
     /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes lie.
     Lean,
+    /// The same, with sectors that cannot be read.
+    LeanSectors,
 }
 
 /// Where hosts are cut off on purpose, rather than anywhere.
@@ -80,7 +82,7 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 7] = [
+    pub const ALL: [Aim; 8] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
@@ -88,6 +90,7 @@ impl Aim {
         Aim::SlowRebuilds,
         Aim::Repairs,
         Aim::Lean,
+        Aim::LeanSectors,
     ];
 
     /// Its name on the command line.
@@ -100,6 +103,7 @@ impl Aim {
             Aim::SlowRebuilds => "slow-rebuilds",
             Aim::Repairs => "repairs",
             Aim::Lean => "lean",
+            Aim::LeanSectors => "lean-sectors",
         }
     }
 
@@ -111,7 +115,7 @@ impl Aim {
             Aim::Rebuilds => (50, 60),
             Aim::SlowRebuilds => (10, 10),
             Aim::Repairs => (25, 10),
-            Aim::Lean => (10, 25),
+            Aim::Lean | Aim::LeanSectors => (10, 25),
         };
         let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
         match self {
@@ -136,7 +140,9 @@ impl Aim {
                 ..cuts
             },
             Aim::SlowRebuilds => Cuts { lives_in: Some((Place::Heads, 250)), ..cuts },
-            Aim::Lean => Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts },
+            Aim::Lean | Aim::LeanSectors => {
+                Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
+            }
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -172,6 +178,10 @@ impl Aim {
             Aim::SlowRebuilds => slow_rebuilds(config),
             Aim::Repairs => repairs(config),
             Aim::Lean => lean(config),
+            Aim::LeanSectors => {
+                lean(config);
+                config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);
+            }
         }
     }
 }

@@ -33,9 +33,11 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::RepairNotLogged => aimed(Aim::Repairs),
         Canary::MapNotSettled => aimed(Aim::Maps),
         Canary::LeanParityTooSoon => aimed(Aim::Lean),
+        Canary::LeanLostLeft => aimed(Aim::LeanSectors),
         Canary::LeanUnstated
         | Canary::LeanOverCopies
         | Canary::LeanBlockNotAsked
+        | Canary::TornBatchTaken
         | Canary::FirstWriteTooSoon
         | Canary::SpaceReusedUnflushed => logged,
         Canary::ReadUnverified
@@ -67,6 +69,8 @@ fn first_seed(canary: Canary) -> u64 {
         Canary::LeanUnstated => 40,
         Canary::LeanOverCopies => 745,
         Canary::LeanBlockNotAsked => 115,
+        Canary::LeanLostLeft => 45,
+        Canary::TornBatchTaken => 110,
         Canary::StoredUnproven => 55,
         _ => 0,
     }

@@ -183,7 +183,7 @@ async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
                 superblock.incarnation
             },
         };
-        scans.push((target, log_tag, Ok(LogScan::new(identity, limits, area.bytes))));
+        scans.push((target, log_tag, Ok(scan_of(identity, limits, area.bytes))));
     }
     loop {
         let mut started = Vec::new();
@@ -217,6 +217,21 @@ async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
         Source { target, log_tag, log }
     };
     scans.into_iter().map(source).collect()
+}
+
+fn scan_of(identity: LogIdentity, limits: LogLimits, bytes: u64) -> LogScan {
+    let scan = LogScan::new(identity, limits, bytes);
+    if sings(Canary::TornBatchTaken) { taking_torn(scan) } else { scan }
+}
+
+#[cfg(feature = "canaries")]
+fn taking_torn(scan: LogScan) -> LogScan {
+    scan.taking_torn()
+}
+
+#[cfg(not(feature = "canaries"))]
+fn taking_torn(scan: LogScan) -> LogScan {
+    scan
 }
 
 /// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any more.
