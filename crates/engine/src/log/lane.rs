@@ -1,8 +1,9 @@
 //! One lane on one device: records wait here for the batch that takes them to the device.
 //!
 //! What must stay true: a record is done when its batch is whole on the device, forced to media if the device
-//! has a volatile cache; at most [`batches_in_flight`] batches are under way; records that come meanwhile
-//! go together with the next one, in their order. Buffers for headers come from a pool of fixed size; payload is
+//! has a volatile cache; at most [`batches_in_flight`] batches are under way, and one is begun only when all but the last
+//! before it are whole, so that a start can tell a batch that was damaged from one that never came; records that come
+//! meanwhile go together with the next one, in their order. Buffers for headers come from a pool of fixed size; payload is
 //! written from where it lies. A batch takes the records that are there when a writer gets to run, so those that
 //! came in the same turn of the executor go together.
 
@@ -13,7 +14,7 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
-use ashlar_ondisk::log::{HeaderEncoder, LogIdentity, NewRecord, Part};
+use ashlar_ondisk::log::{BATCHES_IN_FLIGHT_MAX, HeaderEncoder, LogIdentity, NewRecord, Part};
 use ashlar_ring::local::Signal;
 use ashlar_ring::{Completion, Completions, PARTS_MAX, Pending};
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, to_u64, to_usize};
@@ -26,9 +27,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// Batches of one lane that one device has in flight at most. Two: while one is on its way the next one gathers,
-/// and the device is never idle in between.
-const BATCHES_IN_FLIGHT_MAX: usize = 2;
 /// A batch grows no longer than this because there are more records; one record may be longer.
 const BATCH_BYTES: usize = 516 << 10;
 /// Header buffers for each lane that is open: one for each batch in flight. A slot has two lanes while its device is
@@ -79,7 +77,8 @@ impl Common {
     }
 }
 
-/// One where a durable write costs a flush: groups become larger, and flushes fewer.
+/// Two: while one is on its way the next one gathers, and the device is never idle in between. One where a durable write
+/// costs a flush: groups become larger, and flushes fewer.
 fn batches_in_flight(has_volatile_cache: bool) -> usize {
     if has_volatile_cache { 1 } else { BATCHES_IN_FLIGHT_MAX }
 }
@@ -194,6 +193,11 @@ impl Lane {
         !self.queue.borrow().is_empty() || wants_notice()
     }
 
+    /// Whether enough of the batches before the next one are whole. Behind one that failed nothing waits: its device goes.
+    fn may_begin(&self) -> bool {
+        self.fault.get().is_some() || self.ring.borrow().is_next_due()
+    }
+
     async fn write_batches(self: Rc<Self>) {
         let mut items = Vec::new();
         while self.work().await {
@@ -214,7 +218,7 @@ impl Lane {
             if self.is_closed.get() && self.queue.borrow().is_empty() {
                 return Poll::Ready(false);
             }
-            if self.has_work() {
+            if self.has_work() && self.may_begin() {
                 return Poll::Ready(true);
             }
             self.idle_writers.borrow_mut().push(context.waker().clone());
@@ -277,6 +281,16 @@ impl Lane {
         }
     }
 
+    /// What becomes of a batch. Behind one that failed none is written: the device goes, and until that is recorded its log
+    /// must not look as if it had a hole.
+    async fn written(&self, offset: u64, parts: Vec<Buf>) -> Result<(), Fault> {
+        if let Some(fault) = self.fault.get() {
+            return Err(fault);
+        }
+        let pending = self.start(offset, parts).ok_or(Fault::GONE)?;
+        pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
+    }
+
     /// Start to write a batch; `None` if the lane has let its device go.
     fn start(&self, offset: u64, parts: Vec<Buf>) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
@@ -290,10 +304,7 @@ impl Lane {
     /// Write the batch and tell its records; the list comes back empty.
     async fn store(&self, batch: Batch) -> Vec<Item> {
         let Batch { number, offset, parts, mut items } = batch;
-        let result = match self.start(offset, parts) {
-            Some(pending) => pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result),
-            None => Err(Fault::GONE),
-        };
+        let result = self.written(offset, parts).await;
         let is_news = match result {
             Ok(_) => self.ring.borrow_mut().set_whole(number),
             Err(fault) => {

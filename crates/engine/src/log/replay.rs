@@ -210,9 +210,10 @@ async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
         }
     }
     let source = |(target, log_tag, scan): (Target, u64, Result<LogScan, String>)| {
-        let log = scan.map(LogScan::finish).and_then(|log| match log.fault {
-            None => Ok(log),
-            Some(fault) => Err(format!("its log makes no sense: {fault}")),
+        let log = scan.map(LogScan::finish).and_then(|log| match (log.fault, log.hole) {
+            (None, None) => Ok(log),
+            (Some(fault), _) => Err(format!("its log makes no sense: {fault}")),
+            (None, Some(hole)) => Err(format!("its log has a hole: {hole}")),
         });
         Source { target, log_tag, log }
     };

@@ -112,6 +112,11 @@ impl Ring {
         if first <= to_end { to_end } else { self.capacity }
     }
 
+    /// Whether the last batch but one is whole; then all before it are, if this was asked for each of them.
+    pub(super) fn is_next_due(&self) -> bool {
+        self.batches.iter().nth_back(1).is_none_or(|batch| batch.is_whole)
+    }
+
     /// The number that the next batch gets.
     pub(super) fn next_number(&self) -> u64 {
         self.first + u64::try_from(self.batches.len()).expect("few")

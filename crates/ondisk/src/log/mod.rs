@@ -41,4 +41,6 @@ pub use judge::{
     ReplayWrite, StripeReplay, homes, judge,
 };
 pub use record::{Holder, Home, LogLimits, NewRecord, Part, Record, RecordKind, block_checksum};
-pub use scan::{LaneSummary, LogScan, LoggedRecord, MemberLog, SCAN_BYTES_MAX};
+pub use scan::{
+    BATCHES_IN_FLIGHT_MAX, LaneSummary, LogHole, LogScan, LoggedRecord, MemberLog, SCAN_BYTES_MAX,
+};

@@ -64,7 +64,23 @@ pub struct MemberLog {
     /// What was wrong with the first batch whose checksum is right but whose content is impossible. Then the
     /// log cannot be relied on.
     pub fault: Option<BatchFault>,
+    /// A batch that was whole once, by what is left, and is not any more: its records may have been of updates that
+    /// are in place. Then the log cannot be relied on.
+    pub hole: Option<LogHole>,
 }
+
+/// A batch that is missing among the others of its lane, which no crash explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("batch {number} of lane {lane} was whole and is damaged")]
+pub struct LogHole {
+    /// The lane.
+    pub lane: u16,
+    /// The number of the batch.
+    pub number: u64,
+}
+
+/// Batches of a lane that a device has in flight at most: one is begun only when all but the last before it are whole.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A scan under way. Ask what is [wanted](LogScan::wanted), read it, hand it in with [`LogScan::take`], until
 /// nothing is wanted.
@@ -77,6 +93,8 @@ pub struct LogScan {
     at: u64,
     open: Option<OpenBatch>,
     log: MemberLog,
+    /// Of each lane and whole batch, the sequence behind its newest update; 0 if it has none.
+    batches: BTreeMap<u16, BTreeMap<u64, u64>>,
 }
 
 /// A batch that was begun.
@@ -100,6 +118,7 @@ impl LogScan {
             at: 0,
             open: None,
             log: MemberLog::default(),
+            batches: BTreeMap::new(),
         }
     }
 
@@ -161,6 +180,8 @@ impl LogScan {
         assert!(self.wanted().is_none(), "the scan is not done");
         let mut log = self.log;
         let lanes = &log.lanes;
+        log.hole =
+            self.batches.iter().find_map(|(lane, batches)| hole(*lane, batches, lanes.get(lane)?));
         log.records.retain(|logged| {
             lanes.get(&logged.lane).is_some_and(|l| l.settled_below <= logged.record.sequence)
         });
@@ -209,9 +230,30 @@ impl LogScan {
         lane.newest_batch = lane.newest_batch.max(claim.head.sequence);
         lane.settled_below = lane.settled_below.max(claim.head.settled_below);
         let (lane, settled) = (claim.head.lane, lane.settled_below);
+        let behind =
+            records.iter().map(|record| record.sequence.saturating_add(1)).max().unwrap_or(0);
+        self.batches.entry(lane).or_default().insert(claim.head.sequence, behind);
         let counting = records.into_iter().filter(|record| record.sequence >= settled);
         self.log.records.extend(counting.map(|record| LoggedRecord { lane, batch_offset, record }));
     }
+}
+
+/// The first batch that must have been whole and is not there.
+///
+/// Space is used again from the oldest batch on, and only if all its updates are settled. So behind one that has an
+/// update which is not, all were there; and of those all but the newest were whole when the newest was begun, but for
+/// one that may have been under way with it.
+fn hole(lane: u16, batches: &BTreeMap<u64, u64>, summary: &LaneSummary) -> Option<LogHole> {
+    let newest = *batches.keys().next_back()?;
+    let (oldest, _) = batches.iter().find(|(_, behind)| **behind > summary.settled_below)?;
+    let mut kept = batches.range(oldest..).map(|(number, _)| *number);
+    let mut before = kept.next()?;
+    let number = kept.find_map(|found| {
+        // A forged number may be the last there is.
+        let wanted = std::mem::replace(&mut before, found).saturating_add(1);
+        (found != wanted).then_some(wanted)
+    })?;
+    (newest - number >= to_u64(BATCHES_IN_FLIGHT_MAX)).then_some(LogHole { lane, number })
 }
 
 impl OpenBatch {

@@ -3,7 +3,7 @@
 use ashlar_layout::RowRange;
 use ashlar_model::chance::Chance;
 use ashlar_ondisk::log::{
-    Batch, BatchEncoder, LogIdentity, LogScan, MemberLog, NewRecord, RecordKind,
+    Batch, BatchEncoder, LogHole, LogIdentity, LogScan, MemberLog, NewRecord, RecordKind,
 };
 use ashlar_units::{StripeNo, to_u64, to_usize};
 use proptest::prelude::{ProptestConfig, any, proptest};
@@ -157,6 +157,46 @@ fn what_the_device_calls_settled_is_left_out_in_any_order_of_places() {
     // The other way round in the area: the word comes before the records.
     area.copy_within(20 * BLOCK..21 * BLOCK, 0);
     assert_eq!(scan(&area, identity(7)).records.len(), 1);
+}
+
+/// An area with batches of lane 0 that have one update each, by their number, and say what is settled.
+fn lane(batches: &[(u64, u64)]) -> Vec<u8> {
+    let mut area = vec![0; 64 * BLOCK];
+    let holders = [holder(7, 4)];
+    for (at, (number, settled)) in batches.iter().enumerate() {
+        let mut encoder = BatchEncoder::new(&mut area[2 * at * BLOCK..], BLOCK, identity(7));
+        let (sequence, rows) = (number.saturating_add(100), RowRange::new(0, 1));
+        let (stripe, kind, parts) = (StripeNo(3), RecordKind::Full, [part(4, 0, 1)]);
+        let record = NewRecord { sequence, stripe, kind, rows, holders: &holders, parts: &parts };
+        encoder.push(&record, [&block(9)[..]].into_iter());
+        encoder.finish(0, *number, *settled);
+    }
+    area
+}
+
+#[test]
+fn a_batch_that_must_have_been_whole_and_is_not_is_a_hole() {
+    let hole = |batches: &[(u64, u64)]| scan(&lane(batches), identity(7)).hole;
+    assert_eq!(hole(&[(1, 0), (2, 0), (4, 0), (5, 0)]), Some(LogHole { lane: 0, number: 3 }));
+    assert_eq!(hole(&[(1, 0), (2, 0), (5, 0), (4, 0)]), Some(LogHole { lane: 0, number: 3 }));
+    assert_eq!(hole(&[(1, 0), (u64::MAX, 0)]), Some(LogHole { lane: 0, number: 2 }));
+    let mut damaged = lane(&[(1, 0), (2, 0), (3, 0), (4, 0)]);
+    assert_eq!(scan(&damaged, identity(7)).hole, None);
+    damaged[2 * BLOCK + 4096 + 7] ^= 1;
+    let log = scan(&damaged, identity(7));
+    assert_eq!((log.hole, log.fault), (Some(LogHole { lane: 0, number: 2 }), None));
+}
+
+#[test]
+fn what_a_crash_and_space_that_is_used_again_leave_is_no_hole() {
+    let hole = |batches: &[(u64, u64)]| scan(&lane(batches), identity(7)).hole;
+    assert_eq!(hole(&[]), None);
+    assert_eq!(hole(&[(9, 0)]), None);
+    assert_eq!(hole(&[(u64::MAX, 0)]), None);
+    assert_eq!(hole(&[(1, 0), (2, 0), (4, 0)]), None, "3 was under way beside 4");
+    assert_eq!(hole(&[(1, 0), (2, 0), (3, 0)]), None, "4 and 5 never came");
+    // 2 and 3 were overwritten; 1 was not yet, and all three are settled.
+    assert_eq!(hole(&[(5, 104), (6, 104), (1, 0), (4, 0)]), None);
 }
 
 #[test]
