@@ -168,7 +168,7 @@ fn lane(batches: &[(u64, u64)]) -> Vec<u8> {
         let (sequence, rows) = (number.saturating_add(100), RowRange::new(0, 1));
         let (stripe, kind, parts) = (StripeNo(3), RecordKind::Full, [part(4, 0, 1)]);
         let record = NewRecord { sequence, stripe, kind, rows, holders: &holders, parts: &parts };
-        encoder.push(&record, [&block(9)[..]].into_iter());
+        encoder.push(&record, [&block(9)[..]]);
         encoder.finish(0, *number, *settled);
     }
     area
