@@ -45,7 +45,7 @@ pub(crate) async fn read_stripe(
 ) -> Result<BufMut, VolumeErrorKind> {
     let StripeRead { stripe, extent, buffer, missing } = read;
     let rows = rows_touched(&shard.array.geometry, extent);
-    let mut search = Search { stripe, extent, missing, is_patient: false, heals: 0 };
+    let mut search = Search::new(stripe, extent, missing);
     let mut buffer = Some(buffer);
     loop {
         // To repair is to write.
@@ -73,8 +73,7 @@ pub(crate) async fn read_rows(
 ) -> Result<BufMut, VolumeErrorKind> {
     let start = to_u64(strip.at()) * shard.array.geometry.strip_bytes();
     let extent = Extent::new(start + rows.offset_bytes(), rows.bytes());
-    let mut search =
-        Search { stripe, extent, missing: Missing::default(), is_patient: false, heals: 0 };
+    let mut search = Search::new(stripe, extent, Missing::default());
     loop {
         if let Some(found) = search.attempt(shard, None).await? {
             return Ok(found);
@@ -92,12 +91,18 @@ struct Search {
     is_patient: bool,
     /// How often the rows were healed.
     heals: u32,
+    /// What could not be read was asked for once more.
+    has_asked_again: bool,
 }
 
 /// Times that the rows of one read are healed: a device may spoil again what it was given.
 const HEALS_MAX: u32 = 3;
 
 impl Search {
+    fn new(stripe: StripeNo, extent: Extent, missing: Missing) -> Search {
+        Search { stripe, extent, missing, is_patient: false, heals: 0, has_asked_again: false }
+    }
+
     /// Plan with what is known to be missing, read, decode. `None` if more turned out to be missing, which
     /// happens at most once for each strip. The caller holds the rows' lock, exclusively if blocks are
     /// broken.
@@ -183,6 +188,12 @@ impl Search {
             // Late is better than never.
             self.is_patient = true;
             self.missing.slow = StripSet::EMPTY;
+            plan = plan_read(geometry, self.extent, &view, self.missing.all());
+        }
+        if plan.is_err() && !self.missing.broken.is_empty() && !self.has_asked_again {
+            // A repair or a write may have made it right since, before another strip went.
+            self.has_asked_again = true;
+            self.missing.broken = StripSet::EMPTY;
             plan = plan_read(geometry, self.extent, &view, self.missing.all());
         }
         plan.map_err(|_| block_lost(shard, self.stripe))
