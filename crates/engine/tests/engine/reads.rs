@@ -1,6 +1,7 @@
 //! What reads cost the members, how they get around members that do not answer, and clients that leave in
 //! the middle of one.
 
+use crate::world::jobs::find;
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, range, read, submit};
 use ashlar_engine::{ArrayCounts, ArrayVolume, Engine, SlotState};
 use ashlar_layout::{Level, Shape};
@@ -119,6 +120,30 @@ fn a_healthy_read_costs_one_member_read_a_strip() {
         assert_eq!(tank.cost_of(Extent::new(0, 8 * STRIP)).await, 8);
         assert_eq!(tank.cost_of(Extent::new(STRIP - BLOCK_BYTES, 2 * BLOCK_BYTES)).await, 2);
         assert_eq!(tank.counts().await.degraded_reads, 0);
+    });
+}
+
+/// A read finds its block unreadable and turns to the others; something makes that block right, and then one of the others
+/// turns out to be unreadable: at no moment more is wrong than the array can bear.
+#[test]
+fn a_block_that_was_made_right_meanwhile_is_asked_for_again_before_a_read_gives_up() {
+    with_tank(14, crate::world::shape(Level::Raid5, 4, None, None), async |tank: Tank| {
+        let place =
+            |at: u64| find(&tank.disks, &tank.model.bytes[range(Extent::new(at, BLOCK_BYTES))]);
+        let ((own, offset), (other, other_offset)) = (place(0), place(STRIP));
+        let ms = Duration::from_millis;
+        tank.disks[own].break_media(Extent::new(offset, BLOCK_BYTES));
+        tank.disks[own].set_latency(Latency::constant(ms(1)));
+        tank.disks[other].set_latency(Latency::constant(ms(4)));
+        let (first, second) = (tank.disks[own].clone(), tank.disks[other].clone());
+        let handle = tank.handle.clone();
+        tank.handle.spawn(async move {
+            handle.sleep(ms(2)).await;
+            first.mend_media();
+            second.break_media(Extent::new(other_offset, BLOCK_BYTES));
+        });
+        tank.check(0, Extent::new(0, BLOCK_BYTES)).await;
+        assert!(tank.disks[other].unreadable_sectors() > 0, "it was no help");
     });
 }
 
