@@ -12,6 +12,7 @@ use crate::world::World;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -222,6 +223,14 @@ impl Victim {
 
     fn is_whole(&self) -> bool {
         self.world.array()["state"] == "clean"
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // The last daemon that was killed left its mount behind, and nobody attaches the volume again.
+        let place = self.world.path("volumes/tank0");
+        let _none_without_fuse = Command::new("umount").arg("-l").arg(place).output();
     }
 }
 
