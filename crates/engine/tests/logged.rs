@@ -13,9 +13,15 @@ mod background;
 mod faults;
 #[path = "engine/first_writes.rs"]
 mod first_writes;
+#[path = "engine/jobs_cut_off.rs"]
+mod jobs_cut_off;
 #[path = "engine/kills.rs"]
 mod kills;
+#[path = "engine/lost_stripes.rs"]
+mod lost_stripes;
 #[path = "engine/oracle.rs"]
 mod oracle;
 #[path = "engine/scrub.rs"]
 mod scrub;
+#[path = "engine/spares.rs"]
+mod spares;

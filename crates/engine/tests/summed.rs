@@ -13,7 +13,13 @@ mod background;
 mod faults;
 #[path = "engine/first_writes.rs"]
 mod first_writes;
+#[path = "engine/jobs_cut_off.rs"]
+mod jobs_cut_off;
 #[path = "engine/log_crashes.rs"]
 mod log_crashes;
+#[path = "engine/lost_stripes.rs"]
+mod lost_stripes;
 #[path = "engine/oracle.rs"]
 mod oracle;
+#[path = "engine/spares.rs"]
+mod spares;
