@@ -1,13 +1,14 @@
-//! An array as all its workers share it: geometry, slots, maps, counters. No devices: those belong to
+//! An array as all its workers share it: geometry, slots (`slot.rs`), maps, counters. No devices: those belong to
 //! the workers (`shard.rs`).
 //!
 //! What must stay true: everything here is either fixed when the array starts or changes through
-//! atomics; the members' superblocks are changed by the home worker alone (`membership.rs`); stripes
+//! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`); stripes
 //! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
 
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
+use crate::config::ArrayTuning;
 use crate::event::EventLog;
 use crate::intent::IntentMap;
 use crate::log::LogShape;
@@ -15,15 +16,14 @@ use crate::member::SlotState;
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
 };
+use crate::slot::{Slot, Tenure};
 use crate::spare::SparePools;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, StripeView};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 /// Number of a running array in this process; an index, never stored.
@@ -36,199 +36,6 @@ pub(crate) struct ArrayIdentity {
     pub(crate) name: String,
     pub(crate) uuid: [u8; 16],
     pub(crate) logical_block_bytes: u32,
-}
-
-/// Tunables of one array.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ArrayTuning {
-    /// A member read that takes longer is given up on and reconstructed from the others.
-    pub read_deadline: Duration,
-    /// How long a piece of a sequential stream may wait at most to become a full stripe.
-    pub merge_wait_max: Duration,
-    /// Read errors on one member after which it is put out of service.
-    pub read_errors_max: u64,
-    /// Foreground latency that background jobs try to leave alone (95th percentile).
-    pub job_latency_target: Duration,
-    /// Bytes a second that a background job moves at least, whatever the foreground does.
-    pub job_floor_bytes: u64,
-    /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is read when it is needed.
-    pub checksum_cache_bytes: u64,
-    /// Members are told which blocks clients gave back, as soon as that is safe, if they then read zeros there. Not on an
-    /// array with checksums.
-    pub pass_discards: bool,
-}
-
-impl Default for ArrayTuning {
-    fn default() -> Self {
-        ArrayTuning {
-            read_deadline: Duration::from_millis(500),
-            merge_wait_max: Duration::from_micros(500),
-            read_errors_max: 1000,
-            job_latency_target: Duration::from_millis(5),
-            job_floor_bytes: 16 << 20,
-            checksum_cache_bytes: 64 << 20,
-            pass_discards: false,
-        }
-    }
-}
-
-/// One member slot as all workers see it.
-#[derive(Default)]
-pub(crate) struct Slot {
-    state: AtomicU8,
-    rebuilt_below: AtomicU64,
-    is_unflushed: AtomicBool,
-    /// Its device failed something, and its group could not do without it.
-    fails: AtomicBool,
-    /// The device that fills it since the start writes blocks whole.
-    writes_whole: AtomicBool,
-    /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
-    lost: LostStripes,
-    tenures: Tenures,
-}
-
-/// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
-/// the array. A failure is held against the device it happened on, not against its successor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Tenure(pub(crate) u32);
-
-impl Tenure {
-    /// Of the device that fills the slot when the array starts.
-    pub(crate) const FIRST: Tenure = Tenure(0);
-    /// Of the device that is replacing it when the array starts.
-    pub(crate) const FIRST_REPLACEMENT: Tenure = Tenure(1);
-}
-
-/// The tenures of a slot's devices; changed by the home worker alone.
-struct Tenures {
-    current: AtomicU32,
-    replacement: AtomicU32,
-    drawn: AtomicU32,
-    /// Read errors of earlier devices.
-    errors_before: AtomicU64,
-}
-
-impl Default for Tenures {
-    fn default() -> Self {
-        Tenures {
-            current: AtomicU32::new(Tenure::FIRST.0),
-            replacement: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
-            drawn: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
-            errors_before: AtomicU64::new(0),
-        }
-    }
-}
-
-/// Stripes of which a slot's strip is lost. Nearly always none, and then asking costs one load.
-#[derive(Default)]
-struct LostStripes {
-    count: AtomicUsize,
-    stripes: Mutex<BTreeSet<StripeNo>>,
-}
-
-impl LostStripes {
-    fn set(&self, stripes: &BTreeSet<StripeNo>) {
-        let mut own = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
-        own.clone_from(stripes);
-        self.count.store(own.len(), Ordering::Release);
-    }
-
-    fn contains(&self, stripe: StripeNo) -> bool {
-        self.count.load(Ordering::Acquire) != 0
-            && self.stripes.lock().unwrap_or_else(PoisonError::into_inner).contains(&stripe)
-    }
-}
-
-impl Slot {
-    /// The tenure of the device that fills the slot.
-    pub(crate) fn tenure(&self) -> Tenure {
-        Tenure(self.tenures.current.load(Ordering::Acquire))
-    }
-
-    /// Whether a power cut leaves every block that is being written to its device as it was or as it is to be, and
-    /// every block that was written as it is.
-    pub(crate) fn writes_whole(&self) -> bool {
-        self.writes_whole.load(Ordering::Acquire) && self.tenure() == Tenure::FIRST
-    }
-
-    /// Home only, before the first request: the device that fills the slot at the start writes blocks whole.
-    pub(crate) fn set_writes_whole(&self) {
-        self.writes_whole.store(true, Ordering::Release);
-    }
-
-    /// The tenure of the newest device that was to replace it, still there or not.
-    pub(crate) fn replacement_tenure(&self) -> Tenure {
-        Tenure(self.tenures.replacement.load(Ordering::Acquire))
-    }
-
-    /// Home only: a tenure for a device that joins.
-    pub(crate) fn draw_tenure(&self) -> Tenure {
-        Tenure(self.tenures.drawn.fetch_add(1, Ordering::AcqRel) + 1)
-    }
-
-    /// Home only: the device of this tenure is being filled to replace it.
-    pub(crate) fn set_replacement_tenure(&self, tenure: Tenure) {
-        self.tenures.replacement.store(tenure.0, Ordering::Release);
-    }
-
-    /// Every stripe below is on the device that is being filled.
-    pub(crate) fn whole_below(&self) -> StripeNo {
-        let lost = self.lost.stripes.lock().unwrap_or_else(PoisonError::into_inner);
-        let below = self.rebuilt_below();
-        lost.first().map_or(below, |lost| below.min(*lost))
-    }
-
-    /// Home only: of exactly these stripes the slot's strip could not be rebuilt. To be called before
-    /// the rebuilt point passes them.
-    pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
-        self.lost.set(stripes);
-    }
-
-    pub(crate) fn state(&self) -> SlotState {
-        SlotState::from_u8(self.state.load(Ordering::Acquire))
-    }
-
-    /// Stripes below this number are on the device of a rebuilding slot.
-    pub(crate) fn rebuilt_below(&self) -> StripeNo {
-        StripeNo(self.rebuilt_below.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn set_rebuilt_below(&self, stripe: StripeNo) {
-        self.rebuilt_below.store(stripe.0, Ordering::Release);
-    }
-
-    /// A write reached the device's cache: the next flush must include this member.
-    pub(crate) fn set_unflushed(&self) {
-        if !self.is_unflushed.load(Ordering::Acquire) {
-            self.is_unflushed.store(true, Ordering::Release);
-        }
-    }
-
-    /// Its device failed something and stays in service all the same, or it has answered a flush since.
-    pub(crate) fn set_fails(&self, fails: bool) {
-        self.fails.store(fails, Ordering::Release);
-    }
-
-    /// Whether its device failed something that nobody can stand in for.
-    pub(crate) fn fails(&self) -> bool {
-        self.fails.load(Ordering::Acquire)
-    }
-
-    /// Whether a flush is owed; it counts as done from now on.
-    pub(crate) fn take_unflushed(&self) -> bool {
-        self.is_unflushed.swap(false, Ordering::AcqRel)
-    }
-
-    fn access(&self, stripe: StripeNo) -> (bool, bool) {
-        match self.state() {
-            SlotState::InSync => (true, true),
-            SlotState::Rebuilding => {
-                let is_whole = stripe < self.rebuilt_below() && !self.lost.contains(stripe);
-                (is_whole || sings(Canary::RebuiltTooSoon), true)
-            }
-            SlotState::Failing | SlotState::Out => (false, false),
-        }
-    }
 }
 
 /// One array, shared by all workers.
@@ -394,15 +201,13 @@ impl Array {
 
     /// Read errors of the device that fills the slot.
     pub(crate) fn read_errors(&self, member: MemberIdx) -> u64 {
-        let before = self.slot(member).tenures.errors_before.load(Ordering::Acquire);
+        let before = self.slot(member).errors_before();
         self.read_errors_of_all(member).saturating_sub(before)
     }
 
     /// Home only: the device of this tenure fills the slot from now on.
     pub(crate) fn set_tenure(&self, member: MemberIdx, tenure: Tenure) {
-        let tenures = &self.slot(member).tenures;
-        tenures.errors_before.store(self.read_errors_of_all(member), Ordering::Release);
-        tenures.current.store(tenure.0, Ordering::Release);
+        self.slot(member).set_tenure(tenure, self.read_errors_of_all(member));
     }
 
     fn read_errors_of_all(&self, member: MemberIdx) -> u64 {
@@ -411,8 +216,7 @@ impl Array {
 
     /// Put a slot into `state`. Called by the home worker, and by any worker for `Failing`.
     pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
-        self.slot(member).state.store(state as u8, Ordering::Release);
-        self.slot(member).set_fails(false);
+        self.slot(member).set_state(state);
         let count = |wanted: fn(SlotState) -> bool| {
             self.slots.iter().filter(|slot| wanted(slot.state())).count()
         };

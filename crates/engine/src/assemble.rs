@@ -5,9 +5,10 @@
 //! nothing at all when it starts read-only. The start has a generation and an incarnation of its own,
 //! recorded on every member before the first request is admitted.
 
-use crate::array::{Array, ArrayIdentity, ArrayParts, ArrayTuning};
+use crate::array::{Array, ArrayIdentity, ArrayParts};
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
+use crate::config::ArrayTuning;
 use crate::control_io;
 use crate::error::Refusal;
 use crate::event::names;

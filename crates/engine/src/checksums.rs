@@ -21,9 +21,10 @@ pub(crate) mod keep;
 mod page;
 pub(crate) mod pins;
 
-use crate::array::{Array, Tenure};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::Fault;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;

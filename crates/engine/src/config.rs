@@ -1,6 +1,5 @@
 //! What an engine is started with.
 
-use crate::array::ArrayTuning;
 use crate::error::Refusal;
 use ashlar_device::Opener;
 use ashlar_parity::Kernel;
@@ -85,4 +84,38 @@ pub struct Runner {
     pub boot_id: [u8; 16],
     /// Time between two heartbeats.
     pub interval: Duration,
+}
+
+/// Tunables of one array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrayTuning {
+    /// A member read that takes longer is given up on and reconstructed from the others.
+    pub read_deadline: Duration,
+    /// How long a piece of a sequential stream may wait at most to become a full stripe.
+    pub merge_wait_max: Duration,
+    /// Read errors on one member after which it is put out of service.
+    pub read_errors_max: u64,
+    /// Foreground latency that background jobs try to leave alone (95th percentile).
+    pub job_latency_target: Duration,
+    /// Bytes a second that a background job moves at least, whatever the foreground does.
+    pub job_floor_bytes: u64,
+    /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is read when it is needed.
+    pub checksum_cache_bytes: u64,
+    /// Members are told which blocks clients gave back, as soon as that is safe, if they then read zeros there. Not on an
+    /// array with checksums.
+    pub pass_discards: bool,
+}
+
+impl Default for ArrayTuning {
+    fn default() -> Self {
+        ArrayTuning {
+            read_deadline: Duration::from_millis(500),
+            merge_wait_max: Duration::from_micros(500),
+            read_errors_max: 1000,
+            job_latency_target: Duration::from_millis(5),
+            job_floor_bytes: 16 << 20,
+            checksum_cache_bytes: 64 << 20,
+            pass_discards: false,
+        }
+    }
 }

@@ -15,12 +15,12 @@ pub(crate) mod keeper;
 pub(crate) mod record;
 mod rounds;
 
-use crate::array::Tenure;
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevices};
+use crate::slot::Tenure;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
 use ashlar_units::{MemberIdx, StripeNo};

@@ -22,7 +22,7 @@
 //! - `checksums`   is a block what was written there?
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
-//! - `member`      states of a slot
+//! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot
 //! - `ownership`   a heartbeat, so that no other host starts the array
 //! - `canary`      faults planted on purpose, for tests of tests
 //! - `status`, `event`, `metrics`, `error`   what operators see
@@ -55,6 +55,7 @@ mod roster;
 mod scratch;
 mod service;
 mod shard;
+mod slot;
 mod spare;
 mod stated;
 mod status;
@@ -65,13 +66,13 @@ mod volume;
 mod worker;
 mod written;
 
-pub use array::{Array, ArrayTuning};
+pub use array::Array;
 pub use assemble::{AssembleSpec, next_after};
 pub use background::JobStatus;
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::CacheUsage;
-pub use config::{EngineConfig, Runner, Signatures};
+pub use config::{ArrayTuning, EngineConfig, Runner, Signatures};
 pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;

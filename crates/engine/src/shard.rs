@@ -4,7 +4,7 @@
 //! while the slot's state lets it be used; a replacement device gets every write that the slot's own
 //! device gets, so that it can take over at any moment below the point up to which it was copied.
 
-use crate::array::{Array, Tenure};
+use crate::array::Array;
 use crate::datapath::gather::GatherRead;
 use crate::datapath::read::ReadPart;
 use crate::datapath::rows::StripRows;
@@ -14,6 +14,7 @@ use crate::lists::Lists;
 use crate::log::{Log, Piece};
 use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
 use crate::scratch::Scratch;
+use crate::slot::Tenure;
 use crate::stripe::lock::RowLocks;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};

@@ -271,7 +271,7 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
 }
 
 /// Members of a group that nothing can be read from.
-fn missing_in(group: &[crate::array::Slot]) -> usize {
+fn missing_in(group: &[crate::slot::Slot]) -> usize {
     group.iter().filter(|slot| slot.state() != SlotState::InSync || slot.fails()).count()
 }
 

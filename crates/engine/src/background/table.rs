@@ -6,11 +6,11 @@
 
 use super::job::{End, Job};
 use super::step::Work;
-use crate::array::Tenure;
 use crate::event::names;
 use crate::home::{self, keeper, record};
 use crate::member::SlotEvent;
 use crate::shard::{Shard, SlotDevices};
+use crate::slot::Tenure;
 use ashlar_device::Command;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, MemberEvent, ScrubRecord, Superblock};

@@ -38,7 +38,7 @@ impl Key {
     }
 
     pub(super) fn owner(self) -> Owner {
-        (ashlar_units::MemberIdx(self.member), crate::array::Tenure(self.tenure))
+        (ashlar_units::MemberIdx(self.member), crate::slot::Tenure(self.tenure))
     }
 }
 

@@ -9,12 +9,12 @@
 
 use super::pins::{Noted, note_alone};
 use super::{Judgement, block_of, cache, judge, sum_of};
-use crate::array::Tenure;
 use crate::canary::{Canary, sings};
 use crate::datapath::reconstruct::write_back;
 use crate::datapath::settle::read_failed;
 use crate::event::names;
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::RowRange;

@@ -7,11 +7,11 @@
 use super::cache::{Key, begin, load};
 use super::page::Page;
 use super::{Owner, are_mostly_dirty, block_of, sum_of};
-use crate::array::Tenure;
 use crate::datapath::settle::settle;
 use crate::datapath::store::{FailedMembers, Target, blame};
 use crate::home::{keeper, on_home};
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo};

@@ -7,12 +7,12 @@
 
 use super::rows::RowSet;
 use super::settle;
-use crate::array::Tenure;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::event::names;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::StripIo;

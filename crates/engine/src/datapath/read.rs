@@ -8,10 +8,10 @@
 use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
 use super::{Answer, Piece, settle};
-use crate::array::Tenure;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{self as layout, Geometry, split, strips_of};

@@ -6,10 +6,10 @@
 //! errors instead, and an operator can still bring it back.
 
 use super::store::FailedMembers;
-use crate::array::Tenure;
 use crate::event::names;
 use crate::home;
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Fault, FaultKind};
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeErrorKind;

@@ -7,12 +7,13 @@
 use super::log;
 use super::settle::settle;
 use super::write::Payload;
-use crate::array::{Array, Tenure};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Command, Fault, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, WritePlan};

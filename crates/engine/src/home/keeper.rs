@@ -6,13 +6,14 @@
 
 use super::record::{aligned, all_went_well};
 use super::{ArrayLost, on_home, take_out_holder};
-use crate::array::{Array, Tenure};
+use crate::array::Array;
 use crate::background::discard;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
+use crate::slot::Tenure;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::Buf;
 use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};

@@ -1,0 +1,193 @@
+//! One member slot of an array, as all its workers see it: what its device may be asked for, and which of the devices that
+//! the slot has had it is.
+//!
+//! What must stay true: everything here changes through atomics. A device is read at a stripe only if it is in sync, or is
+//! being filled and its job was there; what is marked "home only" is called by the home worker alone. A failure is held
+//! against the device it happened on (its *tenure*), not against its successor.
+//!
+//! Not here: which states follow one another (`member.rs`), what the superblocks say of the slot (`home/record.rs`).
+
+use crate::canary::{Canary, sings};
+use crate::member::SlotState;
+use ashlar_units::StripeNo;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// One member slot as all workers see it.
+#[derive(Default)]
+pub(crate) struct Slot {
+    state: AtomicU8,
+    rebuilt_below: AtomicU64,
+    is_unflushed: AtomicBool,
+    /// Its device failed something, and its group could not do without it.
+    fails: AtomicBool,
+    /// The device that fills it since the start writes blocks whole.
+    writes_whole: AtomicBool,
+    /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
+    lost: LostStripes,
+    tenures: Tenures,
+}
+
+impl Slot {
+    /// The tenure of the device that fills the slot.
+    pub(crate) fn tenure(&self) -> Tenure {
+        Tenure(self.tenures.current.load(Ordering::Acquire))
+    }
+
+    /// Whether a power cut leaves every block that is being written to its device as it was or as it is to be, and
+    /// every block that was written as it is.
+    pub(crate) fn writes_whole(&self) -> bool {
+        self.writes_whole.load(Ordering::Acquire) && self.tenure() == Tenure::FIRST
+    }
+
+    /// Home only, before the first request: the device that fills the slot at the start writes blocks whole.
+    pub(crate) fn set_writes_whole(&self) {
+        self.writes_whole.store(true, Ordering::Release);
+    }
+
+    /// Home only: the device of this tenure fills the slot from now on; those before it had so many read errors.
+    pub(crate) fn set_tenure(&self, tenure: Tenure, errors_before: u64) {
+        self.tenures.errors_before.store(errors_before, Ordering::Release);
+        self.tenures.current.store(tenure.0, Ordering::Release);
+    }
+
+    /// Read errors of the devices that filled the slot before this one.
+    pub(crate) fn errors_before(&self) -> u64 {
+        self.tenures.errors_before.load(Ordering::Acquire)
+    }
+
+    /// The tenure of the newest device that was to replace it, still there or not.
+    pub(crate) fn replacement_tenure(&self) -> Tenure {
+        Tenure(self.tenures.replacement.load(Ordering::Acquire))
+    }
+
+    /// Home only: a tenure for a device that joins.
+    pub(crate) fn draw_tenure(&self) -> Tenure {
+        Tenure(self.tenures.drawn.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// Home only: the device of this tenure is being filled to replace it.
+    pub(crate) fn set_replacement_tenure(&self, tenure: Tenure) {
+        self.tenures.replacement.store(tenure.0, Ordering::Release);
+    }
+
+    /// Every stripe below is on the device that is being filled.
+    pub(crate) fn whole_below(&self) -> StripeNo {
+        let lost = self.lost.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = self.rebuilt_below();
+        lost.first().map_or(below, |lost| below.min(*lost))
+    }
+
+    /// Home only: of exactly these stripes the slot's strip could not be rebuilt. To be called before
+    /// the rebuilt point passes them.
+    pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
+        self.lost.set(stripes);
+    }
+
+    pub(crate) fn state(&self) -> SlotState {
+        SlotState::from_u8(self.state.load(Ordering::Acquire))
+    }
+
+    /// Put it into `state`; what its device failed before does not count any more. Who may, says
+    /// [`Array::set_slot_state`](crate::array::Array::set_slot_state).
+    pub(crate) fn set_state(&self, state: SlotState) {
+        self.state.store(state as u8, Ordering::Release);
+        self.set_fails(false);
+    }
+
+    /// Stripes below this number are on the device of a rebuilding slot.
+    pub(crate) fn rebuilt_below(&self) -> StripeNo {
+        StripeNo(self.rebuilt_below.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_rebuilt_below(&self, stripe: StripeNo) {
+        self.rebuilt_below.store(stripe.0, Ordering::Release);
+    }
+
+    /// A write reached the device's cache: the next flush must include this member.
+    pub(crate) fn set_unflushed(&self) {
+        if !self.is_unflushed.load(Ordering::Acquire) {
+            self.is_unflushed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Its device failed something and stays in service all the same, or it has answered a flush since.
+    pub(crate) fn set_fails(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Release);
+    }
+
+    /// Whether its device failed something that nobody can stand in for.
+    pub(crate) fn fails(&self) -> bool {
+        self.fails.load(Ordering::Acquire)
+    }
+
+    /// Whether a flush is owed; it counts as done from now on.
+    pub(crate) fn take_unflushed(&self) -> bool {
+        self.is_unflushed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether its device may be read for this stripe, and whether it is written.
+    pub(crate) fn access(&self, stripe: StripeNo) -> (bool, bool) {
+        match self.state() {
+            SlotState::InSync => (true, true),
+            SlotState::Rebuilding => {
+                let is_whole = stripe < self.rebuilt_below() && !self.lost.contains(stripe);
+                (is_whole || sings(Canary::RebuiltTooSoon), true)
+            }
+            SlotState::Failing | SlotState::Out => (false, false),
+        }
+    }
+}
+
+/// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
+/// the array. A failure is held against the device it happened on, not against its successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tenure(pub(crate) u32);
+
+impl Tenure {
+    /// Of the device that fills the slot when the array starts.
+    pub(crate) const FIRST: Tenure = Tenure(0);
+    /// Of the device that is replacing it when the array starts.
+    pub(crate) const FIRST_REPLACEMENT: Tenure = Tenure(1);
+}
+
+/// The tenures of a slot's devices; changed by the home worker alone.
+struct Tenures {
+    current: AtomicU32,
+    replacement: AtomicU32,
+    drawn: AtomicU32,
+    /// Read errors of earlier devices.
+    errors_before: AtomicU64,
+}
+
+impl Default for Tenures {
+    fn default() -> Self {
+        Tenures {
+            current: AtomicU32::new(Tenure::FIRST.0),
+            replacement: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
+            drawn: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
+            errors_before: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Stripes of which a slot's strip is lost. Nearly always none, and then asking costs one load.
+#[derive(Default)]
+struct LostStripes {
+    count: AtomicUsize,
+    stripes: Mutex<BTreeSet<StripeNo>>,
+}
+
+impl LostStripes {
+    fn set(&self, stripes: &BTreeSet<StripeNo>) {
+        let mut own = self.stripes.lock().unwrap_or_else(PoisonError::into_inner);
+        own.clone_from(stripes);
+        self.count.store(own.len(), Ordering::Release);
+    }
+
+    fn contains(&self, stripe: StripeNo) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+            && self.stripes.lock().unwrap_or_else(PoisonError::into_inner).contains(&stripe)
+    }
+}
