@@ -1,7 +1,7 @@
 //! Where the stripe intent log saves a record or writes one early, and why that costs nobody a block: each test is
 //! a story in which the saving would be wrong but for one rule (`docs/adr/0008-stripe-intent-log.md`, points 6).
 //!
-//! What must stay true: each of these fails when its rule is taken out of `log.rs` or `log/ahead.rs`.
+//! What must stay true: each of these fails when its rule is taken out of `log.rs`, `log/ahead.rs` or `log/write_ahead.rs`.
 
 use crate::world::jobs::until_idle;
 use crate::world::{add_disks, assemble_spec, create_spec, engine, names, read, submit};

@@ -1,0 +1,95 @@
+//! Records of whole stripes on their way before their writes come: which stripes, and what becomes of the records.
+//!
+//! What must stay true: what `ahead.rs` says of such records. A stripe has one written early only if its next write, were
+//! it a whole one, would need just that; its rows stay locked until the record is durable.
+
+use super::{Log, NewUpdate, Update};
+use crate::datapath::settle::settle as settle_members;
+use crate::datapath::store::Writes;
+use crate::shard::Shard;
+use ashlar_layout::RowRange;
+use ashlar_ondisk::log::RecordKind;
+use ashlar_units::StripeNo;
+use std::ops::Range;
+use std::rc::Rc;
+
+impl Log {
+    /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was written early.
+    /// If the stripe continues a stream, records of those that follow are on their way when this returns.
+    pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: StripeNo) -> Option<Update> {
+        let wanted = self.ahead.borrow_mut().wanted(stripe);
+        if let Some(stripes) = wanted {
+            self.write_ahead(shard, stripes);
+        }
+        let taken = self.ahead.borrow_mut().take(stripe)?;
+        match taken {
+            Ok(body) => Some(Update { shard: Rc::clone(shard), body: Some(body) }),
+            Err(body) => {
+                self.recycle(body);
+                None
+            }
+        }
+    }
+
+    /// Number records of whole stripes, as many of the wanted ones as have a place without waiting, and see them on
+    /// their way.
+    fn write_ahead(&self, shard: &Rc<Shard>, stripes: Range<u64>) {
+        let array = &self.common.array;
+        let rows = RowRange::new(0, array.geometry.strip_blocks());
+        let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
+        let mut batches = shard.write_lists.list();
+        for stripe in stripes.map(StripeNo) {
+            if !self.may_be_ahead(stripe) {
+                break;
+            }
+            let Some(guard) = shard.locks.lock_if_idle(stripe, rows) else { break };
+            let stored = array.view(stripe).writable;
+            let (kind, pieces) = (RecordKind::InDoubt, shard.piece_lists.list());
+            let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
+            let Some(held) = self.space_at_once(shard, &new) else { break };
+            let body = self.body_of(&mut new);
+            let (mut update, mut own) = self.number(shard, body, held);
+            bodies.extend(update.body.take());
+            batches.append(&mut own);
+            held_rows.push(guard);
+        }
+        if bodies.is_empty() {
+            return;
+        }
+        let epoch = self.ahead.borrow().epoch();
+        let shard = Rc::clone(shard);
+        let handle = shard.worker.handle.clone();
+        handle.spawn(async move {
+            let _under_way = shard.begin();
+            let failed = Writes::of(&shard, batches).finish_records(&shard).await;
+            let is_good = failed.is_empty() || settle_members(&shard, failed).await.is_ok();
+            let Some(log) = shard.log() else { return };
+            if !is_good {
+                log.give_up_ahead();
+            }
+            let unwanted = log.ahead.borrow_mut().arrive(epoch, bodies);
+            drop(held_rows);
+            unwanted.into_iter().for_each(|body| log.recycle(body));
+            log.settle_if_awaited(&shard);
+        });
+    }
+
+    /// Whether the stripe's next write, if it is a whole one, would need the record that can be written for it now.
+    fn may_be_ahead(&self, stripe: StripeNo) -> bool {
+        let array = &self.common.array;
+        // What is in doubt has its checksums taken from what is found: not to be said of stripes nobody writes.
+        array.checksums.is_none()
+            && stripe.0 < array.geometry.stripe_count()
+            && array.owner_of(stripe) == self.common.worker
+            && array.written.is_written(stripe)
+            && array.lacks_nothing(stripe)
+            && !array.intent.is_unsynced(array.intent.region_of(stripe))
+            && self.is_settled(stripe)
+    }
+
+    /// Nobody uses a record that was written early any more.
+    pub(super) fn give_up_ahead(&self) {
+        let unused = self.ahead.borrow_mut().give_up();
+        unused.into_iter().for_each(|body| self.recycle(body));
+    }
+}
