@@ -8,7 +8,8 @@
 //! - here       which jobs run: start, pause, resume, cancel
 //! - `filling`  a device joined, or the array starts: which jobs begin
 //! - `sparing`  a member went out: a spare takes its slot
-//! - `job`      one job: stripes under way, progress, checkpoints
+//! - `drive`    a job at work: stripes under way, and tried again
+//! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
 //! - `compare`  the same for scrub and resync
 //! - `course`   which stripes a job visits
@@ -21,6 +22,7 @@ mod board;
 mod compare;
 mod course;
 pub(crate) mod discard;
+mod drive;
 mod filling;
 mod job;
 mod meter;
@@ -215,7 +217,7 @@ fn start(shard: &Rc<Shard>, spec: JobSpec) -> Rc<Job> {
 
 async fn run(shard: &Rc<Shard>, job: &Rc<Job>) {
     let jobs = &shard.home().jobs;
-    let end = job::drive(shard, job, &jobs.changed).await;
+    let end = drive::drive(shard, job, &jobs.changed).await;
     table::close(shard, job, end).await;
     jobs.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, job));
     // A job of that kind may have begun on the slot meanwhile: what it shows stays.

@@ -1,44 +1,27 @@
-//! One job from start to end: which stripes are under way, how far it is, when that is recorded.
+//! One job: what it is for, which stripes it is through with, and how far that lets it say it is.
 //!
-//! What must stay true: stripes are begun in order and awaited in order, so everything below the oldest
-//! one under way is done; a checkpoint names no stripe that is not done and flushed; a stripe that could
-//! not be done holds the checkpoint where it is. A job holds its share of the array only while it runs,
-//! and ends soon after the array is stopping.
+//! What must stay true: a checkpoint names no stripe that is not done and flushed; a stripe that could
+//! not be done holds the checkpoint where it is. Everything below `done_below` was visited, because `drive.rs` begins
+//! and awaits stripes in order.
 //!
-//! A rebuild or copy does not end while stripes are lost: its device would be called good with content
-//! that is not. It tries them again now and then; writing such a stripe whole, or trimming it, clears it.
-//!
-//! Not here: what is done to a stripe (`step.rs`), what the superblocks say (`table.rs`).
+//! Not here: the loop (`drive.rs`), what is done to a stripe (`step.rs`), what the superblocks say (`table.rs`).
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};
-use super::meter::Meter;
-use super::pace::Pace;
-use super::step::{Step, StepReport, Work};
-use super::table;
+use super::step::{StepReport, Work};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
-use crate::datapath::{Answer, Piece};
 use crate::event::names;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_ondisk::{JobKind, JobRecord};
-use ashlar_ring::Pending;
-use ashlar_ring::local::Signal;
 use ashlar_units::{MemberIdx, StripeNo, to_u64};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use uuid::Uuid;
-
-/// Time between two tries of stripes that could not be rebuilt.
-const RETRY_EVERY: Duration = Duration::from_secs(60);
 /// Lost stripes that a status names.
 const LOST_SHOWN: usize = 64;
 
@@ -228,7 +211,8 @@ impl Job {
         }
     }
 
-    fn end(&self, shard: &Shard) -> Option<End> {
+    /// Whether it is to end, and how.
+    pub(super) fn end(&self, shard: &Shard) -> Option<End> {
         if shard.array.is_stopping() {
             return Some(End::Stopped);
         }
@@ -239,7 +223,7 @@ impl Job {
     }
 
     /// The next stripe to begin, if there is one left in this pass.
-    fn next(&self, array: &Array) -> Option<StripeNo> {
+    pub(super) fn next(&self, array: &Array) -> Option<StripeNo> {
         let mut progress = self.progress.borrow_mut();
         let Some(stripe) = self.course.next(maps(array), progress.cursor) else {
             progress.cursor = StripeNo(array.geometry.stripe_count());
@@ -250,7 +234,13 @@ impl Job {
     }
 
     /// A stripe was visited; `next` is the oldest one still under way.
-    fn note(&self, array: &Array, stripe: StripeNo, report: StepReport, next: Option<StripeNo>) {
+    pub(super) fn note(
+        &self,
+        array: &Array,
+        stripe: StripeNo,
+        report: StepReport,
+        next: Option<StripeNo>,
+    ) {
         let mut progress = self.progress.borrow_mut();
         let is_first_visit = stripe >= progress.done_below;
         let is_done = !report.is_target_gone && report.lost_blocks == 0;
@@ -267,6 +257,17 @@ impl Job {
             self.say_lost(array, stripe, report.lost_blocks);
         }
         self.advance(array, &mut progress, next);
+    }
+
+    /// None is left to begin in this pass; `oldest` is the oldest one still under way.
+    pub(super) fn note_all_begun(&self, array: &Array, oldest: Option<StripeNo>) {
+        self.advance(array, &mut self.progress.borrow_mut(), oldest);
+    }
+
+    /// The stripes that could not be done are to be tried again.
+    pub(super) fn retry_lost(&self) {
+        let mut progress = self.progress.borrow_mut();
+        progress.retries = progress.lost.iter().copied().collect();
     }
 
     /// Everything below the oldest stripe under way, or else the cursor, was visited.
@@ -347,100 +348,4 @@ fn settle_regions(array: &Array, progress: &mut Progress) {
         }
         progress.region.0 += 1;
     }
-}
-
-/// Stripes under way, oldest first.
-type UnderWay = VecDeque<(StripeNo, Pending<Answer>)>;
-
-/// Visit stripes until the job ends. All stripes it began have ended then.
-pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End {
-    let mut under_way = UnderWay::new();
-    let mut meter = Meter::new(shard);
-    loop {
-        let change = changed.changed();
-        let ended = job.end(shard);
-        if ended.is_some() || table::must_wait(shard, job) {
-            while !under_way.is_empty() {
-                absorb(shard, job, &mut under_way).await;
-            }
-            shard.array.jobs.show(job.status());
-            if let Some(end) = ended {
-                return end;
-            }
-            // It may stand still for long: a kill meanwhile must not cost what is done.
-            table::checkpoint(shard, job).await;
-            change.await;
-            meter = Meter::new(shard);
-            continue;
-        }
-        fill(shard, job, (meter.pace, changed), &mut under_way).await;
-        if under_way.is_empty() {
-            if !job.has_lost() || job.work == Work::Resync {
-                return End::Complete;
-            }
-            wait_to_retry(shard, job, change).await;
-            continue;
-        }
-        absorb(shard, job, &mut under_way).await;
-        meter.tick(shard, job);
-        if meter.checkpoint_is_due(shard) {
-            table::checkpoint(shard, job).await;
-        }
-    }
-}
-
-/// Begin as many stripes as the pace allows.
-async fn fill(
-    shard: &Rc<Shard>,
-    job: &Job,
-    (pace, changed): (Pace, &Signal),
-    under_way: &mut UnderWay,
-) {
-    while under_way.len() < pace.depth {
-        if !pace.pause.is_zero() {
-            wait(shard, pace.pause, changed.changed()).await;
-        }
-        let Some(stripe) = job.next(&shard.array) else {
-            let oldest = under_way.front().map(|(stripe, _)| *stripe);
-            job.advance(&shard.array, &mut job.progress.borrow_mut(), oldest);
-            return;
-        };
-        let owner = shard.array.owner_of(stripe);
-        let piece = Piece::Step(Step { stripe, work: job.work });
-        under_way.push_back((stripe, shard.worker.hand_to(owner, shard, piece)));
-    }
-}
-
-/// Wait for the oldest stripe and note what came of it.
-async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
-    let Some((stripe, pending)) = under_way.pop_front() else { return };
-    let report = match pending.await {
-        Some(Answer::Stepped(report)) => report,
-        // The owner has let the array go: the stripe is not done, and the job is about to end.
-        _ => StepReport { is_target_gone: true, ..StepReport::default() },
-    };
-    let oldest = under_way.front().map(|(stripe, _)| *stripe);
-    job.note(&shard.array, stripe, report, oldest);
-}
-
-/// Nothing is left but lost stripes: say so, wait, and try them again.
-async fn wait_to_retry(shard: &Rc<Shard>, job: &Job, change: impl Future<Output = ()>) {
-    shard.array.jobs.show(job.status());
-    shard.array.record(names::JOB_BLOCKED, job.result_fields());
-    table::checkpoint(shard, job).await;
-    wait(shard, RETRY_EVERY, change).await;
-    let mut progress = job.progress.borrow_mut();
-    progress.retries = progress.lost.iter().copied().collect();
-}
-
-/// Wait for the time to pass or for `change`, whichever comes first.
-async fn wait(shard: &Shard, time: Duration, change: impl Future<Output = ()>) {
-    let (mut sleep, mut change) = (pin!(shard.worker.handle.sleep(time)), pin!(change));
-    poll_fn(|context| {
-        if change.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        sleep.as_mut().poll(context)
-    })
-    .await;
 }

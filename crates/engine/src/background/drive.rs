@@ -1,0 +1,126 @@
+//! A job at work: stripes are begun as the pace allows, awaited in order, and tried again where they could not be done.
+//!
+//! What must stay true: stripes are begun in order and awaited in order, so everything below the oldest
+//! one under way is done. A job holds its share of the array only while it runs, and ends soon after the array is stopping;
+//! when it ends no stripe that it began is under way.
+//!
+//! A rebuild or copy does not end while stripes are lost: its device would be called good with content
+//! that is not. It tries them again now and then; writing such a stripe whole, or trimming it, clears it.
+//!
+//! Not here: how far the job is (`job.rs`), what is done to a stripe (`step.rs`), how fast (`pace.rs`, `meter.rs`).
+
+use super::job::{End, Job};
+use super::meter::Meter;
+use super::pace::Pace;
+use super::step::{Step, StepReport, Work};
+use super::table;
+use crate::datapath::{Answer, Piece};
+use crate::event::names;
+use crate::shard::Shard;
+use ashlar_ring::Pending;
+use ashlar_ring::local::Signal;
+use ashlar_units::StripeNo;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Time between two tries of stripes that could not be rebuilt.
+const RETRY_EVERY: Duration = Duration::from_secs(60);
+
+/// Stripes under way, oldest first.
+type UnderWay = VecDeque<(StripeNo, Pending<Answer>)>;
+
+/// Visit stripes until the job ends. All stripes it began have ended then.
+pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End {
+    let mut under_way = UnderWay::new();
+    let mut meter = Meter::new(shard);
+    loop {
+        let change = changed.changed();
+        let ended = job.end(shard);
+        if ended.is_some() || table::must_wait(shard, job) {
+            while !under_way.is_empty() {
+                absorb(shard, job, &mut under_way).await;
+            }
+            shard.array.jobs.show(job.status());
+            if let Some(end) = ended {
+                return end;
+            }
+            // It may stand still for long: a kill meanwhile must not cost what is done.
+            table::checkpoint(shard, job).await;
+            change.await;
+            meter = Meter::new(shard);
+            continue;
+        }
+        fill(shard, job, (meter.pace, changed), &mut under_way).await;
+        if under_way.is_empty() {
+            if !job.has_lost() || job.work == Work::Resync {
+                return End::Complete;
+            }
+            wait_to_retry(shard, job, change).await;
+            continue;
+        }
+        absorb(shard, job, &mut under_way).await;
+        meter.tick(shard, job);
+        if meter.checkpoint_is_due(shard) {
+            table::checkpoint(shard, job).await;
+        }
+    }
+}
+
+/// Begin as many stripes as the pace allows.
+async fn fill(
+    shard: &Rc<Shard>,
+    job: &Job,
+    (pace, changed): (Pace, &Signal),
+    under_way: &mut UnderWay,
+) {
+    while under_way.len() < pace.depth {
+        if !pace.pause.is_zero() {
+            wait(shard, pace.pause, changed.changed()).await;
+        }
+        let Some(stripe) = job.next(&shard.array) else {
+            let oldest = under_way.front().map(|(stripe, _)| *stripe);
+            job.note_all_begun(&shard.array, oldest);
+            return;
+        };
+        let owner = shard.array.owner_of(stripe);
+        let piece = Piece::Step(Step { stripe, work: job.work });
+        under_way.push_back((stripe, shard.worker.hand_to(owner, shard, piece)));
+    }
+}
+
+/// Wait for the oldest stripe and note what came of it.
+async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
+    let Some((stripe, pending)) = under_way.pop_front() else { return };
+    let report = match pending.await {
+        Some(Answer::Stepped(report)) => report,
+        // The owner has let the array go: the stripe is not done, and the job is about to end.
+        _ => StepReport { is_target_gone: true, ..StepReport::default() },
+    };
+    let oldest = under_way.front().map(|(stripe, _)| *stripe);
+    job.note(&shard.array, stripe, report, oldest);
+}
+
+/// Nothing is left but lost stripes: say so, wait, and try them again.
+async fn wait_to_retry(shard: &Rc<Shard>, job: &Job, change: impl Future<Output = ()>) {
+    shard.array.jobs.show(job.status());
+    shard.array.record(names::JOB_BLOCKED, job.result_fields());
+    table::checkpoint(shard, job).await;
+    wait(shard, RETRY_EVERY, change).await;
+    job.retry_lost();
+}
+
+/// Wait for the time to pass or for `change`, whichever comes first.
+async fn wait(shard: &Shard, time: Duration, change: impl Future<Output = ()>) {
+    let (mut sleep, mut change) = (pin!(shard.worker.handle.sleep(time)), pin!(change));
+    poll_fn(|context| {
+        if change.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        sleep.as_mut().poll(context)
+    })
+    .await;
+}
