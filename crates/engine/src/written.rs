@@ -1,16 +1,17 @@
 //! The written map in memory: one bit a stripe, set when the stripe was first written.
 //!
+//! - here           the bits
+//! - `pages`        the way of the bits to the members and back
+//! - `given_back`   stripes that clients gave back and whose blocks are still there
+//!
 //! What must stay true: a stripe whose bit is clear reads as zeros without touching a member and counts
 //! as zeros in parity; its first write stores all its strips. A bit is set only after those strips are
 //! stored, and reaches the members only after they are flushed, so that a crash leaves the stripe either
 //! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
-//! every worker. Pages of all-clear bits take no memory. A page has two places on each member, written in
-//! turns, so that a write that tears on all members at once leaves the page before it. Once things are quiet, and before
-//! a clean stop, the other place is given the same bits (*single* pages are those that wait for it): then damage to
-//! one place does not bring back an older page.
-//!
-//! A write is answered only when a start would find its stripes as they are (*settled*): a process that is killed
-//! takes with it what is in its memory and nowhere else, and the client may live on.
+//! every worker. Pages of all-clear bits take no memory.
+
+mod given_back;
+mod pages;
 
 use crate::canary::{Canary, sings};
 use ashlar_units::{StripeNo, to_u64, to_usize};
@@ -96,221 +97,6 @@ impl WrittenMap {
         }
     }
 
-    /// A client gave the stripe back, which is unwritten now: its blocks may go once that is durable.
-    pub(crate) fn give_back(&self, stripe: StripeNo) {
-        let (page, word, bit) = self.locate(stripe);
-        let new = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
-        let words = self.pages[page].given_back.get_or_init(new);
-        if words[word].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-            self.given_back.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// The members keep the stripe's blocks, or have been told of it. Whether they still were to go.
-    fn keep(&self, stripe: StripeNo) -> bool {
-        let (page, word, bit) = self.locate(stripe);
-        let Some(words) = self.pages[page].given_back.get() else { return false };
-        let was_to_go = words[word].fetch_and(!bit, Ordering::AcqRel) & bit != 0;
-        if was_to_go {
-            self.given_back.fetch_sub(1, Ordering::AcqRel);
-        }
-        was_to_go
-    }
-
-    /// Whether blocks of some stripe are to go, now or after a flush.
-    pub(crate) fn has_given_back(&self) -> bool {
-        self.given_back.load(Ordering::Acquire) != 0
-    }
-
-    /// The first stripe at or after `from` whose blocks may go: it is unwritten, also after a crash.
-    pub(crate) fn next_given_back(&self, from: StripeNo) -> Option<StripeNo> {
-        let mut at = from.0;
-        while at < self.stripe_count {
-            let (page, word, _) = self.locate(StripeNo(at));
-            let Page { words, stored, given_back, .. } = &self.pages[page];
-            let Some(given_back) = given_back.get() else {
-                at = (to_u64(page) + 1) * self.bits_per_page;
-                continue;
-            };
-            let bits = |words: &OnceLock<Box<[AtomicU64]>>| {
-                words.get().map_or(0, |words| words[word].load(Ordering::Acquire))
-            };
-            let may_go = given_back[word].load(Ordering::Acquire) & !bits(words) & !bits(stored);
-            let rest = may_go >> (at % 64);
-            if rest != 0 {
-                return Some(StripeNo(at + u64::from(rest.trailing_zeros())));
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
-    }
-
-    /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each time it was given
-    /// back.
-    pub(crate) fn take_given_back(&self, stripe: StripeNo) -> bool {
-        !self.is_written(stripe) && !self.may_be_durable(stripe) && self.keep(stripe)
-    }
-
-    /// Whether a page waits to be stored.
-    pub(crate) fn has_dirty_pages(&self) -> bool {
-        self.dirty_pages.load(Ordering::Acquire) != 0
-    }
-
-    /// The pages that wait to be stored; they count as stored from now on.
-    pub(crate) fn take_dirty_pages(&self) -> Vec<usize> {
-        let is_taken = |page: &usize| self.pages[*page].is_dirty.swap(false, Ordering::AcqRel);
-        let taken: Vec<usize> = (0..self.pages.len()).filter(is_taken).collect();
-        self.dirty_pages.fetch_sub(taken.len(), Ordering::AcqRel);
-        taken
-    }
-
-    /// Pages in which some stripe is written.
-    pub(crate) fn pages_with_bits(&self) -> Vec<usize> {
-        let has_bits = |page: &usize| {
-            let words = self.pages[*page].words.get();
-            words.is_some_and(|words| words.iter().any(|word| word.load(Ordering::Acquire) != 0))
-        };
-        (0..self.pages.len()).filter(has_bits).collect()
-    }
-
-    /// Storing `page` failed: it waits again.
-    pub(crate) fn put_back(&self, page: usize) {
-        if !self.pages[page].is_dirty.swap(true, Ordering::AcqRel) {
-            self.dirty_pages.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Which of the page's two places is written next.
-    pub(crate) fn next_place(&self, page: usize) -> u64 {
-        u64::from(self.pages[page].next_place.load(Ordering::Acquire))
-    }
-
-    /// The page was stored: next time its other place is written.
-    pub(crate) fn turn_place(&self, page: usize) {
-        self.pages[page].next_place.fetch_xor(1, Ordering::AcqRel);
-    }
-
-    /// Pages that are to be stored once more, in their other place.
-    pub(crate) fn single_pages(&self) -> Vec<usize> {
-        if self.single_pages.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let is_single = |page: &usize| self.pages[*page].is_single.load(Ordering::Acquire);
-        (0..self.pages.len()).filter(is_single).collect()
-    }
-
-    fn set_single(&self, page: usize, is_single: bool) {
-        let was_single = self.pages[page].is_single.swap(is_single, Ordering::AcqRel);
-        match (was_single, is_single) {
-            (false, true) => self.single_pages.fetch_add(1, Ordering::AcqRel),
-            (true, false) => self.single_pages.fetch_sub(1, Ordering::AcqRel),
-            _ => return,
-        };
-    }
-
-    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only on some; its
-    /// other place says the same everywhere, or not (`is_single`).
-    /// Where it is not everywhere the same place is written again first: the other one still holds the
-    /// page before it, on every member.
-    pub(crate) fn found_in(&self, page: usize, place: u64, is_everywhere: bool, is_single: bool) {
-        self.set_single(page, is_single);
-        let next = if is_everywhere { 1 - place } else { place };
-        let next = u8::try_from(next).expect("0 or 1");
-        self.pages[page].next_place.store(next, Ordering::Release);
-        if !is_everywhere {
-            self.put_back_everywhere(page);
-        }
-    }
-
-    /// Some device does not have the page: it waits to be stored, whatever its bits.
-    pub(crate) fn put_back_everywhere(&self, page: usize) {
-        self.pages[page].is_partial.store(true, Ordering::Release);
-        self.put_back(page);
-    }
-
-    /// The bits of a page as they are to be on the members; from now on those that are set may be there.
-    pub(crate) fn words_to_store(&self, page: usize) -> Vec<u64> {
-        let words = self.page_words(page);
-        let mut is_repeat = !self.pages[page].is_partial.load(Ordering::Acquire);
-        for (stored, word) in self.stored_words(page).iter().zip(&words) {
-            is_repeat &= stored.fetch_or(*word, Ordering::AcqRel) == *word;
-        }
-        for (sure, word) in self.sure_words(page).iter().zip(&words) {
-            is_repeat &= sure.fetch_and(*word, Ordering::AcqRel) == *word;
-        }
-        self.pages[page].is_repeat.store(is_repeat, Ordering::Release);
-        words
-    }
-
-    /// The members have these bits, and no others: what was set there before and is not now is gone.
-    pub(crate) fn stored(&self, page: usize, words: &[u64]) {
-        for (stored, word) in self.stored_words(page).iter().zip(words) {
-            stored.store(*word, Ordering::Release);
-        }
-        for (sure, word) in self.sure_words(page).iter().zip(words) {
-            sure.store(*word, Ordering::Release);
-        }
-        self.pages[page].is_partial.store(false, Ordering::Release);
-        self.set_single(page, !self.pages[page].is_repeat.load(Ordering::Acquire));
-    }
-
-    /// Whether a start after this process was killed would find every stripe of `range` as it is now.
-    pub(crate) fn is_settled_in(&self, range: Range<u64>) -> bool {
-        let (mut at, end) = (range.start, range.end.min(self.stripe_count));
-        while at < end {
-            let (page, word, _) = self.locate(StripeNo(at));
-            let next = match self.pages[page].words.get() {
-                Some(_) => (at / 64 + 1) * 64,
-                None => (to_u64(page) + 1) * self.bits_per_page,
-            };
-            let stop = next.min(end);
-            if let Some(words) = self.pages[page].words.get() {
-                let mask = (u64::MAX >> (64 - (stop - at))) << (at % 64);
-                let bits = words[word].load(Ordering::Acquire);
-                let stored = self.stored_words(page)[word].load(Ordering::Acquire);
-                let sure = self.sure_words(page)[word].load(Ordering::Acquire);
-                if (bits & !sure | !bits & stored) & mask != 0 {
-                    return false;
-                }
-            }
-            at = stop;
-        }
-        true
-    }
-
-    /// Whether the stripe's bit may be set on some member.
-    pub(crate) fn may_be_durable(&self, stripe: StripeNo) -> bool {
-        let (page, word, bit) = self.locate(stripe);
-        let Some(words) = self.pages[page].stored.get() else { return false };
-        words[word].load(Ordering::Acquire) & bit != 0
-    }
-
-    /// The bits of a page, lowest stripe first.
-    pub(crate) fn page_words(&self, page: usize) -> Vec<u64> {
-        match self.pages[page].words.get() {
-            Some(words) => words.iter().map(|word| word.load(Ordering::Acquire)).collect(),
-            None => vec![0; self.words_per_page()],
-        }
-    }
-
-    /// Take over the bits of a page that was read from a member; bits beyond the last stripe are dropped.
-    pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
-        if bits.iter().all(|word| *word == 0) || sings(Canary::WrittenMapForgotten) {
-            return;
-        }
-        let first = to_u64(page) * self.bits_per_page;
-        for (at, (word, bits)) in self.words(page).iter().zip(bits).enumerate() {
-            let start = first + to_u64(at) * 64;
-            let valid = self.stripe_count.saturating_sub(start).min(64);
-            let mask = if valid == 64 { u64::MAX } else { (1 << valid) - 1 };
-            word.fetch_or(bits & mask, Ordering::AcqRel);
-        }
-        let words = self.words_to_store(page);
-        for (sure, word) in self.sure_words(page).iter().zip(words) {
-            sure.fetch_or(word, Ordering::AcqRel);
-        }
-    }
-
     /// The first written stripe at or after `from`.
     pub(crate) fn next_written(&self, from: StripeNo) -> Option<StripeNo> {
         self.next_written_in(from.0..self.stripe_count)
@@ -367,16 +153,6 @@ impl WrittenMap {
         self.pages[page].words.get_or_init(make)
     }
 
-    fn stored_words(&self, page: usize) -> &[AtomicU64] {
-        let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
-        self.pages[page].stored.get_or_init(make)
-    }
-
-    fn sure_words(&self, page: usize) -> &[AtomicU64] {
-        let make = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
-        self.pages[page].sure.get_or_init(make)
-    }
-
     fn words_per_page(&self) -> usize {
         to_usize(self.bits_per_page / 64)
     }
@@ -414,114 +190,5 @@ mod tests {
         }
         map.set(StripeNo(128), false);
         assert!(!map.is_written(StripeNo(128)));
-    }
-
-    #[test]
-    fn a_page_is_taken_once_for_each_change() {
-        let map = WrittenMap::new(1000, 128);
-        map.set(StripeNo(5), true);
-        map.set(StripeNo(6), true);
-        map.set(StripeNo(900), true);
-        assert!(map.has_dirty_pages());
-        assert_eq!(map.take_dirty_pages(), [0, 7]);
-        assert!(!map.has_dirty_pages());
-        map.put_back(7);
-        assert_eq!(map.take_dirty_pages(), [7]);
-    }
-
-    #[test]
-    fn a_page_found_only_on_some_members_goes_to_the_same_place_again() {
-        let map = WrittenMap::new(1000, 128);
-        map.found_in(2, 1, true, false);
-        assert_eq!((map.next_place(2), map.has_dirty_pages()), (0, false));
-        map.found_in(2, 1, false, false);
-        assert_eq!((map.next_place(2), map.take_dirty_pages()), (1, vec![2]));
-        map.turn_place(2);
-        assert_eq!(map.next_place(2), 0);
-    }
-
-    #[test]
-    fn a_page_is_to_be_stored_until_both_its_places_have_the_same_bits() {
-        let map = WrittenMap::new(1000, 128);
-        let store = || {
-            let words = map.words_to_store(0);
-            map.stored(0, &words);
-            map.single_pages()
-        };
-        assert_eq!(
-            map.single_pages(),
-            [0; 0],
-            "never written: both places are as creation made them"
-        );
-        map.set(StripeNo(70), true);
-        assert_eq!(store(), [0]);
-        assert_eq!(store(), [0; 0], "the other place, with the same bits");
-        map.set(StripeNo(71), true);
-        assert_eq!(store(), [0]);
-        map.set(StripeNo(71), false);
-        assert_eq!(store(), [0], "other bits once more");
-        map.words_to_store(0);
-        assert_eq!(store(), [0; 0], "the store was cut off and made again");
-        map.set(StripeNo(72), true);
-        map.words_to_store(0);
-        assert_eq!(store(), [0], "the one that was cut off says nothing about the other place");
-        map.found_in(3, 1, true, true);
-        assert_eq!(map.single_pages(), [0, 3]);
-        assert_eq!(store(), [3]);
-        map.put_back_everywhere(0);
-        assert_eq!(store(), [0, 3], "a device has joined and has the page once");
-        assert_eq!(store(), [3]);
-    }
-
-    #[test]
-    fn a_bit_may_be_durable_from_when_it_is_to_be_stored_until_it_is_stored_clear() {
-        let map = WrittenMap::new(1000, 128);
-        let stripe = StripeNo(70);
-        map.set(stripe, true);
-        assert!(!map.may_be_durable(stripe));
-        let words = map.words_to_store(0);
-        assert!(map.may_be_durable(stripe) && !map.may_be_durable(StripeNo(71)));
-        map.set(stripe, false);
-        map.stored(0, &words);
-        assert!(map.may_be_durable(stripe), "it was stored set");
-        let words = map.words_to_store(0);
-        assert!(map.may_be_durable(stripe), "the store may have been cut off");
-        map.stored(0, &words);
-        assert!(!map.may_be_durable(stripe));
-        map.load_page(1, &[1, 0]);
-        assert!(map.may_be_durable(StripeNo(128)));
-    }
-
-    #[test]
-    fn a_stripe_is_settled_when_every_place_that_a_start_may_believe_says_what_is() {
-        let map = WrittenMap::new(1000, 128);
-        assert!(map.is_settled_in(0..1000), "nothing written, nothing stored");
-        map.set(StripeNo(70), true);
-        assert!(
-            !map.is_settled_in(70..71) && map.is_settled_in(0..70) && map.is_settled_in(71..1000)
-        );
-        let words = map.words_to_store(0);
-        assert!(!map.is_settled_in(0..1000), "the store may be cut off");
-        map.stored(0, &words);
-        assert!(map.is_settled_in(0..1000));
-        map.set(StripeNo(70), false);
-        assert!(!map.is_settled_in(64..128), "it is stored set");
-        map.set(StripeNo(71), true);
-        let words = map.words_to_store(0);
-        assert!(!map.is_settled_in(70..71) && !map.is_settled_in(71..72));
-        map.set(StripeNo(70), true);
-        assert!(!map.is_settled_in(70..71), "the page on its way says clear");
-        map.stored(0, &words);
-        assert!(!map.is_settled_in(70..71) && map.is_settled_in(71..1000));
-        map.load_page(2, &[1, 0]);
-        assert!(map.is_settled_in(256..1000), "it was read from the members");
-    }
-
-    #[test]
-    fn loaded_bits_beyond_the_last_stripe_are_dropped() {
-        let map = WrittenMap::new(70, 128);
-        map.load_page(0, &[u64::MAX, u64::MAX]);
-        assert_eq!(map.written_count(), 70);
-        assert!(!map.has_dirty_pages());
     }
 }
