@@ -4,37 +4,39 @@
 //! What must stay true: nothing is written before the judgement says that the array may start, and
 //! nothing at all when it starts read-only. The start has a generation and an incarnation of its own,
 //! recorded on every member before the first request is admitted.
+//!
+//! - here     the steps of a start, in their order
+//! - `plan`   what the judgement makes of the devices: which fills which slot
+
+mod plan;
 
 use crate::array::{Array, ArrayIdentity, ArrayParts};
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::ArrayTuning;
-use crate::control_io;
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
-use crate::log::LogShape;
-use crate::log::replay;
-use crate::map_pages;
+use crate::log::{LogShape, replay};
 use crate::member::SlotState;
-use crate::ownership;
 use crate::roster::Roster;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::spare::Spare;
-use crate::stated;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
-use ashlar_device::{Access, Device, Opened};
+use crate::{control_io, map_pages, ownership, stated};
+use ashlar_device::{Access, Opened};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{
-    self, AssemblyRequest, MemberReading, ReadLabel, RefusalKind, Start, Verdict,
+    self, AssemblyRequest, MemberReading, ReadLabel, RefusalKind, Start,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock, SuperblockCopies};
+use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
-use ashlar_units::{MemberIdx, StripeNo, to_u64};
+use ashlar_units::{MemberIdx, to_u64};
+use plan::{Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -56,41 +58,6 @@ pub struct AssembleSpec {
 /// A device that was read.
 struct Found {
     opened: Arc<dyn Opened>,
-}
-
-/// Everything the start needs once the judgement is made.
-struct Plan {
-    /// The newest superblock, as it was found.
-    found: Superblock,
-    /// The same with what the start itself changes.
-    superblock: Superblock,
-    geometry: Geometry,
-    slots: Vec<SlotPlan>,
-    is_read_only: bool,
-    /// Regions that were dirty must not be trusted.
-    is_unclean: bool,
-    /// The logs say what was under way.
-    has_log: bool,
-}
-
-impl Plan {
-    /// Every device of the array that was found.
-    fn devices(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
-        let all = self.slots.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
-        all.flatten().map(|opened| opened.attach(&worker.handle)).collect()
-    }
-}
-
-/// What fills a slot.
-#[derive(Clone, Default)]
-struct SlotPlan {
-    state: Option<SlotState>,
-    current: Option<Arc<dyn Opened>>,
-    replacement: Option<Arc<dyn Opened>>,
-    /// Their names in the stripe intent log.
-    current_tag: u64,
-    replacement_tag: u64,
-    rebuilt_below: StripeNo,
 }
 
 pub(crate) async fn assemble(
@@ -204,80 +171,6 @@ impl Looking<'_> {
     }
 }
 
-fn plan(spec: &AssembleSpec, verdict: &Verdict, found: &[Found]) -> Result<Plan, Refusal> {
-    let superblock = verdict.newest.clone().expect("an array that may start has a superblock");
-    let geometry = superblock.geometry.to_layout().ok_or_else(|| {
-        Refusal::new(
-            "array.not_started",
-            format!("array '{}' has an impossible geometry", superblock.array_name.as_str()),
-            "look at its members with `ashlar examine`; nothing was written",
-        )
-    })?;
-    let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
-    let started = started(superblock.clone(), verdict);
-    let mut slots = Vec::new();
-    for slot in &verdict.slots {
-        let is_believed = slot.reading.is_some() && sings(Canary::StaleMemberTrusted);
-        let is_current = slot.state == assembly::SlotState::Current || is_believed;
-        let newcomer = slot.newcomer.as_ref().and_then(|newcomer| opened(newcomer.reading));
-        let planned = match (is_current, newcomer) {
-            (true, newcomer) => SlotPlan {
-                state: Some(SlotState::InSync),
-                current: opened(slot.reading),
-                replacement: newcomer,
-                current_tag: slot.holder.map_or(0, |holder| holder.log_tag),
-                replacement_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
-                ..SlotPlan::default()
-            },
-            (false, Some(device)) => SlotPlan {
-                state: Some(SlotState::Rebuilding),
-                current: Some(device),
-                current_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
-                rebuilt_below: slot
-                    .newcomer
-                    .and_then(|newcomer| started.job_of(newcomer.entry.uuid))
-                    .map_or(StripeNo(0), |job| job.checkpoint),
-                ..SlotPlan::default()
-            },
-            (false, None) => SlotPlan { state: Some(SlotState::Out), ..SlotPlan::default() },
-        };
-        slots.push(planned);
-    }
-    let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
-    let is_logged = superblock.policy == ConsistencyPolicy::Log;
-    Ok(Plan {
-        is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
-        is_unclean: !is_forced
-            && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
-        has_log: superblock.unclean && is_logged,
-        found: superblock.clone(),
-        superblock: started,
-        geometry,
-        slots,
-    })
-}
-
-/// The superblock of the start itself, but for its generation and incarnation: members that were not
-/// found are lost, forced actions are recorded.
-fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
-    superblock.generation += 1;
-    for slot in &verdict.slots {
-        let is_lost = slot.state == assembly::SlotState::Missing;
-        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
-            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
-        }
-        if let (true, Some(holder)) = (is_lost, slot.holder)
-            && holder.role == ashlar_ondisk::Role::Active
-        {
-            // The device that was to replace it is to be rebuilt from the others now.
-            record::mark_out(&mut superblock, slot.slot);
-        }
-    }
-    superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);
-    superblock.generation -= 1;
-    superblock
-}
-
 /// Spares among the devices go on waiting in their pools.
 fn keep_spares(roster: &Roster, readings: &[MemberReading], found: &[Found]) {
     for (reading, found) in readings.iter().zip(found) {
@@ -338,7 +231,7 @@ fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<
 
 /// Fill the maps from the members; the pages of the written map that nobody has.
 async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Vec<usize> {
-    let (sources, followers) = (sources(worker, plan), followers(worker, plan));
+    let (sources, followers) = (plan.sources(worker), plan.followers(worker));
     let state = (&plan.superblock, plan.is_unclean);
     map_pages::load(worker, array, state, (&sources, &followers)).await
 }
@@ -504,19 +397,4 @@ pub(crate) async fn remove(roster: &Arc<Roster>, array: &Arc<Array>) -> Result<(
     roster.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
     roster.arrays()[id.0] = None;
     Ok(())
-}
-
-/// The devices that are being filled: their maps do not count yet, but will.
-fn followers(worker: &Worker, plan: &Plan) -> Vec<Rc<dyn Device>> {
-    let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
-    let current = plan.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
-    let replacements = plan.slots.iter().filter_map(|slot| slot.replacement.as_ref());
-    current.chain(replacements).map(|opened| opened.attach(&worker.handle)).collect()
-}
-
-/// The members whose maps count: those in sync.
-fn sources(worker: &Worker, plan: &Plan) -> Vec<Rc<dyn Device>> {
-    let current = plan.slots.iter().filter(|slot| slot.state == Some(SlotState::InSync));
-    let opened = current.filter_map(|slot| slot.current.as_ref());
-    opened.map(|opened| opened.attach(&worker.handle)).collect()
 }

@@ -1,0 +1,151 @@
+//! What a start makes of the judgement: which device fills which slot in which state, and the superblock that the start
+//! itself will write.
+//!
+//! What must stay true: planning writes nothing and asks no device. A slot is in sync only if the judgement calls its member
+//! current; a device that was being filled goes on from its checkpoint, and from nothing if no job names it.
+
+use super::{AssembleSpec, Found};
+use crate::canary::{Canary, sings};
+use crate::error::Refusal;
+use crate::home::record;
+use crate::member::SlotState;
+use crate::worker::Worker;
+use ashlar_device::{Device, Opened};
+use ashlar_layout::Geometry;
+use ashlar_ondisk::assembly::{self, Start, Verdict};
+use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock};
+use ashlar_units::StripeNo;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Everything the start needs once the judgement is made.
+pub(super) struct Plan {
+    /// The newest superblock, as it was found.
+    pub(super) found: Superblock,
+    /// The same with what the start itself changes.
+    pub(super) superblock: Superblock,
+    pub(super) geometry: Geometry,
+    pub(super) slots: Vec<SlotPlan>,
+    pub(super) is_read_only: bool,
+    /// Regions that were dirty must not be trusted.
+    pub(super) is_unclean: bool,
+    /// The logs say what was under way.
+    pub(super) has_log: bool,
+}
+
+impl Plan {
+    /// Every device of the array that was found.
+    pub(super) fn devices(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+        let all = self.slots.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
+        all.flatten().map(|opened| opened.attach(&worker.handle)).collect()
+    }
+
+    /// The members whose maps count: those in sync.
+    pub(super) fn sources(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+        let current = self.slots.iter().filter(|slot| slot.state == Some(SlotState::InSync));
+        let opened = current.filter_map(|slot| slot.current.as_ref());
+        opened.map(|opened| opened.attach(&worker.handle)).collect()
+    }
+
+    /// The devices that are being filled: their maps do not count yet, but will.
+    pub(super) fn followers(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+        let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
+        let current = self.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
+        let replacements = self.slots.iter().filter_map(|slot| slot.replacement.as_ref());
+        current.chain(replacements).map(|opened| opened.attach(&worker.handle)).collect()
+    }
+}
+
+/// What fills a slot.
+#[derive(Clone, Default)]
+pub(super) struct SlotPlan {
+    pub(super) state: Option<SlotState>,
+    pub(super) current: Option<Arc<dyn Opened>>,
+    pub(super) replacement: Option<Arc<dyn Opened>>,
+    /// Their names in the stripe intent log.
+    pub(super) current_tag: u64,
+    pub(super) replacement_tag: u64,
+    pub(super) rebuilt_below: StripeNo,
+}
+
+/// The plan of a start that the judgement allows.
+///
+/// # Errors
+/// If there is no array of this geometry.
+pub(super) fn plan(
+    spec: &AssembleSpec,
+    verdict: &Verdict,
+    found: &[Found],
+) -> Result<Plan, Refusal> {
+    let superblock = verdict.newest.clone().expect("an array that may start has a superblock");
+    let geometry = superblock.geometry.to_layout().ok_or_else(|| {
+        Refusal::new(
+            "array.not_started",
+            format!("array '{}' has an impossible geometry", superblock.array_name.as_str()),
+            "look at its members with `ashlar examine`; nothing was written",
+        )
+    })?;
+    let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
+    let started = started(superblock.clone(), verdict);
+    let mut slots = Vec::new();
+    for slot in &verdict.slots {
+        let is_believed = slot.reading.is_some() && sings(Canary::StaleMemberTrusted);
+        let is_current = slot.state == assembly::SlotState::Current || is_believed;
+        let newcomer = slot.newcomer.as_ref().and_then(|newcomer| opened(newcomer.reading));
+        let planned = match (is_current, newcomer) {
+            (true, newcomer) => SlotPlan {
+                state: Some(SlotState::InSync),
+                current: opened(slot.reading),
+                replacement: newcomer,
+                current_tag: slot.holder.map_or(0, |holder| holder.log_tag),
+                replacement_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
+                ..SlotPlan::default()
+            },
+            (false, Some(device)) => SlotPlan {
+                state: Some(SlotState::Rebuilding),
+                current: Some(device),
+                current_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
+                rebuilt_below: slot
+                    .newcomer
+                    .and_then(|newcomer| started.job_of(newcomer.entry.uuid))
+                    .map_or(StripeNo(0), |job| job.checkpoint),
+                ..SlotPlan::default()
+            },
+            (false, None) => SlotPlan { state: Some(SlotState::Out), ..SlotPlan::default() },
+        };
+        slots.push(planned);
+    }
+    let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
+    let is_logged = superblock.policy == ConsistencyPolicy::Log;
+    Ok(Plan {
+        is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
+        is_unclean: !is_forced
+            && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
+        has_log: superblock.unclean && is_logged,
+        found: superblock.clone(),
+        superblock: started,
+        geometry,
+        slots,
+    })
+}
+
+/// The superblock of the start itself, but for its generation and incarnation: members that were not
+/// found are lost, forced actions are recorded.
+fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
+    superblock.generation += 1;
+    for slot in &verdict.slots {
+        let is_lost = slot.state == assembly::SlotState::Missing;
+        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
+            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
+        }
+        if let (true, Some(holder)) = (is_lost, slot.holder)
+            && holder.role == ashlar_ondisk::Role::Active
+        {
+            // The device that was to replace it is to be rebuilt from the others now.
+            record::mark_out(&mut superblock, slot.slot);
+        }
+    }
+    superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);
+    superblock.generation -= 1;
+    superblock
+}
