@@ -95,7 +95,7 @@ pub(crate) async fn create(
     let candidates = open_all(worker, roster, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
     check_policy(&spec, &plan)?;
-    stated::check(&spec, &candidates)?;
+    stated::check(spec.atomic_write_bytes, spec.policy, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
     let superblock = first_superblock(worker, roster, (name, &spec, &plan), &candidates);
     if !spec.is_dry_run {
@@ -110,7 +110,7 @@ pub(crate) async fn create(
         overhead_bytes: plan.member_bytes - plan.areas.data.bytes,
         // Who asked for less knows that the rest stays unused.
         unused: if spec.member_bytes.is_none() { unused(&candidates, &plan) } else { Vec::new() },
-        stated_in_vain: stated::in_vain(&spec, &candidates),
+        stated_in_vain: stated::in_vain(spec.atomic_write_bytes, &candidates),
         is_dry_run: spec.is_dry_run,
         name: spec.name,
         geometry,

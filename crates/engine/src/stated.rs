@@ -9,7 +9,6 @@
 //!
 //! Not here: which updates are lean (`datapath/lean.rs`).
 
-use crate::create::CreateSpec;
 use crate::error::Refusal;
 use crate::newcomer::Newcomer;
 use crate::shard::Shard;
@@ -21,9 +20,12 @@ use ashlar_units::{BLOCK_BYTES, ByteSize};
 ///
 /// # Errors
 /// If the array keeps no log, the size is of no use, or a device reports less.
-pub(crate) fn check(spec: &CreateSpec, candidates: &[Newcomer]) -> Result<(), Refusal> {
-    let bytes = spec.atomic_write_bytes;
-    check_policy(bytes, spec.policy)?;
+pub(crate) fn check(
+    bytes: u32,
+    policy: ConsistencyPolicy,
+    candidates: &[Newcomer],
+) -> Result<(), Refusal> {
+    check_policy(bytes, policy)?;
     candidates.iter().try_for_each(|candidate| check_device(bytes, candidate.opened.facts()))
 }
 
@@ -76,8 +78,8 @@ pub(crate) fn check_device(bytes: u32, facts: &DeviceFacts) -> Result<(), Refusa
 }
 
 /// The devices of which it is stated and makes no difference: a cache may lose what was written.
-pub(crate) fn in_vain(spec: &CreateSpec, candidates: &[Newcomer]) -> Vec<String> {
-    let is_stated = spec.atomic_write_bytes != 0;
+pub(crate) fn in_vain(bytes: u32, candidates: &[Newcomer]) -> Vec<String> {
+    let is_stated = bytes != 0;
     let in_vain = candidates
         .iter()
         .filter(|candidate| is_stated && candidate.opened.facts().has_volatile_cache);
