@@ -14,7 +14,7 @@ use ashlar_engine::{ArrayVolume, CreateSpec, Engine, ReplaySummary};
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
-use ashlar_sim::{DiskOptions, Random, SimDisk, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Lie, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, StripIdx, StripeNo, to_usize};
 use ashlar_volume::{Command, Volume, VolumeErrorKind};
 use std::sync::Arc;
@@ -306,6 +306,38 @@ fn whatever_block_of_a_flushed_row_in_doubt_is_damaged_follows_from_the_others()
             assert!(bytes == content(block), "seed {seed}: block {block} is wrong");
         }
         assert_eq!((replayed.put_back, replayed.rows_in_doubt), (rows, rows), "{replayed:?}");
+    }
+}
+
+/// A block is put back, and its device acknowledges that and stores nothing: what it still holds was read again, believed, and
+/// parity and checksums were made to agree with it.
+#[test]
+fn a_block_that_is_put_back_is_not_read_again_and_believed() {
+    for (seed, shape) in (0..).zip([
+        crate::world::shape(Level::Raid5, 4, None, None),
+        crate::world::shape(Level::Raid6, 6, None, None),
+    ]) {
+        let mut world = SimWorld::new(seed);
+        let disks = disks_of(&mut world, &shape, false);
+        let (geometry, data_offset) = written_ago(&mut world, &shape, Duration::ZERO);
+        let rows_of_stripe = geometry.strip_bytes() / BLOCK_BYTES;
+        let mut told = 0;
+        for row in 0..STRIPES * rows_of_stripe {
+            let strip = StripIdx::from_at(to_usize(row) % geometry.data_strips());
+            let member = geometry.place(StripeNo(row / rows_of_stripe), strip).member;
+            let disk = &disks[member.at()];
+            let block = Extent::new(data_offset + row * BLOCK_BYTES, BLOCK_BYTES);
+            disk.corrupt(block);
+            disk.lie_about_next_write(block, Lie::Lost);
+            told += 1;
+        }
+        let (blocks, replayed) = all_after_a_start(&mut world, shape.members);
+        for (block, bytes) in (0..).zip(blocks) {
+            assert!(bytes == content(block), "seed {seed}: block {block} is wrong");
+        }
+        assert_eq!((replayed.put_back, replayed.rows_in_doubt), (told, told), "{replayed:?}");
+        let lies: u64 = disks.iter().map(SimDisk::lies_told).sum();
+        assert_eq!(lies, told, "each write was lost");
     }
 }
 

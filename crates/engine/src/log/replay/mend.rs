@@ -6,7 +6,7 @@
 //! there are no requests and no jobs yet, so there are no row locks.
 
 use super::found::spoil;
-use super::prove::put_back;
+use super::prove::to_put_back;
 use super::{ReplaySummary, Source, lose, lost};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
@@ -21,7 +21,7 @@ use ashlar_layout::RowRange;
 use ashlar_ondisk::log::StripeReplay;
 use ashlar_parity::Locality;
 use ashlar_ring::Pending;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -75,8 +75,11 @@ pub(super) async fn mend(
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
-                summary.put_back += put_back(shard, (stripe.stripe, tile)).await?;
-                summary.rows_left += generate_or_leave(shard, stripe.stripe, tile).await?;
+                for (rows, wrong) in to_generate(shard, (stripe.stripe, tile)).await? {
+                    summary.put_back += u64::from(rows.blocks()) * to_u64(wrong.count());
+                    let run = (stripe.stripe, rows);
+                    summary.rows_left += generate_or_leave(shard, run, wrong).await?;
+                }
                 store_checksums_if_many(shard).await?;
             }
         }
@@ -174,20 +177,37 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
     outcome.buffer.ok_or(GONE)
 }
 
-/// Make rows of a stripe a codeword. How many of them were left as they are, because the media give back too little of
-/// them to compute anything from: their lost blocks are lost, which is no reason to refuse the rest of the array.
+/// A tile in runs of rows that are generated alike: all rows of one have the same strips that are to be put back. What lies
+/// there is not read again: whoever did would believe a device that has lost what was put back.
+async fn to_generate(
+    shard: &Rc<Shard>,
+    (stripe, tile): (StripeNo, RowRange),
+) -> Result<Vec<(RowRange, StripSet)>, Refusal> {
+    let mut runs: Vec<(RowRange, StripSet)> = Vec::new();
+    for (row, wrong) in (tile.start..).zip(to_put_back(shard, (stripe, tile)).await?) {
+        match runs.last_mut() {
+            Some((rows, alike)) if *alike == wrong => rows.end = row + 1,
+            _ => runs.push((RowRange::new(row, row + 1), wrong)),
+        }
+    }
+    Ok(runs)
+}
+
+/// Make rows of a stripe a codeword, without believing what lies on the strips that are `wrong`. How many of them were left as
+/// they are, because the media give back too little of them to compute anything from: their lost blocks are lost, which is
+/// no reason to refuse the rest of the array.
 async fn generate_or_leave(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
-    tile: RowRange,
+    (stripe, run): (StripeNo, RowRange),
+    wrong: StripSet,
 ) -> Result<u64, Refusal> {
-    if generate(shard, (stripe, tile), StripSet::EMPTY).await? {
+    if generate(shard, (stripe, run), wrong).await? {
         return Ok(0);
     }
     let mut left = 0;
-    for row in tile.start..tile.end {
+    for row in run.start..run.end {
         let rows = RowRange::new(row, row + 1);
-        if !generate(shard, (stripe, rows), StripSet::EMPTY).await? {
+        if !generate(shard, (stripe, rows), wrong).await? {
             block_lost(shard, stripe);
             left += 1;
         }
