@@ -113,6 +113,8 @@ canaries! {
     StoredUnproven,
     /// The address is no part of a block's checksum.
     AddressLeftOut,
+    /// What the checksums and the rest of a row in doubt prove is not put back.
+    ProvenNotPutBack,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
 }

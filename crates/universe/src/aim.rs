@@ -28,6 +28,8 @@ pub enum Aim {
     Lean,
     /// The same, with sectors that cannot be read.
     LeanSectors,
+    /// Whole stripes, flushes, and blocks that rot or are lost; crashes where the stripes lie.
+    Rot,
 }
 
 /// Where hosts are cut off on purpose, rather than anywhere.
@@ -82,7 +84,7 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 8] = [
+    pub const ALL: [Aim; 9] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
@@ -91,6 +93,7 @@ impl Aim {
         Aim::Repairs,
         Aim::Lean,
         Aim::LeanSectors,
+        Aim::Rot,
     ];
 
     /// Its name on the command line.
@@ -104,6 +107,7 @@ impl Aim {
             Aim::Repairs => "repairs",
             Aim::Lean => "lean",
             Aim::LeanSectors => "lean-sectors",
+            Aim::Rot => "rot",
         }
     }
 
@@ -115,7 +119,7 @@ impl Aim {
             Aim::Rebuilds => (50, 60),
             Aim::SlowRebuilds => (10, 10),
             Aim::Repairs => (25, 10),
-            Aim::Lean | Aim::LeanSectors => (10, 25),
+            Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
         };
         let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
         match self {
@@ -143,6 +147,7 @@ impl Aim {
             Aim::Lean | Aim::LeanSectors => {
                 Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
             }
+            Aim::Rot => Cuts { lives_in: Some((Place::Data, 300)), begins_whole: true, ..cuts },
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -178,6 +183,15 @@ impl Aim {
             Aim::SlowRebuilds => slow_rebuilds(config),
             Aim::Repairs => repairs(config),
             Aim::Lean => lean(config),
+            Aim::Rot => {
+                config.clients = vec![Profile::Pairs];
+                config.requests = 300;
+                config.window.1 = 8;
+                // Only checksums can notice it.
+                let lies = [Act::Rot, Act::Rot, Act::LoseWrite, Act::MisdirectWrite];
+                let lies = if config.has_checksums { &lies[..] } else { &[] };
+                config.menu = Menu::of(&[&[Act::Pause, Act::Pause], lies].concat());
+            }
             Aim::LeanSectors => {
                 lean(config);
                 config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);

@@ -235,13 +235,13 @@ impl Bays {
         Extent::new(self.data_offset + place.offset, geometry.strip_bytes())
     }
 
-    /// Data strips of the window that a start may be unable to read, though their member is there.
+    /// Strips of the window that a start may be unable to read, though their member is there.
     pub(crate) fn unreadable_strips(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx)> {
         let Some(geometry) = self.geometry else { return BTreeSet::new() };
         let (first, count) = config.window;
         let mut unreadable = BTreeSet::new();
         for stripe in (first..first + count).map(StripeNo) {
-            for strip in (0..geometry.data_strips()).map(StripIdx::from_at) {
+            for strip in (0..geometry.strips()).map(StripIdx::from_at) {
                 let slot = geometry.place(stripe, strip).member.at();
                 let fails = |bay: &Bay| bay.slot == Some(slot) && bay.trouble.is_some();
                 if self.strip_is_broken(&geometry, stripe, slot) || self.all.iter().any(fails) {

@@ -98,6 +98,8 @@ pub struct Ledger {
     writes_fail: bool,
     /// Stripes that the log may call in doubt at the next start, counted in the window.
     maybe_in_doubt: BTreeSet<usize>,
+    /// Units with a change that was not flushed when the host stopped, since the last start that got through.
+    unflushed: BTreeSet<usize>,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
     /// States that were durable and hid others, or were settled by a read: what a run has really tested.
@@ -143,6 +145,7 @@ impl Ledger {
             writes: 0,
             writes_fail: false,
             maybe_in_doubt: BTreeSet::new(),
+            unflushed: BTreeSet::new(),
             readers: Vec::new(),
             settled_by_read: 0,
             found_in_doubt: 0,
@@ -280,12 +283,15 @@ impl Ledger {
         let now = self.tick();
         self.writes_fail = false;
         self.readers.clear();
-        for states in &mut self.units {
+        for (unit, states) in self.units.iter_mut().enumerate() {
             for state in states.iter_mut().filter(|state| state.is_relaxed_if_whole) {
                 state.is_relaxed |= was_rebuilt;
                 state.is_relaxed_if_whole = false;
             }
             prune(states, NEVER);
+            if states.iter().any(|state| !state.is_durable && !state.is_past) {
+                self.unflushed.insert(unit);
+            }
             let doubt = self.relaxed.and_then(|relaxed| doubt::of(states, now, relaxed));
             states.extend(doubt);
             for state in states.iter_mut() {

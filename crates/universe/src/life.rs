@@ -490,24 +490,31 @@ fn note_doubt(
 ) {
     let (config, geometry) = (stage.config(), array.geometry());
     let out = out_of_sync(array);
+    let is_gone = |stripe: StripeNo, strip: StripIdx| {
+        out[geometry.place(stripe, strip).member.at()] || unreadable.contains(&(stripe, strip))
+    };
     let place = |unit: u64| {
         let at = stage.place(Extent::new(unit * config.unit_bytes, config.unit_bytes)).offset;
         let (stripe, within) = (at / config.stripe_bytes(), at % config.stripe_bytes());
         let strip = StripIdx::from_at(to_usize(within / geometry.strip_bytes()));
         let row = within % geometry.strip_bytes() / BLOCK_BYTES;
-        let stripe = StripeNo(stripe);
-        let slot = geometry.place(stripe, strip).member.at();
-        (stripe, strip, row, out[slot] || unreadable.contains(&(stripe, strip)))
+        (StripeNo(stripe), strip, row)
     };
-    let is_lost = |unit: u64| place(unit).3;
-    // What a row in doubt holds is believed, and what its lost members held is decoded from that: docs/adr/0013, point 7.
-    let is_believed = |unit: u64| {
-        let (stripe, strip, row, is_lost) = place(unit);
-        let is_here = |found: &(StripeNo, StripIdx, u64)| (found.0, found.2) == (stripe, row);
-        spoilt.contains(&(stripe, strip, row)) || (is_lost && spoilt.iter().any(is_here))
+    let is_lost = |unit: u64| {
+        let (stripe, strip, _) = place(unit);
+        is_gone(stripe, strip)
     };
-    let believed = if spoilt.is_empty() { 0 } else { stage.ledger().taken_as_found(is_believed) };
-    stage.marks().add("doubt.spoilt", believed);
+    if !spoilt.is_empty() {
+        let rows = spoilt::believed((stage, geometry), spoilt, is_gone);
+        // What such a row holds is believed, and what its lost members held is decoded from that.
+        let is_believed = |unit: u64| {
+            let (stripe, strip, row) = place(unit);
+            rows.contains(&(stripe, row))
+                && (spoilt.contains(&(stripe, strip, row)) || is_gone(stripe, strip))
+        };
+        let believed = stage.ledger().taken_as_found(is_believed);
+        stage.marks().add("doubt.spoilt", believed);
+    }
     let lost = stage.ledger().started(is_lost);
     stage.marks().add("doubt.on_a_lost_member", lost);
 }

@@ -16,6 +16,7 @@ use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{SumPageIdentity, UNKNOWN, block_sum, locate, place_offset};
 use ashlar_sim::{Random, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
+use std::collections::BTreeSet;
 
 /// A block that is not what it should be: the bay, where, and what it holds.
 pub(crate) type Spoilt = (usize, Extent, Vec<u8>);
@@ -37,6 +38,33 @@ pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
         }
     }
     found
+}
+
+/// Rows with `spoilt` blocks in which a start after a crash may believe what it finds, if they are in doubt: those that were written
+/// since the last flush, so that nobody knows what their blocks should be, and those with more blocks spoilt or `gone` than
+/// the parity replaces. All others it mends (docs/adr/0013, point 7).
+pub(crate) fn believed(
+    (stage, geometry): (&Stage, &Geometry),
+    spoilt: &BTreeSet<(StripeNo, StripIdx, u64)>,
+    is_gone: impl Fn(StripeNo, StripIdx) -> bool,
+) -> BTreeSet<(StripeNo, u64)> {
+    let (config, ledger) = (stage.config(), stage.ledger());
+    let start = config.window.0 * config.stripe_bytes();
+    let is_flushed = |stripe: StripeNo, row: u64| {
+        (0..to_u64(geometry.data_strips())).all(|strip| {
+            let within = strip * geometry.strip_bytes() + row * BLOCK_BYTES;
+            let first = (stripe.0 * config.stripe_bytes() + within - start) / config.unit_bytes;
+            ledger.are_flushed(first..first + BLOCK_BYTES / config.unit_bytes)
+        })
+    };
+    let is_mended = |&(stripe, row): &(StripeNo, u64)| {
+        let strips = (0..geometry.strips()).map(StripIdx::from_at);
+        let is_wrong =
+            |strip: &StripIdx| is_gone(stripe, *strip) || spoilt.contains(&(stripe, *strip, row));
+        strips.filter(is_wrong).count() <= geometry.parity_strips() && is_flushed(stripe, row)
+    };
+    let rows = spoilt.iter().map(|(stripe, _, row)| (*stripe, *row));
+    rows.filter(|row| !is_mended(row)).collect()
 }
 
 /// Where the data of a member ends, from where it begins.

@@ -34,6 +34,7 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::MapNotSettled => aimed(Aim::Maps),
         Canary::LeanParityTooSoon => aimed(Aim::Lean),
         Canary::LeanLostLeft => aimed(Aim::LeanSectors),
+        Canary::ProvenNotPutBack => Wish { has_checksums: true, ..aimed(Aim::Rot) },
         Canary::LeanUnstated
         | Canary::LeanOverCopies
         | Canary::LeanBlockNotAsked

@@ -7,12 +7,14 @@
 //!   makes durable the whole stripes that were answered before: they are in doubt no more once that write is answered;
 //! - at a crash a unit of a relaxed write that was not durable holds one of the states it might have held anyhow, or, where
 //!   devices tear it, pieces of several; if its member is not there at the next start, anything;
-//! - whatever a read shows of it stays, like everything else that was read.
+//! - whatever a read shows of it stays, like everything else that was read;
+//! - what rots in a row in doubt may be believed, on an array with checksums, but not in one that was flushed and that has no
+//!   more blocks that are wrong or lacking than parity replaces: those are as they were (`spoilt::believed`).
 
 use super::{Begun, Ledger, NEVER, State};
 use crate::config::Payload;
 use crate::content::{self, WriteId};
-use ashlar_units::{Extent, to_u64};
+use ashlar_units::{Extent, to_u64, to_usize};
 use std::sync::Arc;
 
 /// What is excepted on an array whose log relaxes whole stripes.
@@ -187,8 +189,13 @@ impl Ledger {
         true
     }
 
-    /// An array with checksums has started: what lay in rows in doubt was believed as it was found, durable or not. Where
-    /// `is_believed`, a device had lied about it. Gives back in how many units anything may be found.
+    /// Whether all that was written to these units was flushed before the host stopped, and nothing was being written to them.
+    pub fn are_flushed(&self, mut units: std::ops::Range<u64>) -> bool {
+        units.all(|unit| !self.unflushed.contains(&to_usize(unit)))
+    }
+
+    /// An array with checksums has started: in some rows in doubt what was found was believed. Where `is_believed`, a device
+    /// had lied about it, or it follows from what one had. Gives back in how many units anything may be found.
     pub fn taken_as_found(&mut self, is_believed: impl Fn(u64) -> bool) -> u64 {
         let Some(relaxed) = self.relaxed else { return 0 };
         let (now, mut count) = (self.tick(), 0);
@@ -212,6 +219,7 @@ impl Ledger {
     pub fn started(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
         let mut count = 0;
         self.maybe_in_doubt.clear();
+        self.unflushed.clear();
         for (unit, states) in self.units.iter_mut().enumerate() {
             let is_open = |state: &&mut State| state.holds.is_doubt() && state.is_relaxed;
             for state in states.iter_mut().filter(is_open) {

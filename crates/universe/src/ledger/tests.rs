@@ -130,3 +130,31 @@ fn a_mix_of_two_writes_is_wrong() {
     assert_eq!(wrong.unit, 0);
     assert_eq!(wrong.allowed.len(), 3);
 }
+
+/// A ledger with an array of two units a stripe, whose whole stripes are relaxed.
+fn relaxed() -> Ledger {
+    Ledger::new(
+        2,
+        512,
+        Payload::Tags,
+        Some(super::Relaxed { stripe_units: 2, torn_at: 512, leaves_junk: false }),
+    )
+}
+
+#[test]
+fn units_are_flushed_until_something_is_written_and_again_after_a_start() {
+    let mut ledger = relaxed();
+    write(&mut ledger, Ending::Done);
+    let begun = ledger.tick();
+    ledger.flushed(begun);
+    ledger.crashed(false);
+    assert!(ledger.are_flushed(0..2));
+    write(&mut ledger, Ending::Done);
+    ledger.crashed(false);
+    assert!(!ledger.are_flushed(0..2) && ledger.are_flushed(1..2), "it may be in a cache");
+    ledger.crashed(false);
+    assert!(!ledger.are_flushed(0..1), "a start that was cut off has settled nothing");
+    ledger.started(|_| false);
+    ledger.crashed(false);
+    assert!(ledger.are_flushed(0..2), "a start flushes what it found");
+}
