@@ -2,11 +2,12 @@
 //!
 //! What must stay true: a batch counts whole or not at all; what is left of an older one means nothing. Payload
 //! stays where it is: only its place is kept. An area that makes more work than an honest one can is taken
-//! as unreadable.
+//! as unreadable, and one in which batches are missing that were whole is no better.
 
 use crate::bytes::{Uuid, array_at, array_tag, checksum, index, is_blank, u16_at, u32_at, u64_at};
 use crate::image::ReadAt;
 use crate::superblock::Area;
+use std::collections::BTreeSet;
 
 const BLOCK: usize = 4096;
 const HEAD_BYTES: usize = 72;
@@ -136,6 +137,26 @@ pub fn read(image: &impl ReadAt, area: Area, writer: &Writer) -> Option<Vec<Batc
         at += step;
     }
     Some(batches)
+}
+
+/// Whether batches of some lane are missing that were whole once: then nobody knows what else the device had, and its log is as
+/// good as unreadable. Two at most were ever under way, and space was used again from the oldest on; so what a crash
+/// explains is that the newest is there and the one before it is not.
+pub fn has_hole(batches: &[Batch]) -> bool {
+    let lanes: BTreeSet<u16> = batches.iter().map(|batch| batch.lane).collect();
+    lanes.into_iter().any(|lane| {
+        let own = || batches.iter().filter(move |batch| batch.lane == lane);
+        let settled_below = own().map(|batch| batch.settled_below).max().unwrap_or(0);
+        let counts =
+            |batch: &&Batch| batch.records.iter().any(|record| record.sequence >= settled_below);
+        let newest = own().map(|batch| batch.sequence).max();
+        let oldest = own().filter(counts).map(|batch| batch.sequence).min();
+        let (Some(oldest), Some(newest)) = (oldest, newest) else { return false };
+        let sure = oldest..newest.saturating_sub(1).max(oldest);
+        let here: BTreeSet<u64> =
+            own().map(|batch| batch.sequence).filter(|number| sure.contains(number)).collect();
+        u64::try_from(here.len()).is_ok_and(|here| here < sure.end - sure.start)
+    })
 }
 
 /// Whether this could be the first block of a batch of `writer`.

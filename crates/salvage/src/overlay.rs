@@ -7,7 +7,7 @@
 
 use crate::bytes::block_checksum;
 use crate::image::ReadAt;
-use crate::log::{Batch, Home, Kind, Record, Writer, read};
+use crate::log::{Batch, Home, Kind, Record, Writer, has_hole, read};
 use crate::roster::{Roster, Standing};
 use std::collections::{BTreeMap, HashMap};
 
@@ -53,7 +53,7 @@ pub struct LogSummary {
     pub complete: usize,
     /// Updates that were not complete: nothing of them is in place.
     pub dropped: usize,
-    /// Images whose log cannot be read.
+    /// Images whose log cannot be read, or lacks batches that it had.
     pub unreadable_images: Vec<usize>,
 }
 
@@ -96,7 +96,7 @@ impl Overlay {
             let (array_uuid, incarnation) = (newest.array_uuid, newest.incarnation);
             let writer = Writer { array_uuid, log_tag, incarnation };
             let batches = has_head[image].then(|| read(&images[image], newest.intent_log, &writer));
-            let batches = batches.flatten();
+            let batches = batches.flatten().filter(|batches| !has_hole(batches));
             overlay.summary.batches += batches.as_ref().map_or(0, Vec::len);
             if batches.is_none() {
                 overlay.summary.unreadable_images.push(image);

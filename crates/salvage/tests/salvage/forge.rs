@@ -257,6 +257,13 @@ impl Array {
     }
 }
 
+/// The same batch with another number.
+pub fn numbered(mut batch: Vec<u8>, number: u64) -> Vec<u8> {
+    put(&mut batch, 56, &number.to_le_bytes());
+    seal(&mut batch, 8);
+    batch
+}
+
 /// Write `field` at `at`.
 pub fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     bytes[at..at + field.len()].copy_from_slice(field);

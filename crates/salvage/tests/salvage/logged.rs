@@ -1,6 +1,6 @@
 //! What the stripe intent log adds after a crash: complete records count, others do not, and nothing is written.
 
-use crate::forge::{Array, DATA, Entry, INTENT, LOG, OUT, Record, STRIP, block, put};
+use crate::forge::{Array, DATA, Entry, INTENT, LOG, OUT, Record, STRIP, block, numbered, put};
 use ashlar_salvage::{Choices, How, Salvage};
 
 /// RAID 5 of 2+1 that crashed. Row 0 lies as D0 D1 P on members 0, 1 and 2.
@@ -242,4 +242,61 @@ fn a_later_record_of_the_row_tells_that_the_block_of_a_lean_one_became_another()
     log(&array, &mut members, 2, 8192, &[later]);
     let salvage = open(members);
     assert_eq!((salvage.log().complete, read(&salvage, 0)), (2, (0x13, How::Direct)));
+}
+
+/// Updates 5, 6, 7 and 8, each with a batch of its own on members 0 and 2: 5 and 6 of block 0, the others of block 1. All were in place
+/// when the array crashed. The batches of member 0 say what is settled, and each is in its log if `is_here`.
+fn four_batches(settled_below: u64, is_here: impl Fn(u64) -> bool) -> Salvage<Vec<u8>> {
+    let (array, mut members) = crashed();
+    put(&mut members[0], DATA, &[block(0x14), block(0x18)].concat());
+    put(&mut members[2], DATA, &[block(0x35), block(0x39)].concat());
+    let updates = [(5, 0, 0x12, 0x33), (6, 0, 0x14, 0x35), (7, 1, 0x16, 0x37), (8, 1, 0x18, 0x39)];
+    for (number, (sequence, row, data, parity)) in (1..).zip(updates) {
+        let record = Record { sequence, rows: (row, 1), ..update() };
+        for (member, content) in [(0, (0, row, data)), (2, (2, row, parity))] {
+            let at = LOG + usize::try_from(number).expect("few") * (16 << 10) - (16 << 10);
+            let settled = if member == 0 { settled_below } else { 1 };
+            let batch = array.batch(member, settled, &[with_blocks(&record, &[content])]);
+            let batch = numbered(batch, number);
+            if member != 0 || is_here(number) {
+                put(&mut members[usize::from(member)], at, &batch);
+            }
+        }
+    }
+    open(members)
+}
+
+/// A batch that was whole is damaged: its update looked as if it had never been complete, and the one before it was read in its
+/// place, though what came later was in place and flushed.
+#[test]
+fn a_log_that_lacks_a_batch_which_it_had_is_not_believed() {
+    let whole = four_batches(1, |_| true);
+    assert_eq!((whole.log().unreadable_images.len(), whole.log().complete), (0, 4));
+    assert_eq!(read(&whole, 0), (0x14, How::FromLog));
+    let salvage = four_batches(1, |number| number != 2);
+    assert_eq!(salvage.log().unreadable_images, [0]);
+    assert_eq!(salvage.log().complete, 4, "as the other member has them");
+    assert_eq!(read(&salvage, 0), (0x14, How::Reconstructed));
+    assert_eq!(read(&salvage, 1), (0x18, How::Reconstructed));
+    assert_eq!(read(&salvage, 2), (0x21, How::Direct));
+}
+
+#[test]
+fn what_a_crash_and_space_that_is_used_again_leave_of_a_log_is_believed() {
+    let believed = |settled_below, wanted: &[u64]| {
+        let salvage = four_batches(settled_below, |number| wanted.contains(&number));
+        assert_eq!(salvage.log().unreadable_images.len(), 0, "{wanted:?}");
+    };
+    believed(1, &[]);
+    believed(1, &[4]);
+    believed(1, &[3, 4]);
+    believed(1, &[1, 2]);
+    // 3 was under way beside 4.
+    believed(1, &[1, 2, 4]);
+    // All but the newest is settled, and 2 and 3 were overwritten.
+    believed(8, &[1, 4]);
+    for settled_below in [1, 5] {
+        let salvage = four_batches(settled_below, |number| [1, 4].contains(&number));
+        assert_eq!(salvage.log().unreadable_images, [0]);
+    }
 }

@@ -115,7 +115,9 @@ impl Report {
             unreadable.iter().map(|image| self.members[*image].path.as_str()).collect();
         let of = match unreadable.is_empty() {
             true => String::new(),
-            false => format!("; that of {} cannot be read", unreadable.join(", ")),
+            false => {
+                format!("; that of {} cannot be read, or lacks what it had", unreadable.join(", "))
+            }
         };
         format!(
             "log      {} updates are applied, {} were never begun{of}\n",
