@@ -153,6 +153,8 @@ fn replayed(summary: &ashlar_engine::ReplaySummary) -> Replayed {
         rolled_forward: summary.rolled_forward,
         dropped: summary.dropped,
         rows_in_doubt: summary.rows_in_doubt,
+        rows_left: summary.rows_left,
+        put_back: summary.put_back,
         bytes: summary.blocks * BLOCK_BYTES,
         duration_us: summary.duration.0 / 1000,
     }

@@ -5,7 +5,7 @@
 //! numbers of one answer belong together.
 
 use crate::backend::{Backend, Serves};
-use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus};
+use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus, Replayed};
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
@@ -32,6 +32,7 @@ pub fn openmetrics(status: &Status) -> String {
     let mut text = Text::default();
     facts(&mut text, &status.arrays);
     arrays(&mut text, &status.arrays);
+    starts(&mut text, &status.arrays);
     waits(&mut text, &status.arrays);
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
@@ -116,6 +117,30 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
         text.family(name, "gauge", help);
         for array in arrays {
             text.sample(name, &[("array", &array.name)], value(array));
+        }
+    }
+}
+
+/// What the last start made of the stripe intent log, of arrays where it had to look at it.
+fn starts(text: &mut Text, arrays: &[ArrayStatus]) {
+    type Figure = (&'static str, &'static str, fn(&Replayed) -> u64);
+    const FIGURES: [Figure; 5] = [
+        ("ashlar_start_rolled_forward", "Updates rolled forward at the last start.", |it| {
+            it.rolled_forward
+        }),
+        ("ashlar_start_dropped", "Updates of which nothing was in place.", |it| it.dropped),
+        ("ashlar_start_rows_in_doubt", "Rows whose parity was generated anew.", |it| {
+            it.rows_in_doubt
+        }),
+        ("ashlar_start_rows_left", "Rows in doubt that could not be read.", |it| it.rows_left),
+        ("ashlar_start_put_back", "Blocks in doubt put back by checksums.", |it| it.put_back),
+    ];
+    for (name, help, value) in FIGURES {
+        text.family(name, "gauge", help);
+        for array in arrays {
+            if let Some(replayed) = &array.replayed {
+                text.sample(name, &[("array", &array.name)], value(replayed));
+            }
         }
     }
 }

@@ -257,6 +257,12 @@ pub struct Replayed {
     pub dropped: u64,
     /// Rows whose parity was generated anew.
     pub rows_in_doubt: u64,
+    /// Those of them that were left as they are: more of their blocks cannot be read than the parity replaces.
+    #[serde(default)]
+    pub rows_left: u64,
+    /// Blocks of rows in doubt that their checksums proved wrong, and that were put back as the rest of their row says.
+    #[serde(default)]
+    pub put_back: u64,
     /// Bytes written in place from the logs.
     pub bytes: u64,
     /// How long it took, in microseconds.

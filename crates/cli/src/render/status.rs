@@ -141,12 +141,18 @@ fn promise(array: &ArrayStatus) -> String {
 
 /// What the last start made of the stripe intent log.
 fn replayed(replayed: &Replayed) -> String {
+    let if_any = |count: u64, words: &str| match count {
+        0 => String::new(),
+        count => format!(", {} {words}", grouped(count)),
+    };
     format!(
-        "log    {} updates rolled forward ({}), {} dropped, {} rows in doubt, at the last start in {}.{:03} s",
+        "log    {} updates rolled forward ({}), {} dropped, {} rows in doubt{}{}, at the last start in {}.{:03} s",
         grouped(replayed.rolled_forward),
         ByteSize(replayed.bytes),
         grouped(replayed.dropped),
         grouped(replayed.rows_in_doubt),
+        if_any(replayed.rows_left, "of them left as they were"),
+        if_any(replayed.put_back, "blocks put back by their checksums"),
         replayed.duration_us / 1_000_000,
         replayed.duration_us / 1000 % 1000,
     )

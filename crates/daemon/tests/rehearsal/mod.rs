@@ -2,7 +2,9 @@
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus, Assemble, Create, Created, Share, Stop};
+use ashlar_api::v1::array::{
+    ArrayState, ArrayStatus, Assemble, Create, Created, Replayed, Share, Stop,
+};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
@@ -118,7 +120,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         tolerates: 2,
         policy: "resync".to_owned(),
         checksums: "none".to_owned(),
-        replayed: None,
+        replayed: Some(Replayed { put_back: 5, rows_left: 2, ..Replayed::default() }),
         kernel: "none".to_owned(),
         spare_pools: Vec::new(),
         generation: 1,

@@ -1,7 +1,7 @@
 //! What the screen shows of a healthy array, a degraded one, and none.
 
 use super::screen;
-use ashlar_api::v1::array::Level;
+use ashlar_api::v1::array::{Level, Replayed};
 use ashlar_api::v1::status::Status;
 
 /// A RAID 6 of `members` with the given states, as the daemon would send it.
@@ -70,6 +70,18 @@ fn a_start_that_looked_at_the_log_says_what_it_made_of_it() {
     let screen = screen(&status, false, false);
     let line = "log    1,234 updates rolled forward (8 MiB), 2 dropped, 16 rows in doubt, at the last start in 2.034 s";
     assert_eq!(screen.lines().nth(3), Some(line), "{screen}");
+}
+
+#[test]
+fn blocks_that_a_start_put_back_and_rows_that_it_left_are_in_its_line_if_there_are_any() {
+    let mut status = status(&["in_sync"; 4], "");
+    let replayed = Replayed { rows_in_doubt: 2000, put_back: 1025, ..Replayed::default() };
+    status.arrays[0].replayed = Some(replayed);
+    let line = "log    0 updates rolled forward (0 B), 0 dropped, 2,000 rows in doubt, 1,025 blocks put back by their checksums, \
+                at the last start in 0.000 s";
+    assert_eq!(screen(&status, false, false).lines().nth(3), Some(line));
+    status.arrays[0].replayed = Some(Replayed { put_back: 0, rows_left: 3, ..replayed });
+    assert!(screen(&status, false, false).contains("in doubt, 3 of them left as they were, at"));
 }
 
 #[test]
