@@ -3,6 +3,8 @@
 //! What must stay true: some are understood and most are refused, and both are counted. How many: `MUTATIONS`, or some
 //! seconds' worth.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 #[path = "hostile/parse.rs"]
 mod parse;
 
@@ -63,6 +65,7 @@ fn hostile_bodies_are_refused_or_understood() {
                 }
             }
         }
+        corpus::keep("control_body", (0, number), &body);
         let parsed = std::panic::catch_unwind(|| parse::body(&body));
         let kinds = parsed.unwrap_or_else(|_| panic!("input {number}"));
         understood += u64::from(kinds > 0);

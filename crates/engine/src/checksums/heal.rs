@@ -47,6 +47,8 @@ impl Healed {
 struct Block {
     strip: StripIdx,
     tenure: Tenure,
+    /// Of the device: it may have left its slot, and another may be there, by the time something is said of it.
+    path: String,
     number: u64,
     /// The checksum that is known of it.
     known: u32,
@@ -89,13 +91,14 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
         let tenure = shard.tenures(member).0;
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
         let offset = array.device_offset(stripe, strip, row);
+        let path = shard.device(member).map(|device| device.facts().path.clone());
         if let Some(pending) = shard.start(member, offset, read) {
             shard.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
-            started.push((strip, (member, tenure), pending));
+            started.push((strip, (member, tenure), path.unwrap_or_default(), pending));
         }
     }
     let mut blocks = Vec::new();
-    for (strip, owner, pending) in started {
+    for (strip, owner, path, pending) in started {
         let outcome = pending.await;
         shard.tally(owner.0).counters.completed.add(1);
         let bytes = match outcome {
@@ -122,7 +125,7 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
             Some(bytes) => judge(owner, (number, bytes), known),
             None => Judgement::Unknown,
         };
-        blocks.push(Block { strip, tenure: owner.1, number, known, bytes, judgement });
+        blocks.push(Block { strip, tenure: owner.1, path, number, known, bytes, judgement });
     }
     blocks
 }
@@ -194,11 +197,10 @@ fn say_mismatch(shard: &Shard, stripe: StripeNo, block: &Block) {
     let array = &shard.array;
     let member = array.member_of(stripe, block.strip);
     shard.tally(member).counters.checksum_mismatches.add(1);
-    let path = shard.device(member).map(|device| device.facts().path.clone());
     let offset = array.data_offset + block.number * ashlar_units::BLOCK_BYTES;
     let fields = vec![
         ("slot", member.to_string()),
-        ("path", path.unwrap_or_default()),
+        ("path", block.path.clone()),
         ("offset", offset.to_string()),
         ("stripe", stripe.to_string()),
     ];

@@ -14,10 +14,11 @@ use ashlar_engine::{ArrayVolume, CreateSpec, Engine};
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
-use ashlar_sim::{Lie, Random, SimDisk, SimWorld};
+use ashlar_sim::{Latency, Lie, Random, SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_usize};
 use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// An array and what its volume holds.
 struct Tank {
@@ -536,4 +537,40 @@ fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
             })
             .done();
     }
+}
+
+/// Seed 1045905 of the universes: the device was put out by the operator while its row was still being read, and the event
+/// named none; with a spare at hand it would have named that.
+#[test]
+fn a_mismatch_names_the_device_that_was_read_though_another_has_its_slot_by_then() {
+    let shape = crate::world::shape(Level::Raid6, 6, None, None);
+    let mut world = SimWorld::new(9);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut tank = Tank::create(&engine, disks, shape, 9).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                let blocks = tank.stripe_blocks();
+                tank.write(&volume, 0, blocks).await;
+                tank
+            });
+            tank = run.await.expect("runs");
+            let (rotten, place) = tank.place(0, 1, 2);
+            let (slow, _) = tank.place(0, 4, 2);
+            tank.disks[rotten].rot(place);
+            let time = Duration::from_millis(300);
+            tank.disks[slow].set_latency(Latency { read: time..=time, ..Latency::default() });
+            engine.scrub("tank", false).await.expect("started");
+            // The scrub reads the row, then the repair reads it again, and each of them its checksums.
+            handle.sleep(Duration::from_millis(1000)).await;
+            engine.fail("tank", MemberIdx::from_at(rotten)).await.expect("one may go");
+            assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 0, "it is being read");
+            crate::world::jobs::until_idle(&engine, &handle).await;
+            let named = last(&engine, names::MEMBER_CHECKSUM_MISMATCH, "path");
+            assert_eq!(named, Some(tank.disks[rotten].name()));
+            assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 1);
+        })
+        .done();
 }

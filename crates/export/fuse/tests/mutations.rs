@@ -6,6 +6,9 @@
 use ashlar_fuse::hostile::{Heard, hear};
 use fastrand::Rng;
 
+#[path = "../../../../fuzz/corpus.rs"]
+mod corpus;
+
 fn mutations() -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(20_000)
@@ -67,6 +70,7 @@ fn hostile_requests_are_heard_without_harm() {
                 }
             }
         }
+        corpus::keep("fuse_requests", (0, number), &bytes);
         let heard = std::panic::catch_unwind(|| hear(&bytes));
         let heard = heard.unwrap_or_else(|_| panic!("input {number}"));
         sum.requests += heard.requests;

@@ -7,6 +7,9 @@
 use ashlar_nbd::hostile::{Heard, hear};
 use fastrand::Rng;
 
+#[path = "../../../../fuzz/corpus.rs"]
+mod corpus;
+
 fn mutations() -> u64 {
     let wanted = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(30_000)
@@ -110,6 +113,7 @@ fn hostile_clients_are_heard_without_harm() {
     for number in 0..mutations() {
         let mut chance = Rng::with_seed(number);
         let bytes = changed(sessions[chance.usize(..sessions.len())].clone(), &mut chance);
+        corpus::keep("nbd_session", (0, number), &bytes);
         let heard = std::panic::catch_unwind(|| hear(&bytes));
         let heard = heard.unwrap_or_else(|_| panic!("input {number}"));
         transmitting += u64::from(heard.transmits);

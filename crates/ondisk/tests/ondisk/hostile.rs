@@ -3,6 +3,8 @@
 //! What must stay true: most inputs go through the first checks and many are refused, and both are counted. How many of
 //! each kind: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same functions to libFuzzer.
 
+#[path = "../../../../fuzz/corpus.rs"]
+mod corpus;
 mod decode;
 mod logged;
 
@@ -48,12 +50,17 @@ fn changed(sound: &[u8], end: usize, chance: &mut Rng) -> Vec<u8> {
     input
 }
 
-/// Inputs of `sound` to `target`: how many of so many it made something of.
-fn tried(seed: u64, sound: &[u8], end: usize, target: impl Fn(&[u8]) -> bool) -> (u64, u64) {
+/// Inputs of `sound` to a target of that name: how many of so many it made something of.
+fn tried(
+    seed: u64,
+    (sound, end): (&[u8], usize),
+    (name, target): (&str, impl Fn(&[u8]) -> bool),
+) -> (u64, u64) {
     let mut taken = 0;
     for number in 0..mutations() {
         let mut chance = Rng::with_seed(seed << 32 | number);
         let input = changed(sound, end, &mut chance);
+        corpus::keep(name, (seed, number), &input);
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| target(&input)));
         let done = done.unwrap_or_else(|_| panic!("seed {seed}, input {number}"));
         taken += u64::from(done);
@@ -66,8 +73,8 @@ fn hostile_superblocks_are_refused_or_understood() {
     for (seed, sound) in [(1, samples::raid6()), (2, logged::logged(samples::array(2, 1, 2)))] {
         let bytes = sound.encode().expect("sound");
         // Reserved bytes change little: the fields and the member table.
-        let header = tried(seed, &bytes, 1100, superblock);
-        let members = tried(seed + 10, &bytes[..], 4096 + 5 * 128, superblock);
+        let header = tried(seed, (&bytes, 1100), ("superblock", superblock));
+        let members = tried(seed + 10, (&bytes, 4096 + 5 * 128), ("superblock", superblock));
         for (taken, of) in [header, members] {
             assert!(taken > of / 20 && taken < of, "{taken} of {of}");
         }
@@ -78,10 +85,10 @@ fn hostile_superblocks_are_refused_or_understood() {
 fn hostile_pages_are_refused_or_understood() {
     let tag = array_tag(uuid::Uuid::from_u128(7));
     let map = PageIdentity { kind: BitmapKind::WrittenMap, array_tag: tag, page: 0 };
-    let (taken, of) = tried(3, &map.encode(5, &[0x0F0F; 508]), 64, map_page);
+    let (taken, of) = tried(3, (&map.encode(5, &[0x0F0F; 508]), 64), ("map_page", map_page));
     assert!(taken > of / 20 && taken < of, "{taken} of {of}");
     let sums = SumPageIdentity { array_tag: tag, page: 0 };
-    let (taken, of) = tried(4, &sums.encode(5, &[7; 1016]), 64, checksum_page);
+    let (taken, of) = tried(4, (&sums.encode(5, &[7; 1016]), 64), ("checksum_page", checksum_page));
     assert!(taken > of / 20 && taken < of, "{taken} of {of}");
 }
 
@@ -90,9 +97,9 @@ fn hostile_logs_are_refused_or_understood() {
     let array = logged::logged(samples::array(2, 1, 1));
     let sound = logged::batches(&array);
     assert!(logs(&array, &[&[0], &sound[..]].concat()), "there is something to judge");
-    let (taken, of) = tried(5, &sound, 300, |input| logs(&array, input));
+    let (taken, of) = tried(5, (&sound, 300), ("log", |input| logs(&array, input)));
     assert!(taken > of / 2, "{taken} of {of}: the other members' logs are sound");
     let alone = &sound[..64 << 10];
-    let (taken, of) = tried(6, alone, 300, |input| logs(&array, input));
+    let (taken, of) = tried(6, (alone, 300), ("log", |input| logs(&array, input)));
     assert!(taken > of / 20 && taken < of, "{taken} of {of}");
 }
