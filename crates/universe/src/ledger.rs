@@ -322,17 +322,21 @@ impl Ledger {
             let seen = doubt::Seen { payload, unit: to_u64(unit), bytes: part };
             let torn_at = self.relaxed.map_or(part.len(), |relaxed| relaxed.torn_at);
             let is_it = |state: &State| state.holds.are(state.id, seen, torn_at);
-            // Newest first: of several states with zeros any will do. Doubt comes last.
-            let among = |is_doubt: bool| {
+            // Of states with zeros it may be any. Doubt comes last, newest first.
+            let among = |is_doubt: bool| -> Vec<usize> {
                 let may_be = |state: &State| {
                     state.holds.is_doubt() == is_doubt && is_it(state) && !is_hidden(state)
                 };
-                states.iter().rposition(may_be)
+                (0..states.len()).filter(|at| may_be(&states[*at])).collect()
             };
-            match among(false).or_else(|| among(true)) {
-                Some(at) => {
-                    self.keep_found(unit, at, part);
-                    self.settle(unit, at, (begun, now));
+            let mut shown = among(false);
+            if shown.is_empty() {
+                shown.extend(among(true).last());
+            }
+            match shown.last() {
+                Some(newest) => {
+                    self.keep_found(unit, *newest, part);
+                    self.settle(unit, &shown, (begun, now));
                 }
                 None if self.writes_fail && doubt::is_crossed(states, seen) => {}
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
@@ -341,25 +345,33 @@ impl Ledger {
         Ok(())
     }
 
-    /// A read showed a state that had ended when the read began: which of the others may still be shown?
-    fn settle(&mut self, unit: usize, at: usize, (begun, now): (u64, u64)) {
+    /// A read showed one of these states: if all of them had ended when the read began, which of the others may still be shown?
+    fn settle(&mut self, unit: usize, shown: &[usize], (begun, now): (u64, u64)) {
         let states = &mut self.units[unit];
-        let seen = states[at].clone();
         let has_failed = states.iter().any(|state| state.is_failed);
-        if seen.end >= begun || has_failed || states.len() == 1 {
+        let is_under_way = shown.iter().any(|at| states[*at].end >= begun);
+        if is_under_way || has_failed || states.len() == 1 {
             return;
         }
+        // What is under the first of them is under the one that showed, whichever it was.
+        let first = shown.iter().copied().min_by_key(|at| states[*at].begin);
+        let seen = states[first.expect("one showed")].clone();
+        let ids: Vec<WriteId> = shown.iter().map(|at| states[*at].id).collect();
+        let is_past = shown.iter().all(|at| states[*at].is_past);
         states.retain(|state| {
             // What a crash left open is settled by this; a discard after the state that shows did nothing.
-            let is_refuted = seen.is_past && state.is_past;
-            let did_nothing = state.is_idle_discard(begun) && seen.is_under(state);
-            state.id == seen.id || !(is_refuted || did_nothing)
+            let is_refuted = is_past && state.is_past;
+            let did_nothing =
+                ids.len() == 1 && state.is_idle_discard(begun) && seen.is_under(state);
+            ids.contains(&state.id) || !(is_refuted || did_nothing)
         });
         let is_it = |state: &&mut State| state.id == seen.id;
         let state = states.iter_mut().find(is_it).expect("it was kept");
-        state.begin = state.begin.max(begun);
+        if ids.len() == 1 {
+            state.begin = state.begin.max(begun);
+        }
         state.sure = state.sure.min(now);
-        state.is_durable |= seen.is_past;
+        state.is_durable |= is_past;
         self.settled_by_read += 1;
         prune(states, self.readers.iter().copied().min().unwrap_or(NEVER));
     }

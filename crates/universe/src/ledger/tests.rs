@@ -158,3 +158,36 @@ fn units_are_flushed_until_something_is_written_and_again_after_a_start() {
     ledger.crashed(false);
     assert!(ledger.are_flushed(0..2), "a start flushes what it found");
 }
+
+/// Seed 1540587 of the universes: zeros were taken for those of the discard, and so for what lay above the zeroing.
+#[test]
+fn zeros_that_two_may_have_written_do_not_say_which_of_them_is_above() {
+    let mut ledger = ledger();
+    write(&mut ledger, Ending::Done);
+    let zeroes = ledger.begin(Change::Zeroes, UNIT, 1);
+    let discard = ledger.begin(Change::Discard, UNIT, 2);
+    ledger.end(discard, Ending::Done);
+    let over = ledger.begin(Change::Write, UNIT, 2);
+    ledger.end(zeroes, Ending::Done);
+    let begun = ledger.begin_read();
+    ledger.observe(begun, UNIT, &bytes(WriteId(0))).expect("the zeroing shows, or the discard");
+    ledger.end(over, Ending::Done);
+    assert!(may_be(&ledger, WriteId(0)), "the zeroing may be above the write");
+    assert!(may_be(&ledger, over.id), "and the write above the zeroing");
+}
+
+/// Whichever of two showed, what ended before both began is gone.
+#[test]
+fn zeros_that_two_may_have_written_hide_what_is_under_both() {
+    let mut ledger = ledger();
+    let one = write(&mut ledger, Ending::Done);
+    let first = ledger.begin(Change::Discard, UNIT, 1);
+    let second = ledger.begin(Change::Discard, UNIT, 2);
+    ledger.end(first, Ending::Done);
+    ledger.end(second, Ending::Done);
+    assert!(may_be(&ledger, one), "a discard may do nothing");
+    let begun = ledger.begin_read();
+    ledger.observe(begun, UNIT, &bytes(WriteId(0))).expect("one of them shows");
+    assert!(may_be(&ledger, WriteId(0)));
+    assert!(!may_be(&ledger, one), "it has been seen to be gone");
+}
