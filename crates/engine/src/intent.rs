@@ -3,7 +3,8 @@
 //! What must stay true: a region's bit is durable on the members before any member block of the region
 //! changes; it is cleared only after the region was idle, the members were flushed, and no member is
 //! out (a member that comes back is brought up to date by these bits). A region that was dirty when the
-//! array stopped uncleanly is *unsynced*: its parity is not trusted until resync has been there.
+//! array stopped uncleanly is *unsynced*: its parity is not trusted until resync has been there. A region in which a
+//! write failed in part is *distrusted*: the same, and a resync that was running then has not been there.
 //!
 //! Each region is one word: a count of writes under way and three flags. Writers on any worker enter and
 //! leave with one atomic operation; the array's home worker alone writes bitmap pages.
@@ -23,8 +24,8 @@ pub(crate) struct RegionNo(pub(crate) u64);
 /// All regions of an array.
 pub(crate) struct IntentMap {
     regions: Box<[AtomicU32]>,
-    unsynced: Box<[AtomicU64]>,
-    unsynced_count: AtomicUsize,
+    unsynced: RegionSet,
+    distrusted: RegionSet,
     stripes_per_region: u64,
     bits_per_page: u64,
 }
@@ -35,8 +36,8 @@ impl IntentMap {
         let region_count = to_usize(stripe_count.div_ceil(stripes_per_region));
         IntentMap {
             regions: (0..region_count).map(|_| AtomicU32::new(0)).collect(),
-            unsynced: (0..region_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-            unsynced_count: AtomicUsize::new(0),
+            unsynced: RegionSet::of(region_count),
+            distrusted: RegionSet::of(region_count),
             stripes_per_region,
             bits_per_page,
         }
@@ -168,33 +169,87 @@ impl IntentMap {
 
     /// Whether the parity of the stripe's region must not be trusted.
     pub(crate) fn is_unsynced(&self, region: RegionNo) -> bool {
-        if self.unsynced_count.load(Ordering::Acquire) == 0 {
-            return false;
-        }
-        let at = to_usize(region.0);
-        self.unsynced[at / 64].load(Ordering::Acquire) & (1 << (at % 64)) != 0
+        self.unsynced.has(region) || self.distrusted.has(region)
     }
 
-    /// Mark the region unsynced, or synced again.
-    pub(crate) fn set_unsynced(&self, region: RegionNo, is_unsynced: bool) {
-        let at = to_usize(region.0);
-        let bit = 1 << (at % 64);
-        if is_unsynced {
-            if self.unsynced[at / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
-                self.unsynced_count.fetch_add(1, Ordering::AcqRel);
-            }
-        } else if self.unsynced[at / 64].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
-            self.unsynced_count.fetch_sub(1, Ordering::AcqRel);
+    /// The region was dirty when the array stopped uncleanly.
+    pub(crate) fn set_unsynced(&self, region: RegionNo) {
+        self.unsynced.add(region);
+    }
+
+    /// Some strips of a write to the region are stored and others are not, and no member could be put out for it. A
+    /// resync that runs may have been at its stripe before: what that one says of the region does not count.
+    pub(crate) fn distrust(&self, region: RegionNo) {
+        self.distrusted.add(region);
+    }
+
+    /// A resync begins: it will have been everywhere after all writes that failed so far.
+    pub(crate) fn resync_begins(&self) {
+        for region in (0..self.region_count()).map(RegionNo).filter(|at| self.distrusted.has(*at)) {
+            // In this order: at no moment is it trusted.
+            self.unsynced.add(region);
+            self.distrusted.remove(region);
         }
     }
 
-    /// Number of unsynced regions.
+    /// The resync has been at all stripes of the region.
+    pub(crate) fn set_synced(&self, region: RegionNo) {
+        self.unsynced.remove(region);
+    }
+
+    /// Number of regions whose parity must not be trusted.
     pub(crate) fn unsynced_count(&self) -> usize {
-        self.unsynced_count.load(Ordering::Acquire)
+        if self.unsynced.is_empty() && self.distrusted.is_empty() {
+            return 0;
+        }
+        (0..self.region_count()).filter(|at| self.is_unsynced(RegionNo(*at))).count()
     }
 
     fn word(&self, region: RegionNo) -> &AtomicU32 {
         &self.regions[to_usize(region.0)]
+    }
+}
+
+/// Some of the regions; asking costs one load while there are none.
+struct RegionSet {
+    words: Box<[AtomicU64]>,
+    count: AtomicUsize,
+}
+
+impl RegionSet {
+    fn of(region_count: usize) -> RegionSet {
+        let words = (0..region_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        RegionSet { words, count: AtomicUsize::new(0) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn has(&self, region: RegionNo) -> bool {
+        let (word, bit) = self.bit(region);
+        !self.is_empty() && word.load(Ordering::Acquire) & bit != 0
+    }
+
+    fn add(&self, region: RegionNo) {
+        let (word, bit) = self.bit(region);
+        // Counted first: nobody who has seen it there finds the set empty.
+        self.count.fetch_add(1, Ordering::AcqRel);
+        if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn remove(&self, region: RegionNo) {
+        let (word, bit) = self.bit(region);
+        if word.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn bit(&self, region: RegionNo) -> (&AtomicU64, u64) {
+        let at = to_usize(region.0);
+        (&self.words[at / 64], 1 << (at % 64))
     }
 }
 
@@ -255,10 +310,25 @@ mod tests {
     fn unsynced_regions_keep_their_bit() {
         let map = map();
         map.load_page(0, &[1 << 2], true);
-        map.set_unsynced(REGION, true);
+        map.set_unsynced(REGION);
         assert!(map.take_idle().is_empty());
-        map.set_unsynced(REGION, false);
+        map.set_synced(REGION);
         assert_eq!(map.unsynced_count(), 0);
         assert_eq!(map.take_idle(), [REGION]);
+    }
+
+    #[test]
+    fn what_fails_while_a_resync_runs_waits_for_the_next_one() {
+        let map = map();
+        map.set_unsynced(REGION);
+        map.resync_begins();
+        map.distrust(REGION);
+        map.set_synced(REGION);
+        assert!(map.is_unsynced(REGION), "the resync may have been there before");
+        assert_eq!(map.unsynced_count(), 1);
+        map.resync_begins();
+        assert!(map.is_unsynced(REGION));
+        map.set_synced(REGION);
+        assert_eq!(map.unsynced_count(), 0);
     }
 }

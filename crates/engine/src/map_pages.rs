@@ -69,7 +69,7 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
         // Without parity there is nothing that could disagree.
         if is_in_doubt && array.geometry.parity_strips() > 0 {
             let all = (0..array.intent.region_count()).map(RegionNo);
-            all.for_each(|region| array.intent.set_unsynced(region, true));
+            all.for_each(|region| array.intent.set_unsynced(region));
         }
         return;
     }
@@ -88,7 +88,7 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
         .await;
     if is_in_doubt {
         let dirty = array.intent.durable_regions();
-        dirty.into_iter().for_each(|region| array.intent.set_unsynced(region, true));
+        dirty.into_iter().for_each(|region| array.intent.set_unsynced(region));
     }
 }
 

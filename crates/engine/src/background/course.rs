@@ -149,7 +149,7 @@ mod tests {
         for stripe in [0, 1, 2, 7, 8, 9, 10, 23, 24, 25, 38, 39] {
             written.set(StripeNo(stripe), true);
         }
-        intent.set_unsynced(RegionNo(2), true);
+        intent.set_unsynced(RegionNo(2));
         let regions = [RegionNo(0), RegionNo(6)].into_iter().collect();
         let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
         let reaches = [

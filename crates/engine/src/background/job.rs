@@ -102,6 +102,9 @@ impl Job {
             Work::Copy { slot } => Some(shard.array.slot(slot).replacement_tenure()),
             Work::Resync | Work::Scrub { .. } => None,
         };
+        if spec.work == Work::Resync {
+            shard.array.intent.resync_begins();
+        }
         let report = StepReport { mismatches: spec.mismatches, ..StepReport::default() };
         let progress = Progress {
             cursor: spec.checkpoint,
@@ -344,7 +347,7 @@ fn settle_regions(array: &Array, progress: &mut Progress) {
         let has_lost =
             progress.lost.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_some();
         if !has_lost {
-            intent.set_unsynced(progress.region, false);
+            intent.set_synced(progress.region);
         }
         progress.region.0 += 1;
     }

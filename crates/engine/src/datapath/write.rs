@@ -267,7 +267,7 @@ async fn done_or_distrust<T>(
 ) -> Result<T, VolumeErrorKind> {
     let array = &shard.array;
     if result.is_err() && array.geometry.parity_strips() > 0 {
-        array.intent.set_unsynced(array.intent.region_of(stripe), true);
+        array.intent.distrust(array.intent.region_of(stripe));
         if array.log.is_some() {
             Box::pin(home::record_doubt(shard)).await;
         }
