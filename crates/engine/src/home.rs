@@ -19,7 +19,7 @@ use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::slot::Tenure;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
@@ -256,7 +256,7 @@ pub(crate) async fn take_out_alone(
     }
     array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
     if !sings(Canary::TakeOutNotRecorded) {
-        record::update(shard, |superblock| record::mark_out(superblock, member)).await?;
+        record::update(shard, |superblock| record::hand_over(superblock, member)).await?;
     }
     array.record(names::MEMBER_FAILED, fields);
     finish_taking_out(shard, member).await;
@@ -275,11 +275,11 @@ async fn finish_taking_out(shard: &Rc<Shard>, member: MemberIdx) {
 /// be rebuilt: it missed what was written since the slot was failing. (The superblock says so already.)
 async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     let array = &shard.array;
-    let is_listed = shard.home().superblock.borrow().newcomer(member).is_some();
-    if shard.replacement(member).is_none() || !is_listed {
+    let log_tag = shard.home().superblock.borrow().newcomer(member).map(|entry| entry.log_tag);
+    let Some(log_tag) = log_tag.filter(|_| shard.replacement(member).is_some()) else {
         on_every_shard(shard, move |shard| shard.set_devices(member, SlotDevices::default()));
         return;
-    }
+    };
     let slot = array.slot(member);
     let copied_below = slot.whole_below();
     slot.set_rebuilt_below(StripeNo(0));
@@ -288,7 +288,8 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     array.set_tenure(member, tenure);
     // On every worker before the slot may be written again: a write must not go to the device that went.
     everywhere(shard, move |shard| {
-        let current = shard.slot_devices(member).replacement;
+        let taking_over = shard.slot_devices(member).replacement;
+        let current = taking_over.map(|SlotDevice { device, .. }| SlotDevice { device, log_tag });
         let devices = SlotDevices { current, replacement: None };
         shard.set_devices(member, devices);
         shard.set_tenures(member, (tenure, tenure));

@@ -121,7 +121,7 @@ impl Log {
         }))
     }
 
-    /// The slot has these devices from now on. A device that was there already keeps its lane.
+    /// The slot has these devices from now on. A device that was there already under this name keeps its lane.
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
         self.give_up_ahead();
         self.lanes.set((&self.common, &self.handle), member, devices);

@@ -99,7 +99,7 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
             let state = array.slot(target.slot).state();
             let failing = state.next(SlotEvent::Fault).expect("any state can fail");
             array.set_slot_state(target.slot, failing);
-            mark_out(next, target.slot);
+            hand_over(next, target.slot);
             array.record(names::MEMBER_FAILED, fields);
             settle_later(shard, target.slot);
         }
@@ -237,6 +237,17 @@ fn rebuild_from_the_start(superblock: &mut Superblock, member: Uuid) {
     for job in superblock.jobs.iter_mut().filter(|job| job.member == Some(member)) {
         job.kind = JobKind::Rebuild;
         job.checkpoint = StripeNo(0);
+    }
+}
+
+/// The same while the array runs: a device that takes over is under a new name in the log from now on. Until it has
+/// the slot updates go on without it and do not name it. What it gets in their stead is newer than records that do, and
+/// none of those must be rolled forward over it.
+pub(crate) fn hand_over(superblock: &mut Superblock, slot: MemberIdx) {
+    mark_out(superblock, slot);
+    let of_slot = superblock.members.iter_mut().filter(|entry| entry.slot == slot);
+    for entry in of_slot.filter(|entry| entry.role == Role::Rebuilding && entry.log_tag != 0) {
+        entry.log_tag = entry.log_tag.wrapping_add(1).max(1);
     }
 }
 

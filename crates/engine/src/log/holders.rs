@@ -12,8 +12,11 @@
 //!   After a crash before that the device is still to be filled there.
 //! - *A device joins before the superblocks name it*: records name a tag that nobody knows after a crash; it
 //!   is not in service then and is not asked.
-//! - *A replacement takes over* because it is complete, or because the slot's own device failed: it keeps lane and tag.
-//!   Whether records call it "being filled" says only what the device was when they were written.
+//! - *A replacement takes over because it is complete*: it keeps lane and tag. Whether records call it "being filled" says
+//!   only what the device was when they were written.
+//! - *A replacement takes over because the slot's own device failed*: from the failure until then updates do without the
+//!   slot, so without the replacement, too. What it lacks of them it gets by a rebuild, and a restart that rolled forward
+//!   an older record on it would undo that. So it has a new tag, as a member that comes back.
 //! - *A member comes back*: under a new tag, with an empty lane at the same place. What is left of its old ring has the
 //!   old tag and is nobody's.
 //! - *The slot's device goes between the rounds*: there is no second round on it. It is recorded as out by then.
@@ -54,7 +57,8 @@ impl Lanes {
         Lanes(RefCell::new(vec![SlotLanes::default(); slots]))
     }
 
-    /// The slot has these devices from now on. A device that was there already keeps its lane.
+    /// The slot has these devices from now on. A device that was there already keeps its lane, unless it has a new name: then
+    /// its new lane begins where the old one did, once that one has ended.
     pub(super) fn set(
         &self,
         (common, handle): (&Rc<Common>, &ashlar_ring::Handle),
@@ -68,7 +72,10 @@ impl Lanes {
             let known = before.each().find(|lane| lane.log_tag == log_tag);
             Some(match known {
                 Some(lane) => Rc::clone(lane),
-                None => Lane::open(common, handle, (device, log_tag)),
+                None => {
+                    let before = before.each().find(|lane| lane.is_on(&device)).cloned();
+                    Lane::open(common, handle, (device, log_tag), before)
+                }
             })
         };
         let now = SlotLanes {

@@ -111,6 +111,10 @@ pub(super) struct Lane {
     idle_writers: RefCell<Vec<Waker>>,
     is_one_woken: Cell<bool>,
     is_closed: Cell<bool>,
+    /// Writers that have not ended.
+    writers: Cell<usize>,
+    /// The last one has.
+    ended: Signal,
     /// What became of the last batch that failed: the ring gets no further than the oldest of them.
     pub(super) fault: Cell<Option<Fault>>,
 }
@@ -126,11 +130,13 @@ struct Batch {
 }
 
 impl Lane {
-    /// An empty lane on `device`, with its writers running.
+    /// An empty lane on `device`, with its writers running. If another one `before` it is on the device still, it begins once
+    /// that has ended: what that one has under way may land anywhere in the ring.
     pub(super) fn open(
         common: &Rc<Common>,
         handle: &ashlar_ring::Handle,
         (device, log_tag): (Rc<dyn Device>, u64),
+        before: Option<Rc<Lane>>,
     ) -> Rc<Lane> {
         assert!(log_tag != 0, "a device of an array with a log has a log tag");
         let shape = common.shape;
@@ -144,12 +150,19 @@ impl Lane {
             idle_writers: RefCell::default(),
             is_one_woken: Cell::new(false),
             is_closed: Cell::new(false),
+            writers: Cell::new(batches_in_flight(has_volatile_cache)),
+            ended: Signal::new(),
             fault: Cell::new(None),
         });
-        for _ in 0..batches_in_flight(has_volatile_cache) {
-            handle.spawn(Rc::clone(&lane).write_batches());
+        for _ in 0..lane.writers.get() {
+            handle.spawn(Rc::clone(&lane).write_batches(before.clone()));
         }
         lane
+    }
+
+    /// Whether it is on that device.
+    pub(super) fn is_on(&self, device: &Rc<dyn Device>) -> bool {
+        self.device.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, device))
     }
 
     /// The device has left its slot: what waits still goes out, then the writers end.
@@ -198,7 +211,10 @@ impl Lane {
         self.fault.get().is_some() || self.ring.borrow().is_next_due()
     }
 
-    async fn write_batches(self: Rc<Self>) {
+    async fn write_batches(self: Rc<Self>, before: Option<Rc<Lane>>) {
+        if let Some(before) = before {
+            before.has_ended().await;
+        }
         let mut items = Vec::new();
         while self.work().await {
             let header = self.common.pool.get(HEADER_BYTES).await;
@@ -208,6 +224,15 @@ impl Lane {
                 None => Vec::new(),
             };
             self.let_go_if_done();
+        }
+        self.writers.set(self.writers.get() - 1);
+        self.ended.notify_all();
+    }
+
+    /// Wait until nothing of a closed lane is under way.
+    async fn has_ended(&self) {
+        while self.writers.get() > 0 {
+            self.ended.changed().await;
         }
     }
 

@@ -4,13 +4,15 @@
 //! that device is lost, another takes its place, and the array is stopped in between.
 
 use crate::world::jobs::{
-    filled_to_the_brim, is_as_filled, job, ms, raid6, started, until_all_in_sync, world_for,
+    count, filled_to_the_brim, is_as_filled, job, ms, raid6, started, until_all_in_sync, world_for,
 };
-use crate::world::{DISK_BYTES, assemble_spec, engine};
-use ashlar_engine::Engine;
-use ashlar_ondisk::JobKind;
-use ashlar_sim::{DiskOptions, Latency};
-use ashlar_units::MemberIdx;
+use crate::world::{DISK_BYTES, assemble_spec, create_spec, engine, read, submit};
+use ashlar_device::{CommandKind, FaultKind};
+use ashlar_engine::{ArrayVolume, CreateSpec, Engine, event_names as names};
+use ashlar_ondisk::{ConsistencyPolicy, JobKind};
+use ashlar_sim::{DiskOptions, Latency, Stop};
+use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
+use ashlar_volume::{Command, Volume};
 
 /// Stands still when some of its stripes are done, with a checkpoint that says so.
 async fn pause_in_the_middle(engine: &Engine, handle: &ashlar_ring::Handle, kind: JobKind) {
@@ -66,6 +68,74 @@ fn a_rebuild_does_not_begin_where_the_copy_to_a_device_before_was() {
             disks[1].vanish();
             disks[2].vanish();
             is_as_filled(&engine).await;
+        })
+        .done();
+}
+
+/// Blocks of `content` at `offset`, on their way when this returns.
+async fn begin_write(engine: &Engine, offset: u64, (content, bytes): (u8, usize)) {
+    let begin = async move |volume: ArrayVolume| {
+        volume.handle().clone().spawn(async move {
+            let mut buffer = volume.buffer(bytes).await;
+            buffer.fill(content);
+            let extent = Extent::new(offset, bytes as u64);
+            submit(&volume, Command::Write(buffer.freeze()), extent, false).await;
+        });
+    };
+    engine.with_volume(0, "tank", begin).await.expect("runs");
+}
+
+/// Seed 1557332 of the universes. A block is written while its slot's device is being replaced, so both hold the record. The
+/// device fails, and before the replacement has the slot the block is written again, on the others. The replacement gets it by its
+/// rebuild. After a kill the first record was rolled forward on it: an answered and durable write was gone.
+#[test]
+fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
+    let (mut world, disks, _new) = world_for(1_557_332, &raid6());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let spec = CreateSpec { policy: ConsistencyPolicy::Log, ..create_spec(raid6()) };
+            let geometry = engine.create(spec).await.expect("created").geometry;
+            engine.assemble(assemble_spec(6)).await.expect("assembled");
+            let whole = usize::try_from(geometry.stripe_bytes()).expect("small");
+            begin_write(&engine, 0, (1, whole)).await;
+            begin_write(&engine, geometry.stripe_bytes(), (1, whole)).await;
+            handle.sleep(ms(1000)).await;
+            let slot = geometry.place(StripeNo(0), StripIdx(0)).member;
+            let in_second =
+                (0..4).find(|strip| geometry.place(StripeNo(1), StripIdx(*strip)).member == slot);
+            let second = geometry.stripe_bytes()
+                + u64::from(in_second.expect("data there, too")) * geometry.strip_bytes();
+            engine.replace("tank", slot, "new0", true).await.expect("replaced");
+            engine.pause("tank", JobKind::Replace).await.expect("it runs");
+            begin_write(&engine, 0, (2, 4096)).await;
+            handle.sleep(ms(1000)).await;
+            // Recording that the device is out takes its time.
+            let parity = geometry.place(StripeNo(0), StripIdx(4)).member.at();
+            let flush = ms(300)..=ms(300);
+            disks[parity].set_latency(Latency { flush, ..Latency::default() });
+            disks[slot.at()].fail(CommandKind::Write, FaultKind::TimedOut, Some(1));
+            begin_write(&engine, second, (2, 4096)).await;
+            handle.sleep(ms(100)).await;
+            begin_write(&engine, 0, (3, 4096)).await;
+            until_all_in_sync(&engine, &handle).await;
+            assert_eq!(count(&engine, names::MEMBER_FAILED), 1);
+        })
+        .done();
+    world.stop(Stop::Kill);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let mut spec = assemble_spec(6);
+            spec.devices.push("new0".to_owned());
+            engine.assemble(spec).await.expect("assembled");
+            assert_eq!(count(&engine, names::LOG_REPLAYED), 1);
+            let first = engine.with_volume(0, "tank", async move |volume| {
+                read(&volume, Extent::new(0, 4096)).await.expect("within the budget")[0]
+            });
+            assert_eq!(first.await.expect("runs"), 3, "what was answered last");
         })
         .done();
 }

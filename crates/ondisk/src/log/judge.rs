@@ -10,7 +10,8 @@
 //!   and those are within what the parity can bear.
 //! - **A holder that is not in service is not asked.** It was recorded as out before anything it lacks went
 //!   in place, or it was lost with the crash; either way nobody believes it later. If it came back it has a
-//!   new tag, and what it was given by its rebuild is newer than records that do not name it.
+//!   new tag, and what it was given by its rebuild is newer than records that do not name it. So has a replacement that
+//!   takes over from a device that failed: updates went by without it meanwhile.
 //! - **Settled: below the highest `settled_below` of the lane on any device in service.** The writer uses space
 //!   again only for what the same device calls settled. So of an update that is not settled by that measure
 //!   no device in service has lost its record since, and an incomplete one was never complete.
