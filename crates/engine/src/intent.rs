@@ -317,6 +317,8 @@ mod tests {
         assert_eq!(map.take_idle(), [REGION]);
     }
 
+    /// Seed 1551194 of the universes: the resync went on to the end of the region and called it right, and what was on members
+    /// that were out was computed from a stripe of which a part was new.
     #[test]
     fn what_fails_while_a_resync_runs_waits_for_the_next_one() {
         let map = map();

@@ -3,17 +3,17 @@
 //!
 //! What must stay true: pages are put back as a power cut may leave them, on members that had them in their caches.
 
-use crate::world::jobs::{count, job, last, ms, raid6, until_idle};
+use crate::world::jobs::{count, last, raid6, until_idle};
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{CreateSpec, Engine, event_names as names};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ondisk::{ConsistencyPolicy, JobKind, Superblock, SuperblockCopies};
+use ashlar_ondisk::{ConsistencyPolicy, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
-use ashlar_sim::{Latency, SimDisk, SimWorld, Stop};
+use ashlar_sim::{SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, StripIdx, StripeNo};
-use ashlar_volume::{Command, Request, Volume, VolumeErrorKind};
+use ashlar_volume::{Command, Volume, VolumeErrorKind};
 
 const MEMBERS: usize = 6;
 
@@ -198,50 +198,5 @@ fn parity_that_a_resync_could_not_store_is_not_trusted() {
         let figure = |name| last(engine, names::JOB_FINISHED, name).expect("it ended");
         assert_eq!([figure("mismatches"), figure("repaired")], ["1", "0"]);
         assert_ne!(figure("unrepairable"), "0");
-    });
-}
-
-/// Seed 1551194 of the universes. A resync runs after a crash and has been at a stripe. Then a write to it fails on members, the last of
-/// which cannot go out, so that what is there of the stripe is partly new and partly old. The resync went on to
-/// the end of the region and called it right, and what was on the members that are out was computed from that.
-#[test]
-fn a_resync_does_not_vouch_for_a_write_that_failed_after_it_was_there() {
-    let mut world = SimWorld::new(1_551_194);
-    let disks = add_disks(&mut world, MEMBERS);
-    let geometry = create(&mut world, ConsistencyPolicy::Bitmap);
-    let bytes = usize::try_from(geometry.stripe_bytes()).expect("small");
-    live(&mut world, async |engine, _| {
-        for number in 0..STRIPES {
-            write(engine, number * geometry.stripe_bytes(), 7, bytes).await;
-        }
-    });
-    let member = |strip| geometry.place(StripeNo(0), StripIdx(strip)).member;
-    disks
-        .iter()
-        .for_each(|disk| disk.set_latency(Latency { read: ms(20)..=ms(20), ..Latency::default() }));
-    live(&mut world, async |engine, handle| {
-        // The first strip's member is out, then one of parity; the other one has to stay.
-        engine.fail("tank", member(0)).await.expect("one may go");
-        let resync = || async { job(engine, JobKind::Resync).await.expect("it runs") };
-        while resync().await.done_stripes < 2 {
-            handle.sleep(ms(1)).await;
-        }
-        for strip in [4, 5] {
-            disks[member(strip).at()].fail(CommandKind::Write, FaultKind::Media, None);
-        }
-        let run = engine.with_volume(0, "tank", async move |volume| {
-            let buffer = volume.buffer(4096).await;
-            let extent = Extent::new(geometry.strip_bytes(), 4096);
-            let command = Command::Write(buffer.freeze());
-            volume.submit(Request { command, extent, fua: false }).await.is_ok()
-        });
-        assert!(!run.await.expect("runs"), "too few members took it");
-        assert!(resync().await.done_stripes < STRIPES, "it is still on its way");
-        until_idle(engine, handle).await;
-        assert_eq!(last(engine, names::JOB_FINISHED, "unrepairable"), Some("0".to_owned()));
-        let run = engine.with_volume(0, "tank", async move |volume| {
-            read(&volume, Extent::new(0, 4096)).await.map(|bytes| bytes[0])
-        });
-        assert_eq!(run.await.expect("runs"), Err(VolumeErrorKind::Io));
     });
 }
