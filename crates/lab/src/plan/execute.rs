@@ -36,6 +36,7 @@ use crate::purge;
 use crate::record::{Check, Generator, Measurement, Record};
 use crate::store::RunDir;
 use crate::switch::{Switched, What};
+use crate::units;
 use crate::validity::{Mark, Outcome};
 use crate::watch::Watch;
 use std::collections::{BTreeMap, BTreeSet};
@@ -335,6 +336,14 @@ impl Session<'_> {
         point.targets.iter().all(|target| self.known.contains_key(&point.id(target)))
     }
 
+    /// Write a measurement down and count it.
+    fn keep(&mut self, measured: Measurement) -> Result<(), Refusal> {
+        self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
+        self.known.insert(measured.id.clone(), measured);
+        self.summary.measured += 1;
+        Ok(())
+    }
+
     fn command(&self, argv: &[String], why: &str) -> Result<(), Refusal> {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         Live::new(self.run.evidence).succeed(&words, why).map(|_| ())
@@ -348,6 +357,17 @@ impl Session<'_> {
         let checks = hosts::look(self.run.evidence, &self.plan.hosts)?;
         checks.into_iter().try_for_each(|check| self.run.dir.append(&Record::Check(check)))
     }
+}
+
+/// A measurement in one line, as whoever waits is told.
+fn told(measured: &Measurement, mark: &impl std::fmt::Display) -> String {
+    let rate = units::rate(measured.rate(), measured.workload.unit());
+    format!("{}: {rate} {mark}", measured.target)
+}
+
+/// A time as records have it.
+fn whole_seconds(unix_s: f64) -> u64 {
+    format!("{unix_s:.0}").parse().unwrap_or(0)
 }
 
 fn is_block_device(path: &Path) -> bool {

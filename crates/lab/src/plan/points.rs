@@ -23,7 +23,7 @@ use crate::Refusal;
 use crate::fio::JobFile;
 use crate::fio::hosts::Host;
 use crate::purge::Method;
-use crate::record::{ArrayCondition, EngineIdentity, Workload};
+use crate::record::{ArrayCondition, Direction, EngineIdentity, Measurement, Workload};
 use crate::switch::What;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,6 +116,28 @@ impl Point {
     /// The identity of its measurement of `target`.
     pub fn id(&self, target: &Target) -> String {
         format!("{}#{}", self.series(target), self.round)
+    }
+
+    /// Its measurement of `target`, without figures yet.
+    pub(super) fn blank(&self, target: &Target) -> Measurement {
+        Measurement {
+            id: self.id(target),
+            stage: self.kind.name().to_owned(),
+            round: self.round,
+            target: target.path.display().to_string(),
+            engine: target.engine.clone(),
+            condition: self.condition,
+            workload: self.workload.clone(),
+            read: Direction::default(),
+            write: Direction::default(),
+            cpu: None,
+            path: None,
+            hosts: Vec::new(),
+            findings: Vec::new(),
+            argv: Vec::new(),
+            evidence: None,
+            began_unix_s: 0,
+        }
     }
 
     /// Whether it measures an array, and not raw drives or the filling of something.

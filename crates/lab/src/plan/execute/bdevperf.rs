@@ -6,16 +6,15 @@
 use super::super::made;
 use super::super::points::Point;
 use super::super::progress::Progress;
-use super::Session;
 use super::point::of_target;
+use super::{Session, told, whole_seconds};
 use crate::Refusal;
 use crate::adapter::bdevperf::{Perf, command};
 use crate::evidence::{Exit, Order, Ran};
 use crate::fio::measure::Figures;
 use crate::metrics::latency::to_f64;
 use crate::metrics::plausible::{ceiling_finding, little_finding};
-use crate::record::{Direction, Measurement, Record};
-use crate::units;
+use crate::record::{Direction, Measurement};
 use crate::validity::{Finding, Mark, Severity};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,11 +53,8 @@ impl Session<'_> {
         let above = ceiling_finding(measured.bytes_per_s(), &self.ceilings(point).0);
         measured.findings.extend(above.map(|it| Finding { rule: "L29".to_owned(), ..it }));
         watched.keep(&mut measured, self.run.dir)?;
-        let rate = units::rate(measured.rate(), load.unit());
-        let said = format!("{name}: {rate} {}", Mark::of(&measured.findings));
-        self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
-        self.known.insert(measured.id.clone(), measured);
-        self.summary.measured += 1;
+        let said = told(&measured, &Mark::of(&measured.findings));
+        self.keep(measured)?;
         progress.end(point.expected_s, Some(&said));
         Ok(())
     }
@@ -116,22 +112,12 @@ fn measurement(point: &Point, perf: &Perf, ran: &Ran) -> Measurement {
         }
     };
     Measurement {
-        id: point.id(target),
-        stage: point.kind.name().to_owned(),
-        round: point.round,
-        target: target.path.display().to_string(),
-        engine: target.engine.clone(),
-        condition: point.condition,
-        workload: point.workload.clone(),
         read,
         write,
-        cpu: None,
-        path: None,
-        hosts: Vec::new(),
-        findings: Vec::new(),
         argv: ran.entry.argv.clone(),
         evidence: Some(ran.entry.n),
-        began_unix_s: format!("{:.0}", ran.entry.began_unix_s).parse().unwrap_or(0),
+        began_unix_s: whole_seconds(ran.entry.began_unix_s),
+        ..point.blank(target)
     }
 }
 

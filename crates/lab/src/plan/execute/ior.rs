@@ -5,13 +5,12 @@
 use super::super::file::Kind;
 use super::super::points::Point;
 use super::super::progress::Progress;
-use super::Session;
 use super::again::above_layer_below;
+use super::{Session, told, whole_seconds};
 use crate::Refusal;
 use crate::adapter::commands::{Answer, Commands, Live};
 use crate::adapter::ior::{Phase, command, direction, parse};
-use crate::record::{ArrayCondition, Direction, Measurement, Record};
-use crate::units;
+use crate::record::{ArrayCondition, Direction, Measurement};
 use crate::validity::{Finding, Mark};
 use std::path::PathBuf;
 
@@ -45,11 +44,8 @@ impl Session<'_> {
         let answer = self.started(&words, "IOR after RAID")?;
         let moved = direction(parse(&answer.stdout, phase)?);
         let measured = self.of_ior(point, (phase, moved), words, answer.evidence);
-        let rate = units::rate(measured.rate(), measured.workload.unit());
-        let said = format!("{}: {rate} {}", measured.target, Mark::of(&measured.findings));
-        self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
-        self.known.insert(measured.id.clone(), measured);
-        self.summary.measured += 1;
+        let said = told(&measured, &Mark::of(&measured.findings));
+        self.keep(measured)?;
         progress.end(point.expected_s, Some(&said));
         Ok(())
     }
@@ -72,22 +68,13 @@ impl Session<'_> {
             Phase::Write => (Direction::default(), moved),
         };
         let mut measured = Measurement {
-            id: point.id(target),
             stage: Kind::Ior.name().to_owned(),
-            round: point.round,
-            target: target.path.display().to_string(),
-            engine: target.engine.clone(),
-            condition: point.condition,
-            workload: point.workload.clone(),
             read,
             write,
-            cpu: None,
-            path: None,
-            hosts: Vec::new(),
-            findings: Vec::new(),
             argv,
             evidence,
-            began_unix_s: format!("{:.0}", crate::evidence::log::unix_now_s()).parse().unwrap_or(0),
+            began_unix_s: whole_seconds(crate::evidence::log::unix_now_s()),
+            ..point.blank(target)
         };
         measured.findings.extend(self.above_fio(&measured));
         measured

@@ -8,7 +8,7 @@ use super::super::made::Rebuilding;
 use super::super::paths;
 use super::super::points::{Point, SECOND_FILL, Target};
 use super::super::progress::Progress;
-use super::Session;
+use super::{Session, told, whole_seconds};
 use crate::Refusal;
 use crate::fio::hosts;
 use crate::fio::measure::{Figures, figures};
@@ -17,8 +17,7 @@ use crate::lint::machine::Machine;
 use crate::lint::subject::{Intent, Subject};
 use crate::lint::{Remark, lint};
 use crate::metrics::plausible::Ceiling;
-use crate::record::{Measurement, Record};
-use crate::units;
+use crate::record::Measurement;
 use crate::validity::{Finding, Mark, Severity};
 
 impl Session<'_> {
@@ -88,11 +87,8 @@ impl Session<'_> {
             } else {
                 measured.path = watched.as_ref().and_then(|seen| seen.path.clone());
             }
-            let rate = units::rate(measured.rate(), measured.workload.unit());
-            said.push(format!("{}: {rate} {}", target.path.display(), marked(&measured.findings)));
-            self.run.dir.append(&Record::Measurement(Box::new(measured.clone())))?;
-            self.known.insert(measured.id.clone(), measured);
-            self.summary.measured += 1;
+            said.push(told(&measured, &marked(&measured.findings)));
+            self.keep(measured)?;
         }
         progress.end(point.expected_s, Some(&said.join("; ")));
         Ok(())
@@ -186,22 +182,14 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     engine.kernel =
         std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     Measurement {
-        id: point.id(target),
-        stage: point.kind.name().to_owned(),
-        round: point.round,
-        target: target.path.display().to_string(),
         engine,
-        condition: point.condition,
-        workload: point.workload.clone(),
         read,
         write,
-        cpu: None,
-        path: None,
         hosts: hosts::figures(&ran.result, |job| job.name.starts_with(&target.prefix)),
-        findings: Vec::new(),
         argv: ran.ran.entry.argv.clone(),
         evidence: Some(ran.ran.entry.n),
-        began_unix_s: format!("{:.0}", ran.ran.entry.began_unix_s).parse().unwrap_or(0),
+        began_unix_s: whole_seconds(ran.ran.entry.began_unix_s),
+        ..point.blank(target)
     }
 }
 
