@@ -1,12 +1,12 @@
 //! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first writes.
 
-use super::{blank, expand_on, expanded};
+use super::{blank, expanded};
 use crate::plan::ceilings::RawRuns;
 use crate::plan::file::Plan;
 use crate::plan::findings::{first_write, knee};
 use crate::plan::numa::Node;
 use crate::plan::paths;
-use crate::plan::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
+use crate::plan::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED, expand_on};
 use crate::record::{ArrayCondition, Measurement, Workload};
 use crate::validity::Outcome;
 use std::path::Path;

@@ -1,121 +1,13 @@
-//! A made-up run of two engines, and what the report says of it in all its forms.
+//! What the report says of a made-up run of two engines (`made_up`), in all its forms.
 
-use ashlar_lab::record::{
-    ArrayCondition, BaselinePoint, Check, CpuCost, Direction, EngineIdentity, Measurement, RawSum,
-    Record, Workload,
-};
+mod made_up;
+
+use ashlar_lab::record::{ArrayCondition, BaselinePoint, RawSum, Record};
 use ashlar_lab::report::{findings, ocp, page, points, text, waterfall};
-use ashlar_lab::store::{Run, RunFacts};
-use ashlar_lab::validity::{Finding, Outcome, Severity};
+use ashlar_lab::store::Run;
+use ashlar_lab::validity::{Finding, Severity};
+use made_up::{invalidate, round, two_engines, with_everything, workload};
 use std::path::Path;
-
-fn workload(name: &str, mix: &str, block_bytes: u64) -> Workload {
-    Workload {
-        name: name.into(),
-        mix: mix.into(),
-        read_percent: None,
-        block_bytes,
-        jobs: 4,
-        depth: 16,
-        generator: ashlar_lab::record::Generator::Fio,
-    }
-}
-
-/// One round of `engine` at `rate` (bytes or I/Os a second, as the workload counts).
-fn round(
-    engine: &str,
-    workload: &Workload,
-    condition: ArrayCondition,
-    (round, rate): (u32, f64),
-) -> Record {
-    let bytes_per_s = if workload.block_bytes < 65_536 { rate * 4096.0 } else { rate };
-    let iops = bytes_per_s / f64::from(u32::try_from(workload.block_bytes).expect("small"));
-    let direction = Direction {
-        bytes: 1 << 30,
-        ios: 20_000,
-        bytes_per_s,
-        iops,
-        latency_mean_ns: 64.0 / iops * 1e9,
-        latency_bins: [(200_000, 19_900), (1_500_000, 80), (9_000_000, 20)].into(),
-        series: Vec::new(),
-        latency_series: Vec::new(),
-        p99_series: Vec::new(),
-    };
-    let is_read = workload.mix.contains("read");
-    let none = Direction::default();
-    Record::Measurement(Box::new(Measurement {
-        id: format!("{engine}/{}/{condition}#{round}", workload.name),
-        stage: "compare".into(),
-        round,
-        target: format!("/dev/{engine}"),
-        engine: EngineIdentity {
-            name: engine.into(),
-            version: "1.0".into(),
-            ..EngineIdentity::default()
-        },
-        condition,
-        workload: workload.clone(),
-        read: if is_read { direction.clone() } else { none.clone() },
-        write: if is_read { none } else { direction },
-        cpu: Some(CpuCost {
-            cores: 2,
-            wall_s: 2.0,
-            busy_s: 1.8,
-            per_core: vec![0.99, 0.2],
-            client_s: 0.3,
-            client_system_s: 0.2,
-        }),
-        path: None,
-        hosts: Vec::new(),
-        findings: Vec::new(),
-        argv: vec!["fio".into(), "--name=<x>".into()],
-        evidence: Some(7),
-        began_unix_s: 0,
-    }))
-}
-
-fn two_engines() -> Run {
-    let (reads, writes) =
-        (workload("rr-4k-j4-q16", "randread", 4096), workload("sw-1m-j4-q16", "write", 1 << 20));
-    let mut run = Run {
-        facts: RunFacts {
-            question: "Which one?".into(),
-            lab: "0.1.0".into(),
-            ..RunFacts::default()
-        },
-        ..Run::default()
-    };
-    for at in 0..5 {
-        let noise = 1.0 + f64::from(at % 3) * 0.01;
-        for (engine, speed) in [("ashlar", 2.0), ("btrfs", 1.0)] {
-            for condition in [ArrayCondition::Healthy, ArrayCondition::Degraded(2)] {
-                run.records.push(round(engine, &reads, condition, (at, 50e3 * speed * noise)));
-            }
-            let same = if engine == "ashlar" { 1e9 * noise } else { 1e9 * (2.02 - noise) };
-            run.records.push(round(engine, &writes, ArrayCondition::Healthy, (at, same)));
-        }
-    }
-    run.records.push(Record::Baseline(BaselinePoint {
-        workload: reads.name.clone(),
-        condition: ArrayCondition::Healthy,
-        value: 200e3,
-        derivation: "sum of 10 drives".into(),
-        raw: Some(RawSum {
-            workload: "rr-4k-j1-q7".into(),
-            value: 250e3,
-            drives: 10,
-            data_drives: 8,
-        }),
-    }));
-    run.records.push(Record::Check(Check {
-        name: "memory.channels_populated".into(),
-        target: "socket 0".into(),
-        outcome: Outcome::CannotTell,
-        found: "no DMI tables".into(),
-        next: None,
-    }));
-    run
-}
 
 #[test]
 fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
@@ -340,34 +232,6 @@ fn client_time_that_falls_while_the_load_rises_is_noted_on_its_figures() {
     );
 }
 
-/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace that was recorded on a loop device.
-fn with_everything() -> Run {
-    use ashlar_lab::inspect::resources::Row;
-    use ashlar_lab::record::{HostFigures, ResourceTable};
-    let mut run = two_engines();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mdraid.folded");
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
-        .args(["--json", "cpu", "--cores", "16", "--hz", "99", "--seconds", "10", "--from"])
-        .arg(golden)
-        .output()
-        .expect("started");
-    run.records.push(Record::Cpu(serde_json::from_slice(&output.stdout).expect("an account")));
-    let trace = include_str!("data/trace-loop.json");
-    run.records.push(Record::Trace(serde_json::from_str(trace).expect("a trace")));
-    let row = Row {
-        resource: "memory, bandwidth".into(),
-        utilisation: None,
-        saturation: None,
-        errors: None,
-    };
-    run.records.push(Record::Resources(ResourceTable { rows: vec![row] }));
-    if let Some(Record::Measurement(first)) = run.records.first_mut() {
-        let host = |name: &str| HostFigures { host: name.into(), ..HostFigures::default() };
-        first.hosts = vec![host("node1:8765"), host("node2:8765")];
-    }
-    run
-}
-
 /// Sentences and cells that each form of the report must have of [`with_everything`].
 const EVERYTHING: [&str; 6] = [
     "35.7 % ±",
@@ -511,20 +375,4 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let falls = waterfall::falls(&points::of(&run.records));
     let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["raw drives", "RAID ceiling", "btrfs"], "an INVALID figure is no step");
-}
-
-/// Every figure of `engine` was read from an area that was never written.
-fn invalidate(run: &mut Run, engine: &str) {
-    for record in &mut run.records {
-        if let Record::Measurement(measurement) = record
-            && measurement.engine.name == engine
-        {
-            measurement.findings.push(Finding {
-                rule: "L08".into(),
-                severity: Severity::Error,
-                reason: "the area was never written".into(),
-                correction: None,
-            });
-        }
-    }
 }

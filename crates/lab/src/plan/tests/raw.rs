@@ -1,0 +1,103 @@
+//! What raw runs say of an array: baselines and ceilings, how drives scale, what waiting for the slowest costs.
+
+use super::{MADE, blank, expanded};
+use crate::record::{ArrayCondition, Measurement, Record};
+use crate::validity::Outcome;
+
+/// A raw run of four drives at `rate` bytes a second each, and what it allows RAID 6.
+#[test]
+fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth() {
+    use crate::plan::ceilings::RawRuns;
+    let all = expanded(&MADE.replace("kind = \"degraded\"", "kind = \"raw.all\"")).unwrap();
+    let point = all.points().find(|point| point.targets.len() == 4).unwrap();
+    let measured: Vec<Measurement> = point
+        .targets
+        .iter()
+        .map(|target| {
+            let mut one = blank(&point.id(target), &point.workload);
+            one.target = target.path.display().to_string();
+            one.read.iops = 10_000.0;
+            one.read.bytes_per_s = 40_960_000.0;
+            one
+        })
+        .collect();
+    let array = &all.arrays[0];
+    let raw = RawRuns::of(array, &all.drives, measured.iter()).unwrap();
+    let healthy = raw.baseline(&point.workload, ArrayCondition::Healthy).unwrap();
+    assert!((healthy.value - 40_000.0).abs() < 1e-6, "{}", healthy.derivation);
+    // Two of four out, two data members: half the reads cost two (F8), and half the drives are left.
+    let degraded = raw.baseline(&point.workload, ArrayCondition::Degraded(2)).unwrap();
+    assert!((degraded.value - 20_000.0 / 1.5).abs() < 1e-6, "{}", degraded.derivation);
+    let (ceiling, load) = raw.ceiling(&point.workload).unwrap();
+    assert!((ceiling.value - 163_840_000.0).abs() < 1e-3, "{ceiling:?}");
+    assert_eq!(load, point.workload.name);
+    let deeper = crate::record::Workload { depth: 1024, ..point.workload.clone() };
+    assert!(raw.ceiling(&deeper).is_none(), "the raw drives were not asked for as much");
+    let writes = crate::record::Workload { mix: "randwrite".into(), ..point.workload.clone() };
+    assert!(raw.baseline(&writes, ArrayCondition::Healthy).is_none(), "no raw run of its kind");
+    let mut sparse = measured;
+    let (rule, reason) = ("L08".to_owned(), "never written".to_owned());
+    let severity = crate::validity::Severity::Error;
+    sparse[3].findings.push(crate::validity::Finding { rule, severity, reason, correction: None });
+    let raw = RawRuns::of(array, &all.drives, sparse.iter()).unwrap();
+    assert!(raw.baseline(&point.workload, ArrayCondition::Healthy).is_none(), "one is INVALID");
+    assert!(raw.ceiling(&point.workload).is_none(), "one is INVALID");
+}
+
+#[test]
+fn drives_are_scaled_by_doubling_and_the_last_step_has_all_of_them() {
+    let text = "question = \"q\"\ndrives = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n[[stages]]\nkind = \"raw.scale\"\nprofiles = [\"rr-4k\"]\n";
+    let all = expanded(text).unwrap();
+    let steps: Vec<(usize, String)> =
+        all.points().map(|point| (point.targets.len(), point.workload.name.clone())).collect();
+    let names = ["rr-4k-j1-q32-on1", "rr-4k-j1-q32-on2", "rr-4k-j1-q32-on4", "rr-4k-j1-q32-on5"];
+    assert_eq!(steps.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [1, 2, 4, 5]);
+    assert_eq!(steps.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), names);
+    assert_eq!(
+        expanded(&text.replace(", \"b\", \"c\", \"d\", \"e\"", "")).unwrap().points().count(),
+        1
+    );
+}
+
+#[test]
+fn drives_that_share_something_full_do_not_scale() {
+    use crate::plan::findings::scaling;
+    let full = scaling("rr-4k", &[(1, 100.0), (2, 190.0), (4, 210.0)]);
+    assert_eq!(full.outcome, Outcome::Fail);
+    assert!(
+        full.found
+            .contains("4 drives at once do 2.10 times what one does (1: 1.00, 2: 1.90, 4: 2.10)"),
+        "{full:?}"
+    );
+    assert_eq!(scaling("rr-4k", &[(1, 100.0), (4, 390.0)]).outcome, Outcome::Pass);
+    assert_eq!(scaling("rr-4k", &[(1, 100.0)]).outcome, Outcome::CannotTell);
+}
+
+/// Half of the I/Os of each drive take 100 us, half 300: of two drives the slower takes 300 in three of four stripes.
+#[test]
+fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
+    use crate::plan::findings::stripe_wait;
+    let text = include_str!("../../../tests/data/two-engines/records.jsonl");
+    let only = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };
+    let mut all = text.lines().map(|line| serde_json::from_str::<Record>(line).unwrap());
+    let mut one: Measurement = all.find_map(only).unwrap();
+    one.write.latency_bins.clear();
+    one.read.latency_bins = [(100_000, 50), (300_000, 50)].into();
+    one.workload.name = "seq-read-64k-j1-q4".to_owned();
+    let array = one.clone();
+    let check = stripe_wait(&array, &[&one, &one]).unwrap();
+    assert!(check.found.contains("the slowest of 2 takes 300 us"), "{check:?}");
+    assert!(check.found.contains("costs 3.00 times"), "{check:?}");
+    one.read.latency_bins.clear();
+    assert_eq!(stripe_wait(&array, &[&one]), None);
+}
+
+#[test]
+fn of_a_zone_curve_the_whole_pass_is_expected_and_not_the_outer_edge() {
+    use crate::plan::findings::zones;
+    let curve = [(0, 265e6), (25, 240.4e6), (50, 213.6e6), (75, 182.5e6), (99, 146.7e6)];
+    let check = zones("/dev/sda", &curve);
+    let wanted = "expect 206 MB/s of a pass over all of it, 77.7 % of what its outer edge promises";
+    assert!(check.found.ends_with(wanted), "{}", check.found);
+    assert_eq!(zones("/dev/sda", &curve[..2]).outcome, Outcome::CannotTell);
+}

@@ -1,0 +1,127 @@
+//! A file system on an array: made, filled, measured with fio and IOR, and gone afterwards.
+
+use crate::{LAB, Loop, checks, has_fio, lab, measured, said, skipped, word};
+use ashlar_lab::record::{ArrayCondition, Measurement};
+use ashlar_lab::validity::{Mark, Outcome};
+use std::process::Command;
+
+#[test]
+fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
+    let test = "a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards";
+    let place = tempfile::tempdir().expect("a directory");
+    let made = Loop::of(test, &place.path().join("array"), 64 << 20);
+    let Some(array) = made.filter(|_| has_fio(test)) else { return };
+    if Command::new("mkfs.ext4").arg("-V").output().is_err() {
+        return skipped(test, "no mkfs.ext4");
+    }
+    let drives: Vec<String> = ["a", "b", "c"]
+        .iter()
+        .map(|name| {
+            let path = place.path().join(name);
+            std::fs::write(&path, vec![0x5a; 8 << 20]).expect("written");
+            format!("{path:?}")
+        })
+        .collect();
+    let stage = |kind: &str| {
+        format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n")
+    };
+    // So slow that everything on the array is above them: they are measured again while the file system is mounted.
+    let slow = "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n";
+    std::fs::write(place.path().join("slow.fio"), slow).expect("written");
+    let text = format!(
+        "question = \"what does a file system cost?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\ndrives = [{}]\n\
+         [profiles]\nslow = \"slow.fio\"\n\
+         [[arrays]]\npath = \"{}\"\nstrip = \"64k\"\ndata_members = 2\nfile_system = \"ext4\"\nspan = \"8m\"\n{}{}{}",
+        drives.join(", "),
+        array.0,
+        stage("raw.all").replace("rr-4k", "slow"),
+        stage("array.sweep"),
+        stage("file-system").replace("\"rr-4k\"", "\"rr-4k\", \"buffered-1m\"")
+    );
+    let plan = place.path().join("plan.toml");
+    std::fs::write(&plan, text).expect("written");
+    let run = place.path().join("run");
+    let refused = lab(&["run", word(&plan), "--to", word(&run), "--no-stacks"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+    assert!(said(&refused).contains("say --destroy"), "it only reads, but a file system is made");
+    let words = ["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0];
+    let output = lab(&words);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", said(&output));
+    let all = measured(&run);
+    let figure = all.iter().find(|it| it.condition == ArrayCondition::FileSystem);
+    let figure = figure.expect("it was measured through a file system");
+    assert!(figure.read.ios > 0 && figure.workload.name == "rr-4k-j1-q1", "{}", figure.id);
+    assert!(figure.argv.iter().any(|word| word == "fio"), "{:?}", figure.argv);
+    let buffered = all.iter().find(|it| it.workload.name == "buffered-1m-j1-q1").expect("measured");
+    let told = buffered.findings.iter().find(|it| it.rule == "L01").expect("that it is buffered");
+    assert!(told.reason.contains("memory answers first"), "{told:?}");
+    assert!(!buffered.findings.iter().any(|it| it.rule == "L28"), "{:?}", buffered.findings);
+    let raw: Vec<_> = all.iter().filter(|it| it.stage == "raw.all").collect();
+    assert_eq!(raw.len(), 9, "once before, once after the array, once after the file system");
+    for measured in raw {
+        let jobs = measured.argv.last().expect("a job file");
+        let jobs = std::fs::read_to_string(jobs).expect("kept");
+        assert!(jobs.contains(&format!("filename={}\n", measured.target)), "{jobs}");
+        assert!(!jobs.contains("measured"), "raw drives, not the file: {jobs}");
+    }
+    let filled = checks(&run, "file_system.filled");
+    assert_eq!((filled.len(), filled[0].outcome), (1, Outcome::Pass), "{filled:?}");
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("readable");
+    assert!(!mounts.contains(word(place.path())), "unmounted");
+    let blank = Command::new("wipefs").args(["--noheadings", &array.0]).output().expect("started");
+    assert!(blank.stdout.is_empty(), "no signature is left: {}", said(&blank));
+    let report = lab(&["report", word(&run), "--markdown", word(&place.path().join("r.md"))]);
+    assert!(report.status.success(), "{}", said(&report));
+}
+
+/// A program called `ior` that writes or reads its files slowly and prints the table of the real one, which no package here has.
+const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\nwhile [ $# -gt 0 ]; do case $1 in -o) file=$2; shift;; -w) phase=write;; esac; shift; done\n\
+    if [ $phase = write ]; then head -c 1048576 /dev/urandom > \"$file.00000000\"; else cat \"$file.00000000\" > /dev/null || exit 1; fi\n\
+    echo 'access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter'\n\
+    if [ $phase = write ]; then rate=0.50; else rate=900000.00; fi\n\
+    echo \"$phase     $rate    1.10    0.000970    1024    1024.00    0.000043   7.95       0.000034   2.00       0\"\n";
+
+#[test]
+fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
+    let test = "ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio";
+    let place = tempfile::tempdir().expect("a directory");
+    let made = Loop::of(test, &place.path().join("array"), 64 << 20);
+    let Some(array) = made.filter(|_| has_fio(test)) else { return };
+    let plan = place.path().join("plan.toml");
+    let text = format!(
+        "question = \"and IOR?\"\nruntime_s = 1\nramp_s = 0\nioengine = \"psync\"\n\
+         [[arrays]]\npath = \"{}\"\nfile_system = \"ext4\"\nspan = \"1m\"\n\
+         [[stages]]\nkind = \"array.sweep\"\nprofiles = [\"seq-read-1m\", \"seq-write-1m\"]\ndepths = [1]\n\
+         [[stages]]\nkind = \"ior\"\n",
+        array.0
+    );
+    std::fs::write(&plan, text).expect("written");
+    let tools = place.path().join("tools");
+    std::fs::create_dir(&tools).expect("made");
+    let program = tools.join("ior");
+    std::fs::write(&program, MADE_UP_IOR).expect("written");
+    let runs = Command::new("chmod").arg("+x").arg(&program).status();
+    assert!(runs.is_ok_and(|status| status.success()));
+    let run = place.path().join("run");
+    let path = std::env::var("PATH").expect("a path");
+    let output = Command::new(LAB)
+        .args(["run", word(&plan), "--to", word(&run), "--no-stacks", "--destroy", &array.0])
+        .env("PATH", format!("{}:{path}", tools.display()))
+        .output()
+        .expect("started");
+    let all: Vec<Measurement> = measured(&run);
+    let of = |mix: &str| {
+        let is_it = |it: &&Measurement| it.stage == "ior" && it.workload.mix == mix;
+        all.iter().find(is_it).unwrap_or_else(|| panic!("no {mix}: {}", said(&output)))
+    };
+    let (writes, reads) = (of("write"), of("read"));
+    assert_eq!((writes.write.bytes_per_s, writes.write.bytes), (524_288.0, 1 << 20));
+    assert_eq!(Mark::of(&writes.findings), Mark::Valid, "{:?}", writes.findings);
+    assert!(writes.argv.contains(&"-e".to_owned()) && !reads.argv.contains(&"-w".to_owned()));
+    assert_eq!(Mark::of(&reads.findings), Mark::Invalid, "faster than any array: {reads:?}");
+    assert!(reads.findings.iter().any(|finding| finding.rule == "F14"), "{:?}", reads.findings);
+    let log = std::fs::read_to_string(run.join("evidence.jsonl")).expect("a log");
+    let place_of = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in the log"));
+    assert!(place_of("drop_caches") < log.rfind("\"-r\"").expect("IOR reads"), "before reads");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+}
