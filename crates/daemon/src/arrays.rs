@@ -1,7 +1,14 @@
 //! The engine behind the seam: one function for each call of the control interface.
 //!
+//! - here        arrays: create, assemble, stop, their exports, status, events
+//! - `members`   members and spares
+//! - `jobs`      background work
+//!
 //! What must stay true: what can be checked without touching a device is checked first; who uses an array
 //! is asked before it is stopped.
+
+mod jobs;
+mod members;
 
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
@@ -11,19 +18,16 @@ use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
-use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace};
-use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
-    NewDevice, SlotState, SpareStatus,
+    SlotState,
 };
 use ashlar_layout::{Geometry, Level};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
-use ashlar_units::{ByteSize, MemberIdx};
+use ashlar_units::ByteSize;
 use std::sync::Arc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -233,40 +237,6 @@ impl Arrays {
     async fn status_of_all(&self) -> Result<Vec<ArrayStatus>, ApiError> {
         Ok(self.engine.status().await.map_err(convert::refusal)?.arrays)
     }
-
-    /// The members of a running array.
-    async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
-        let found = self.status_of_all().await?.into_iter().find(|it| it.name == array);
-        found.map(|it| it.members).ok_or_else(|| ApiError::no_array(array))
-    }
-
-    /// The slot that `member` means: a number, a path or a serial.
-    fn slot(array: &str, members: &[MemberStatus], member: &str) -> Result<MemberIdx, ApiError> {
-        if let Ok(slot) = member.parse::<u16>() {
-            return Ok(MemberIdx(slot));
-        }
-        let is_it = |it: &&MemberStatus| it.path == member || it.serial.as_deref() == Some(member);
-        members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
-            let message = format!("array '{array}' has no member '{member}'; nothing was changed");
-            let hint =
-                format!("see 'ashlar status {array} --members' for slots, paths and serials");
-            ApiError::new("member.unknown", message, hint)
-        })
-    }
-}
-
-impl Serves<Fail> for Arrays {
-    async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
-        let members = self.members(&call.array).await?;
-        let slot = Arrays::slot(&call.array, &members, &call.member)?;
-        if members.get(slot.at()).is_some_and(|member| member.state == SlotState::Out) {
-            let message =
-                format!("slot {slot} of '{}' is out already; nothing was changed", call.array);
-            return Ok(Done::unchanged(message));
-        }
-        self.engine.fail(&call.array, slot).await.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("slot {slot} of '{}' is out", call.array)))
-    }
 }
 
 impl Serves<NbdListen> for Arrays {
@@ -306,132 +276,6 @@ impl Serves<GetStatus> for Arrays {
             pools,
         })
     }
-}
-
-fn new_device(path: &str, may_destroy: bool, atomic_write_bytes: Option<u32>) -> NewDevice {
-    let stated = atomic_write_bytes.unwrap_or(0);
-    NewDevice { atomic_write_bytes: stated, ..NewDevice::at(path, may_destroy) }
-}
-
-impl Arrays {
-    /// What comes of a statement about a device, to follow what becomes of that; nothing if nothing is stated.
-    async fn said_of(&self, array: Option<&str>, device: &NewDevice) -> Result<String, ApiError> {
-        let in_vain = self.engine.look_at_statement(array, device).await;
-        let in_vain = in_vain.map_err(convert::refusal)?;
-        let size = ByteSize(device.atomic_write_bytes.into());
-        Ok(match device.atomic_write_bytes {
-            0 => String::new(),
-            _ if in_vain => format!(
-                "; that it writes {size} whole makes no difference, for it has a volatile cache"
-            ),
-            _ => {
-                format!("; that it writes {size} whole is believed from the array's next start on")
-            }
-        })
-    }
-}
-
-impl Serves<Replace> for Arrays {
-    async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
-        let members = self.members(&call.array).await?;
-        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
-            return Ok(Done::unchanged(message));
-        }
-        let slot = Arrays::slot(&call.array, &members, &call.member)?;
-        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
-        if call.dry_run {
-            look::may_take(&call.device, call.destroy)?;
-        }
-        let stated = self.said_of(Some(&call.array), &device).await?;
-        if call.dry_run {
-            let message = format!(
-                "{} would be put into slot {slot}{stated}; nothing was written",
-                call.device
-            );
-            return Ok(Done::unchanged(message));
-        }
-        let replaced = self.engine.replace_by(&call.array, slot, device).await;
-        replaced.map_err(convert::refusal)?;
-        Ok(Done::changed(format!(
-            "{} is being filled for slot {slot} of '{}'{stated}",
-            call.device, call.array
-        )))
-    }
-}
-
-impl Serves<ReAdd> for Arrays {
-    async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
-        let members = self.members(&call.array).await?;
-        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
-            return Ok(Done::unchanged(message));
-        }
-        self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
-        Ok(Done::changed(format!(
-            "{} is back in '{}'; what it missed is being written",
-            call.device, call.array
-        )))
-    }
-}
-
-impl Serves<SpareAdd> for Arrays {
-    async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
-        let is_there = |spare: &SpareStatus| spare.path == call.device;
-        if self.engine.spares().iter().any(is_there) {
-            return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
-        }
-        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
-        if call.dry_run {
-            look::may_take(&call.device, call.destroy)?;
-        }
-        let stated = self.said_of(None, &device).await?;
-        if call.dry_run {
-            let message = format!("{} would be a spare{stated}; nothing was written", call.device);
-            return Ok(Done::unchanged(message));
-        }
-        let added = self.engine.add_spare_device(&call.pool, device).await;
-        added.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("{} waits for a slot{stated}", call.device)))
-    }
-}
-
-impl Serves<SpareRemove> for Arrays {
-    async fn serve(&self, call: SpareRemove) -> Result<Done, ApiError> {
-        self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("{} is no spare any more", call.device)))
-    }
-}
-
-impl Serves<ScrubStart> for Arrays {
-    async fn serve(&self, call: ScrubStart) -> Result<Done, ApiError> {
-        self.engine.scrub(&call.array, call.repair).await.map_err(convert::refusal)?;
-        let what = if call.repair { "and repairs what it finds" } else { "and changes nothing" };
-        Ok(Done::changed(format!("scrub of '{}' has begun, {what}", call.array)))
-    }
-}
-
-impl Serves<JobControl> for Arrays {
-    async fn serve(&self, call: JobControl) -> Result<Done, ApiError> {
-        let (array, kind) = (&call.array, convert::job_kind(call.kind));
-        let (done, word) = match call.action {
-            JobAction::Pause => (self.engine.pause(array, kind).await, "paused"),
-            JobAction::Resume => (self.engine.unpause(array, kind).await, "going on"),
-            JobAction::Cancel if call.kind == JobKind::Scrub => {
-                (self.engine.cancel_scrub(array).await, "cancelled")
-            }
-            JobAction::Cancel => return Err(not_cancelled(array, call.kind)),
-        };
-        done.map_err(convert::refusal)?;
-        Ok(Done::changed(format!("{} of '{array}': {word}", call.kind)))
-    }
-}
-
-fn not_cancelled(array: &str, kind: JobKind) -> ApiError {
-    let message = format!("a {kind} of '{array}' cannot be cancelled; nothing was changed");
-    ApiError::new(
-        "job.needed",
-        message,
-        "it can be paused; a member can be put out with 'ashlar fail'",
-    )
 }
 
 impl Backend for Arrays {

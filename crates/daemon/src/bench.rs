@@ -5,24 +5,27 @@
 //! fails fails the bench.
 //!
 //! - `clients` who asks
+//! - `figures` what is reported
 //! - `hollow`  members that forget
 
 mod clients;
+mod figures;
 mod hollow;
+
+pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
 
 use crate::{config, convert};
 use ashlar_api::v1::array::{Level, Policy, Switch};
-use ashlar_api::v1::latency::Latency;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
-use ashlar_engine::{ArrayStatus, AssembleSpec, CreateSpec, Engine, EngineConfig};
+use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
 use ashlar_ring::affinity;
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeError;
-use clients::{Effort, FILL_BYTES, Part, cpu_time, drive, fill};
+use clients::{FILL_BYTES, Part, drive, fill};
+use figures::{Look, summary};
 use hollow::HollowOpener;
-use rustix::time::ClockId;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,82 +99,6 @@ pub struct Load {
     pub bytes: u64,
     /// Requests in flight on each worker.
     pub depth: usize,
-}
-
-/// What was measured.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct BenchResult {
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Time that it took.
-    pub seconds: f64,
-    /// CPU time of the whole process, in seconds.
-    pub cpu_seconds: f64,
-    /// Requests a second.
-    pub requests_per_second: f64,
-    /// Bytes a second.
-    pub bytes_per_second: f64,
-    /// Member reads for each request.
-    pub member_reads_per_request: f64,
-    /// Member writes for each request.
-    pub member_writes_per_request: f64,
-    /// Batches of the stripe intent log for each request.
-    pub log_batches_per_request: f64,
-    /// Bytes of those for each request.
-    pub log_bytes_per_request: f64,
-    /// Times that the log had to settle.
-    pub log_settles: u64,
-    /// Time of each request.
-    pub latency: Latency,
-    /// Workers that were used.
-    pub workers: usize,
-    /// What each of them did.
-    pub shares: Vec<WorkerShare>,
-    /// How evenly that is spread: the worker with the most over the mean of all.
-    pub busiest_over_mean: BusiestOverMean,
-    /// The parity kernel.
-    pub kernel: String,
-}
-
-/// What one worker did while it was measured.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
-pub struct WorkerShare {
-    /// Requests of its own clients that were answered.
-    pub requests: u64,
-    /// Pieces of work on stripes that it owns, whoever asked for them.
-    pub pieces: u64,
-    /// CPU time of its thread, in seconds.
-    pub cpu_seconds: f64,
-}
-
-/// The busiest worker over the mean of all; 1 is even, and where nobody did anything.
-#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
-pub struct BusiestOverMean {
-    /// By requests of its own clients.
-    pub requests: f64,
-    /// By pieces of work on stripes.
-    pub pieces: f64,
-    /// By CPU time.
-    pub cpu: f64,
-}
-
-impl BusiestOverMean {
-    fn of(shares: &[WorkerShare]) -> BusiestOverMean {
-        let over = |figure: fn(&WorkerShare) -> f64| {
-            let (most, sum) = shares
-                .iter()
-                .map(figure)
-                .fold((0.0, 0.0), |(most, sum), next| (f64::max(most, next), sum + next));
-            if sum > 0.0 { most * shares.len() as f64 / sum } else { 1.0 }
-        };
-        BusiestOverMean {
-            requests: over(|share| share.requests as f64),
-            pieces: over(|share| share.pieces as f64),
-            cpu: over(|share| share.cpu_seconds),
-        }
-    }
 }
 
 /// Measure.
@@ -304,75 +231,15 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
     Ok(summary(spec, &efforts, (&before, &after)))
 }
 
-/// What there is to be seen at one moment.
-struct Look {
-    array: ArrayStatus,
-    /// Pieces of stripe work that each worker has done.
-    pieces: Vec<u64>,
-    at: tokio::time::Instant,
-    cpu: Duration,
-}
-
-impl Look {
-    async fn at(engine: &Engine) -> Result<Look, ApiError> {
-        let (at, cpu) = (tokio::time::Instant::now(), cpu_time(ClockId::ProcessCPUTime));
-        let status = engine.status().await.map_err(convert::refusal)?;
-        let pieces = status.workers.iter().map(|worker| worker.pieces).collect();
-        let mut arrays = status.arrays.into_iter();
-        let array = arrays.find(|array| array.name == NAME);
-        Ok(Look { array: array.ok_or_else(|| ApiError::no_array(NAME))?, pieces, at, cpu })
-    }
-}
-
 fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
     let hint = "see 'ashlar examine' on the members";
     result
         .map_err(|error| ApiError::new("bench.failed", format!("a request failed: {error}"), hint))
 }
 
-fn summary(spec: &BenchSpec, efforts: &[Effort], (before, after): (&Look, &Look)) -> BenchResult {
-    let requests: u64 = efforts.iter().map(|effort| effort.requests).sum();
-    let pieces = after.pieces.iter().zip(&before.pieces).map(|(after, before)| after - before);
-    let shares: Vec<WorkerShare> = efforts
-        .iter()
-        .zip(pieces)
-        .map(|(effort, pieces)| WorkerShare {
-            requests: effort.requests,
-            pieces,
-            cpu_seconds: effort.cpu.as_secs_f64(),
-        })
-        .collect();
-    let (wall, cpu) = (after.at - before.at, after.cpu.saturating_sub(before.cpu));
-    // Figures for people: more than 52 bits of precision are of no use to them.
-    let per_request = |count: u64| count as f64 / requests.max(1) as f64;
-    let per_second = |count: u64| count as f64 / wall.as_secs_f64();
-    let bytes = requests * spec.load.bytes;
-    let (counts, counts_before) = (&after.array.counts, &before.array.counts);
-    let array = &after.array;
-    let latency = if spec.load.is_write { &array.write_latency } else { &array.read_latency };
-    BenchResult {
-        requests,
-        bytes,
-        seconds: wall.as_secs_f64(),
-        cpu_seconds: cpu.as_secs_f64(),
-        requests_per_second: per_second(requests),
-        bytes_per_second: per_second(bytes),
-        member_reads_per_request: per_request(counts.member_reads - counts_before.member_reads),
-        member_writes_per_request: per_request(counts.member_writes - counts_before.member_writes),
-        log_batches_per_request: per_request(counts.log_batches - counts_before.log_batches),
-        log_bytes_per_request: per_request(counts.log_bytes - counts_before.log_bytes),
-        log_settles: counts.log_settles - counts_before.log_settles,
-        latency: convert::latency(latency),
-        workers: shares.len(),
-        busiest_over_mean: BusiestOverMean::of(&shares),
-        shares,
-        kernel: array.kernel.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BenchSpec, BusiestOverMean, Load, Members, WorkerShare, run};
+    use super::{BenchSpec, Load, Members, run};
     use ashlar_api::v1::array::Level;
     use std::time::Duration;
 
@@ -477,13 +344,6 @@ mod tests {
             let refusal = run(&BenchSpec { load, ..spec(Members::Null) }).expect_err("too many");
             assert!(refusal.to_string().contains("too many"), "{refusal}");
         }
-    }
-
-    #[test]
-    fn the_busiest_worker_is_compared_with_the_mean() {
-        let share = |requests| WorkerShare { requests, pieces: 0, cpu_seconds: 1.0 };
-        let spread = BusiestOverMean::of(&[share(1), share(2), share(6)]);
-        assert_eq!((spread.requests, spread.pieces, spread.cpu), (2.0, 1.0, 1.0));
     }
 
     #[test]

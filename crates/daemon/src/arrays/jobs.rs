@@ -1,0 +1,43 @@
+//! Calls about background work: scrubs, and jobs that pause, go on or end.
+//!
+//! What must stay true: only what nobody needs can be cancelled.
+
+use super::Arrays;
+use crate::backend::Serves;
+use crate::convert;
+use ashlar_api::ApiError;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
+
+impl Serves<ScrubStart> for Arrays {
+    async fn serve(&self, call: ScrubStart) -> Result<Done, ApiError> {
+        self.engine.scrub(&call.array, call.repair).await.map_err(convert::refusal)?;
+        let what = if call.repair { "and repairs what it finds" } else { "and changes nothing" };
+        Ok(Done::changed(format!("scrub of '{}' has begun, {what}", call.array)))
+    }
+}
+
+impl Serves<JobControl> for Arrays {
+    async fn serve(&self, call: JobControl) -> Result<Done, ApiError> {
+        let (array, kind) = (&call.array, convert::job_kind(call.kind));
+        let (done, word) = match call.action {
+            JobAction::Pause => (self.engine.pause(array, kind).await, "paused"),
+            JobAction::Resume => (self.engine.unpause(array, kind).await, "going on"),
+            JobAction::Cancel if call.kind == JobKind::Scrub => {
+                (self.engine.cancel_scrub(array).await, "cancelled")
+            }
+            JobAction::Cancel => return Err(not_cancelled(array, call.kind)),
+        };
+        done.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} of '{array}': {word}", call.kind)))
+    }
+}
+
+fn not_cancelled(array: &str, kind: JobKind) -> ApiError {
+    let message = format!("a {kind} of '{array}' cannot be cancelled; nothing was changed");
+    ApiError::new(
+        "job.needed",
+        message,
+        "it can be paused; a member can be put out with 'ashlar fail'",
+    )
+}

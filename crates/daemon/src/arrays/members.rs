@@ -1,0 +1,141 @@
+//! Calls about the members of a running array, and about spares.
+//!
+//! What must stay true: a member is named by its slot, path or serial; a command that was carried out already says so and
+//! changes nothing; a dry run looks at the device and at what is stated of it, and writes nothing.
+
+use super::Arrays;
+use crate::backend::Serves;
+use crate::{convert, look, repeats};
+use ashlar_api::ApiError;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::member::{Fail, ReAdd, Replace};
+use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_engine::{MemberStatus, NewDevice, SlotState, SpareStatus};
+use ashlar_units::{ByteSize, MemberIdx};
+
+impl Serves<Fail> for Arrays {
+    async fn serve(&self, call: Fail) -> Result<Done, ApiError> {
+        let members = self.members(&call.array).await?;
+        let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        if members.get(slot.at()).is_some_and(|member| member.state == SlotState::Out) {
+            let message =
+                format!("slot {slot} of '{}' is out already; nothing was changed", call.array);
+            return Ok(Done::unchanged(message));
+        }
+        self.engine.fail(&call.array, slot).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("slot {slot} of '{}' is out", call.array)))
+    }
+}
+
+impl Serves<Replace> for Arrays {
+    async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
+        let members = self.members(&call.array).await?;
+        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
+            return Ok(Done::unchanged(message));
+        }
+        let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
+        if call.dry_run {
+            look::may_take(&call.device, call.destroy)?;
+        }
+        let stated = self.said_of(Some(&call.array), &device).await?;
+        if call.dry_run {
+            let message = format!(
+                "{} would be put into slot {slot}{stated}; nothing was written",
+                call.device
+            );
+            return Ok(Done::unchanged(message));
+        }
+        let replaced = self.engine.replace_by(&call.array, slot, device).await;
+        replaced.map_err(convert::refusal)?;
+        Ok(Done::changed(format!(
+            "{} is being filled for slot {slot} of '{}'{stated}",
+            call.device, call.array
+        )))
+    }
+}
+
+impl Serves<ReAdd> for Arrays {
+    async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
+        let members = self.members(&call.array).await?;
+        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
+            return Ok(Done::unchanged(message));
+        }
+        self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!(
+            "{} is back in '{}'; what it missed is being written",
+            call.device, call.array
+        )))
+    }
+}
+
+impl Serves<SpareAdd> for Arrays {
+    async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
+        let is_there = |spare: &SpareStatus| spare.path == call.device;
+        if self.engine.spares().iter().any(is_there) {
+            return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
+        }
+        let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
+        if call.dry_run {
+            look::may_take(&call.device, call.destroy)?;
+        }
+        let stated = self.said_of(None, &device).await?;
+        if call.dry_run {
+            let message = format!("{} would be a spare{stated}; nothing was written", call.device);
+            return Ok(Done::unchanged(message));
+        }
+        let added = self.engine.add_spare_device(&call.pool, device).await;
+        added.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} waits for a slot{stated}", call.device)))
+    }
+}
+
+impl Serves<SpareRemove> for Arrays {
+    async fn serve(&self, call: SpareRemove) -> Result<Done, ApiError> {
+        self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
+        Ok(Done::changed(format!("{} is no spare any more", call.device)))
+    }
+}
+
+impl Arrays {
+    /// The members of a running array.
+    async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
+        let found = self.status_of_all().await?.into_iter().find(|it| it.name == array);
+        found.map(|it| it.members).ok_or_else(|| ApiError::no_array(array))
+    }
+
+    /// The slot that `member` means: a number, a path or a serial.
+    fn slot(array: &str, members: &[MemberStatus], member: &str) -> Result<MemberIdx, ApiError> {
+        if let Ok(slot) = member.parse::<u16>() {
+            return Ok(MemberIdx(slot));
+        }
+        let is_it = |it: &&MemberStatus| it.path == member || it.serial.as_deref() == Some(member);
+        members.iter().find(is_it).map(|it| it.slot).ok_or_else(|| {
+            let message = format!("array '{array}' has no member '{member}'; nothing was changed");
+            let hint =
+                format!("see 'ashlar status {array} --members' for slots, paths and serials");
+            ApiError::new("member.unknown", message, hint)
+        })
+    }
+
+    /// What comes of a statement about a device, to follow what becomes of that; nothing if nothing is stated.
+    async fn said_of(&self, array: Option<&str>, device: &NewDevice) -> Result<String, ApiError> {
+        let in_vain = self.engine.look_at_statement(array, device).await;
+        let in_vain = in_vain.map_err(convert::refusal)?;
+        let size = ByteSize(device.atomic_write_bytes.into());
+        Ok(match device.atomic_write_bytes {
+            0 => String::new(),
+            _ if in_vain => format!(
+                "; that it writes {size} whole makes no difference, for it has a volatile cache"
+            ),
+            _ => {
+                format!("; that it writes {size} whole is believed from the array's next start on")
+            }
+        })
+    }
+}
+
+fn new_device(path: &str, may_destroy: bool, atomic_write_bytes: Option<u32>) -> NewDevice {
+    let stated = atomic_write_bytes.unwrap_or(0);
+    NewDevice { atomic_write_bytes: stated, ..NewDevice::at(path, may_destroy) }
+}
