@@ -4,9 +4,8 @@
 //! requests. No input makes anything here panic, replies stay short, and what is admitted lies within the volume.
 
 use crate::admit::{Order, Terms};
-use crate::negotiate::{
-    Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Step, decode_option_header,
-};
+use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Step};
+use crate::options::{OPTION_HEADER_BYTES, decode_option_header};
 use crate::wire::decode_request;
 use crate::{Limits, OneExport};
 use ashlar_units::to_usize;

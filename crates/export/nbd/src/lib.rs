@@ -13,7 +13,7 @@
 //! - `session`: one connection from greeting to end; how bytes from a client become a request
 //! - `slot`: how a request is carried out and its reply put together
 //! - `admit`: pure; what a request header asks for, or why it is refused
-//! - `negotiate`: pure; the handshake
+//! - `negotiate`: pure; the handshake, and `options`: its bytes
 //! - `wire`, `reply`: pure; the bytes of requests and of replies
 //! - `inbound`, `outbound`: the two directions of a connection
 //! - `socket`: its bytes, in clear text or through `tls`
@@ -31,6 +31,7 @@ pub mod hostile;
 mod inbound;
 mod limits;
 mod negotiate;
+mod options;
 mod outbound;
 mod reply;
 mod server;

@@ -13,10 +13,8 @@ use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, OpenSession, add};
 use crate::credit::Credit;
 use crate::inbound::Inbound;
-use crate::negotiate::{
-    Agreement, Negotiation, OPTION_HEADER_BYTES, PAYLOAD_BYTES_MAX, Protection, Step,
-    decode_option_header, greeting,
-};
+use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Protection, Step};
+use crate::options::{OPTION_HEADER_BYTES, decode_option_header, greeting};
 use crate::outbound::Outbound;
 use crate::slot::{Group, Job, Shared, Work};
 use crate::socket::Socket;

@@ -1,6 +1,7 @@
 //! The handshake: honest clients, every truncation of what they send, floods and wrong orders.
 
-use crate::negotiate::{Negotiation, Protection, Step, decode_option_header, greeting};
+use crate::negotiate::{Negotiation, Protection, Step};
+use crate::options::{decode_option_header, greeting};
 use crate::wire::Dialect;
 use crate::{Exports, OneExport};
 use ashlar_volume::{MemVolume, Volume};
