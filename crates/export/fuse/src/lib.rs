@@ -10,7 +10,7 @@
 //!
 //! Map, in reading order:
 //! - `server`: the loop from /dev/fuse and back; how one request is carried out
-//! - `files`: names, nodes and attributes
+//! - `attributes`: requests that nothing needs to be waited for; `files`: names, nodes and attributes
 //! - `io`: reads and writes of any alignment on a volume
 //! - `mount`: the mount, by mount(2) or fusermount3
 //! - `answer`: what goes back; `counters`: what was done
@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod attributes;
 mod counters;
 mod files;
 #[doc(hidden)]

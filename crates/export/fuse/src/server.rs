@@ -3,17 +3,17 @@
 //! What must stay true: every request that wants a reply gets exactly one; the payload of a write goes from the
 //! kernel into the buffer that the volume stores, without a copy; memory is that of the slots, made at start.
 //! At most one slot of a worker waits in the device, or each request would wake all of them.
-//! Not here: what the files are (`files`), how bytes reach the volume (`io`).
+//! Not here: what the files are (`files`), what is said of them (`attributes`), how bytes reach the volume (`io`).
 
-use crate::Files;
-use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX, init_reply};
+use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::counters::{FuseCounters, add};
-use crate::files::{FileTable, OpenFile, directory_attr, file_attr, generation_of};
+use crate::files::{FileTable, OpenFile};
 use crate::io::{BusyBlocks, FileIo};
 use crate::wire::{
-    AttrOut, EntryOut, FallocateIn, HEAD_BYTES, InMessage, LseekIn, OUT_HEADER_BYTES, OpenOut,
-    OutHeader, ROOT_NODE, ReadIn, SetattrIn, StatfsOut, WriteIn, WriteOut, opcode, open,
+    FallocateIn, HEAD_BYTES, InMessage, LseekIn, OUT_HEADER_BYTES, OutHeader, ReadIn, WriteIn,
+    WriteOut, opcode,
 };
+use crate::{Files, attributes};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::{Semaphore, Signal};
 use ashlar_ring::{Handle, Ring};
@@ -29,8 +29,8 @@ use zerocopy::IntoBytes;
 /// Slots of a worker unless told otherwise. Each keeps a payload buffer of 1 MiB.
 const SLOTS_DEFAULT: usize = 16;
 
-/// How long the kernel may trust a name or an attribute, in seconds: how soon a resize is seen.
-const CACHE_SECONDS: u64 = 1;
+/// O_DSYNC of open(2) as it arrives from the kernel.
+const DATA_SYNC: u32 = 0o10_000;
 
 /// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands each request to
 /// whichever asks first.
@@ -201,94 +201,9 @@ impl<F: Files> Worker<F> {
             opcode::LSEEK => self.lseek(node, message).await,
             _ => {
                 add(&self.server.counters.others, 1);
-                self.answer_about_files(message)
+                attributes::answer(&self.table, message)
             }
         }
-    }
-
-    /// Requests about names and attributes: nothing to wait for.
-    fn answer_about_files(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
-        let node = message.header.node;
-        match message.header.opcode {
-            opcode::INIT => init_reply(message),
-            opcode::LOOKUP => self.look_up(message),
-            opcode::GETATTR => self.attributes(node),
-            opcode::SETATTR => self.set_attributes(node, message),
-            opcode::OPEN => self.open(node, message),
-            opcode::OPENDIR => Ok(Answer::of(&OpenOut { handle: 0, flags: 0, padding: 0 })),
-            opcode::READDIR => {
-                let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
-                let bytes_max = body.bytes.min(PAYLOAD_BYTES_MAX);
-                let list = self.table.list(body.offset, ashlar_units::to_usize(bytes_max.into()));
-                Ok(Answer::Data(Buf::copied(&list)))
-            }
-            opcode::STATFS => Ok(Answer::of(&StatfsOut {
-                blocks: [0; 3],
-                files: [0; 2],
-                block_bytes: 4096,
-                name_bytes_max: 255,
-                fragment_bytes: 4096,
-                spare: [0; 7],
-            })),
-            opcode::RELEASE | opcode::RELEASEDIR | opcode::FSYNCDIR | opcode::DESTROY => {
-                Ok(Answer::done())
-            }
-            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => Ok(Answer::None),
-            // The kernel takes this as success for FLUSH and ACCESS, and does not ask again.
-            _ => Err(Errno::NOSYS),
-        }
-    }
-
-    fn look_up(&self, message: &InMessage<'_>) -> Result<Answer, Errno> {
-        let name = message.name().ok_or(Errno::NOENT)?;
-        if message.header.node != ROOT_NODE {
-            return Err(Errno::NOTDIR);
-        }
-        let file = self.table.look_up(&name).ok_or(Errno::NOENT)?;
-        Ok(Answer::of(&EntryOut {
-            node: file.node,
-            generation: generation_of(&file.facts),
-            entry_seconds: CACHE_SECONDS,
-            attr_seconds: CACHE_SECONDS,
-            nanos: [0; 2],
-            attr: file_attr(file.node, &file.facts),
-        }))
-    }
-
-    fn attributes(&self, node: u64) -> Result<Answer, Errno> {
-        let attr = match node {
-            ROOT_NODE => directory_attr(),
-            _ => file_attr(node, &self.table.refreshed(node).ok_or(Errno::NOENT)?.facts),
-        };
-        Ok(Answer::of(&AttrOut { attr_seconds: CACHE_SECONDS, nanos: [0; 2], attr }))
-    }
-
-    /// A volume has one size: emptying the file (O_TRUNC) is ignored, as devices do it. Times are not kept.
-    fn set_attributes(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
-        const MODE_OR_OWNER: u32 = 0b111;
-        const SIZE: u32 = 0b1000;
-        let body: SetattrIn = message.body().ok_or(Errno::INVAL)?;
-        if node == ROOT_NODE || body.valid & MODE_OR_OWNER != 0 {
-            return Err(Errno::PERM);
-        }
-        if body.valid & SIZE != 0 && body.size_bytes != 0 {
-            let file = self.table.refreshed(node).ok_or(Errno::NOENT)?;
-            if body.size_bytes != file.facts.size_bytes {
-                return Err(Errno::PERM);
-            }
-        }
-        self.attributes(node)
-    }
-
-    fn open(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
-        let flags: u32 = message.body().ok_or(Errno::INVAL)?;
-        let file = self.table.refreshed(node).ok_or(Errno::NOENT)?;
-        let is_for_writing = flags & (OFlagBits::WRITE_ONLY | OFlagBits::READ_WRITE) != 0;
-        if is_for_writing && file.facts.read_only {
-            return Err(Errno::ROFS);
-        }
-        let flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
-        Ok(Answer::of(&OpenOut { handle: 0, flags, padding: 0 }))
     }
 
     async fn read(&self, node: u64, message: &InMessage<'_>) -> Result<Answer, Errno> {
@@ -325,7 +240,7 @@ impl<F: Files> Worker<F> {
         if u64::from(body.bytes) != ashlar_units::to_u64(data.len()) {
             return Err(Errno::INVAL);
         }
-        let fua = body.flags & OFlagBits::DATA_SYNC != 0;
+        let fua = body.flags & DATA_SYNC != 0;
         let file = self.file(node)?;
         let written = self.io(&file).write(body.offset, &data, fua).await?;
         add(&self.server.counters.written_bytes, written);
@@ -412,13 +327,4 @@ impl<F: Files> Worker<F> {
         drop(parts);
         whole.try_into_mut().unwrap_or_else(|_| BufMut::zeroed(OUT_HEADER_BYTES + SMALL_BYTES_MAX))
     }
-}
-
-/// Flags of open(2) as they arrive from the kernel.
-struct OFlagBits;
-
-impl OFlagBits {
-    const WRITE_ONLY: u32 = 0o1;
-    const READ_WRITE: u32 = 0o2;
-    const DATA_SYNC: u32 = 0o10_000;
 }
