@@ -43,27 +43,15 @@
 //! A restart that is cut off and begins again finds the same records. It judges alike, or, when more devices
 //! are lost, finds more of them complete: those were planned on what the first restart made of the rows.
 //!
-//! Not here: reading logs (`scan.rs`), writing (the engine).
-
-use std::collections::BTreeMap;
-
-use ashlar_layout::{Geometry, RowRange};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripeNo};
+//! Not here: reading logs (`scan.rs`), who has which record (`updates.rs`), writing (the engine).
 
 use super::record::{Home, Record, RecordKind};
 use super::rows::RowSet;
-use super::scan::{LoggedRecord, MemberLog};
-
-/// A device in service, and what its log says.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceLog<'a> {
-    /// Its log tag. Devices without one take no part.
-    pub log_tag: u64,
-    /// The slot it holds or is on its way into.
-    pub slot: MemberIdx,
-    /// What was found on it.
-    pub log: &'a MemberLog,
-}
+use super::scan::MemberLog;
+use super::updates::{Contradiction, DeviceLog, Update, updates_by_stripe};
+use ashlar_layout::{Geometry, RowRange};
+use ashlar_units::{BLOCK_BYTES, StripIdx, StripeNo};
+use std::collections::BTreeMap;
 
 /// A block of data in its place, which a lean record is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -156,35 +144,6 @@ pub struct Judgement {
     pub damaged: Vec<usize>,
 }
 
-/// The logs contradict each other, which no crash explains.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the logs contradict each other: {what} (lane {lane}, update {sequence}, stripe {stripe})")]
-pub struct Contradiction {
-    /// What about.
-    pub what: &'static str,
-    /// The lane.
-    pub lane: u16,
-    /// The update.
-    pub sequence: u64,
-    /// The stripe.
-    pub stripe: StripeNo,
-}
-
-/// An update, and who has its record.
-struct Update<'a> {
-    lane: u16,
-    record: &'a Record,
-    held: Vec<Held<'a>>,
-}
-
-/// The record of an update on one device.
-struct Held<'a> {
-    device: usize,
-    /// The strip the device stores.
-    strip: StripIdx,
-    logged: &'a LoggedRecord,
-}
-
 /// The blocks that lean records of a log are about: what is to be read before logs are judged.
 pub fn homes(log: &MemberLog) -> impl Iterator<Item = HomeBlock> {
     let of = |record: &Record| Some(HomeBlock::of(record, record.kind.home()?));
@@ -245,63 +204,6 @@ fn settled_below(devices: &[DeviceLog<'_>]) -> BTreeMap<u16, u64> {
         *highest = summary.settled_below.max(*highest);
     }
     settled
-}
-
-/// The updates of each stripe, sequences rising.
-fn updates_by_stripe<'a>(
-    devices: &[DeviceLog<'a>],
-    geometry: &Geometry,
-) -> Result<BTreeMap<StripeNo, Vec<Update<'a>>>, Contradiction> {
-    let mut updates: BTreeMap<(u16, u64), Update<'a>> = BTreeMap::new();
-    for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
-        for logged in &device.log.records {
-            let (lane, record) = (logged.lane, &logged.record);
-            let contradiction = |what| Contradiction {
-                what,
-                lane,
-                sequence: record.sequence,
-                stripe: record.stripe,
-            };
-            let own = record.holders.iter().find(|holder| holder.log_tag == device.log_tag);
-            let strip = geometry.strip_on(record.stripe, device.slot);
-            let strip =
-                own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
-                    contradiction("a holder does not store the strip that its record names")
-                })?;
-            let none = || Update { lane, record, held: Vec::new() };
-            let update = updates.entry((lane, record.sequence)).or_insert_with(none);
-            if !is_same_update(update.record, record) {
-                return Err(contradiction("its records differ"));
-            }
-            if update.held.iter().all(|held| held.device != at) {
-                update.held.push(Held { device: at, strip, logged });
-            }
-        }
-    }
-    let mut stripes: BTreeMap<StripeNo, Vec<Update<'a>>> = BTreeMap::new();
-    for ((lane, sequence), update) in updates {
-        let of_stripe = stripes.entry(update.record.stripe).or_default();
-        if of_stripe.first().is_some_and(|first| first.lane != lane) {
-            let what = "two lanes write one stripe";
-            return Err(Contradiction { what, lane, sequence, stripe: update.record.stripe });
-        }
-        of_stripe.push(update);
-    }
-    Ok(stripes)
-}
-
-fn is_same_update(one: &Record, two: &Record) -> bool {
-    (one.stripe, one.kind, one.rows, &one.holders) == (two.stripe, two.kind, two.rows, &two.holders)
-}
-
-impl Update<'_> {
-    /// The devices in service that are named and lack the record.
-    fn lacking(&self, devices: &[DeviceLog<'_>]) -> Vec<usize> {
-        let names = |tag: u64| self.record.holders.iter().any(|holder| holder.log_tag == tag);
-        let lacks = |at: usize| self.held.iter().all(|held| held.device != at);
-        let in_service = devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0);
-        in_service.filter(|(at, device)| names(device.log_tag) && lacks(*at)).map(|d| d.0).collect()
-    }
 }
 
 /// The devices in service that store each strip of a stripe.

@@ -26,7 +26,8 @@
 //! - `batch`: the records of one write, encode and decode
 //! - `scan`: the batches of a log area, found piece by piece
 //! - `show`: the log of one member, for people
-//! - `judge`: what the logs of all devices add up to; `rows`: a set of rows
+//! - `updates`: the records of all devices, put together
+//! - `judge`: what they add up to; `rows`: a set of rows
 
 mod batch;
 mod judge;
@@ -34,13 +35,15 @@ mod record;
 mod rows;
 mod scan;
 mod show;
+mod updates;
 
 pub use batch::{Batch, BatchEncoder, BatchFault, BatchHead, HeaderEncoder, LogIdentity};
 pub use judge::{
-    Contradiction, DeviceLog, Found, FoundBlock, HomeBlock, Judgement, LostBlock, ReplayTally,
-    ReplayWrite, StripeReplay, homes, judge,
+    Found, FoundBlock, HomeBlock, Judgement, LostBlock, ReplayTally, ReplayWrite, StripeReplay,
+    homes, judge,
 };
 pub use record::{Holder, Home, LogLimits, NewRecord, Part, Record, RecordKind, block_checksum};
 pub use scan::{
     BATCHES_IN_FLIGHT_MAX, LaneSummary, LogHole, LogScan, LoggedRecord, MemberLog, SCAN_BYTES_MAX,
 };
+pub use updates::{Contradiction, DeviceLog};

@@ -1,0 +1,110 @@
+//! Records of all devices put together into updates: which there were, who has the record of each and who lacks it.
+//!
+//! What must stay true: records of one update say the same, a holder stores the strip that its record names, and one lane
+//! writes a stripe; anything else is a contradiction that no crash explains. Pure.
+
+use super::record::Record;
+use super::scan::{LoggedRecord, MemberLog};
+use ashlar_layout::Geometry;
+use ashlar_units::{MemberIdx, StripIdx, StripeNo};
+use std::collections::BTreeMap;
+
+/// A device in service, and what its log says.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceLog<'a> {
+    /// Its log tag. Devices without one take no part.
+    pub log_tag: u64,
+    /// The slot it holds or is on its way into.
+    pub slot: MemberIdx,
+    /// What was found on it.
+    pub log: &'a MemberLog,
+}
+
+/// The logs contradict each other, which no crash explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the logs contradict each other: {what} (lane {lane}, update {sequence}, stripe {stripe})")]
+pub struct Contradiction {
+    /// What about.
+    pub what: &'static str,
+    /// The lane.
+    pub lane: u16,
+    /// The update.
+    pub sequence: u64,
+    /// The stripe.
+    pub stripe: StripeNo,
+}
+
+/// An update, and who has its record.
+pub(super) struct Update<'a> {
+    pub(super) lane: u16,
+    pub(super) record: &'a Record,
+    pub(super) held: Vec<Held<'a>>,
+}
+
+/// The record of an update on one device.
+pub(super) struct Held<'a> {
+    pub(super) device: usize,
+    /// The strip the device stores.
+    pub(super) strip: StripIdx,
+    pub(super) logged: &'a LoggedRecord,
+}
+
+impl Update<'_> {
+    /// The devices in service that are named and lack the record.
+    pub(super) fn lacking(&self, devices: &[DeviceLog<'_>]) -> Vec<usize> {
+        let names = |tag: u64| self.record.holders.iter().any(|holder| holder.log_tag == tag);
+        let lacks = |at: usize| self.held.iter().all(|held| held.device != at);
+        let in_service = devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0);
+        in_service.filter(|(at, device)| names(device.log_tag) && lacks(*at)).map(|d| d.0).collect()
+    }
+}
+
+/// The updates of each stripe, sequences rising.
+///
+/// # Errors
+/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two lanes speak of one stripe.
+pub(super) fn updates_by_stripe<'a>(
+    devices: &[DeviceLog<'a>],
+    geometry: &Geometry,
+) -> Result<BTreeMap<StripeNo, Vec<Update<'a>>>, Contradiction> {
+    let mut updates: BTreeMap<(u16, u64), Update<'a>> = BTreeMap::new();
+    for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
+        for logged in &device.log.records {
+            let (lane, record) = (logged.lane, &logged.record);
+            let contradiction = |what| Contradiction {
+                what,
+                lane,
+                sequence: record.sequence,
+                stripe: record.stripe,
+            };
+            let own = record.holders.iter().find(|holder| holder.log_tag == device.log_tag);
+            let strip = geometry.strip_on(record.stripe, device.slot);
+            let strip =
+                own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
+                    contradiction("a holder does not store the strip that its record names")
+                })?;
+            let none = || Update { lane, record, held: Vec::new() };
+            let update = updates.entry((lane, record.sequence)).or_insert_with(none);
+            if !is_same_update(update.record, record) {
+                return Err(contradiction("its records differ"));
+            }
+            if update.held.iter().all(|held| held.device != at) {
+                update.held.push(Held { device: at, strip, logged });
+            }
+        }
+    }
+    let mut stripes: BTreeMap<StripeNo, Vec<Update<'a>>> = BTreeMap::new();
+    for ((lane, sequence), update) in updates {
+        let of_stripe = stripes.entry(update.record.stripe).or_default();
+        if of_stripe.first().is_some_and(|first| first.lane != lane) {
+            let what = "two lanes write one stripe";
+            return Err(Contradiction { what, lane, sequence, stripe: update.record.stripe });
+        }
+        of_stripe.push(update);
+    }
+    Ok(stripes)
+}
+
+fn is_same_update(one: &Record, two: &Record) -> bool {
+    (one.stripe, one.kind, one.rows, &one.holders) == (two.stripe, two.kind, two.rows, &two.holders)
+}
