@@ -15,15 +15,15 @@ const ABORT: u32 = 2;
 
 /// A daemon that demands TLS at a TCP address which needs no trusted network, with array `tank0`, and a client that it
 /// lets in.
-struct Encrypted {
-    world: World,
-    port: u16,
-    client: PathBuf,
+pub struct Encrypted {
+    pub world: World,
+    pub port: u16,
+    pub client: PathBuf,
 }
 
 impl Encrypted {
     /// `further` is added to the configuration.
-    fn new(further: &str) -> Encrypted {
+    pub fn new(further: &str) -> Encrypted {
         let mut world = World::without_daemon();
         let ours = Authority::new(&world, "ours");
         let server = ours.folder("server");
@@ -63,13 +63,13 @@ impl Encrypted {
     }
 
     /// The way in is open to the client it is meant for.
-    fn serves_its_client(&self) {
+    pub fn serves_its_client(&self) {
         let said = run("nbdinfo", &["--size", &self.uri()]);
         let bytes: u64 = said.trim().parse().expect("a size");
         assert!(bytes > 1 << 20, "{said}");
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connects");
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).expect("greeted");
@@ -100,13 +100,13 @@ fn reply(stream: &mut TcpStream) -> u32 {
 }
 
 /// What is left to read until the server ends the connection; a reset is an end too.
-fn rest(stream: &mut TcpStream) -> usize {
+pub fn rest(stream: &mut TcpStream) -> usize {
     let mut bytes = Vec::new();
     let _ended = stream.read_to_end(&mut bytes);
     bytes.len()
 }
 
-fn attempt(program: &str, arguments: &[&str]) -> Output {
+pub fn attempt(program: &str, arguments: &[&str]) -> Output {
     std::process::Command::new(program).args(arguments).output().expect("it runs")
 }
 
@@ -305,158 +305,4 @@ fn a_flag_demands_tls_at_every_address_and_bad_files_are_refused_before_anything
 
 fn ours_client(world: &World, folder: &Path) {
     Authority::again(world, "ours").certify(folder, Role::Client);
-}
-
-/// Bytes that a client says in clear text before it begins TLS: its flags, and STARTTLS.
-const CLEAR_UP: usize = 4 + 16;
-/// What the server says meanwhile: its greeting, and that TLS may begin.
-const CLEAR_DOWN: usize = 18 + 20;
-/// Sessions whose bytes are changed: the first half somewhere in the handshake, the others anywhere.
-const CHANGED_SESSIONS: u64 = 60;
-
-/// What is done to the bytes on their way to the server, from one of them on.
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    Flipped(u8),
-    Overwritten([u8; 5]),
-    Inserted([u8; 5]),
-    Doubled,
-    CutOff,
-}
-
-/// SplitMix64.
-fn drawn(seed: u64, purpose: u64) -> u64 {
-    let mixed = (seed * 8 + purpose).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
-}
-
-/// What seed `seed` does, and at which byte of what follows STARTTLS.
-fn change(seed: u64) -> (usize, Change) {
-    let span = if seed < CHANGED_SESSIONS / 2 { 400 } else { 2500 };
-    let five = [0, 1, 2, 3, 4].map(|at: usize| drawn(seed, 2).to_le_bytes()[at]);
-    let change = match drawn(seed, 1) % 8 {
-        0..=2 => Change::Flipped(1 << (five[0] % 8)),
-        3 => Change::Overwritten(five),
-        4 => Change::Inserted(five),
-        5 => Change::Doubled,
-        6 => Change::Overwritten([0x17, 3, 3, 0x40, 0]),
-        _ => Change::CutOff,
-    };
-    (usize::try_from(drawn(seed, 0) % span).expect("small"), change)
-}
-
-/// Carry one connection to the server, changed on its way; what the server said, and whether anything was changed.
-fn carry(client: TcpStream, server: TcpStream, (at, change): (usize, Change)) -> (Vec<u8>, bool) {
-    let (mut from, mut to) =
-        (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
-    let up = std::thread::spawn(move || {
-        let (mut seen, mut is_changed, at) = (0, false, CLEAR_UP + at);
-        let mut buffer = [0; 4096];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            let mut bytes = buffer[..count].to_vec();
-            if (seen..seen + count).contains(&at) {
-                is_changed = true;
-                let here = at - seen;
-                match change {
-                    Change::Flipped(bit) => bytes[here] ^= bit,
-                    Change::Overwritten(five) => {
-                        let end = bytes.len().min(here + 5);
-                        bytes[here..end].copy_from_slice(&five[..end - here]);
-                    }
-                    Change::Inserted(five) => drop(bytes.splice(here..here, five)),
-                    Change::Doubled => bytes.extend_from_within(here..),
-                    Change::CutOff => bytes.truncate(here),
-                }
-            }
-            seen += count;
-            let is_sent = to.write_all(&bytes).is_ok();
-            if !is_sent || is_changed && matches!(change, Change::CutOff) {
-                break;
-            }
-        }
-        let _gone = to.shutdown(std::net::Shutdown::Write);
-        is_changed
-    });
-    let (mut said, mut server, mut client) = (Vec::new(), server, client);
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = server.read(&mut buffer) {
-        said.extend(&buffer[..count]);
-        // It may have heard enough.
-        let _gone = client.write_all(&buffer[..count]);
-    }
-    let _gone = client.shutdown(std::net::Shutdown::Both);
-    (said, up.join().expect("no panic"))
-}
-
-/// Everything after the last clear word is records of TLS, as they look from outside.
-fn is_sealed(said: &[u8]) -> bool {
-    let mut rest = said.get(CLEAR_DOWN..).unwrap_or_default();
-    while let [kind, 3, 3, high, low, after @ ..] = rest {
-        let bytes = usize::from(u16::from_be_bytes([*high, *low]));
-        if !(0x14..=0x17).contains(kind) || bytes > (16 << 10) + 256 || bytes > after.len() {
-            return false;
-        }
-        rest = &after[bytes..];
-    }
-    rest.is_empty()
-}
-
-#[test]
-fn bytes_changed_on_the_way_end_the_session_with_one_event_and_no_answer_in_clear_text() {
-    let test =
-        "bytes_changed_on_the_way_end_the_session_with_one_event_and_no_answer_in_clear_text";
-    if !all_here(test, &[PROGRAM, "nbdinfo"]) {
-        return;
-    }
-    let it = Encrypted::new("[nbd_limits]\nhandshake_s = 1");
-    it.serves_its_client();
-    let events = || it.world.ok(&["events", "--json"]);
-    // Where there are many the book keeps some, and says how many it left out before each.
-    let dropped = || {
-        let events = events();
-        let lines = events.lines().filter(|line| line.contains("client.dropped"));
-        let untold = |line: &str| {
-            let (_, rest) = line.split_once("\"untold\":\"")?;
-            rest.split_once('"')?.0.parse::<u64>().ok()
-        };
-        lines.map(|line| 1 + untold(line).expect("it says how many")).sum::<u64>()
-    };
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let way = listener.local_addr().expect("it has one").port();
-    let uri = format!("nbds://localhost:{way}/tank0?tls-certificates={}", it.client.display());
-    let (mut changed, mut ended, mut cut_off) = (0, 0, 0);
-    for seed in 0..CHANGED_SESSIONS {
-        let (what, uri) = (change(seed), uri.clone());
-        let client = std::thread::spawn(move || attempt("nbdinfo", &["--size", &uri]));
-        let (stream, _) = listener.accept().expect("a client");
-        let server = TcpStream::connect(("127.0.0.1", it.port)).expect("it listens");
-        let (said, is_changed) = carry(stream, server, what);
-        let output = client.join().expect("no panic");
-        assert!(is_sealed(&said), "seed {seed}, {what:?}: {} bytes of the server", said.len());
-        // Behind its last word a client no longer cares.
-        changed += u64::from(is_changed);
-        cut_off += u64::from(matches!(what.1, Change::CutOff));
-        ended += u64::from(!output.status.success());
-    }
-    println!("{changed} of {CHANGED_SESSIONS} sessions were changed, {ended} of them ended");
-    assert!(changed > CHANGED_SESSIONS / 2 && ended > CHANGED_SESSIONS / 4, "{changed}, {ended}");
-    // The next that the book keeps tells of all before it.
-    let (mut noisy, lines) = (0, events().matches("client.dropped").count());
-    while events().matches("client.dropped").count() == lines {
-        let mut stream = it.connect();
-        stream.write_all(&[0x55; 64]).expect("sent");
-        rest(&mut stream);
-        noisy += 1;
-    }
-    // Who is cut off between two messages has left, and is no event.
-    let told = dropped();
-    assert!(
-        told + cut_off >= ended && told <= changed + noisy,
-        "{told} told: {changed}, {ended}, {noisy}"
-    );
-    it.serves_its_client();
-    let why = events();
-    assert!(why.contains("no TLS session"), "{why}");
 }

@@ -8,15 +8,18 @@
 //! - `doomed`     a member that vanishes: every request to it fails
 //! - `certificates` authorities and certificates, made anew for each test
 //! - `encrypted`  NBD through TLS, who is let in and who is not
+//! - `tampered`   the same with bytes changed on the way
 //! - `serving`    what a daemon is told at its start
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
-//! - `hostile`    others at the control socket, connections that never get on, what replies carry besides data
+//! - `hostile`    others at the control socket, connections that never get on
+//! - `leftovers`  what replies carry besides data
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `refusals`   everything that must be refused, with its line
+//! - `refused_starts` members from which no array starts, or not the whole of it
 //!
 //! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
 //! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
@@ -29,12 +32,15 @@ mod cycle;
 mod doomed;
 mod encrypted;
 mod hostile;
+mod leftovers;
 mod load;
 mod raw_nbd;
 mod refusals;
+mod refused_starts;
 mod salvage;
 mod serving;
 mod short;
 mod suites;
+mod tampered;
 mod tools;
 mod world;
