@@ -5,6 +5,7 @@
 //! - `read`         straight from the members, where the request arrived
 //! - `reconstruct`  what of a stripe cannot be served straight, on the stripe's owner
 //! - `write`        the story of one stripe write
+//! - `clock`        how long its stages take
 //! - `edges`        a write that is not whole blocks becomes one that is
 //! - `merge`        pieces of a sequential stream become full stripes
 //! - `gather`       read what a plan asks for
@@ -21,6 +22,7 @@
 //! here carries plans out. Nothing here allocates once its pools are warm. Pieces of one stripe run on
 //! the stripe's owner only.
 
+mod clock;
 mod edges;
 pub(crate) mod flush;
 pub(crate) mod gather;

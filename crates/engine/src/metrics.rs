@@ -12,7 +12,6 @@ mod latency;
 mod stages;
 
 pub use latency::{Latency, LatencySummary, POWERS};
-pub(crate) use stages::StageClock;
 pub use stages::{STAGE_SAMPLE_EVERY, StageLatencies, WriteStage};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

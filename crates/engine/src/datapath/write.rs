@@ -5,6 +5,7 @@
 //! read under the row lock; the client is answered
 //! only when every member that lacks the write is recorded as out on the others.
 
+use super::clock::StageClock;
 use super::edges;
 use super::gather::gather;
 use super::lean;
@@ -17,7 +18,7 @@ use crate::checksums::heal::heal;
 use crate::checksums::pins;
 use crate::home::{self, keeper};
 use crate::intent::RegionNo;
-use crate::metrics::{StageClock, WriteStage};
+use crate::metrics::WriteStage;
 use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_iobuf::Buf;

@@ -1,10 +1,6 @@
-//! Where the time of a write goes: its stages, and the clock that times some writes.
-//!
-//! What must stay true: a write that is not timed pays for asking and for nothing else.
+//! Where the time of a write goes: the stages that are told apart. What times them is `datapath/clock.rs`.
 
 use super::latency::Latency;
-use crate::shard::Shard;
-use ashlar_units::Nanos;
 
 /// The stages of a write that are timed, in the order in which a write comes by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,30 +36,3 @@ pub type StageLatencies = [Latency; WriteStage::NAMES.len()];
 
 /// A timed write reads the clock seven times, about as much as 4 % of a small write on null members costs.
 pub const STAGE_SAMPLE_EVERY: u64 = 16;
-
-/// Times the stages of one write, or of none: most writes only pay for asking.
-pub(crate) struct StageClock {
-    /// When the stage under way began; `None` if this write is not timed.
-    since: Option<Nanos>,
-}
-
-impl StageClock {
-    /// For the write that begins now.
-    pub(crate) fn start(shard: &Shard) -> StageClock {
-        let is_timed = shard.next_write().is_multiple_of(STAGE_SAMPLE_EVERY);
-        StageClock { since: is_timed.then(|| shard.worker.handle.now()) }
-    }
-
-    /// Times nothing.
-    pub(crate) fn off() -> StageClock {
-        StageClock { since: None }
-    }
-
-    /// `stage` has ended and the next one begins.
-    pub(crate) fn lap(&mut self, shard: &Shard, stage: WriteStage) {
-        let Some(since) = self.since else { return };
-        let now = shard.worker.handle.now();
-        shard.stage_latencies()[stage as usize].record(now.since(since));
-        self.since = Some(now);
-    }
-}

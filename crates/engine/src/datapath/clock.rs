@@ -1,0 +1,34 @@
+//! The clock that times the stages of some writes.
+//!
+//! What must stay true: a write that is not timed pays for asking and for nothing else.
+
+use crate::metrics::{STAGE_SAMPLE_EVERY, WriteStage};
+use crate::shard::Shard;
+use ashlar_units::Nanos;
+
+/// Times the stages of one write, or of none: most writes only pay for asking.
+pub(crate) struct StageClock {
+    /// When the stage under way began; `None` if this write is not timed.
+    since: Option<Nanos>,
+}
+
+impl StageClock {
+    /// For the write that begins now.
+    pub(crate) fn start(shard: &Shard) -> StageClock {
+        let is_timed = shard.next_write().is_multiple_of(STAGE_SAMPLE_EVERY);
+        StageClock { since: is_timed.then(|| shard.worker.handle.now()) }
+    }
+
+    /// Times nothing.
+    pub(crate) fn off() -> StageClock {
+        StageClock { since: None }
+    }
+
+    /// `stage` has ended and the next one begins.
+    pub(crate) fn lap(&mut self, shard: &Shard, stage: WriteStage) {
+        let Some(since) = self.since else { return };
+        let now = shard.worker.handle.now();
+        shard.stage_latencies()[stage as usize].record(now.since(since));
+        self.since = Some(now);
+    }
+}
