@@ -7,6 +7,7 @@ use super::turns::{self, Bench, Plan};
 use super::workloads::{self, Extent};
 use crate::adapter::commands::{Live, Unlogged};
 use crate::adapter::{Wanted, by_name};
+use crate::evidence::log::unix_whole_s;
 use crate::evidence::{Evidence, Interrupt};
 use crate::guard;
 use crate::metrics::baseline::Code;
@@ -231,17 +232,10 @@ fn facts(args: &Args) -> RunFacts {
             args.members.len()
         ),
         plan_sha256: None,
-        began_unix_s: now_unix_s(),
+        began_unix_s: unix_whole_s(),
         environment,
         left_out: BTreeMap::new(),
     }
-}
-
-/// The clock, seconds since 1970, UTC.
-pub(crate) fn now_unix_s() -> u64 {
-    std::time::Duration::try_from_secs_f64(crate::evidence::log::unix_now_s())
-        .unwrap_or_default()
-        .as_secs()
 }
 
 fn shown(paths: &[PathBuf]) -> String {

@@ -8,6 +8,7 @@ use super::workloads::{self, Extent};
 use crate::adapter::commands::{Commands, Live};
 use crate::adapter::{Engine, Wanted, keep_configuration};
 use crate::evidence::Evidence;
+use crate::evidence::log::unix_whole_s;
 use crate::fio::job::JobFile;
 use crate::fio::measure::figures;
 use crate::fio::run::{FioOrder, FioRan};
@@ -232,7 +233,7 @@ impl Bench<'_> {
             findings: Vec::new(),
             argv: Vec::new(),
             evidence: None,
-            began_unix_s: crate::compare::cli::now_unix_s(),
+            began_unix_s: unix_whole_s(),
         }
     }
 

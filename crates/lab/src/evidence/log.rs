@@ -13,7 +13,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Free space below which nothing more is started: its output would be cut off.
 const FREE_MIN_BYTES: u64 = 16 << 20;
@@ -337,6 +337,11 @@ fn hex(bytes: &[u8]) -> String {
 pub fn unix_now_s() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0.0, |since| (since.as_secs_f64() * 1e6).round() / 1e6)
+}
+
+/// The same in whole seconds.
+pub(crate) fn unix_whole_s() -> u64 {
+    Duration::try_from_secs_f64(unix_now_s()).unwrap_or_default().as_secs()
 }
 
 fn stem(n: u64, program: &str) -> String {
