@@ -137,9 +137,9 @@ $ ashlar --socket /run/lab/ashlar.sock status --json
 $ ashlar --socket /run/lab/ashlar.sock create lab --level 6 --strip-size 65536 --policy log --destroy /dev/loop1 --destroy /dev/loop2 --destroy /dev/loop3 --destroy /dev/loop4 /dev/loop1 /dev/loop2 /dev/loop3 /dev/loop4
 $ ashlar --socket /run/lab/ashlar.sock attach lab
 /dev/loop9
-$ mkfs.xfs -q -f /dev/loop9
+$ mkfs.xfs -q -f -d su=65536,sw=2 /dev/loop9
 $ mkdir -p /run/lab/files
-$ mount /dev/loop9 /run/lab/files
+$ mount -o swalloc /dev/loop9 /run/lab/files
 $ ashlar --socket /run/lab/ashlar.sock fail lab 3
 $ umount /run/lab/files
 $ ashlar --socket /run/lab/ashlar.sock detach lab

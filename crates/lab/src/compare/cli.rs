@@ -253,11 +253,15 @@ fn report(dir: &RunDir, json: bool) -> Result<usize, Refusal> {
     let is_invalid =
         |it: &&Point| it.condition != ArrayCondition::Raw && it.mark() == Mark::Invalid;
     let invalid = points.iter().filter(is_invalid).count();
+    let cases = findings::cases(&points);
     if json {
         let sentence = headline.sentence;
-        println!("{}", json!({"sentence": sentence, "invalid": invalid, "report": path}));
+        let told =
+            json!({"sentence": sentence, "cases": cases, "invalid": invalid, "report": path});
+        println!("{told}");
         return Ok(invalid);
     }
+    cases.iter().for_each(|case| println!("{case}"));
     println!("{}", headline.sentence);
     if invalid > 0 {
         println!("{invalid} of {} figures INVALID: they are in no comparison", points.len());

@@ -7,6 +7,7 @@ use super::switches;
 use crate::metrics::efficiency::{relative_cpu, relative_latency};
 use crate::metrics::pairs::{self, Comparison};
 use crate::record::{ArrayCondition, Check, Record};
+use crate::units;
 use crate::validity::{Mark, Outcome};
 use crate::verdict::{self, Evidence, Factor, Verdict};
 
@@ -84,6 +85,31 @@ fn duel(one: &Point, other: &Point) -> Duel {
         relative_latency: both(0.999).and_then(|(one, other)| relative_latency(one, other)),
         is_usable: one.mark() != Mark::Invalid && other.mark() != Mark::Invalid,
     }
+}
+
+/// A line for each case of the first engine against each other one: both rates, and their ratio with its interval.
+pub fn cases(points: &[Point]) -> Vec<String> {
+    let names = engines(points);
+    let [first, others @ ..] = names.as_slice() else { return Vec::new() };
+    let rate_of = |engine: &str, case: &str| {
+        let is_it = |point: &&Point| {
+            point.engine == engine && point.condition != ArrayCondition::Raw && point.case() == case
+        };
+        let point = points.iter().find(is_it)?;
+        Some(format!("{} {}", short(engine, &names), units::rate(point.rate(), point.unit())))
+    };
+    let line = |other: &str, duel: &Duel| {
+        let told = match duel.rate {
+            _ if !duel.is_usable => "not compared: a side is INVALID".to_owned(),
+            None => "not compared: fewer than three rounds".to_owned(),
+            Some(it) => format!("{:.2} times ({:.2} to {:.2})", it.ratio, it.low, it.high),
+        };
+        let (one, two) = (rate_of(first, &duel.case)?, rate_of(other, &duel.case)?);
+        Some(format!("{}: {one}, {two}: {told}", duel.case))
+    };
+    let of_one =
+        |other: &&str| duels(points, other).iter().filter_map(|it| line(other, it)).collect();
+    others.iter().flat_map(|other| -> Vec<String> { of_one(other) }).collect()
 }
 
 /// What limits `point`.

@@ -19,6 +19,13 @@ fn rounds_become_points_and_the_headline_tells_gains_and_draws() {
         headline.sentence,
         "Of 3 cases, ashlar against btrfs is faster in 2 (2.00 times the rate) and not shown to differ in 1."
     );
+    let cases = findings::cases(&points);
+    assert_eq!(cases.len(), 3, "one line each: {cases:?}");
+    for (of, wanted) in [("read", "2.00 times ("), ("write", "1.00 times (")] {
+        let line = cases.iter().find(|line| line.contains(of)).expect("a case");
+        assert!(line.contains("ashlar ") && line.contains(", btrfs "), "{line}");
+        assert!(line.contains(wanted), "{line}");
+    }
     let limit = headline.limit.expect("a limit");
     assert!(limit.of.contains("4K random reads, 4 x 16, healthy"), "{limit:?}");
     assert!(limit.verdict.sentence.starts_with("1 of 2 cores saturated"), "{limit:?}");
@@ -42,6 +49,7 @@ fn an_invalid_side_is_not_compared_and_not_drawn() {
     let points = points::of(&run.records);
     let headline = findings::headline(&points, &[]);
     assert_eq!(headline.invalid, 3);
+    assert!(findings::cases(&points).iter().all(|case| case.ends_with("a side is INVALID")));
     assert!(headline.sentence.contains("too few usable rounds"), "{}", headline.sentence);
     let html = page::html(&run, &points, Path::new("nowhere")).expect("a page");
     assert!(
