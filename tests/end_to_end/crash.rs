@@ -33,16 +33,23 @@ fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
         return;
     }
     let mut world = World::new();
+    let world_folder = world.folder.path().to_owned();
     world.create("tank0", 5, &["--level", "6"]);
     let file = world.ok(&["attach", "--file", "tank0"]);
     assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
+    let mounts = || {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let folder = world_folder.to_str().expect("text").to_owned();
+        mounts.lines().filter(|line| line.contains(&folder)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(mounts().len(), 1);
     world.kill();
     world.start(&MEMBERS);
+    assert_eq!(mounts(), [""; 0], "whoever looks there is told of a transport endpoint");
     let file = world.ok(&["attach", "--file", "tank0"]);
     assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
     world.ok(&["detach", "tank0"]);
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
-    assert!(!mounts.contains(world.folder.path().to_str().expect("text")), "{mounts}");
+    assert_eq!(mounts(), [""; 0]);
     world.ok(&["stop", "tank0"]);
     world.ok(&[&["assemble"] as &[&str], &MEMBERS].concat());
 }

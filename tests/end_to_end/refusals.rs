@@ -253,6 +253,31 @@ fn members_in_use_or_of_another_array_are_not_taken() {
 }
 
 #[test]
+fn a_device_where_the_name_belongs_is_no_name() {
+    let world = World::new();
+    world.members(4);
+    let line = world.refused(&["create", "m0", "-l", "5", "m1", "m2", "m3"]);
+    assert!(line.contains("'m0' is given as the name of the array"), "{line}");
+    assert!(line.contains("'ashlar create tank0 m0 ...'"), "{line}");
+    assert!(line.contains("say --raid-devices 3, too"), "{line}");
+    let line = world.refused(&["create", "./m0", "-l", "5", "m1", "m2", "m3"]);
+    assert!(line.contains("'./m0' is a path and no name for an array"), "{line}");
+    assert_eq!(world.array(), serde_json::Value::Null, "nothing was made");
+    world.ok(&["create", "m0", "-l", "5", "-n", "3", "m1", "m2", "m3"]);
+    assert_eq!(world.array()["name"], "m0");
+}
+
+#[test]
+fn a_folder_for_volumes_that_cannot_be_made_is_refused_at_the_start() {
+    let world = World::without_daemon();
+    world.sparse("plain", 1);
+    let line = world.refused(&["serve", "--fuse", "plain/volumes"]);
+    assert!(line.contains("plain/volumes: Not a directory"), "{line}");
+    assert!(line.contains("nothing was started; volumes are to appear below it"), "{line}");
+    assert!(!world.path("control.sock").exists(), "a socket was left");
+}
+
+#[test]
 fn commands_for_things_that_are_not_there_are_refused() {
     let world = World::new();
     world.create("tank0", 4, &["--level", "6"]);

@@ -7,6 +7,7 @@ use crate::arrays::Arrays;
 use crate::backend::Backend;
 use crate::config::{Config, expand};
 use crate::exports::Exports;
+use crate::exports::fuse::{clear_dead, make_folder};
 use crate::peer::Gate;
 use crate::{config, control, convert, metrics};
 use ashlar_api::v1::array::Assemble;
@@ -65,7 +66,17 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
         say(&format!("recording all writes to {}: this is for tests", record.display()));
     }
     let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
+    if options.config.fuse.is_some() {
+        make_folder(&options.folder).map_err(|error| {
+            let message = format!("{}: {error}; nothing was started", options.folder.display());
+            let hint = "volumes are to appear below it: name another with --fuse or in [fuse]";
+            ApiError::new(codes::SYSTEM_FAULT, message, hint)
+        })?;
+    }
     let listener = listen(&options.socket)?;
+    for dead in clear_dead(&options.folder).await {
+        say(&format!("{}: took away the mount of a daemon that is gone", dead.display()));
+    }
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
     say(&format!("parity kernel {kernel}"));

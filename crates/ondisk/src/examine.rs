@@ -170,7 +170,9 @@ impl fmt::Display for Examination {
                 line(f, "spare in pool", format_args!("{}", spare.pool_name))?;
                 line(f, "member uuid", format_args!("{}", spare.member_uuid))?;
                 let whole = stated(spare.stated_atomic_bytes);
-                line(f, "serial", format_args!("{}{whole}", spare.serial))?;
+                let serial = spare.serial.to_string();
+                let serial = if serial.is_empty() { "none" } else { serial.as_str() };
+                line(f, "serial", format_args!("{serial}{whole}"))?;
             }
             None => line(f, "superblock", format_args!("no intact copy"))?,
         }
@@ -204,18 +206,24 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         f,
         "level",
         format_args!(
-            "{} {}+{} x {} groups, strip {}, volume {}",
+            "{} {}+{}{}, strip {}, volume {}",
             geometry.level_name(),
             geometry.data_strips,
             geometry.parity_strips,
-            geometry.groups,
+            match geometry.groups {
+                1 => String::new(),
+                groups => format!(" x {groups} groups"),
+            },
             ByteSize(u64::from(geometry.strip_bytes)),
             ByteSize(geometry.volume_bytes()),
         ),
     )?;
     line(f, "generation", format_args!("{}", superblock.generation))?;
     line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
-    line(f, "state", format_args!("{}", if superblock.unclean { "unclean" } else { "clean" }))?;
+    // From its start to its stop an array is marked so; who has the device tells which of both it is.
+    let state =
+        if superblock.unclean { "unclean: running, or ended without a stop" } else { "clean" };
+    line(f, "state", format_args!("{state}"))?;
     line(
         f,
         "consistency",
@@ -243,8 +251,11 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
         let label = format!("slot {}", entry.slot);
         let role = entry.role.name();
         let whole = stated(entry.stated_atomic_bytes);
-        let (uuid, serial) = (entry.uuid, &entry.serial);
-        line(f, &label, format_args!("{role}{since} {uuid} serial {serial}{whole}"))?;
+        let serial = match entry.serial.to_string() {
+            serial if serial.is_empty() => serial,
+            serial => format!(" serial {serial}"),
+        };
+        line(f, &label, format_args!("{role}{since} {}{serial}{whole}", entry.uuid))?;
     }
     for job in &superblock.jobs {
         let paused = if job.paused { ", paused" } else { "" };

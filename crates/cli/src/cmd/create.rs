@@ -2,8 +2,10 @@
 
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
+use ashlar_api::codes;
 use ashlar_api::v1::array::{Create, Created, Level, Policy, Switch};
 use ashlar_units::ByteSize;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 /// Make a new array. Everything on its devices is lost.
@@ -141,17 +143,30 @@ fn check_strip(strip: ByteSize) -> Result<(), Fault> {
     Err(Fault::usage(format!("a strip of {strip} is not possible"), hint))
 }
 
+/// Whoever names devices only has given the first of them as the name: the array would have that name, and a member less.
+fn check_name(args: &Args) -> Result<(), Fault> {
+    let name = &args.name;
+    let is_device =
+        std::fs::metadata(name).is_ok_and(|it| it.is_file() || it.file_type().is_block_device());
+    if !name.contains('/') && (!is_device || args.raid_devices.is_some()) {
+        return Ok(());
+    }
+    let hint = format!("the name comes first, as in 'ashlar create tank0 {name} ...'");
+    if name.contains('/') {
+        let message = format!("'{name}' is a path and no name for an array; nothing was written");
+        return Err(Fault::new(codes::REQUEST_MALFORMED, message, hint));
+    }
+    let count = args.devices.len();
+    let message = format!(
+        "'{name}' is given as the name of the array, and there is a device or file called so; nothing was written"
+    );
+    let meant = format!("{hint}; if it is to be called '{name}', say --raid-devices {count}, too");
+    Err(Fault::new(codes::REQUEST_MALFORMED, message, meant))
+}
+
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    let name = PathBuf::from(&args.name);
-    // Whoever names devices only has given the first of them as the name.
-    let created = reach.call(&args.request()?).map_err(|fault| match name.exists() {
-        false => fault,
-        true => fault.and_then(format!(
-            "'{0}', which is a file, was taken for the name: it comes first, as in 'ashlar create tank0 {0} ...'",
-            name.display()
-        )),
-    })?;
-    reach.print(&created, text)
+    check_name(&args)?;
+    reach.print(&reach.call(&args.request()?)?, text)
 }
 
 fn text(created: &Created) -> String {

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
-use ashlar_device::open_to_look;
+use ashlar_device::{holders, open_to_look};
 use ashlar_ondisk::examine::{Examination, examine_ranges};
 use ashlar_ondisk::log::{LogScan, MemberLog};
 use ashlar_units::{Extent, to_usize};
@@ -41,7 +41,17 @@ fn text(path: &Path, (it, log): &Found) -> String {
         Some(Ok(log)) => log.to_string(),
         Some(Err(why)) => format!("{:<14} unreadable: {why}\n", "log"),
     };
-    format!("{}\n{it}{log}", path.display())
+    format!("{}\n{}{it}{log}", path.display(), in_use(path, it))
+}
+
+/// Who has a member: what its superblock calls unclean is then an array that runs.
+fn in_use(path: &Path, it: &Examination) -> String {
+    if it.label.is_none() {
+        return String::new();
+    }
+    let who: Vec<String> =
+        holders(path).unwrap_or_default().iter().map(ToString::to_string).collect();
+    if who.is_empty() { String::new() } else { format!("{:<14} {}\n", "in use", who.join(", ")) }
 }
 
 fn examine(path: &Path) -> Result<Found, Fault> {

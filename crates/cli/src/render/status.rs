@@ -96,7 +96,36 @@ fn state(array: &ArrayStatus) -> String {
         (_, 0) => array.state.to_string(),
         (_, out) => {
             let members = if out == 1 { "member" } else { "members" };
-            format!("{} ({out} {members} out, {} more tolerated)", array.state, array.tolerates)
+            let more = array.tolerates;
+            format!(
+                "{} ({out} {members} out, {more} more tolerated{})",
+                array.state,
+                where_worst(array)
+            )
+        }
+    }
+}
+
+/// Which groups have lost most: what is tolerated is said of those. Nothing where there is but one.
+fn where_worst(array: &ArrayStatus) -> String {
+    let slots = array.members.len() / usize::from(array.groups).max(1);
+    if array.groups < 2 || slots == 0 {
+        return String::new();
+    }
+    let is_missing = |member: &&MemberStatus| {
+        !matches!(member.state, MemberState::InSync | MemberState::Replacing)
+    };
+    let missing = |group: &[MemberStatus]| group.iter().filter(is_missing).count();
+    let groups: Vec<usize> = array.members.chunks(slots).map(missing).collect();
+    let most = groups.iter().copied().max().unwrap_or(0);
+    let is_worst = |(_, missing): &(usize, &usize)| **missing == most;
+    let worst: Vec<usize> =
+        groups.iter().enumerate().filter(is_worst).map(|(group, _)| group).collect();
+    match &*worst {
+        [one] => format!(" in group {one}, slots {} to {}", one * slots, one * slots + slots - 1),
+        several => {
+            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
+            format!(" in groups {}", several.join(", "))
         }
     }
 }

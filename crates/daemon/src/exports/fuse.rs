@@ -9,12 +9,17 @@ use ashlar_api::v1::export::{ExportStatus, FuseAttached};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_fuse::{BusyBlocks, Files, FuseCounters, FuseServer, Mount, MountBy, mount};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a start waits for the server of a mount to answer before it leaves the mount alone.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// All attached volumes.
 pub struct FuseExports {
@@ -138,23 +143,65 @@ impl FuseExports {
 fn prepare(folder: &Path) -> io::Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     for _ in 0..left_behind(&mounts, folder) {
-        let by_root = Command::new("umount").arg("--lazy").arg(folder).output();
-        if !by_root.is_ok_and(|output| output.status.success()) {
-            Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).output()?;
-        }
+        unmount(folder)?;
     }
     std::fs::create_dir_all(folder)
 }
 
 /// How many mounts of ours are on `folder`, according to the text of /proc/self/mounts.
 fn left_behind(mounts: &str, folder: &Path) -> usize {
-    let is_ours = |line: &&str| {
+    ours(mounts).filter(|place| place == folder).count()
+}
+
+/// Where our mounts are, according to the text of /proc/self/mounts, in the order in which they were made.
+fn ours(mounts: &str) -> impl Iterator<Item = PathBuf> {
+    mounts.lines().filter_map(|line| {
         let mut words = line.split(' ');
-        let (place, kind) = (words.nth(1), words.next());
-        let place = place.map(|place| place.replace("\\040", " "));
-        kind == Some("fuse.ashlar") && place.is_some_and(|place| Path::new(&place) == folder)
-    };
-    mounts.lines().filter(is_ours).count()
+        let (place, kind) = (words.nth(1)?, words.next()?);
+        (kind == "fuse.ashlar").then(|| PathBuf::from(place.replace("\\040", " ")))
+    })
+}
+
+fn unmount(folder: &Path) -> io::Result<()> {
+    let by_root = Command::new("umount").arg("--lazy").arg(folder).output();
+    if !by_root.is_ok_and(|output| output.status.success()) {
+        Command::new("fusermount3").args(["-u", "-z", "--"]).arg(folder).output()?;
+    }
+    Ok(())
+}
+
+/// Make the folder below which volumes appear, and see that they can.
+///
+/// # Errors
+/// It cannot be made or written to.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    Ok(rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)?)
+}
+
+/// Take away the mounts right below `folder` that a killed daemon left behind: whatever looks at one is told that nobody
+/// answers. One that answers, or whose server is still on its way out, stays. What was taken away.
+pub async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
+    let mut gone = Vec::new();
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let Ok(folder) = folder.canonicalize() else { return gone };
+    for place in ours(&mounts).filter(|place| place.parent() == Some(&folder)) {
+        let at = place.clone();
+        // Attributes are kept for a second after the server went; a list is asked for each time. Somebody who is stopped never
+        // answers, and the start does not wait for ever.
+        let look = tokio::task::spawn_blocking(move || std::fs::read_dir(at).map(drop));
+        let looked = tokio::time::timeout(ANSWER_MAX, look).await;
+        let Ok(Ok(Err(error))) = looked else { continue };
+        // The second if the server went while it was being asked.
+        let dead = [Errno::NOTCONN, Errno::CONNABORTED];
+        let is_dead = Errno::from_io_error(&error).is_some_and(|errno| dead.contains(&errno));
+        if is_dead && unmount(&place).is_ok() {
+            // Only an empty folder goes, and it does no harm if it stays.
+            let _kept = std::fs::remove_dir(&place);
+            gone.push(place);
+        }
+    }
+    gone
 }
 
 fn impossible(folder: &Path, error: &io::Error) -> ApiError {

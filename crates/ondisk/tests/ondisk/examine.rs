@@ -68,6 +68,18 @@ fn a_healthy_member_tells_all_about_its_array() {
 }
 
 #[test]
+fn what_there_is_none_of_leaves_no_trace() {
+    let mut superblock = raid6();
+    superblock.unclean = true;
+    superblock.members.iter_mut().for_each(|member| member.serial = Text::cut(""));
+    let (head, tail) = ends(&superblock.encode().expect("valid"));
+    let text = Examination::new(DEVICE_BYTES, Some(&head), Some(&tail)).to_string();
+    assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+    assert!(!text.contains("serial") && !text.contains("groups"), "{text}");
+    assert!(text.contains("unclean: running, or ended without a stop"), "{text}");
+}
+
+#[test]
 fn damage_is_named_copy_by_copy() {
     let (mut head, tail) = ends(&raid6().encode().expect("valid"));
     head[72] ^= 1;

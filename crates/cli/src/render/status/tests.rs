@@ -109,6 +109,23 @@ fn a_degraded_array_says_which_slot_and_how_far_its_rebuild_is() {
 }
 
 #[test]
+fn what_is_tolerated_is_said_of_the_group_that_lost_most() {
+    let told = |states: &[&str]| {
+        let mut grouped = status(states, "");
+        let array = &mut grouped.arrays[0];
+        (array.level, array.groups, array.parity_strips, array.tolerates) =
+            (Level::Raid50, 2, 1, 0);
+        screen(&grouped, false, false)
+    };
+    let (whole, out) = ("in_sync", "out");
+    let one = told(&[whole, whole, whole, whole, out, "replacing"]);
+    let says = "DEGRADED (1 member out, 0 more tolerated in group 1, slots 3 to 5)";
+    assert!(one.contains(says), "{one}");
+    let both = told(&[out, whole, whole, whole, whole, out]);
+    assert!(both.contains("(2 members out, 0 more tolerated in groups 0, 1)"), "{both}");
+}
+
+#[test]
 fn members_and_limits_are_shown_when_asked_for() {
     let status = status(&["in_sync"; 4], "");
     let short = screen(&status, false, false);
