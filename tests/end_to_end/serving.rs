@@ -40,6 +40,55 @@ fn the_parity_kernel_is_visible_everywhere_and_can_be_forced_by_name() {
 }
 
 #[test]
+fn a_member_in_use_is_examined_as_one() {
+    let world = World::new();
+    world.create("tank0", 3, &["--level", "5"]);
+    let running = world.ok(&["examine", "m0"]);
+    assert!(running.contains("in use         open in process"), "{running}");
+    assert!(running.contains("state          unclean: running, or"), "{running}");
+    world.ok(&["stop", "tank0"]);
+    let stopped = world.ok(&["examine", "m0"]);
+    assert!(!stopped.contains("in use") && stopped.contains("state          clean\n"), "{stopped}");
+    for text in [running, stopped] {
+        assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+        assert!(!text.contains(" groups"), "{text}");
+    }
+}
+
+/// The daemon waits up to five seconds for whoever has a device, a predecessor that was killed for instance. Nobody else's requests
+/// may wait with it: on a worker's own thread they did.
+#[test]
+fn requests_go_on_while_a_device_is_waited_for() {
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    world.sparse("held", MEMBER_BYTES);
+    let held = std::fs::File::open(world.path("held")).expect("opens");
+    held.lock().expect("nobody has it");
+    let mut adding = world.command().args(["spare", "add", "held"]).spawn().expect("runs");
+    let mut nbd = RawNbd::open(&world, "tank0");
+    let status: serde_json::Value =
+        serde_json::from_str(&world.ok(&["status", "--json"])).expect("JSON");
+    let descriptors = format!("/proc/{}/fd", status["process_id"]);
+    let path = world.path("held").canonicalize().expect("it is there");
+    let is_waited_for = || {
+        let mut open = std::fs::read_dir(&descriptors).expect("the daemon runs");
+        open.any(|it| it.is_ok_and(|it| std::fs::read_link(it.path()).is_ok_and(|to| to == path)))
+    };
+    while !is_waited_for() {
+        assert!(adding.try_wait().expect("it can be asked").is_none(), "it did not wait");
+        std::thread::yield_now();
+    }
+    // All over the volume, so that both workers have some.
+    for piece in 0..8_u64 {
+        nbd.write(piece * (4 << 20), &[7; 4096]).expect("written");
+    }
+    let has_ended = adding.try_wait().expect("it can be asked");
+    assert!(has_ended.is_none(), "requests waited for the device, too: {has_ended:?}");
+    drop(held);
+    assert!(adding.wait().expect("it ends").success(), "once it is let go it is taken");
+}
+
+#[test]
 fn the_pools_of_an_array_and_its_tunables_come_from_the_configuration_at_each_start() {
     let mut world = World::without_daemon();
     world.start(&[]);

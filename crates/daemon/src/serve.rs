@@ -65,6 +65,9 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
         engine_config.opener = recording(engine_config.opener, record)?;
         say(&format!("recording all writes to {}: this is for tests", record.display()));
     }
+    // A thread for each device that is waited for; the workers have requests to carry out.
+    let runtime = tokio::runtime::Handle::current();
+    engine_config.aside = Arc::new(move |work| drop(runtime.spawn_blocking(work)));
     let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
     if options.config.fuse.is_some() {
         make_folder(&options.folder).map_err(|error| {

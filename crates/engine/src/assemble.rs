@@ -11,6 +11,7 @@
 mod plan;
 
 use crate::array::{Array, ArrayIdentity, ArrayParts};
+use crate::aside;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::ArrayTuning;
@@ -125,8 +126,10 @@ async fn read_devices(
 ) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
     let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
-    for path in &spec.devices {
-        match roster.config.opener.open(path, access) {
+    let (opener, paths) = (Arc::clone(&roster.config.opener), spec.devices.clone());
+    let open_all = move || paths.iter().map(|path| opener.open(path, access)).collect::<Vec<_>>();
+    for (path, opened) in spec.devices.iter().zip(aside::run(worker, roster, open_all).await) {
+        match opened {
             Err(refusal) => problems.push(refusal.to_string()),
             // A hundred disks seek at once, or one after the other for seconds.
             Ok(opened) => started.push(Looking::start(worker, path, opened)),

@@ -1,5 +1,6 @@
 //! What an engine is started with.
 
+use crate::aside::Aside;
 use crate::error::Refusal;
 use ashlar_device::Opener;
 use ashlar_parity::Kernel;
@@ -25,6 +26,8 @@ pub struct EngineConfig {
     pub opener: Arc<dyn Opener>,
     /// How foreign signatures are found.
     pub signatures: Signatures,
+    /// Where devices are opened and looked at, which may block: not on a worker, if other arrays have requests there.
+    pub aside: Aside,
     /// Tunables of arrays that name none.
     pub tuning: ArrayTuning,
     /// Name of the parity kernel; `None` takes the best this CPU has.
@@ -36,7 +39,8 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// Defaults: one worker for each allowed core, unpinned, 64 MiB of payload each, no signatures known.
+    /// Defaults: one worker for each allowed core, unpinned, 64 MiB of payload each, no signatures known, devices opened on
+    /// the spot.
     pub fn new(opener: Arc<dyn Opener>) -> Self {
         EngineConfig {
             worker_count: affinity::cores().map_or(1, |cores| cores.len()),
@@ -45,6 +49,7 @@ impl EngineConfig {
             ring_entries: 1024,
             opener,
             signatures: Arc::new(|_| Vec::new()),
+            aside: Arc::new(|work| work()),
             tuning: ArrayTuning::default(),
             kernel: None,
             runner: None,

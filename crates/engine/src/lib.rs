@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod aside;
 mod assemble;
 mod background;
 mod caches;
@@ -67,6 +68,7 @@ mod worker;
 mod written;
 
 pub use array::Array;
+pub use aside::Aside;
 pub use assemble::{AssembleSpec, next_after};
 pub use background::JobStatus;
 #[cfg(feature = "canaries")]

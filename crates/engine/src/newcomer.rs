@@ -3,11 +3,12 @@
 //! What must stay true: a device that carries anybody's signature, ours included, is taken only if the
 //! operator named it to be overwritten; looking changes nothing.
 
+use crate::aside;
 use crate::control_io;
 use crate::error::Refusal;
 use crate::roster::Roster;
 use crate::worker::Worker;
-use ashlar_device::{Access, Device, Opened};
+use ashlar_device::{Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{Label, SuperblockCopies};
 use std::rc::Rc;
@@ -27,12 +28,14 @@ pub(crate) async fn open(
     path: &str,
     may_destroy: bool,
 ) -> Result<Newcomer, Refusal> {
-    if !may_destroy && let Some(first) = (roster.config.signatures)(path).first() {
-        return Err(carries(path, &format!("carries {first}")));
+    if !may_destroy {
+        let (signatures, at) = (Arc::clone(&roster.config.signatures), path.to_owned());
+        let found = aside::run(worker, roster, move || signatures(&at)).await;
+        if let Some(first) = found.first() {
+            return Err(carries(path, &format!("carries {first}")));
+        }
     }
-    let opened = roster.config.opener.open(path, Access::Exclusive).map_err(|refusal| {
-        Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
-    })?;
+    let opened = aside::open(worker, roster, path).await?;
     let device = opened.attach(&worker.handle);
     let newcomer = Newcomer { path: path.to_owned(), opened, device };
     if !may_destroy && let Some(label) = label_of(worker, &newcomer).await {

@@ -4,6 +4,7 @@
 //! operator named it; each command is carried out on the array's home worker.
 
 use crate::array::Array;
+use crate::aside;
 use crate::background;
 use crate::control_io::{self, refused};
 use crate::engine::Engine;
@@ -16,7 +17,7 @@ use crate::shard::Shard;
 use crate::spare::{Spare, SpareStatus};
 use crate::stated;
 use crate::worker::Worker;
-use ashlar_device::{Access, OpenRefusal, Opened};
+use ashlar_device::Opened;
 use ashlar_ondisk::format::{FIRST_AREA_OFFSET, HEAD_COPIES_BYTES, member_bytes};
 use ashlar_ondisk::{ArrayName, Features, JobKind, SpareSuperblock, Text};
 use ashlar_units::{Extent, MemberIdx};
@@ -40,10 +41,6 @@ impl NewDevice {
     pub fn at(path: &str, may_destroy: bool) -> NewDevice {
         NewDevice { path: path.to_owned(), may_destroy, atomic_write_bytes: 0 }
     }
-}
-
-fn not_opened(refusal: OpenRefusal) -> Refusal {
-    Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
 }
 
 impl Engine {
@@ -104,12 +101,9 @@ impl Engine {
         if let Some(name) = name {
             self.check_use(&*self.array(name)?, bytes).await?;
         }
-        let opener = &self.roster().config.opener;
         let facts = match self.roster().spares.facts(&device.path) {
             Some(facts) => facts,
-            None => {
-                opener.open(&device.path, Access::Exclusive).map_err(not_opened)?.facts().clone()
-            }
+            None => self.open(&device.path).await?.facts().clone(),
         };
         stated::check_device(bytes, &facts)?;
         Ok(facts.has_volatile_cache)
@@ -144,8 +138,7 @@ impl Engine {
     /// If the device is not a member of this array that is out.
     pub async fn re_add(&self, name: &str, path: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let opener = &self.roster().config.opener;
-        let opened = opener.open(path, Access::Exclusive).map_err(not_opened)?;
+        let opened = self.open(path).await?;
         let take_back = async move |shard: Rc<Shard>| join::returned(&shard, opened).await;
         self.on_home_of(&array, take_back).await?
     }
@@ -267,6 +260,13 @@ impl Engine {
         let array = self.array(name)?;
         let cancel = async move |shard: Rc<Shard>| background::cancel_scrub(&shard);
         self.on_home_of(&array, cancel).await?
+    }
+
+    /// Open a device that is known to be ours, or only looked at.
+    async fn open(&self, path: &str) -> Result<Arc<dyn Opened>, Refusal> {
+        let (roster, path) = (Arc::clone(self.roster()), path.to_owned());
+        let open = async move |worker: Rc<Worker>| aside::open(&worker, &roster, &path).await;
+        self.on_worker(0, open).await?
     }
 
     async fn open_newcomer(

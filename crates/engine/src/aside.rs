@@ -1,0 +1,42 @@
+//! Work that may block, carried out where no request waits for it: opening devices, which waits for whoever has them, and
+//! looking for signatures, which runs a program.
+//!
+//! What must stay true: this crate makes no thread for it; whoever starts the engine says where such work goes. In a simulated
+//! world it is carried out on the spot, so that a seed says what happens.
+
+use crate::error::Refusal;
+use crate::roster::Roster;
+use crate::worker::Worker;
+use ashlar_device::{Access, Opened};
+use ashlar_ring::mailbox::mailbox;
+use std::sync::Arc;
+
+/// Carries out work that may block.
+pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
+
+/// Have `work` carried out aside, and wait for what it says; this worker does its other work meanwhile.
+pub(crate) async fn run<T: Send + 'static>(
+    worker: &Worker,
+    roster: &Roster,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (sender, mut receiver) = mailbox(&worker.handle);
+    (roster.config.aside)(Box::new(move || sender.send(work())));
+    receiver.receive().await
+}
+
+/// Open the device at `path`, to have it alone.
+///
+/// # Errors
+/// If it cannot be had.
+pub(crate) async fn open(
+    worker: &Worker,
+    roster: &Roster,
+    path: &str,
+) -> Result<Arc<dyn Opened>, Refusal> {
+    let (opener, path) = (Arc::clone(&roster.config.opener), path.to_owned());
+    let opened = run(worker, roster, move || opener.open(&path, Access::Exclusive)).await;
+    opened.map_err(|refusal| {
+        Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
+    })
+}
