@@ -377,10 +377,16 @@ async fn catch_up(
         record::write(shard, found).await?;
     }
     // A member that could not take it is out by a generation of its own.
-    next.generation = shard.home().superblock().generation;
+    let taken = shard.home().superblock();
+    next.generation = taken.generation;
     for (at, slot) in shard.array.slots.iter().enumerate() {
+        let member = MemberIdx::from_at(at);
+        // Nor could the device on its way there: it is none any more, and must not keep the slot.
+        if next.newcomer(member).is_some() && taken.newcomer(member).is_none() {
+            record::drop_newcomer(next, member);
+        }
         if slot.state() == SlotState::Failing {
-            record::mark_out(next, MemberIdx::from_at(at));
+            record::hand_over(next, member);
         }
     }
     Ok(())

@@ -22,6 +22,8 @@ pub enum Aim {
     Rebuilds,
     /// The same on slow devices, so that jobs record how far they are; crashes where superblocks are written.
     SlowRebuilds,
+    /// Members fail while they are being replaced, blocks are written again and again, and crashes come soon.
+    Takeovers,
     /// Sectors that cannot be read, on devices that leave junk where storing them anew was cut off.
     Repairs,
     /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes lie.
@@ -84,12 +86,13 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 9] = [
+    pub const ALL: [Aim; 10] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
         Aim::Rebuilds,
         Aim::SlowRebuilds,
+        Aim::Takeovers,
         Aim::Repairs,
         Aim::Lean,
         Aim::LeanSectors,
@@ -104,6 +107,7 @@ impl Aim {
             Aim::Maps => "maps",
             Aim::Rebuilds => "rebuilds",
             Aim::SlowRebuilds => "slow-rebuilds",
+            Aim::Takeovers => "takeovers",
             Aim::Repairs => "repairs",
             Aim::Lean => "lean",
             Aim::LeanSectors => "lean-sectors",
@@ -117,7 +121,7 @@ impl Aim {
             Aim::Maps => (60, 20),
             Aim::Stripes => (10, 0),
             Aim::Rebuilds => (50, 60),
-            Aim::SlowRebuilds => (10, 10),
+            Aim::SlowRebuilds | Aim::Takeovers => (10, 10),
             Aim::Repairs => (25, 10),
             Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
         };
@@ -148,6 +152,7 @@ impl Aim {
                 Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
             }
             Aim::Rot => Cuts { lives_in: Some((Place::Data, 300)), begins_whole: true, ..cuts },
+            Aim::Takeovers => Cuts { begins_whole: true, ..cuts },
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -181,6 +186,13 @@ impl Aim {
                 config.menu = Menu::of(&acts);
             }
             Aim::SlowRebuilds => slow_rebuilds(config),
+            Aim::Takeovers => {
+                config.clients = vec![Profile::Blocks, Profile::Hot, Profile::Large];
+                config.requests = 300;
+                config.window.1 = 4;
+                let acts = [Act::Pause, Act::Replace, Act::Replace, Act::FailWrites, Act::Heal];
+                config.menu = Menu::of(&acts);
+            }
             Aim::Repairs => repairs(config),
             Aim::Lean => lean(config),
             Aim::Rot => {

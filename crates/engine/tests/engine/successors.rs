@@ -10,7 +10,7 @@ use crate::world::{DISK_BYTES, assemble_spec, create_spec, engine, read, submit}
 use ashlar_device::{CommandKind, FaultKind};
 use ashlar_engine::{ArrayVolume, CreateSpec, Engine, event_names as names};
 use ashlar_ondisk::{ConsistencyPolicy, JobKind};
-use ashlar_sim::{DiskOptions, Latency, Stop};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, Stop};
 use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
 use ashlar_volume::{Command, Volume};
 
@@ -136,6 +136,42 @@ fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
                 read(&volume, Extent::new(0, 4096)).await.expect("within the budget")[0]
             });
             assert_eq!(first.await.expect("runs"), 3, "what was answered last");
+        })
+        .done();
+}
+
+/// Universe 263 of those with the aim takeovers: a start could write the superblock neither to a slot's own device nor to its
+/// replacement. The replacement was let go and stayed listed, so that nothing could have the slot until the next start.
+#[test]
+fn a_slot_whose_devices_both_fail_at_a_start_can_be_filled_again() {
+    let (mut world, disks, new) = world_for(263, &raid6());
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            filled_to_the_brim(&engine).await;
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            engine.pause("tank", JobKind::Replace).await.expect("it runs");
+            handle.sleep(ms(1000)).await;
+        })
+        .done();
+    world.stop(Stop::Kill);
+    for disk in [&disks[0], &new] {
+        disk.fail(CommandKind::Write, FaultKind::Media, None);
+    }
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut spec = assemble_spec(6);
+            spec.devices.push("new0".to_owned());
+            engine.assemble(spec).await.expect("one may be missing");
+            assert_eq!(count(&engine, names::MEMBER_FAILED), 2);
+            [&disks[0], &new].into_iter().for_each(SimDisk::stop_failing);
+            handle.sleep(ms(1000)).await;
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("the slot is free");
+            until_all_in_sync(&engine, &handle).await;
+            is_as_filled(&engine).await;
         })
         .done();
 }
