@@ -2,15 +2,17 @@
 # What the stripe intent log and the checksums of blocks cost: each load with and without them, in turns, in one
 # run on the same members; prints medians, and each over the first of its load.
 #
-#   docs/results/promise-costs.sh [--rounds N] [--seconds N] [--span SIZE] [--loads REGEX] [MEMBER...]
+#   docs/results/promise-costs.sh [--rounds N] [--seconds N] [--span SIZE] [--loads REGEX] [--limits READS:WRITES:BYTES] [MEMBER...]
 #
 # Without members: RAID 6 of six members in memory, one worker, which is compared by the CPU time of a request.
 # With members (files or block devices, which lose their content): RAID 6 of them, two workers, compared by the rate.
+# With limits: a control group holds each member, which must be a block device, to so many reads and so many writes a
+# second, and so many bytes a second each way; as root. The first of the three that is reached is what bounds a load then.
 set -euo pipefail
-ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. ASHLAR=${ASHLAR:-target/release/ashlar}
+ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. LIMITS= ASHLAR=${ASHLAR:-target/release/ashlar}
 while [[ ${1:-} == --* ]]; do
   case $1 in
-    --rounds) ROUNDS=$2 ;; --seconds) SECONDS_EACH=$2 ;; --span) SPAN=$2 ;; --loads) LOADS=$2 ;;
+    --rounds) ROUNDS=$2 ;; --seconds) SECONDS_EACH=$2 ;; --span) SPAN=$2 ;; --loads) LOADS=$2 ;; --limits) LIMITS=$2 ;;
     *) echo "unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
@@ -19,12 +21,42 @@ MEMBERS=()
 for member in "$@"; do MEMBERS+=(--destroy "$member" "$member"); done
 if [ $# -eq 0 ]; then SHAPE=(-n 6 --workers 1) STRIPE=256K; else SHAPE=(--workers 2) STRIPE=$((64 * ($# - 2)))K; fi
 FIGURES=$(mktemp)
-trap 'rm -f "$FIGURES"' EXIT
+GROUP=
+trap 'rm -f "$FIGURES"; [ -z "$GROUP" ] || rmdir "$GROUP"' EXIT
+
+limit() { # limit READS WRITES BYTES MEMBER...: of each member, a second, for whoever is in the group
+  local reads=$1 writes=$2 bytes=$3 member number old=/sys/fs/cgroup/blkio new=/sys/fs/cgroup
+  shift 3
+  [ $# -gt 0 ] || { echo "--limits needs members that are block devices" >&2; exit 2; }
+  [ -d "$old" ] && GROUP=$old/promise-costs || GROUP=$new/promise-costs
+  [ -d "$old" ] || echo +io >"$new/cgroup.subtree_control"
+  mkdir "$GROUP"
+  for member in "$@"; do
+    number=$(lsblk --noheadings --nodeps --output MAJ:MIN "$member" | tr -d ' ')
+    if [ -d "$old" ]; then
+      echo "$number $reads" >"$GROUP/blkio.throttle.read_iops_device"
+      echo "$number $writes" >"$GROUP/blkio.throttle.write_iops_device"
+      echo "$number $bytes" >"$GROUP/blkio.throttle.read_bps_device"
+      echo "$number $bytes" >"$GROUP/blkio.throttle.write_bps_device"
+    else
+      echo "$number riops=$reads wiops=$writes rbps=$bytes wbps=$bytes" >"$GROUP/io.max"
+    fi
+  done
+}
+if [ -n "$LIMITS" ]; then
+  IFS=: read -r reads writes bytes <<<"$LIMITS"
+  limit "$reads" "$writes" "$bytes" "$@"
+fi
+
+bench() { # bench OPTION...: in the group, if there is one
+  if [ -n "$GROUP" ]; then echo "$BASHPID" >"$GROUP/cgroup.procs"; fi
+  exec "$ASHLAR" bench --json "$@"
+}
 
 one() { # one LOAD VARIANT OPTION...
   local load=$1 variant=$2
   shift 2
-  "$ASHLAR" bench --json -s "$SECONDS_EACH" --span "$SPAN" "${SHAPE[@]}" "$@" "${MEMBERS[@]}" |
+  bench -s "$SECONDS_EACH" --span "$SPAN" "${SHAPE[@]}" "$@" "${MEMBERS[@]}" |
     jq -r --arg key "$load	$variant" '[$key, ([.shares[].cpu_seconds] | add) / .requests * 1e9,
       .requests_per_second, .log_batches_per_request, .log_bytes_per_request] | @tsv' | sed 's/\\t/\t/g' >>"$FIGURES"
 }
@@ -48,6 +80,7 @@ checksums() { # checksums LOAD OPTION...: the promise about silent corruption
 
 for ((round = 1; round <= ROUNDS; round++)); do
   policies "random 4 KiB writes, depth 32" --random --write -b 4K -d 32
+  policies "random 4 KiB writes, depth 128" --random --write -b 4K -d 128
   policies "whole stripes, depth 1" --write -b "$STRIPE" -d 1
   policies "whole stripes, depth 8" --write -b "$STRIPE" -d 8
   checksums "random 4 KiB reads, depth 32, checksums" --random -b 4K -d 32

@@ -9,20 +9,24 @@ use crate::roster::Roster;
 use crate::worker::Worker;
 use ashlar_device::{Access, Opened};
 use ashlar_ring::mailbox::mailbox;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Carries out work that may block.
 pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
 /// Have `work` carried out aside, and wait for what it says; this worker does its other work meanwhile.
+///
+/// # Panics
+/// As `work` does: a panic there would otherwise be a wait without end here.
 pub(crate) async fn run<T: Send + 'static>(
     worker: &Worker,
     roster: &Roster,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     let (sender, mut receiver) = mailbox(&worker.handle);
-    (roster.config.aside)(Box::new(move || sender.send(work())));
-    receiver.receive().await
+    (roster.config.aside)(Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(work)))));
+    receiver.receive().await.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Open the device at `path`, to have it alone.

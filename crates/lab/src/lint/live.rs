@@ -246,10 +246,10 @@ pub fn cpu_list(text: &str) -> Vec<u32> {
 }
 
 /// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps ahead after every
-/// mount, and is gone again in moments.
+/// mount: after up to 5 s of waiting (`EXT4_DEF_LI_MAX_START_DELAY` in Linux's fs/ext4/ext4.h) it is gone again in moments.
 const EXT4_THREAD: &str = "ext4lazyinit";
 /// Looks at what goes on in the background before that thread counts as work that lasts.
-const LOOKS_MAX: usize = 20;
+const LOOKS_MAX: usize = 60;
 /// Time between two of them.
 const MOMENT: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,6 @@
 //! Drives that are purged, handed over, or have a switch: what is done to them, and that nothing is done unasked.
 
-use crate::{Loop, checks, has_fio, lab, measured, said, skipped, word};
+use crate::{Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word};
 use ashlar_lab::validity::Outcome;
 use std::path::PathBuf;
 use std::process::Command;
@@ -62,6 +62,7 @@ fn a_purged_drive_is_not_a_preconditioned_one_and_is_not_purged_again_on_resumpt
 #[test]
 fn a_drive_without_a_switch_is_measured_with_the_cache_that_it_has() {
     let test = "a_drive_without_a_switch_is_measured_with_the_cache_that_it_has";
+    let _alone = alone_with_mounts();
     let place = tempfile::tempdir().expect("a directory");
     let Some(device) = Loop::over(test, &place.path().join("drive")) else { return };
     let plan = place.path().join("plan.toml");
@@ -128,6 +129,7 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
 #[test]
 fn merging_of_a_real_device_is_switched_measured_and_restored() {
     let test = "merging_of_a_real_device_is_switched_measured_and_restored";
+    let _alone = alone_with_mounts();
     let place = tempfile::tempdir().expect("a directory");
     if !has_fio(test) {
         return;

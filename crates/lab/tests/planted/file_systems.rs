@@ -1,6 +1,6 @@
 //! A file system on an array: made, filled, measured with fio and IOR, and gone afterwards.
 
-use crate::{LAB, Loop, checks, has_fio, lab, measured, said, skipped, word};
+use crate::{LAB, Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word};
 use ashlar_lab::record::{ArrayCondition, Measurement};
 use ashlar_lab::validity::{Mark, Outcome};
 use std::process::Command;
@@ -8,6 +8,7 @@ use std::process::Command;
 #[test]
 fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let test = "a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards";
+    let _alone = alone_with_mounts();
     let place = tempfile::tempdir().expect("a directory");
     let made = Loop::of(test, &place.path().join("array"), 64 << 20);
     let Some(array) = made.filter(|_| has_fio(test)) else { return };
@@ -84,6 +85,7 @@ const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\nwhile [ $# -gt 0 ]; do 
 #[test]
 fn ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio() {
     let test = "ior_runs_after_raid_on_a_file_system_and_is_flagged_where_it_is_above_fio";
+    let _alone = alone_with_mounts();
     let place = tempfile::tempdir().expect("a directory");
     let made = Loop::of(test, &place.path().join("array"), 64 << 20);
     let Some(array) = made.filter(|_| has_fio(test)) else { return };

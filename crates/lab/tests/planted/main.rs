@@ -16,8 +16,17 @@ use devices::{Loops, Throttle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LAB: &str = env!("CARGO_BIN_EXE_ashlar-lab");
+
+/// Held by tests that mount ext4, and by those whose figures must be valid: the kernel's one thread that looks after fresh mounts is
+/// background work, rightly, for everything that is measured meanwhile.
+static MOUNTS: Mutex<()> = Mutex::new(());
+
+fn alone_with_mounts() -> MutexGuard<'static, ()> {
+    MOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn skipped(test: &str, why: &str) {
     let _unseen_at_worst =
