@@ -54,6 +54,9 @@ pub(crate) struct Bays {
     pub(crate) data_offset: u64,
     /// The array's geometry, once there is one.
     pub(crate) geometry: Option<Geometry>,
+    /// Strips that one of the starts since the last that came about may have been unable to read: what it made of them before it
+    /// was cut off is what the next one finds.
+    unread: BTreeSet<(StripeNo, StripIdx)>,
 }
 
 /// What the superblocks on the devices say, read by the test's own hand.
@@ -98,6 +101,7 @@ impl Bays {
             strips: geometry.strips(),
             data_offset: 0,
             geometry: None,
+            unread: BTreeSet::new(),
         }
     }
 
@@ -235,8 +239,19 @@ impl Bays {
         Extent::new(self.data_offset + place.offset, geometry.strip_bytes())
     }
 
+    /// A start begins.
+    pub(crate) fn note_start(&mut self, config: &Config) {
+        let now = self.unreadable_strips(config);
+        self.unread.extend(now);
+    }
+
+    /// The start came about: strips that it, or one before it that was cut off, may have been unable to read.
+    pub(crate) fn unread_at_starts(&mut self) -> BTreeSet<(StripeNo, StripIdx)> {
+        std::mem::take(&mut self.unread)
+    }
+
     /// Strips of the window that a start may be unable to read, though their member is there.
-    pub(crate) fn unreadable_strips(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx)> {
+    fn unreadable_strips(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx)> {
         let Some(geometry) = self.geometry else { return BTreeSet::new() };
         let (first, count) = config.window;
         let mut unreadable = BTreeSet::new();

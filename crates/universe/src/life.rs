@@ -426,7 +426,7 @@ pub(crate) async fn assemble(
     let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
     let before = changes(bays);
     let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
-    let unreadable = bays.unreadable_strips(stage.config());
+    bays.note_start(stage.config());
     let spoilt = bays.spoilt_blocks(stage.config());
     let spec = AssembleSpec { devices: bays.names(), ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
@@ -438,7 +438,7 @@ pub(crate) async fn assemble(
         Ok(mut status) => status.arrays.remove(0),
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
     };
-    note_doubt(stage, &array, &unreadable, &spoilt);
+    note_doubt(stage, &array, &bays.unread_at_starts(), &spoilt);
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
