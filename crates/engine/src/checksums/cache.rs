@@ -21,6 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tables that the pages are dealt out to, so that workers seldom meet.
 const SHELVES: usize = 16;
+/// How often a place is read before it counts as one that cannot be.
+const ATTEMPTS: usize = 4;
 /// Pages that each of them has room for at least.
 const SHELF_PAGES_MIN: usize = 4;
 
@@ -257,6 +259,7 @@ async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
     let at = |place: u64| sums.area.offset + place_offset(key.page, place);
     let identity = SumPageIdentity { array_tag: sums.array_tag, page: key.page };
     let both = read(shard, device.as_ref(), at(0), 2 * BLOCK_BYTES_USIZE).await;
+    let mut is_one_unread = false;
     let places = match both {
         Ok(bytes) => {
             let (first, second) = bytes.split_at(BLOCK_BYTES_USIZE);
@@ -265,18 +268,29 @@ async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
         Err(fault) if fault.kind == FaultKind::Media => {
             let mut each = [None, None];
             for (bytes, place) in each.iter_mut().zip(0..) {
-                *bytes = match read(shard, device.as_ref(), at(place), BLOCK_BYTES_USIZE).await {
-                    Ok(bytes) => Some(bytes),
-                    Err(fault) if fault.kind == FaultKind::Media => None,
-                    Err(fault) => return Err(fault),
-                };
+                *bytes = insist(shard, device.as_ref(), at(place)).await?;
             }
+            is_one_unread = each.iter().any(Option::is_none);
             identity.newest([each[0].as_deref(), each[1].as_deref()])
         }
         Err(fault) => return Err(fault),
     };
     let found = places.as_ref().map(|(page, place)| (&page.sums, *place));
-    Ok(Arc::new(Page::new(key, found)))
+    let page = Page::new(key, found);
+    Ok(Arc::new(if is_one_unread { page.beside_an_unread_one() } else { page }))
+}
+
+/// A place, asked for some times; `None` if the media do not give it back. If it is the newer one, the other speaks of blocks as they
+/// were: right ones do not match, their device is named for that, and without the rest of the row they are errors.
+async fn insist(shard: &Shard, device: &dyn Device, offset: u64) -> Result<Option<BufMut>, Fault> {
+    for _ in 0..ATTEMPTS {
+        match read(shard, device, offset, BLOCK_BYTES_USIZE).await {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(fault) if fault.kind == FaultKind::Media => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(None)
 }
 
 async fn read(

@@ -1,8 +1,9 @@
 //! Blocks that are not what was written, or cannot be read, are decoded from those that are, and stored anew.
 //!
 //! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
-//! is stored is proven: the decoded block has the checksum that is known of it, or none is known. If the decoded block
-//! is what the device holds, it is the table that is wrong (a write of its page was lost). If it is neither, nothing is
+//! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old,
+//! because the media did not give back the newer page. If the decoded block is what the device holds, it is the table that is
+//! wrong (a write of its page was lost). If it is neither, nothing is
 //! proven and nothing is changed.
 //!
 //! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
@@ -52,6 +53,8 @@ struct Block {
     number: u64,
     /// The checksum that is known of it.
     known: u32,
+    /// It may be that of an earlier content.
+    may_be_old: bool,
     /// None if the medium does not give it back.
     bytes: Option<BufMut>,
     judgement: Judgement,
@@ -114,8 +117,8 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
         };
         let number = block_of(array, stripe, strip, row);
         let (page, entry) = locate(number);
-        let known = match cache::load(shard, cache::Key::new(owner, page)).await {
-            Ok(page) => page.sum(entry),
+        let (known, may_be_old) = match cache::load(shard, cache::Key::new(owner, page)).await {
+            Ok(page) => (page.sum(entry), page.may_be_old()),
             Err(fault) => {
                 read_failed(shard, owner, fault);
                 continue;
@@ -125,7 +128,8 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
             Some(bytes) => judge(owner, (number, bytes), known),
             None => Judgement::Unknown,
         };
-        blocks.push(Block { strip, tenure: owner.1, path, number, known, bytes, judgement });
+        let tenure = owner.1;
+        blocks.push(Block { strip, tenure, path, number, known, may_be_old, bytes, judgement });
     }
     blocks
 }
@@ -152,8 +156,8 @@ async fn mend(
         correct_table(shard, stripe, block, decoded).await;
         return;
     }
-    let is_new = is_codeword && block.known == UNKNOWN;
-    let may_be_stored = is_proven || is_new || sings(Canary::StoredUnproven);
+    let is_unknown = block.known == UNKNOWN || block.may_be_old;
+    let may_be_stored = is_proven || is_codeword && is_unknown || sings(Canary::StoredUnproven);
     if !may_be_stored {
         healed.lost.push((strip, row));
         return;

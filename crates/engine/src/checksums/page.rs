@@ -16,6 +16,8 @@ pub(super) struct Page {
     pub(super) was_used: AtomicBool,
     /// Which of its places on the device is written next: 0 or 1.
     next_place: AtomicU8,
+    /// The media did not give back its other place, which may be the newer one: what does not match may be right all the same.
+    may_be_old: bool,
 }
 
 impl Page {
@@ -33,7 +35,18 @@ impl Page {
             is_dirty: AtomicBool::new(false),
             was_used: AtomicBool::new(true),
             next_place: AtomicU8::new(u8::try_from(next).expect("0 or 1")),
+            may_be_old: false,
         }
+    }
+
+    /// The same, if the media did not give back the other place.
+    pub(super) fn beside_an_unread_one(self) -> Page {
+        Page { may_be_old: true, ..self }
+    }
+
+    /// Whether a newer page may have been there. What was set since is not old.
+    pub(super) fn may_be_old(&self) -> bool {
+        self.may_be_old
     }
 
     /// The checksum of an entry.

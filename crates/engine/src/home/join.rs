@@ -234,6 +234,8 @@ async fn fill(
     slot.set_rebuilt_below(StripeNo(0));
     slot.set_lost(&BTreeSet::new());
     array.set_tenure(member, tenure);
+    // A copy to a device that was to replace the one before may still end, and must not speak of this one.
+    slot.set_replacement_tenure(tenure);
     everywhere(shard, move |shard| {
         let device = opened.attach(&shard.worker.handle);
         let current = Some(SlotDevice { device, log_tag });

@@ -10,6 +10,7 @@ mod world;
 mod background;
 mod bitmap_pages;
 mod corruption;
+mod corruption_pages;
 mod corruption_power_cut;
 mod counters;
 mod crashes_in_a_row;

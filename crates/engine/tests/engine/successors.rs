@@ -72,6 +72,41 @@ fn a_rebuild_does_not_begin_where_the_copy_to_a_device_before_was() {
         .done();
 }
 
+/// Seed 1174396 of the universes. The last stripes of a copy stand still in a read when both its devices go; they end when another
+/// device has the slot, of which nothing is filled yet. Where the copy was is nothing that this one holds: blocks came out that
+/// had never been written.
+#[test]
+fn a_copy_that_ends_late_says_nothing_about_the_device_that_came_next() {
+    let (mut world, disks, new) = world_for(1_174_396, &raid6());
+    let next = world.add_disk("new1", DiskOptions::sized(DISK_BYTES));
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = started(opener, &handle, raid6()).await;
+            filled_to_the_brim(&engine).await;
+            new.set_latency(Latency::constant(ms(100)));
+            next.set_latency(Latency::constant(ms(100)));
+            engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
+            handle.sleep(ms(1000)).await;
+            disks[0].set_latency(Latency { read: ms(5000)..=ms(5000), ..Latency::default() });
+            handle.sleep(ms(500)).await;
+            let copy = job(&engine, JobKind::Replace).await.expect("it runs");
+            assert!(0 < copy.done_stripes && copy.done_stripes < copy.total_stripes, "{copy:?}");
+            new.vanish();
+            engine.fail("tank", MemberIdx(0)).await.expect("one may go");
+            engine.replace("tank", MemberIdx(0), "new1", true).await.expect("replaced");
+            engine.pause("tank", JobKind::Rebuild).await.expect("it runs");
+            assert!(
+                job(&engine, JobKind::Replace).await.is_some(),
+                "its last stripes are under way"
+            );
+            handle.sleep(ms(6000)).await;
+            assert!(job(&engine, JobKind::Replace).await.is_none(), "they have ended");
+            is_as_filled(&engine).await;
+        })
+        .done();
+}
+
 /// Blocks of `content` at `offset`, on their way when this returns.
 async fn begin_write(engine: &Engine, offset: u64, (content, bytes): (u8, usize)) {
     let begin = async move |volume: ArrayVolume| {
