@@ -26,7 +26,8 @@ pub(crate) struct SimOpened {
     pub(crate) facts: DeviceFacts,
 }
 
-/// What an exclusive opening and all devices attached to it share: the disk is free when the last of them is gone.
+/// What an exclusive opening, all devices attached to it and their operations under way share: the disk is free when the last of
+/// them is gone.
 pub(crate) struct Hold {
     pub(crate) world: Arc<World>,
     pub(crate) at: usize,
@@ -54,7 +55,7 @@ impl Opened for SimOpened {
             at: self.at,
             facts: self.facts.clone(),
             handle: handle.clone(),
-            _hold: self.hold.clone(),
+            hold: self.hold.clone(),
         })
     }
 }
@@ -64,7 +65,7 @@ struct SimDevice {
     at: usize,
     facts: DeviceFacts,
     handle: Handle,
-    _hold: Option<Arc<Hold>>,
+    hold: Option<Arc<Hold>>,
 }
 
 /// An operation under way.
@@ -101,10 +102,12 @@ impl Device for SimDevice {
             }
         };
         let (world, at, handle) = (Arc::clone(&self.world), self.at, self.handle.clone());
+        let hold = self.hold.clone();
         self.handle.spawn(async move {
             if let Some((wait, flight)) = wait {
                 handle.sleep(wait).await;
                 let outcome = world.lock().finish(at, handle.now(), flight);
+                drop(hold);
                 if let Some(outcome) = outcome {
                     return done.complete(outcome);
                 }

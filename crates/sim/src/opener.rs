@@ -1,7 +1,7 @@
 //! How the program under test finds the world's disks: by name, exclusively.
 //!
 //! What must stay true: at most one exclusive opening of a disk at a time; it ends when it and all devices attached to it
-//! are dropped, or with the host that had it.
+//! are dropped and nothing that they were asked for is under way any more, or with the host that had it.
 
 use std::sync::Arc;
 

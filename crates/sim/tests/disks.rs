@@ -198,6 +198,25 @@ fn a_disk_is_open_exclusively_once_and_says_why_not() {
     assert!(opener.open("a", Access::Exclusive).is_ok());
 }
 
+/// As the kernel has it: what is under way holds the open file.
+#[test]
+fn a_disk_is_in_use_as_long_as_something_is_under_way() {
+    let mut world = SimWorld::new(2);
+    let disk = world.add_disk("a", DiskOptions::sized(SIZE));
+    disk.set_latency(Latency::constant(Duration::from_millis(10)));
+    let opener = world.opener();
+    world
+        .run(async |handle| {
+            let Open { device, supply } = Open::new(&opener, "a", &handle);
+            let pending = read(&*device, &supply, 0, BufMut::zeroed(512));
+            drop(device);
+            assert!(refusal(&opener, "a").contains("in use"));
+            pending.await.expect("read");
+            assert!(opener.open("a", Access::Exclusive).is_ok());
+        })
+        .done();
+}
+
 #[test]
 fn an_old_image_makes_a_disk_stale_and_wiping_makes_it_blank() {
     with_disk(async |open, disk| {
