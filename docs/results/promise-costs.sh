@@ -2,24 +2,26 @@
 # What the stripe intent log and the checksums of blocks cost: each load with and without them, in turns, in one
 # run on the same members; prints medians, and each over the first of its load.
 #
-#   docs/results/promise-costs.sh [--rounds N] [--seconds N] [--span SIZE] [--loads REGEX] [--limits READS:WRITES:BYTES] [MEMBER...]
+#   docs/results/promise-costs.sh [--rounds N] [--seconds N] [--span SIZE] [--loads REGEX] [--limits READS:WRITES:BYTES] [--workers N]
+#     [MEMBER...]
 #
 # Without members: RAID 6 of six members in memory, one worker, which is compared by the CPU time of a request.
-# With members (files or block devices, which lose their content): RAID 6 of them, two workers, compared by the rate.
+# With members (files or block devices, which lose their content): RAID 6 of them, two workers unless told otherwise, compared
+# by the rate.
 # With limits: a control group holds each member, which must be a block device, to so many reads and so many writes a
 # second, and so many bytes a second each way; as root. The first of the three that is reached is what bounds a load then.
 set -euo pipefail
-ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. LIMITS= ASHLAR=${ASHLAR:-target/release/ashlar}
+ROUNDS=5 SECONDS_EACH=3 SPAN=256M LOADS=. LIMITS= WORKERS=2 ASHLAR=${ASHLAR:-target/release/ashlar}
 while [[ ${1:-} == --* ]]; do
   case $1 in
-    --rounds) ROUNDS=$2 ;; --seconds) SECONDS_EACH=$2 ;; --span) SPAN=$2 ;; --loads) LOADS=$2 ;; --limits) LIMITS=$2 ;;
+    --rounds) ROUNDS=$2 ;; --seconds) SECONDS_EACH=$2 ;; --span) SPAN=$2 ;; --loads) LOADS=$2 ;; --limits) LIMITS=$2 ;; --workers) WORKERS=$2 ;;
     *) echo "unknown option $1" >&2; exit 2 ;;
   esac
   shift 2
 done
 MEMBERS=()
 for member in "$@"; do MEMBERS+=(--destroy "$member" "$member"); done
-if [ $# -eq 0 ]; then SHAPE=(-n 6 --workers 1) STRIPE=256K; else SHAPE=(--workers 2) STRIPE=$((64 * ($# - 2)))K; fi
+if [ $# -eq 0 ]; then SHAPE=(-n 6 --workers 1) STRIPE=256K; else SHAPE=(--workers "$WORKERS") STRIPE=$((64 * ($# - 2)))K; fi
 FIGURES=$(mktemp)
 GROUP=
 trap 'rm -f "$FIGURES"; [ -z "$GROUP" ] || rmdir "$GROUP"' EXIT
@@ -80,6 +82,7 @@ checksums() { # checksums LOAD OPTION...: the promise about silent corruption
 
 for ((round = 1; round <= ROUNDS; round++)); do
   policies "random 4 KiB writes, depth 32" --random --write -b 4K -d 32
+  policies "random 4 KiB writes, depth 64" --random --write -b 4K -d 64
   policies "random 4 KiB writes, depth 128" --random --write -b 4K -d 128
   policies "whole stripes, depth 1" --write -b "$STRIPE" -d 1
   policies "whole stripes, depth 8" --write -b "$STRIPE" -d 8
