@@ -38,6 +38,8 @@ pub(crate) struct Home {
     flush_rounds: rounds::Rounds,
     /// Whose turn it is to write intent pages: two writes of one page under way could land in either order.
     intent_pages: Semaphore,
+    /// A device has joined: the next round of intent pages is to store all that have bits.
+    has_newcomer: Cell<bool>,
     page_sequence: Cell<u64>,
     pub(crate) jobs: crate::background::Jobs,
     /// What this start found in the logs; `None` if it did not look.
@@ -54,10 +56,16 @@ impl Home {
             intent_rounds: rounds::Rounds::default(),
             flush_rounds: rounds::Rounds::default(),
             intent_pages: Semaphore::new(1),
+            has_newcomer: Cell::new(false),
             page_sequence: Cell::new(page_sequence),
             jobs: crate::background::Jobs::default(),
             replayed: Cell::new(None),
         }
+    }
+
+    /// Whether a device has joined since this was asked last.
+    pub(crate) fn take_newcomer(&self) -> bool {
+        self.has_newcomer.take()
     }
 
     /// The superblock as last recorded.

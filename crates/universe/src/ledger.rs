@@ -338,7 +338,7 @@ impl Ledger {
                     self.keep_found(unit, *newest, part);
                     self.settle(unit, &shown, (begun, now));
                 }
-                None if self.writes_fail && doubt::is_crossed(states, seen) => {}
+                None if self.writes_fail && doubt::is_crossed(states, seen, begun) => {}
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
             }
         }

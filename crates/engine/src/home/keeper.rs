@@ -43,9 +43,13 @@ pub(crate) async fn make_durable(shard: &Rc<Shard>, region: RegionNo) -> Result<
     }
 }
 
-/// One round: all pending bits, page by page.
+/// One round: all pending bits, page by page; with a newcomer all bits there are. The round before may have made bits durable
+/// where the newcomer was not yet; it is over only now.
 async fn write_pending(shard: Rc<Shard>) -> bool {
     let intent = &shard.array.intent;
+    if shard.home().take_newcomer() {
+        intent.durable_regions().into_iter().for_each(|region| intent.set_pending(region));
+    }
     let pending = intent.pending_regions();
     let pages: BTreeSet<usize> = pending.iter().map(|region| intent.page_of(*region)).collect();
     if shard.home().superblock.borrow().policy != ConsistencyPolicy::None
@@ -331,10 +335,8 @@ pub(crate) async fn settle_intent(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
 /// Write every page of both maps that has a bit set to every device in service: one has just joined.
 /// Rounds do it, so that it cannot cross another write of the same page.
 pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
-    let (intent, written) = (&shard.array.intent, &shard.array.written);
-    for region in intent.durable_regions() {
-        intent.set_pending(region);
-    }
+    let written = &shard.array.written;
+    shard.home().has_newcomer.set(true);
     let rounds = &shard.home().intent_rounds;
     let is_kept = rounds.join(|| write_pending(Rc::clone(shard))).await;
     for page in written.pages_with_bits() {

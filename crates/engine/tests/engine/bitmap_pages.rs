@@ -3,16 +3,18 @@
 //!
 //! What must stay true: pages are put back as a power cut may leave them, on members that had them in their caches.
 
-use crate::world::jobs::{count, last, raid6, until_idle};
-use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};
+use crate::world::jobs::{count, last, ms, raid6, until_idle};
+use crate::world::{
+    DISK_BYTES, add_disks, assemble_spec, create_spec, engine, read, shape, submit,
+};
 use ashlar_device::{CommandKind, FaultKind};
-use ashlar_engine::{CreateSpec, Engine, event_names as names};
-use ashlar_layout::Geometry;
+use ashlar_engine::{ArrayVolume, CreateSpec, Engine, event_names as names};
+use ashlar_layout::{Geometry, Level};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{ConsistencyPolicy, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
-use ashlar_sim::{SimDisk, SimWorld, Stop};
-use ashlar_units::{Extent, StripIdx, StripeNo};
+use ashlar_sim::{DiskOptions, Latency, SimDisk, SimWorld, Stop};
+use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
 use ashlar_volume::{Command, Volume, VolumeErrorKind};
 
 const MEMBERS: usize = 6;
@@ -199,4 +201,58 @@ fn parity_that_a_resync_could_not_store_is_not_trusted() {
         assert_eq!([figure("mismatches"), figure("repaired")], ["1", "0"]);
         assert_ne!(figure("unrepairable"), "0");
     });
+}
+
+/// Seed 1815595 of the universes. Bits are on their way to the members, and one of these is slow; meanwhile a device joins. It did
+/// not get them: not with that round, and not afterwards, for they counted as durable only when the round had ended. Later it was
+/// all that was left, and a member that came back was not told what it had missed.
+#[test]
+fn a_bit_that_is_on_its_way_while_a_device_joins_is_told_to_it() {
+    let mut world = SimWorld::new(1_815_595);
+    let disks = add_disks(&mut world, 3);
+    let _new = world.add_disk("new0", DiskOptions::sized(DISK_BYTES));
+    let (opener, slow) = (world.opener(), disks[1].clone());
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let mirror = shape(Level::Raid1, 3, None, None);
+            let spec = CreateSpec { policy: ConsistencyPolicy::Log, ..create_spec(mirror) };
+            engine.create(spec).await.expect("created");
+            engine.assemble(assemble_spec(3)).await.expect("starts");
+            write(&engine, 0, 1, 4096).await;
+            // The region is idle, and called clean.
+            handle.sleep(ms(20_000)).await;
+            engine.fail("tank", MemberIdx(2)).await.expect("one may go");
+            slow.set_latency(Latency { flush: ms(5000)..=ms(5000), ..Latency::default() });
+            let begin = async |volume: ArrayVolume| {
+                volume.handle().clone().spawn(async move {
+                    let mut buffer = volume.buffer(4096).await;
+                    buffer.fill(2);
+                    submit(&volume, Command::Write(buffer.freeze()), Extent::new(0, 4096), true)
+                        .await;
+                });
+            };
+            engine.with_volume(0, "tank", begin).await.expect("runs");
+            handle.sleep(ms(100)).await;
+            engine.fail("tank", MemberIdx(1)).await.expect("another may go");
+            engine.replace("tank", MemberIdx(1), "new0", true).await.expect("replaced");
+            handle.sleep(ms(20_000)).await;
+            assert_eq!(content(&engine, 0).await, 2);
+        })
+        .done();
+    world.stop(Stop::Kill);
+    disks[0].vanish();
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            let mut spec = assemble_spec(3);
+            spec.devices.push("new0".to_owned());
+            engine.assemble(spec).await.expect("starts with the newcomer alone");
+            engine.re_add("tank", "disk2").await.expect("comes back");
+            until_idle(&engine, &handle).await;
+            engine.fail("tank", MemberIdx(1)).await.expect("the other is in sync");
+            assert_eq!(content(&engine, 0).await, 2, "what was written last");
+        })
+        .done();
 }

@@ -90,9 +90,9 @@ impl Holds {
     }
 }
 
-/// Whether the bytes are pieces of what the unit may hold, and a write of it is under way or has failed.
-pub(super) fn is_crossed(states: &[State], seen: Seen<'_>) -> bool {
-    let is_open = |state: &State| state.end == NEVER || state.is_failed;
+/// Whether the bytes are pieces of what the unit may hold, and a write of it was under way after the read had `begun`, or has failed.
+pub(super) fn is_crossed(states: &[State], seen: Seen<'_>, begun: u64) -> bool {
+    let is_open = |state: &State| state.end >= begun || state.is_failed;
     let parts: Vec<(WriteId, Holds)> = states
         .iter()
         .filter(|state| !state.holds.is_doubt())

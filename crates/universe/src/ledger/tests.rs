@@ -191,3 +191,22 @@ fn zeros_that_two_may_have_written_hide_what_is_under_both() {
     assert!(may_be(&ledger, WriteId(0)));
     assert!(!may_be(&ledger, one), "it has been seen to be gone");
 }
+
+/// Seed 1811125 of the universes. A device fails a write and tears it; a read gets a part from there, and ends after the write was
+/// answered, for the others have it.
+#[test]
+fn a_read_that_crossed_a_failing_write_may_show_pieces_of_it_and_a_later_one_not() {
+    let block = Extent { offset: 0, bytes: 4096 };
+    let mut ledger = Ledger::new(1, 4096, Payload::Tags, None);
+    ledger.writes_fail = true;
+    let begun = ledger.begin_read();
+    let write = ledger.begin(Change::Write, block, 1);
+    ledger.end(write, Ending::Done);
+    let mut torn = vec![0; 4096];
+    content::fill(Payload::Tags, 0, write.id, &mut torn);
+    torn[512..].fill(0);
+    assert!(ledger.clone().observe(begun, block, &torn).is_ok());
+    ledger.readers.clear();
+    let begun = ledger.begin_read();
+    assert!(ledger.observe(begun, block, &torn).is_err());
+}
