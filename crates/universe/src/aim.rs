@@ -24,6 +24,8 @@ pub enum Aim {
     SlowRebuilds,
     /// Members fail while they are being replaced, blocks are written again and again, and crashes come soon.
     Takeovers,
+    /// Devices stand still for a while, one or two at a time, and members are put out, replaced and come back meanwhile.
+    Standstills,
     /// Sectors that cannot be read, on devices that leave junk where storing them anew was cut off.
     Repairs,
     /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes lie.
@@ -86,13 +88,14 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 10] = [
+    pub const ALL: [Aim; 11] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
         Aim::Rebuilds,
         Aim::SlowRebuilds,
         Aim::Takeovers,
+        Aim::Standstills,
         Aim::Repairs,
         Aim::Lean,
         Aim::LeanSectors,
@@ -108,6 +111,7 @@ impl Aim {
             Aim::Rebuilds => "rebuilds",
             Aim::SlowRebuilds => "slow-rebuilds",
             Aim::Takeovers => "takeovers",
+            Aim::Standstills => "standstills",
             Aim::Repairs => "repairs",
             Aim::Lean => "lean",
             Aim::LeanSectors => "lean-sectors",
@@ -121,7 +125,7 @@ impl Aim {
             Aim::Maps => (60, 20),
             Aim::Stripes => (10, 0),
             Aim::Rebuilds => (50, 60),
-            Aim::SlowRebuilds | Aim::Takeovers => (10, 10),
+            Aim::SlowRebuilds | Aim::Takeovers | Aim::Standstills => (10, 10),
             Aim::Repairs => (25, 10),
             Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
         };
@@ -152,7 +156,7 @@ impl Aim {
                 Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
             }
             Aim::Rot => Cuts { lives_in: Some((Place::Data, 300)), begins_whole: true, ..cuts },
-            Aim::Takeovers => Cuts { begins_whole: true, ..cuts },
+            Aim::Takeovers | Aim::Standstills => Cuts { begins_whole: true, ..cuts },
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -192,6 +196,14 @@ impl Aim {
                 config.window.1 = 4;
                 let acts = [Act::Pause, Act::Replace, Act::Replace, Act::FailWrites, Act::Heal];
                 config.menu = Menu::of(&acts);
+            }
+            Aim::Standstills => {
+                config.clients = vec![Profile::Blocks, Profile::Mixed];
+                config.requests = 250;
+                config.window.1 = 8;
+                let operator = [Act::Fail, Act::Replace, Act::Replace, Act::ReAdd, Act::AddSpare];
+                let devices = [Act::Pause, Act::Slow, Act::Slow, Act::VanishTogether, Act::Heal];
+                config.menu = Menu::of(&[operator, devices].concat());
             }
             Aim::Repairs => repairs(config),
             Aim::Lean => lean(config),
