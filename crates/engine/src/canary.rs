@@ -115,6 +115,10 @@ canaries! {
     AddressLeftOut,
     /// What the checksums and the rest of a row in doubt prove is not put back.
     ProvenNotPutBack,
+    /// A device that joins does not get the write-intent bits of the others.
+    NewcomerNotTold,
+    /// A copy that ends late speaks of the device that came next in its slot.
+    CopySpeaksOn,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
 }

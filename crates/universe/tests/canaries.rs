@@ -34,6 +34,7 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::MapNotSettled => aimed(Aim::Maps),
         Canary::LeanParityTooSoon => aimed(Aim::Lean),
         Canary::LeanLostLeft => aimed(Aim::LeanSectors),
+        Canary::NewcomerNotTold | Canary::CopySpeaksOn => aimed(Aim::Standstills),
         Canary::ProvenNotPutBack => Wish { has_checksums: true, ..aimed(Aim::Rot) },
         Canary::LeanUnstated
         | Canary::LeanOverCopies
@@ -73,6 +74,7 @@ fn first_seed(canary: Canary) -> u64 {
         Canary::LeanBlockNotAsked => 115,
         Canary::LeanLostLeft => 45,
         Canary::TornBatchTaken => 110,
+        Canary::CopySpeaksOn => 340,
         Canary::StoredUnproven => 55,
         _ => 0,
     }

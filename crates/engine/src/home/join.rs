@@ -15,6 +15,7 @@
 
 use super::{everywhere, keeper, record};
 use crate::background::{self, table};
+use crate::canary::{Canary, sings};
 use crate::control_io;
 use crate::create::{draw_log_tag, draw_uuid};
 use crate::error::Refusal;
@@ -235,7 +236,9 @@ async fn fill(
     slot.set_lost(&BTreeSet::new());
     array.set_tenure(member, tenure);
     // A copy to a device that was to replace the one before may still end, and must not speak of this one.
-    slot.set_replacement_tenure(tenure);
+    if !sings(Canary::CopySpeaksOn) {
+        slot.set_replacement_tenure(tenure);
+    }
     everywhere(shard, move |shard| {
         let device = opened.attach(&shard.worker.handle);
         let current = Some(SlotDevice { device, log_tag });

@@ -336,7 +336,7 @@ pub(crate) async fn settle_intent(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
 /// Rounds do it, so that it cannot cross another write of the same page.
 pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
     let written = &shard.array.written;
-    shard.home().has_newcomer.set(true);
+    shard.home().has_newcomer.set(!sings(Canary::NewcomerNotTold));
     let rounds = &shard.home().intent_rounds;
     let is_kept = rounds.join(|| write_pending(Rc::clone(shard))).await;
     for page in written.pages_with_bits() {
