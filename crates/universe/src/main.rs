@@ -18,7 +18,7 @@ universe SEED [--story] [--shrink] [--requests N] [--acts N] [--lives N] [--clie
          [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
 universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] [--checksums]
          [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
-universe --exhaustive [--long] [--states N] [--jobs THREADS]";
+universe --exhaustive [--long [--part K/N]] [--states N] [--jobs THREADS]";
 
 /// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a hundred with a crash
 /// (and the start after it), and with a crash during a start.
@@ -36,6 +36,8 @@ struct Options {
     /// Every crash state of small workloads, instead of universes; all workloads.
     is_exhaustive: bool,
     is_long: bool,
+    /// Of so many parts of them this one, from 0 on: the workloads go to the parts in turns.
+    part: (usize, usize),
     /// A crash point with more states is left out.
     states_max: u64,
     limits: Limits,
@@ -73,6 +75,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         expects_goals: false,
         is_exhaustive: false,
         is_long: false,
+        part: (0, 1),
         states_max: 20_000,
         limits,
         #[cfg(feature = "canaries")]
@@ -89,6 +92,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--expect-goals" => options.expects_goals = true,
             "--exhaustive" => options.is_exhaustive = true,
             "--long" => options.is_long = true,
+            "--part" => {
+                let (part, parts) = words.next()?.split_once('/').map(both_numbers)??;
+                options.part = Some((part, parts)).filter(|_| part < parts)?;
+            }
             "--states" => options.states_max = number()?,
             "--jobs" => options.jobs = usize::try_from(number()?).ok()?,
             "--many" => options.many = Some(number()?),
@@ -123,6 +130,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Options> {
         }
     }
     Some(options)
+}
+
+fn both_numbers((one, other): (&str, &str)) -> Option<(usize, usize)> {
+    Some((one.parse().ok()?, other.parse().ok()?))
 }
 
 fn one(seed: u64, options: &Options) -> ExitCode {
@@ -209,7 +220,9 @@ fn many(count: u64, options: &Options) -> ExitCode {
 /// Every crash state of small workloads: status 0 if all of them are right.
 fn every_crash_state(options: &Options) -> ExitCode {
     let began = std::time::SystemTime::now();
-    let cases = cases(options.is_long);
+    let all = cases(options.is_long);
+    let (part, parts) = options.part;
+    let cases: Vec<_> = all.iter().skip(part).step_by(parts).collect();
     let (next, sum) = (AtomicUsize::new(0), Mutex::new((Covered::default(), Vec::new())));
     std::thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
@@ -235,6 +248,9 @@ fn every_crash_state(options: &Options) -> ExitCode {
     });
     let (covered, failed) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = began.elapsed().map_or(0, |real| real.as_secs());
+    if parts > 1 {
+        println!("part {part} of {parts}: {} workloads of {}", cases.len(), all.len());
+    }
     println!("{covered}; {} workloads went wrong; {seconds} s", failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

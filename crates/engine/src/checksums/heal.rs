@@ -1,10 +1,10 @@
 //! Blocks that are not what was written, or cannot be read, are decoded from those that are, and stored anew.
 //!
 //! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
-//! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old,
-//! because the media did not give back the newer page. If the decoded block is what the device holds, it is the table that is
-//! wrong (a write of its page was lost). If it is neither, nothing is
-//! proven and nothing is changed.
+//! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old
+//! (the media did not give back the newer page, and the entry was not set since). If the decoded block is what the device
+//! holds, it is the table that is wrong: a write of its page was lost. If it is neither, nothing is proven and nothing is
+//! changed.
 //!
 //! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
 
@@ -118,7 +118,7 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
         let number = block_of(array, stripe, strip, row);
         let (page, entry) = locate(number);
         let (known, may_be_old) = match cache::load(shard, cache::Key::new(owner, page)).await {
-            Ok(page) => (page.sum(entry), page.may_be_old()),
+            Ok(page) => (page.sum(entry), page.may_be_old(entry)),
             Err(fault) => {
                 read_failed(shard, owner, fault);
                 continue;

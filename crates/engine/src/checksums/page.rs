@@ -16,8 +16,9 @@ pub(super) struct Page {
     pub(super) was_used: AtomicBool,
     /// Which of its places on the device is written next: 0 or 1.
     next_place: AtomicU8,
-    /// The media did not give back its other place, which may be the newer one: what does not match may be right all the same.
-    may_be_old: bool,
+    /// There if the media did not give back its other place, which may be the newer one: of each entry, whether it was set since.
+    /// A block that does not match one that was not may be right all the same.
+    set_since: Option<Box<[AtomicBool]>>,
 }
 
 impl Page {
@@ -35,18 +36,19 @@ impl Page {
             is_dirty: AtomicBool::new(false),
             was_used: AtomicBool::new(true),
             next_place: AtomicU8::new(u8::try_from(next).expect("0 or 1")),
-            may_be_old: false,
+            set_since: None,
         }
     }
 
     /// The same, if the media did not give back the other place.
     pub(super) fn beside_an_unread_one(self) -> Page {
-        Page { may_be_old: true, ..self }
+        let set_since = (0..SUMS_PER_PAGE).map(|_| AtomicBool::new(false)).collect();
+        Page { set_since: Some(set_since), ..self }
     }
 
-    /// Whether a newer page may have been there. What was set since is not old.
-    pub(super) fn may_be_old(&self) -> bool {
-        self.may_be_old
+    /// Whether a newer page may have been there, which said something else of this entry.
+    pub(super) fn may_be_old(&self, entry: usize) -> bool {
+        self.set_since.as_ref().is_some_and(|since| !since[entry].load(Ordering::Acquire))
     }
 
     /// The checksum of an entry.
@@ -57,6 +59,9 @@ impl Page {
     /// The block of this entry has that checksum from now on. The caller says that the page is dirty.
     pub(super) fn set(&self, entry: usize, sum: u32) {
         self.sums[entry].store(sum, Ordering::Release);
+        if let Some(since) = &self.set_since {
+            since[entry].store(true, Ordering::Release);
+        }
     }
 
     /// It waits to be stored; true if it did not before. To be called after the change.
@@ -82,5 +87,22 @@ impl Page {
     /// It was stored, durably: next time its other place is written.
     pub(super) fn turn(&self) {
         self.next_place.fetch_xor(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Page};
+    use ashlar_ondisk::checksums::SUMS_PER_PAGE;
+
+    #[test]
+    fn only_what_was_not_set_since_may_be_old() {
+        let key = Key { member: 0, tenure: 0, page: 0 };
+        let whole = Page::new(key, Some((&[7; SUMS_PER_PAGE], 0)));
+        assert!(!whole.may_be_old(3));
+        let page = whole.beside_an_unread_one();
+        page.set(3, 8);
+        assert_eq!((page.sum(3), page.may_be_old(3)), (8, false));
+        assert_eq!((page.sum(4), page.may_be_old(4)), (7, true));
     }
 }
