@@ -20,6 +20,10 @@ const GENERATION_END: u64 = 1 << 32;
 /// A generation that is not believed when it is read: it was forged, and leaves too little room to what is to come.
 pub(crate) const GENERATION_READ_END: u64 = GENERATION_END / 2;
 
+/// No array is started from this generation on, so that none gets to where its superblocks are not believed any more: what is
+/// left to it are nineteen days without a stop at ten updates a second.
+pub(crate) const GENERATION_START_END: u64 = GENERATION_READ_END - (1 << 24);
+
 impl Superblock {
     /// The name of the first field that is impossible. Run before every write and after every read.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
@@ -98,6 +102,10 @@ impl Superblock {
             entry.check()?;
             if entry.out_since > self.generation {
                 return Err("members.out_since");
+            }
+            let is_served = !matches!(entry.role, Role::Out | Role::Removed);
+            if self.policy == ConsistencyPolicy::Log && is_served && entry.log_tag == 0 {
+                return Err("members.log_tag");
             }
             if entry.slot.0 >= self.geometry.slots() {
                 return Err("members.slot");

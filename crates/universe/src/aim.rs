@@ -34,6 +34,12 @@ pub enum Aim {
     LeanSectors,
     /// Whole stripes, flushes, and blocks that rot or are lost; crashes where the stripes lie.
     Rot,
+    /// The same, and most of the starts that follow are cut off, with members that come and go in between.
+    RotStarts,
+    /// Scrubs that begin, are paused and cancelled, on devices that stand still, while blocks rot and members come and go.
+    Scrubs,
+    /// Devices fail some commands, get well and come back, again and again, and crashes come between.
+    Relapses,
 }
 
 /// Where hosts are cut off on purpose, rather than anywhere.
@@ -88,7 +94,7 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 11] = [
+    pub const ALL: [Aim; 14] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
@@ -100,6 +106,9 @@ impl Aim {
         Aim::Lean,
         Aim::LeanSectors,
         Aim::Rot,
+        Aim::RotStarts,
+        Aim::Scrubs,
+        Aim::Relapses,
     ];
 
     /// Its name on the command line.
@@ -116,18 +125,24 @@ impl Aim {
             Aim::Lean => "lean",
             Aim::LeanSectors => "lean-sectors",
             Aim::Rot => "rot",
+            Aim::RotStarts => "rot-starts",
+            Aim::Scrubs => "scrubs",
+            Aim::Relapses => "relapses",
         }
     }
 
     fn cuts(self) -> Cuts {
         let (starts, losses_at_rest) = match self {
             Aim::Starts => (90, 70),
+            Aim::RotStarts => (80, 25),
             Aim::Maps => (60, 20),
             Aim::Stripes => (10, 0),
             Aim::Rebuilds => (50, 60),
             Aim::SlowRebuilds | Aim::Takeovers | Aim::Standstills => (10, 10),
             Aim::Repairs => (25, 10),
             Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
+            Aim::Scrubs => (10, 10),
+            Aim::Relapses => (30, 10),
         };
         let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
         match self {
@@ -156,7 +171,16 @@ impl Aim {
                 Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
             }
             Aim::Rot => Cuts { lives_in: Some((Place::Data, 300)), begins_whole: true, ..cuts },
-            Aim::Takeovers | Aim::Standstills => Cuts { begins_whole: true, ..cuts },
+            Aim::RotStarts => Cuts {
+                starts_in: Some((Place::Data, 12)),
+                comes_and_goes: (60, 30),
+                lives_in: Some((Place::Data, 150)),
+                begins_whole: true,
+                ..cuts
+            },
+            Aim::Takeovers | Aim::Standstills | Aim::Scrubs | Aim::Relapses => {
+                Cuts { begins_whole: true, ..cuts }
+            }
             Aim::Rebuilds | Aim::Repairs => cuts,
         }
     }
@@ -207,14 +231,28 @@ impl Aim {
             }
             Aim::Repairs => repairs(config),
             Aim::Lean => lean(config),
-            Aim::Rot => {
+            Aim::Rot | Aim::RotStarts => {
                 config.clients = vec![Profile::Pairs];
                 config.requests = 300;
                 config.window.1 = 8;
-                // Only checksums can notice it.
-                let lies = [Act::Rot, Act::Rot, Act::LoseWrite, Act::MisdirectWrite];
-                let lies = if config.has_checksums { &lies[..] } else { &[] };
-                config.menu = Menu::of(&[&[Act::Pause, Act::Pause], lies].concat());
+                config.menu = with_lies(config, &[Act::Pause, Act::Pause]);
+            }
+            Aim::Scrubs => {
+                config.clients = vec![Profile::Mixed, Profile::Blocks];
+                config.requests = 250;
+                config.window.1 = 12;
+                let jobs = [Act::Scrub, Act::Repair, Act::CancelScrub, Act::PauseJobs];
+                let devices = [Act::Slow, Act::Slow, Act::BreakSectors, Act::Heal, Act::Idle];
+                let operator = [Act::Fail, Act::ReAdd, Act::Replace];
+                config.menu = with_lies(config, &[&jobs[..], &devices, &operator].concat());
+            }
+            Aim::Relapses => {
+                config.clients = vec![Profile::Mixed, Profile::Hot, Profile::Blocks];
+                config.requests = 300;
+                config.window.1 = 8;
+                let fails = [Act::FailWrites, Act::FailWrites, Act::FailFlush, Act::FailReads];
+                let back = [Act::Heal, Act::Heal, Act::ReAdd, Act::ReAdd, Act::Pause, Act::Vanish];
+                config.menu = Menu::of(&[&fails[..], &back].concat());
             }
             Aim::LeanSectors => {
                 lean(config);
@@ -222,6 +260,13 @@ impl Aim {
             }
         }
     }
+}
+
+/// These acts, and the lies that only checksums can notice, if there are any.
+fn with_lies(config: &Config, acts: &[Act]) -> Menu {
+    let lies = [Act::Rot, Act::Rot, Act::LoseWrite, Act::MisdirectWrite];
+    let lies = if config.has_checksums { &lies[..] } else { &[] };
+    Menu::of(&[acts, lies].concat())
 }
 
 /// A job records how far it is every few seconds: here it takes longer.

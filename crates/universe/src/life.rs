@@ -181,7 +181,9 @@ impl Life<'_> {
                 is_resyncing: false,
                 is_calm,
             };
-            let begins_whole = stage.config().cuts.begins_whole && !running.is_read_only;
+            // What was lost together with a crash, beyond the contract, does not come back.
+            let may_begin_whole = !running.is_read_only && !stage.errors_are_allowed();
+            let begins_whole = stage.config().cuts.begins_whole && may_begin_whole;
             if begins_whole {
                 director.heal_devices();
             }

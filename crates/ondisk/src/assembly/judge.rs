@@ -18,6 +18,7 @@ use super::refusal;
 use super::verdict::{
     Extra, ExtraReason, Newcomer, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start, Verdict,
 };
+use crate::check::GENERATION_START_END;
 use crate::features::{Access, Features};
 use crate::format::member_bytes;
 use crate::member::{MemberEntry, Role};
@@ -71,6 +72,9 @@ fn choose<'a>(
         return Err((refusal::no_array(readings, request), None));
     };
     let refuse = |refusal: Refusal| (refusal, Some(best));
+    if best.generation >= GENERATION_START_END {
+        return Err(refuse(refusal::generations_used_up(best)));
+    }
     for reading in readings {
         if let ReadLabel::Unsupported { array: other, fault } = reading.label
             && other == array

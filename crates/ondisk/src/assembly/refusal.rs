@@ -58,6 +58,17 @@ pub(super) fn unsupported(
     )
 }
 
+pub(super) fn generations_used_up(best: &Superblock) -> Refusal {
+    refusal(
+        RefusalKind::GenerationsUsedUp,
+        format!(
+            "array {}: its superblocks say generation {}, which no array gets to, so they were damaged or forged; nothing was \
+             written and all data is as it was; assemble without the devices that say so, or copy the data with `ashlar salvage`",
+            best.array_name, best.generation
+        ),
+    )
+}
+
 pub(super) fn same_member_twice(
     best: &Superblock,
     one: &MemberReading,

@@ -124,6 +124,8 @@ pub enum RefusalKind {
     TwoHalves,
     /// The side to trust was not found.
     NoSuchHalf,
+    /// Its generation is beyond what an array gets to: its next superblocks would not be believed.
+    GenerationsUsedUp,
     /// More members are missing than parity can replace.
     TooManyMissing,
 }
