@@ -37,7 +37,7 @@ use ashlar_ondisk::format::BITS_PER_PAGE;
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
-use plan::{Plan, SlotPlan, plan};
+use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -287,13 +287,14 @@ async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Resul
     let slots: Vec<SlotPlan> = plan.slots.clone();
     let share = Arc::clone(array);
     let made = roster.on_every_worker(move |worker| {
-        let attach = |opened: &Option<Arc<dyn Opened>>, log_tag: u64| {
-            let device = opened.as_ref()?.attach(&worker.handle);
-            Some(SlotDevice { device, log_tag })
+        let attach = |filler: &Option<Filler>| {
+            let Filler { opened, tags } = filler.as_ref()?;
+            let device = opened.attach(&worker.handle);
+            Some(SlotDevice { device, tags: *tags })
         };
         let devices = slots.iter().map(|slot| SlotDevices {
-            current: attach(&slot.current, slot.current_tag),
-            replacement: attach(&slot.replacement, slot.replacement_tag),
+            current: attach(&slot.current),
+            replacement: attach(&slot.replacement),
         });
         let shard = Shard::new(worker, &share, devices.collect())?;
         worker.set_shard(share.identity.id, Some(shard));

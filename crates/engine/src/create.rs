@@ -273,13 +273,14 @@ fn features_of(spec: &CreateSpec) -> Features {
             ChecksumKind::Crc32c => Features::CHECKSUM_TABLE,
             ChecksumKind::None => 0,
         },
-        incompatible: match spec.policy {
-            ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
-                Features::INTENT_LOG | Features::LEAN_RECORDS
-            }
-            ConsistencyPolicy::Log => Features::INTENT_LOG,
-            ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => 0,
-        },
+        incompatible: Features::MEMBER_PAGES
+            | match spec.policy {
+                ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
+                    Features::INTENT_LOG | Features::LEAN_RECORDS
+                }
+                ConsistencyPolicy::Log => Features::INTENT_LOG,
+                ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => 0,
+            },
     }
 }
 
@@ -311,13 +312,13 @@ async fn write(
     plan: &AreaPlan,
     superblock: &Superblock,
 ) -> Result<(), Refusal> {
-    for candidate in candidates {
+    for (candidate, entry) in candidates.iter().zip(&superblock.members) {
         let device = candidate.device.as_ref();
         for extent in cleared_areas(plan) {
             let zeroed = control_io::zero(worker, device, extent).await;
             zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
         }
-        let made = map_pages::make(worker, device, superblock).await;
+        let made = map_pages::make(worker, device, (superblock, entry.uuid)).await;
         made.map_err(|fault| refused(&candidate.path, "making its written map", fault))?;
         // A superblock must not be there before what it says is there.
         let flushed = control_io::run(worker, device, 0, Command::Flush).await.result;

@@ -19,7 +19,7 @@ use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevice, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use crate::slot::Tenure;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
@@ -297,7 +297,10 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     // On every worker before the slot may be written again: a write must not go to the device that went.
     everywhere(shard, move |shard| {
         let taking_over = shard.slot_devices(member).replacement;
-        let current = taking_over.map(|SlotDevice { device, .. }| SlotDevice { device, log_tag });
+        let current = taking_over.map(|SlotDevice { device, tags }| {
+            let tags = Tags { log: log_tag, ..tags };
+            SlotDevice { device, tags }
+        });
         let devices = SlotDevices { current, replacement: None };
         shard.set_devices(member, devices);
         shard.set_tenures(member, (tenure, tenure));

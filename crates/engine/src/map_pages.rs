@@ -12,15 +12,15 @@
 use crate::array::Array;
 use crate::control_io;
 use crate::intent::RegionNo;
+use crate::shard::SlotDevice;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::BufMut;
-use ashlar_ondisk::bitmap::{BitmapPage, FIRST_SEQUENCE, WORDS_PER_PAGE, array_tag, page_count};
+use ashlar_ondisk::bitmap::{BitmapPage, FIRST_SEQUENCE, WORDS_PER_PAGE, page_count};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity, Superblock};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
 use uuid::Uuid;
 
 /// Pages read with one read.
@@ -93,7 +93,7 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
 }
 
 /// Devices that pages are read from.
-type Devices<'d> = &'d [Rc<dyn Device>];
+type Devices<'d> = &'d [SlotDevice];
 
 /// The pages of one map on every member.
 struct Pages {
@@ -107,28 +107,28 @@ struct Pages {
     are_whole: bool,
 }
 
-/// The pages of the written map as a device has them that is to become a member, if the array has a whole one.
+/// The pages of the written map as a device has them that is to become `member`, if the array has a whole one.
 ///
 /// # Errors
 /// The device's fault.
 pub(crate) async fn make(
     worker: &Worker,
     device: &dyn Device,
-    superblock: &Superblock,
+    (superblock, member): (&Superblock, Uuid),
 ) -> Result<(), Fault> {
     if !superblock.has_whole_map() {
         return Ok(());
     }
     let places = superblock.written_map_places();
     let blocks = page_count(superblock.geometry.stripes()) * places;
-    let array_tag = array_tag(superblock.array_uuid);
+    let owner_tag = superblock.page_tag(member);
     let mut first = 0;
     while first < blocks {
         let end = blocks.min(first + PAGES_AT_ONCE);
         let mut bytes = BufMut::zeroed(to_usize((end - first) * BLOCK_BYTES));
         for (block, page) in (first..end).zip(bytes.chunks_mut(BLOCK_BYTES_USIZE)) {
             page.copy_from_slice(
-                &identity(array_tag, BitmapKind::WrittenMap, block / places).first(),
+                &identity(owner_tag, BitmapKind::WrittenMap, block / places).first(),
             );
         }
         let offset = superblock.areas.written_map.offset + first * BLOCK_BYTES;
@@ -139,9 +139,9 @@ pub(crate) async fn make(
     Ok(())
 }
 
-fn identity(array_tag: u64, kind: BitmapKind, page: u64) -> PageIdentity {
+fn identity(owner_tag: u64, kind: BitmapKind, page: u64) -> PageIdentity {
     let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
-    PageIdentity { kind, array_tag, page }
+    PageIdentity { kind, owner_tag, page }
 }
 
 /// What the members say about one page.
@@ -190,10 +190,17 @@ struct Members<'m> {
     is_unclean: bool,
 }
 
-/// A run of pages as one device has it, and whether what it says counts.
+/// Which device it is: what its pages carry, and whether what it says counts.
+#[derive(Clone, Copy)]
+struct Keeper {
+    owner_tag: u64,
+    is_source: bool,
+}
+
+/// A run of pages as one device has it.
 struct Copy {
     bytes: BufMut,
-    is_source: bool,
+    keeper: Keeper,
 }
 
 impl Members<'_> {
@@ -211,9 +218,9 @@ impl Members<'_> {
             }
             let mut copies = Vec::new();
             let readings = under_way.pop_front().expect("one more was started than taken");
-            for (is_source, reading) in readings {
+            for (keeper, reading) in readings {
                 let read = reading.finish().await;
-                copies.extend(read.ok().map(|bytes| Copy { bytes, is_source }));
+                copies.extend(read.ok().map(|bytes| Copy { bytes, keeper }));
             }
             let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
@@ -244,7 +251,7 @@ impl Members<'_> {
         pages: &Pages,
         (first, count): (u64, u64),
         spare: &mut Vec<BufMut>,
-    ) -> Vec<(bool, control_io::Reading)> {
+    ) -> Vec<(Keeper, control_io::Reading)> {
         let offset = pages.at + first * pages.places * BLOCK_BYTES;
         let bytes = to_usize(count * pages.places * BLOCK_BYTES);
         spare.retain(|buffer| buffer.len() == bytes);
@@ -254,10 +261,11 @@ impl Members<'_> {
         };
         let sources = (0..self.copies_wanted(pages.kind)).map(source);
         let devices = sources.chain(self.followers.iter().map(|device| (false, device)));
-        let read = |(is_source, device): (bool, &Rc<dyn Device>)| {
+        let read = |(is_source, SlotDevice { device, tags }): (bool, &SlotDevice)| {
+            let keeper = Keeper { owner_tag: tags.pages, is_source };
             let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));
             let device = device.as_ref();
-            (is_source, control_io::start_read_into(self.worker, device, offset, buffer))
+            (keeper, control_io::start_read_into(self.worker, device, offset, buffer))
         };
         devices.map(read).collect()
     }
@@ -268,23 +276,25 @@ impl Members<'_> {
         let extent = Extent::new(pages.at + to_u64(number) * bytes, bytes);
         let all = self.sources.iter().map(|device| (true, device));
         let mut copies = Vec::new();
-        for (is_source, device) in all.chain(self.followers.iter().map(|device| (false, device))) {
+        let all = all.chain(self.followers.iter().map(|device| (false, device)));
+        for (is_source, SlotDevice { device, tags }) in all {
+            let keeper = Keeper { owner_tag: tags.pages, is_source };
             let read = control_io::read(self.worker, device.as_ref(), extent).await;
-            copies.extend(read.ok().map(|bytes| Copy { bytes, is_source }));
+            copies.extend(read.ok().map(|bytes| Copy { bytes, keeper }));
         }
         copies
     }
 
     /// The newest whole copy of page `number`, which is page `at` of what was read.
     fn newest(&self, copies: &[Copy], pages: &Pages, (at, number): (usize, usize)) -> Found {
-        let array_tag = array_tag(Uuid::from_bytes(self.array.identity.uuid));
-        let identity = identity(array_tag, pages.kind, to_u64(number));
+        let identity = |copy: &Copy| identity(copy.keeper.owner_tag, pages.kind, to_u64(number));
         let first = to_u64(at) * pages.places;
         let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
-        if let Some(sequence) = never_written(copies, pages, (&identity, range)) {
+        if let Some(sequence) = never_written(copies, pages, (identity, range)) {
             return Found { sequence, place: pages.places - 1, ..Found::NOTHING };
         }
         let on_member = |copy: &Copy| {
+            let identity = identity(copy);
             let place = |place: u64| {
                 let start = to_usize((first + place) * BLOCK_BYTES);
                 let page = identity.decode(&copy.bytes[start..start + BLOCK_BYTES_USIZE]).ok()?;
@@ -298,12 +308,12 @@ impl Members<'_> {
             Some(Found { bits, sequence, place, is_twice, ..Found::NOTHING })
         };
         let found: Vec<Option<Found>> = copies.iter().map(on_member).collect();
-        let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.is_source);
+        let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.keeper.is_source);
         let sequence = sources().filter_map(|(found, _)| Some(found.as_ref()?.sequence)).max();
         let has_it = |found: &Option<Found>| found.as_ref().map(|found| found.sequence) == sequence;
         let is_everywhere = found.iter().all(has_it);
         let is_twice = found.iter().all(|found| found.as_ref().is_some_and(|found| found.is_twice));
-        let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.is_source);
+        let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.keeper.is_source);
         match newest.filter_map(|(found, _)| found).max_by_key(|found| found.sequence) {
             Some(newest) => Found { is_everywhere, is_twice, ..newest },
             None => {
@@ -324,16 +334,16 @@ impl Members<'_> {
 fn never_written(
     copies: &[Copy],
     pages: &Pages,
-    (identity, range): (&PageIdentity, Range<usize>),
+    (identity, range): (impl Fn(&Copy) -> PageIdentity, Range<usize>),
 ) -> Option<u64> {
-    let mut places =
-        copies.iter().flat_map(|copy| copy.bytes[range.clone()].chunks(BLOCK_BYTES_USIZE));
-    if copies.is_empty() {
-        return None;
-    }
-    if !pages.are_whole {
-        return places.all(is_zero).then_some(0);
-    }
-    let first = identity.first();
-    places.all(|place| place == first).then_some(FIRST_SEQUENCE)
+    let is_first = |copy: &Copy| {
+        let mut places = copy.bytes[range.clone()].chunks(BLOCK_BYTES_USIZE);
+        if !pages.are_whole {
+            return places.all(is_zero);
+        }
+        let first = identity(copy).first();
+        places.all(|place| place == first)
+    };
+    let sequence = if pages.are_whole { FIRST_SEQUENCE } else { 0 };
+    (!copies.is_empty() && copies.iter().all(is_first)).then_some(sequence)
 }

@@ -18,6 +18,7 @@ use crate::slot::Tenure;
 use crate::stripe::lock::RowLocks;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
+use ashlar_ondisk::{MemberEntry, Superblock};
 use ashlar_parity::DecodePlan;
 use ashlar_ring::Pending;
 use ashlar_units::{MemberIdx, StripSet};
@@ -72,11 +73,27 @@ pub(crate) struct SlotDevices {
     pub(crate) replacement: Option<SlotDevice>,
 }
 
-/// A device in a slot, and its name in the stripe intent log.
+/// A device in a slot, and what the array calls it.
 #[derive(Clone)]
 pub(crate) struct SlotDevice {
     pub(crate) device: Rc<dyn Device>,
-    pub(crate) log_tag: u64,
+    pub(crate) tags: Tags,
+}
+
+/// What the array calls a device, where eight bytes must do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tags {
+    /// In the stripe intent log.
+    pub(crate) log: u64,
+    /// In pages of the write-intent bitmap and of the written map that lie on it.
+    pub(crate) pages: u64,
+}
+
+impl Tags {
+    /// Those of the member of `entry`.
+    pub(crate) fn of(superblock: &Superblock, entry: &MemberEntry) -> Tags {
+        Tags { log: entry.log_tag, pages: superblock.page_tag(entry.uuid) }
+    }
 }
 
 /// Stripe buffers that one array may take on one worker beyond the minimum, bytes.

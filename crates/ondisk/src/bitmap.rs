@@ -74,8 +74,8 @@ pub fn array_tag(array: Uuid) -> u64 {
 pub struct PageIdentity {
     /// The map.
     pub kind: BitmapKind,
-    /// The array, as [`array_tag`] gives it.
-    pub array_tag: u64,
+    /// The array and the member it lies on, as [`Superblock::page_tag`](crate::Superblock::page_tag) gives them.
+    pub owner_tag: u64,
     /// Number of the page in its area.
     pub page: u32,
 }
@@ -115,7 +115,7 @@ impl PageIdentity {
     }
 
     fn label(&self) -> PageLabel {
-        PageLabel { magic: self.magic(), array_tag: self.array_tag, page: self.page }
+        PageLabel { magic: self.magic(), owner_tag: self.owner_tag, page: self.page }
     }
 
     fn magic(&self) -> [u8; 4] {

@@ -100,7 +100,7 @@ impl SumPageIdentity {
     }
 
     fn label(&self) -> PageLabel {
-        PageLabel { magic: CHECKSUM_MAGIC, array_tag: self.array_tag, page: self.page }
+        PageLabel { magic: CHECKSUM_MAGIC, owner_tag: self.array_tag, page: self.page }
     }
 
     /// What the two places of a page add up to: the newer one that decodes, and which place it is; nothing if

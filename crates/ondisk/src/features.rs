@@ -45,11 +45,13 @@ impl Features {
     pub const INTENT_LOG: u64 = 1;
     /// Incompatible: the log may hold lean records, and members say what the operator stated of their devices.
     pub const LEAN_RECORDS: u64 = 2;
+    /// Incompatible: pages of the write-intent bitmap and of the written map name the member that they lie on.
+    pub const MEMBER_PAGES: u64 = 4;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
         compatible: Features::WHOLE_MAP,
         read_only_compatible: Features::CHECKSUM_TABLE,
-        incompatible: Features::INTENT_LOG | Features::LEAN_RECORDS,
+        incompatible: Features::INTENT_LOG | Features::LEAN_RECORDS | Features::MEMBER_PAGES,
     };
 
     /// What a program that knows `supported` may do.

@@ -303,7 +303,7 @@ record! {
         checksum: U32,
         page: U32,
         reserved_0: [u8; 4],
-        array_tag: U64,
+        owner_tag: U64,
         sequence: U64,
     }
 }

@@ -32,9 +32,9 @@ pub enum PageFault {
         /// Over what was read.
         computed: u32,
     },
-    /// Intact, but the page of another array.
-    #[error("a page of another array")]
-    OtherArray,
+    /// Intact, but the page of another array or another member.
+    #[error("a page of another array or another member")]
+    OtherOwner,
     /// Intact, but another page: a write went to the wrong place.
     #[error("page {found} in the place of page {wanted}")]
     Misplaced {
@@ -51,7 +51,8 @@ pub enum PageFault {
 /// What a page says it is.
 pub(crate) struct PageLabel {
     pub(crate) magic: [u8; 4],
-    pub(crate) array_tag: u64,
+    /// Whose it is: see [`Superblock::page_tag`](crate::Superblock::page_tag).
+    pub(crate) owner_tag: u64,
     pub(crate) page: u32,
 }
 
@@ -71,7 +72,7 @@ impl PageLabel {
             checksum: 0.into(),
             page: self.page.into(),
             reserved_0: [0; 4],
-            array_tag: self.array_tag.into(),
+            owner_tag: self.owner_tag.into(),
             sequence: sequence.into(),
         };
         let (head, body) = bytes.split_at_mut(size_of::<RawPage>());
@@ -103,8 +104,8 @@ impl PageLabel {
         if stored != computed {
             return Err(PageFault::Checksum { stored, computed });
         }
-        if header.array_tag.get() != self.array_tag {
-            return Err(PageFault::OtherArray);
+        if header.owner_tag.get() != self.owner_tag {
+            return Err(PageFault::OtherOwner);
         }
         if header.page.get() != self.page {
             return Err(PageFault::Misplaced { found: header.page.get(), wanted: self.page });

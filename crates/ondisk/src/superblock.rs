@@ -16,6 +16,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::areas::{Areas, pages_bytes};
+use crate::bitmap::array_tag;
 use crate::check::GENERATION_READ_END;
 use crate::fault::SuperblockFault;
 use crate::features::{Access, Features};
@@ -111,6 +112,17 @@ impl Superblock {
     /// Whether both places of every page of the written map hold a page since creation, so that zeros there are damage.
     pub fn has_whole_map(&self) -> bool {
         self.features.compatible & Features::WHOLE_MAP != 0 && self.written_map_places() == 2
+    }
+
+    /// Whose the pages of the write-intent bitmap and of the written map are that lie on `member`: what is copied from another
+    /// member, one that was put out long ago perhaps, is damage. Of arrays that were made before pages named members
+    /// ([`Features::MEMBER_PAGES`]): the array's only.
+    pub fn page_tag(&self, member: Uuid) -> u64 {
+        let array = array_tag(self.array_uuid);
+        match self.features.incompatible & Features::MEMBER_PAGES {
+            0 => array,
+            _ => array ^ array_tag(member),
+        }
     }
 
     /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are equal.

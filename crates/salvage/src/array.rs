@@ -68,12 +68,11 @@ impl<I: ReadAt> Salvage<I> {
         let mut salvage = Salvage {
             sources: sources(&roster),
             written_map: Pages::written_map(
-                &array,
                 newest.written_map,
                 newest.geometry.stripes(),
                 newest.has_whole_map,
             ),
-            write_intent: Pages::write_intent(&array, newest.write_intent),
+            write_intent: Pages::write_intent(newest.write_intent),
             overlay: Overlay::default(),
             sums: newest.checksums.map(|area| Sums::new(&array, area, images.len())),
             images,
@@ -201,14 +200,26 @@ impl<I: ReadAt> Salvage<I> {
         self.images.iter().map(ReadAt::size_bytes).max().unwrap_or(0)
     }
 
+    /// What pages carry that lie on an image: what it says it is, or else any member that had its slot.
+    fn page_tags(&self, reading: &Reading, judged: &Judged) -> Vec<u64> {
+        let newest = self.superblock();
+        if let Some(own) = reading.superblock() {
+            return vec![newest.page_tag(&own.member_uuid)];
+        }
+        let of_slot = newest.entries.iter().filter(|entry| Some(entry.slot) == judged.slot);
+        of_slot.map(|entry| newest.page_tag(&entry.member_uuid)).collect()
+    }
+
     /// The members whose pages count: those that missed nothing, or else whatever is there.
     fn keepers(&self) -> Vec<Keeper<'_, I>> {
         let all = || self.images.iter().zip(&self.readings).zip(self.judged());
         let keepers = |wanted: fn(&Judged) -> bool| -> Vec<Keeper<'_, I>> {
             let chosen = all().filter(|(_, judged)| wanted(judged));
-            chosen
-                .map(|((image, reading), _)| Keeper { image, blank_counts: reading.has_head() })
-                .collect()
+            let keeper = |((image, reading), judged): ((_, &Reading), &Judged)| {
+                let tags = self.page_tags(reading, judged);
+                Keeper { image, tags, blank_counts: reading.has_head() }
+            };
+            chosen.map(keeper).collect()
         };
         let current = keepers(|judged| judged.standing == Standing::Current);
         if !current.is_empty() {

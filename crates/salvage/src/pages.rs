@@ -4,7 +4,7 @@
 //! the intact ones the highest sequence counts. Nothing is kept but the page looked at last, whatever the
 //! geometry claims.
 
-use crate::bytes::{Uuid, array_tag, checksum, index, is_blank, u32_at, u64_at};
+use crate::bytes::{checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
 use crate::superblock::Area;
 use std::cell::RefCell;
@@ -18,7 +18,6 @@ const HEADER_BYTES: usize = 32;
 #[derive(Debug)]
 pub struct Pages {
     magic: [u8; 4],
-    array_tag: u64,
     area: Area,
     /// Blocks that a page can lie in, written in turns.
     places: u64,
@@ -31,6 +30,8 @@ pub struct Pages {
 pub struct Keeper<'a, I> {
     /// Its image.
     pub image: &'a I,
+    /// What its pages carry, or may: of an image that does not say which member it is, that of each it could be.
+    pub tags: Vec<u64>,
     /// Whether its head is as it was written; a page of zeros elsewhere may be the work of what destroyed it.
     pub blank_counts: bool,
 }
@@ -38,20 +39,19 @@ pub struct Keeper<'a, I> {
 impl Pages {
     /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too small for that; where
     /// it has, creation may have made all pages (`is_whole`).
-    pub fn written_map(array: &Uuid, area: Area, stripes: u64, is_whole: bool) -> Pages {
+    pub fn written_map(area: Area, stripes: u64, is_whole: bool) -> Pages {
         let pages = stripes.div_ceil(PAGE_BITS);
         let places = if area.bytes / 4096 >= pages.saturating_mul(2) { 2 } else { 1 };
-        Pages { has_blanks: !is_whole || places == 1, ..Pages::new(*b"AWRM", array, area, places) }
+        Pages { has_blanks: !is_whole || places == 1, ..Pages::new(*b"AWRM", area, places) }
     }
 
     /// The write-intent bitmap in `area`.
-    pub fn write_intent(array: &Uuid, area: Area) -> Pages {
-        Pages::new(*b"AWIB", array, area, 1)
+    pub fn write_intent(area: Area) -> Pages {
+        Pages::new(*b"AWIB", area, 1)
     }
 
-    fn new(magic: [u8; 4], array: &Uuid, area: Area, places: u64) -> Pages {
-        let array_tag = array_tag(array);
-        Pages { magic, array_tag, area, places, has_blanks: true, latest: RefCell::new(None) }
+    fn new(magic: [u8; 4], area: Area, places: u64) -> Pages {
+        Pages { magic, area, places, has_blanks: true, latest: RefCell::new(None) }
     }
 
     /// Pages that lie in the first `bytes` of a member.
@@ -122,7 +122,7 @@ impl Pages {
         }
         let is_ours = page[..4] == self.magic
             && u64::from(u32_at(&page, 8)) == number
-            && u64_at(&page, 16) == self.array_tag
+            && keeper.tags.contains(&u64_at(&page, 16))
             && u32_at(&page, 4) == checksum(&page, 4);
         is_ours.then(|| (u64_at(&page, 24), page))
     }

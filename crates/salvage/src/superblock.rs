@@ -3,7 +3,9 @@
 //! What must stay true: what decodes describes a geometry that can be computed with, without overflow and
 //! within the limits of the format. Numbers that no reading of data needs are not looked at.
 
-use crate::bytes::{Uuid, array_at, checksum, index, is_blank, text, u16_at, u32_at, u64_at};
+use crate::bytes::{
+    Uuid, array_at, array_tag, checksum, index, is_blank, text, u16_at, u32_at, u64_at,
+};
 
 /// Bytes between two superblock copies at one end, and the most that one can have.
 pub const SLOT_BYTES: u64 = 65_536;
@@ -111,6 +113,8 @@ pub struct Superblock {
     pub region_bytes: u64,
     /// Whether creation made the pages of the written map: zeros in their place are damage.
     pub has_whole_map: bool,
+    /// Whether pages of bits name the member that they lie on.
+    pub has_member_pages: bool,
     /// The write-intent bitmap's pages.
     pub write_intent: Area,
     /// The written map's pages.
@@ -163,9 +167,9 @@ impl Copy {
         if checksum(bytes, 8) != u32_at(bytes, 8) {
             return Copy::Damaged("checksum");
         }
-        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records; bit 0 of the read-only compatible ones
-        // are checksums, and reading without them is no worse than before they existed.
-        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 3 {
+        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records, bit 2 pages that name their
+        // member; bit 0 of the read-only compatible ones are checksums, and reading without them is no worse than before they existed.
+        if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 7 {
             return Copy::Newer;
         }
         if is_spare {
@@ -204,6 +208,7 @@ impl Superblock {
             consistency_policy: bytes[244],
             region_bytes: u64_at(bytes, 248),
             has_whole_map: u64_at(bytes, 24) & 1 == 1,
+            has_member_pages: u64_at(bytes, 40) & 4 == 4,
             write_intent: area(3),
             written_map: area(4),
             intent_log: area(5),
@@ -240,6 +245,12 @@ impl Superblock {
             return Err("region_bytes");
         }
         Ok(())
+    }
+
+    /// What pages of bits carry that lie on a member.
+    pub fn page_tag(&self, member_uuid: &Uuid) -> u64 {
+        let of_member = if self.has_member_pages { array_tag(member_uuid) } else { 0 };
+        array_tag(&self.array_uuid) ^ of_member
     }
 
     /// The entry of a member.

@@ -262,10 +262,11 @@ impl Aim {
     }
 }
 
-/// These acts, and the lies that only checksums can notice, if there are any.
+/// These acts, and lies where checksums may have to notice them.
 fn with_lies(config: &Config, acts: &[Act]) -> Menu {
     let lies = [Act::Rot, Act::Rot, Act::LoseWrite, Act::MisdirectWrite];
-    let lies = if config.has_checksums { &lies[..] } else { &[] };
+    let may_lie = config.has_checksums && config.class == Class::Everything;
+    let lies = if may_lie { &lies[..] } else { &[] };
     Menu::of(&[acts, lies].concat())
 }
 

@@ -115,6 +115,11 @@ fn members(stage: &Stage, bays: &Bays, rest: &Rest, geometry: &Geometry) -> Vec<
     members
 }
 
+/// What pages carry on a bay.
+fn page_tag(rest: &Rest, at: usize) -> u64 {
+    rest.newest.page_tag(rest.own[at].as_ref().expect("it is active").member_uuid)
+}
+
 /// Which stripes the members call written: all say the same.
 fn written(
     stage: &Stage,
@@ -123,9 +128,9 @@ fn written(
     members: &[usize],
 ) -> impl Fn(u64) -> bool + use<> {
     let (area, places) = (rest.newest.areas.written_map, rest.newest.written_map_places());
-    let identity = |page: u64| PageIdentity {
+    let identity = |at: usize, page: u64| PageIdentity {
         kind: BitmapKind::WrittenMap,
-        array_tag: array_tag(rest.newest.array_uuid),
+        owner_tag: page_tag(rest, at),
         page: u32::try_from(page).expect("few pages"),
     };
     let last = window_stripes(stage).end;
@@ -135,7 +140,7 @@ fn written(
             let place = |place: u64| {
                 let offset = area.offset + (page * places + place) * BLOCK_BYTES;
                 let bytes = bays.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
-                let read = identity(page).decode(&bytes).ok();
+                let read = identity(*at, page).decode(&bytes).ok();
                 read.filter(|read| read.sequence > 0 || !rest.newest.has_whole_map())
             };
             let newest = (0..places).filter_map(place).max_by_key(|page| page.sequence);

@@ -9,11 +9,12 @@ use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::home::record;
 use crate::member::SlotState;
+use crate::shard::{SlotDevice, Tags};
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{self, Start, Verdict};
-use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEvent, Superblock};
+use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,22 +38,21 @@ impl Plan {
     /// Every device of the array that was found.
     pub(super) fn devices(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
         let all = self.slots.iter().flat_map(|slot| [&slot.current, &slot.replacement]);
-        all.flatten().map(|opened| opened.attach(&worker.handle)).collect()
+        all.flatten().map(|filler| filler.opened.attach(&worker.handle)).collect()
     }
 
     /// The members whose maps count: those in sync.
-    pub(super) fn sources(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+    pub(super) fn sources(&self, worker: &Worker) -> Vec<SlotDevice> {
         let current = self.slots.iter().filter(|slot| slot.state == Some(SlotState::InSync));
-        let opened = current.filter_map(|slot| slot.current.as_ref());
-        opened.map(|opened| opened.attach(&worker.handle)).collect()
+        current.filter_map(|slot| slot.current.as_ref()).map(|it| it.attach(worker)).collect()
     }
 
     /// The devices that are being filled: their maps do not count yet, but will.
-    pub(super) fn followers(&self, worker: &Worker) -> Vec<Rc<dyn Device>> {
+    pub(super) fn followers(&self, worker: &Worker) -> Vec<SlotDevice> {
         let is_filled = |slot: &&SlotPlan| slot.state == Some(SlotState::Rebuilding);
         let current = self.slots.iter().filter(is_filled).filter_map(|slot| slot.current.as_ref());
         let replacements = self.slots.iter().filter_map(|slot| slot.replacement.as_ref());
-        current.chain(replacements).map(|opened| opened.attach(&worker.handle)).collect()
+        current.chain(replacements).map(|it| it.attach(worker)).collect()
     }
 }
 
@@ -60,12 +60,22 @@ impl Plan {
 #[derive(Clone, Default)]
 pub(super) struct SlotPlan {
     pub(super) state: Option<SlotState>,
-    pub(super) current: Option<Arc<dyn Opened>>,
-    pub(super) replacement: Option<Arc<dyn Opened>>,
-    /// Their names in the stripe intent log.
-    pub(super) current_tag: u64,
-    pub(super) replacement_tag: u64,
+    pub(super) current: Option<Filler>,
+    pub(super) replacement: Option<Filler>,
     pub(super) rebuilt_below: StripeNo,
+}
+
+/// A device that was opened for a slot, and what the array calls it.
+#[derive(Clone)]
+pub(super) struct Filler {
+    pub(super) opened: Arc<dyn Opened>,
+    pub(super) tags: Tags,
+}
+
+impl Filler {
+    fn attach(&self, worker: &Worker) -> SlotDevice {
+        SlotDevice { device: self.opened.attach(&worker.handle), tags: self.tags }
+    }
 }
 
 /// The plan of a start that the judgement allows.
@@ -85,26 +95,27 @@ pub(super) fn plan(
             "look at its members with `ashlar examine`; nothing was written",
         )
     })?;
-    let opened = |reading: Option<usize>| reading.map(|at| Arc::clone(&found[at].opened));
     let started = started(superblock.clone(), verdict);
+    let filler = |reading: Option<usize>, entry: &MemberEntry| {
+        let opened = Arc::clone(&found[reading?].opened);
+        Some(Filler { opened, tags: Tags::of(&started, entry) })
+    };
     let mut slots = Vec::new();
     for slot in &verdict.slots {
         let is_believed = slot.reading.is_some() && sings(Canary::StaleMemberTrusted);
         let is_current = slot.state == assembly::SlotState::Current || is_believed;
-        let newcomer = slot.newcomer.as_ref().and_then(|newcomer| opened(newcomer.reading));
+        let newcomer = slot.newcomer.as_ref();
+        let newcomer = newcomer.and_then(|newcomer| filler(newcomer.reading, &newcomer.entry));
         let planned = match (is_current, newcomer) {
             (true, newcomer) => SlotPlan {
                 state: Some(SlotState::InSync),
-                current: opened(slot.reading),
+                current: slot.holder.and_then(|holder| filler(slot.reading, &holder)),
                 replacement: newcomer,
-                current_tag: slot.holder.map_or(0, |holder| holder.log_tag),
-                replacement_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
                 ..SlotPlan::default()
             },
             (false, Some(device)) => SlotPlan {
                 state: Some(SlotState::Rebuilding),
                 current: Some(device),
-                current_tag: slot.newcomer.map_or(0, |newcomer| newcomer.entry.log_tag),
                 rebuilt_below: slot
                     .newcomer
                     .and_then(|newcomer| started.job_of(newcomer.entry.uuid))

@@ -22,7 +22,7 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::map_pages;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevice, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{
@@ -77,7 +77,7 @@ pub(crate) async fn with_uuid(
     let facts = opened.facts().clone();
     check(shard, &facts)?;
     expect_state(shard, member, SlotState::Out)?;
-    prepare(shard, &opened).await?;
+    prepare(shard, (&opened, uuid)).await?;
     let newcomer = MemberEntry::new(uuid, member, Role::Rebuilding)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
     let log_tag = draw_log_tag(&shard.worker);
@@ -96,7 +96,7 @@ pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Resu
     check(shard, opened.facts())?;
     let (member, uuid) = recognise(shard, &opened).await?;
     expect_state(shard, member, SlotState::Out)?;
-    prepare(shard, &opened).await?;
+    prepare(shard, (&opened, uuid)).await?;
     let log_tag = draw_log_tag(&shard.worker);
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
@@ -119,9 +119,10 @@ pub(crate) async fn as_replacement(
     let facts = opened.facts().clone();
     check(shard, &facts)?;
     expect_state(shard, member, SlotState::InSync)?;
-    prepare(shard, &opened).await?;
+    let uuid = draw_uuid(&shard.worker);
+    prepare(shard, (&opened, uuid)).await?;
     let log_tag = draw_log_tag(&shard.worker);
-    let newcomer = MemberEntry::new(draw_uuid(&shard.worker), member, Role::Replacement)
+    let newcomer = MemberEntry::new(uuid, member, Role::Replacement)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
     let stated_atomic_bytes = of_use(shard, atomic_write_bytes);
     let newcomer = MemberEntry { log_tag, stated_atomic_bytes, ..newcomer };
@@ -132,9 +133,10 @@ pub(crate) async fn as_replacement(
     slot.set_rebuilt_below(StripeNo(0));
     slot.set_lost(&BTreeSet::new());
     slot.set_replacement_tenure(tenure);
+    let tags = Tags::of(&shard.home().superblock(), &newcomer);
     everywhere(shard, move |shard| {
         let device = opened.attach(&shard.worker.handle);
-        let replacement = Some(SlotDevice { device, log_tag });
+        let replacement = Some(SlotDevice { device, tags });
         shard.set_devices(member, SlotDevices { replacement, ..shard.slot_devices(member) });
         shard.set_tenures(member, (shard.tenures(member).0, tenure));
     })
@@ -206,7 +208,10 @@ fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES 
 }
 
 /// Maps of an earlier life go; pages with bits are written once the device takes part.
-async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refusal> {
+async fn prepare(
+    shard: &Rc<Shard>,
+    (opened, uuid): (&Arc<dyn Opened>, Uuid),
+) -> Result<(), Refusal> {
     let device = opened.attach(&shard.worker.handle);
     let (worker, path) = (&shard.worker, &opened.facts().path);
     let superblock = shard.home().superblock();
@@ -214,7 +219,7 @@ async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refu
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }
-    let made = map_pages::make(worker, device.as_ref(), &superblock).await;
+    let made = map_pages::make(worker, device.as_ref(), (&superblock, uuid)).await;
     made.map_err(|fault| control_io::refused(path, "making its written map", fault))?;
     let flushed = control_io::run(worker, device.as_ref(), 0, Command::Flush).await.result;
     flushed.map_err(|fault| control_io::refused(path, "a flush", fault))
@@ -224,12 +229,13 @@ async fn prepare(shard: &Rc<Shard>, opened: &Arc<dyn Opened>) -> Result<(), Refu
 async fn fill(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    (opened, uuid, log_tag): (Arc<dyn Opened>, Uuid, u64),
+    (opened, uuid, log): (Arc<dyn Opened>, Uuid, u64),
     enlist: impl FnOnce(&mut Superblock),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     let gate = shard.home().gate().await;
     expect_state(shard, member, SlotState::Out)?;
+    let tags = Tags { log, pages: shard.home().superblock().page_tag(uuid) };
     let (array, slot) = (&shard.array, shard.array.slot(member));
     let tenure = slot.draw_tenure();
     slot.set_rebuilt_below(StripeNo(0));
@@ -241,7 +247,7 @@ async fn fill(
     }
     everywhere(shard, move |shard| {
         let device = opened.attach(&shard.worker.handle);
-        let current = Some(SlotDevice { device, log_tag });
+        let current = Some(SlotDevice { device, tags });
         shard.set_devices(member, SlotDevices { current, replacement: None });
         shard.set_tenures(member, (tenure, tenure));
     })

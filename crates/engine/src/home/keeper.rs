@@ -1,7 +1,7 @@
 //! Bitmap and map pages on the members, flush rounds, and the sweep that cleans idle regions.
 //!
 //! What must stay true: a page is written to every member in service, also to those being filled; a
-//! member that cannot take it is out. Setting a write-intent bit is durable before the caller goes on;
+//! member that cannot take it is out. What a page carries of its member is that member's. Setting a write-intent bit is durable before the caller goes on;
 //! clearing one follows a flush of the data it covered.
 
 use super::record::{aligned, all_went_well};
@@ -12,11 +12,11 @@ use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::intent::RegionNo;
 use crate::member::SlotState;
-use crate::shard::Shard;
+use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::slot::Tenure;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::Buf;
-use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
+use ashlar_ondisk::bitmap::{PageBits, WORDS_PER_PAGE};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, to_u64};
 use ashlar_volume::VolumeErrorKind;
@@ -67,33 +67,53 @@ async fn write_pending(shard: Rc<Shard>) -> bool {
 async fn write_intent_pages(shard: &Rc<Shard>, pages: BTreeSet<usize>, is_durable: bool) -> bool {
     let _turn = shard.home().intent_pages.acquire().await;
     let area = shard.home().superblock.borrow().areas.write_intent.offset;
-    let encode = |page: usize| {
+    let to_store = |page: usize| {
         let words = shard.array.intent.page_words(page);
-        (area + to_u64(page) * BLOCK_BYTES, encode(shard, BitmapKind::WriteIntent, page, &words))
+        let offset = area + to_u64(page) * BLOCK_BYTES;
+        PageToStore::new(shard, (BitmapKind::WriteIntent, page), (offset, &words))
     };
-    let pages: Vec<(u64, Buf)> = pages.into_iter().map(encode).collect();
+    let pages: Vec<PageToStore> = pages.into_iter().map(to_store).collect();
     shard.counts().intent_page_writes.add(to_u64(pages.len()));
     write_everywhere(shard, &pages, is_durable).await
 }
 
-fn encode(shard: &Shard, kind: BitmapKind, page: usize, words: &[u64]) -> Buf {
-    let identity = PageIdentity {
-        kind,
-        array_tag: array_tag(uuid::Uuid::from_bytes(shard.array.identity.uuid)),
-        page: u32::try_from(page).expect("areas hold fewer than 2^32 pages"),
-    };
-    let mut bits = [0; WORDS_PER_PAGE];
-    bits[..words.len()].copy_from_slice(words);
-    aligned(&identity.encode(shard.home().next_page_sequence(), &bits))
+/// A page that every member is to get, each with its own name in it.
+struct PageToStore {
+    /// Where, bytes from a member's start.
+    offset: u64,
+    kind: BitmapKind,
+    page: u32,
+    sequence: u64,
+    bits: Box<PageBits>,
+}
+
+impl PageToStore {
+    fn new(
+        shard: &Shard,
+        (kind, page): (BitmapKind, usize),
+        (offset, words): (u64, &[u64]),
+    ) -> PageToStore {
+        let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
+        let mut bits = Box::new([0; WORDS_PER_PAGE]);
+        bits[..words.len()].copy_from_slice(words);
+        PageToStore { offset, kind, page, sequence: shard.home().next_page_sequence(), bits }
+    }
+
+    /// Its bytes on the member of that tag.
+    fn encode(&self, owner_tag: u64) -> Buf {
+        let identity = PageIdentity { kind: self.kind, owner_tag, page: self.page };
+        aligned(&identity.encode(self.sequence, &self.bits))
+    }
 }
 
 /// Write pages to every device in service, then flush it if asked. A member that fails goes out; false
 /// if the array cannot do without it.
-async fn write_everywhere(shard: &Rc<Shard>, pages: &[(u64, Buf)], is_durable: bool) -> bool {
+async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: bool) -> bool {
     let mut under_way = Vec::new();
     for (holder, device) in devices_in_service(shard) {
-        let write = |(offset, page): &(u64, Buf)| {
-            shard.start_on(device.as_ref(), *offset, Command::Write(page.clone()))
+        let write = |page: &PageToStore| {
+            let bytes = page.encode(holder.page_tag);
+            shard.start_on(device.as_ref(), page.offset, Command::Write(bytes))
         };
         let writes: Vec<_> = pages.iter().map(write).collect();
         under_way.push((holder, device, writes));
@@ -124,6 +144,8 @@ pub(crate) struct Holder {
     member: MemberIdx,
     tenure: Tenure,
     is_replacement: bool,
+    /// What pages that lie on it carry.
+    page_tag: u64,
 }
 
 impl Holder {
@@ -157,12 +179,14 @@ pub(crate) fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)>
         let state = shard.array.slot(member).state();
         let (tenure, replacement_tenure) = shard.tenures(member);
         let is_in_service = matches!(state, SlotState::InSync | SlotState::Rebuilding);
-        if let (true, Some(device)) = (is_in_service, shard.device(member)) {
-            devices.push((Holder { member, tenure, is_replacement: false }, device));
+        let SlotDevices { current, replacement } = shard.slot_devices(member);
+        if let (true, Some(SlotDevice { device, tags })) = (is_in_service, current) {
+            let page_tag = tags.pages;
+            devices.push((Holder { member, tenure, is_replacement: false, page_tag }, device));
         }
-        if let Some(device) = shard.replacement(member) {
-            let holder = Holder { member, tenure: replacement_tenure, is_replacement: true };
-            devices.push((holder, device));
+        if let Some(SlotDevice { device, tags }) = replacement {
+            let (tenure, page_tag) = (replacement_tenure, tags.pages);
+            devices.push((Holder { member, tenure, is_replacement: true, page_tag }, device));
         }
     }
     devices
@@ -218,7 +242,7 @@ pub(crate) async fn store_checksums(shard: &Rc<Shard>) -> checksums::keep::Round
 type TakenPage = (usize, Vec<u64>);
 
 /// Pages of the written map that changed, with the bits they have now, and where they go.
-fn take_written_pages(shard: &Shard) -> (Vec<TakenPage>, Vec<(u64, Buf)>) {
+fn take_written_pages(shard: &Shard) -> (Vec<TakenPage>, Vec<PageToStore>) {
     if !shard.array.written.has_dirty_pages() {
         return (Vec::new(), Vec::new());
     }
@@ -229,11 +253,12 @@ fn take_written_pages(shard: &Shard) -> (Vec<TakenPage>, Vec<(u64, Buf)>) {
     let written = &shard.array.written;
     let take = |page: usize| (page, written.words_to_store(page));
     let numbers: Vec<TakenPage> = written.take_dirty_pages().into_iter().map(take).collect();
-    let encode = |(page, words): &TakenPage| {
+    let to_store = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
-        (area + place * BLOCK_BYTES, encode(shard, BitmapKind::WrittenMap, *page, words))
+        let offset = area + place * BLOCK_BYTES;
+        PageToStore::new(shard, (BitmapKind::WrittenMap, *page), (offset, words))
     };
-    let pages = numbers.iter().map(encode).collect();
+    let pages = numbers.iter().map(to_store).collect();
     (numbers, pages)
 }
 

@@ -25,7 +25,7 @@ use super::NewUpdate;
 use super::lane::{Common, Lane};
 use crate::datapath::store::Target;
 use crate::member::SlotState;
-use crate::shard::{Shard, SlotDevice, SlotDevices};
+use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use ashlar_ondisk::log::Holder;
 use ashlar_units::MemberIdx;
 use smallvec::SmallVec;
@@ -68,7 +68,7 @@ impl Lanes {
         let mut lanes = self.0.borrow_mut();
         let before = std::mem::take(&mut lanes[member.at()]);
         let lane_of = |device: &Option<SlotDevice>| {
-            let SlotDevice { device, log_tag } = device.clone()?;
+            let SlotDevice { device, tags: Tags { log: log_tag, .. } } = device.clone()?;
             let known = before.each().find(|lane| lane.log_tag == log_tag);
             Some(match known {
                 Some(lane) => Rc::clone(lane),

@@ -11,7 +11,6 @@ use crate::world::jobs::until_idle;
 use crate::world::{assemble_spec, create_spec, engine, names, read};
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_layout::{Level, Shape};
-use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::{BitmapKind, JobKind, PageIdentity, SuperblockCopies};
 use ashlar_ring::Handle;
@@ -245,8 +244,8 @@ fn map_pages(world: &SimWorld, members: usize) -> Vec<Vec<u64>> {
         let (head, tail) = (disk.peek(head), disk.peek(tail));
         let choice = SuperblockCopies::choose(&split_copies(Some(&head), Some(&tail)));
         let superblock = choice.superblock().expect("a member").clone();
-        let array_tag = array_tag(superblock.array_uuid);
-        let identity = PageIdentity { kind: BitmapKind::WrittenMap, array_tag, page: 0 };
+        let owner_tag = superblock.page_tag(superblock.member_uuid);
+        let identity = PageIdentity { kind: BitmapKind::WrittenMap, owner_tag, page: 0 };
         let places = (0..superblock.written_map_places()).filter_map(|place| {
             let offset = superblock.areas.written_map.offset + place * BLOCK_BYTES;
             identity.decode(&disk.peek(Extent::new(offset, BLOCK_BYTES))).ok()

@@ -328,13 +328,8 @@ impl Logged {
     /// Give the superblocks to the members that are in, as the crash leaves them, and a write-intent bitmap with all that was
     /// written.
     pub fn crash(&self) {
-        let identity = PageIdentity {
-            kind: BitmapKind::WriteIntent,
-            array_tag: array_tag(self.superblock.array_uuid),
-            page: 0,
-        };
         // Newer than what a clean stop left, older than what the next start writes.
-        let page = identity.encode((self.superblock.generation << 32) - 1, &[!0; WORDS_PER_PAGE]);
+        let sequence = (self.superblock.generation << 32) - 1;
         for (slot, disk) in
             self.disks.iter().enumerate().filter(|(slot, _)| !self.out.contains(slot))
         {
@@ -343,6 +338,9 @@ impl Logged {
             for copy in copy_slots(super::world::DISK_BYTES).expect("large enough") {
                 disk.poke(copy.offset, &bytes);
             }
+            let owner_tag = self.superblock.page_tag(self.superblock.members[slot].uuid);
+            let identity = PageIdentity { kind: BitmapKind::WriteIntent, owner_tag, page: 0 };
+            let page = identity.encode(sequence, &[!0; WORDS_PER_PAGE]);
             disk.poke(self.superblock.areas.write_intent.offset, &page);
         }
     }

@@ -1,8 +1,9 @@
 //! Pages of the written map that are destroyed: a stripe that was written never reads as zeros because of it.
 //!
-//! What must stay true: one place of a page that is damaged loses nothing, also on the only member that is left; where
-//! no member has a page the array does not start unless told to, and then what was written is there.
+//! What must stay true: one place of a page that is damaged loses nothing, also on the only member that is left; a page that
+//! was copied from another member is damage; where no member has a page the array does not start unless told to, and then what was written is there.
 
+use crate::world::jobs::until_all_in_sync;
 use crate::world::{
     DISK_BYTES, add_disks, assemble_spec, create_spec, engine, names, read, submit,
 };
@@ -143,12 +144,14 @@ fn a_page_of_a_killed_array_lies_in_both_places_once_things_were_quiet() {
 
 #[test]
 fn a_member_without_its_map_is_not_started_from_unless_told_to() {
-    for kind in 0..3 {
+    for kind in 0..4 {
         let (mut world, disks) = array(&of_level(Level::Raid1, 2), Some(1));
         let [one, other] = places(&disks[0]);
         let (first, second) = match kind {
             0 => (vec![0; 4096], vec![0; 4096]),
             1 => (vec![0xFF; 4096], vec![0; 4096]),
+            // Whole pages of this array, but of the member that missed the second life.
+            2 => (disks[1].peek(one), disks[1].peek(other)),
             // A run of zeros that begins within one place.
             _ => ([disks[0].peek(one)[..16].to_vec(), vec![0; 4080]].concat(), vec![0; 4096]),
         };
@@ -209,4 +212,28 @@ fn a_page_that_another_member_has_is_taken_from_there_and_given_back() {
             }
         }
     }
+}
+
+/// What a member that comes back lacks is what the write-intent bitmap of the others says. Theirs, and not its own.
+#[test]
+fn a_write_intent_page_of_another_member_hides_nothing_from_the_one_that_comes_back() {
+    let (mut world, disks) = array(&of_level(Level::Raid1, 2), Some(1));
+    let intent = superblock(&disks[0]).areas.write_intent;
+    let of_other = disks[1].peek(intent);
+    assert_ne!(disks[0].peek(intent), of_other);
+    disks[0].poke(intent.offset, &of_other);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 1);
+            engine.assemble(assemble_spec(2)).await.expect("assembled");
+            engine.re_add("tank", "disk1").await.expect("it is the member that is out");
+            until_all_in_sync(&engine, &handle).await;
+            engine.stop("tank").await.expect("stopped");
+            let mut spec = lone_spec(false);
+            spec.devices = vec!["disk1".to_owned()];
+            engine.assemble(spec).await.expect("assembled");
+            must_hold(&engine, "on the one that came back", &[FIRST, SECOND, (NEVER, 0)]).await;
+        })
+        .done();
 }

@@ -1,7 +1,7 @@
 //! The rules of assembly, in the order in which they are applied.
 //!
 //! 1. One array: the named one, or the only one there is.
-//! 2. Nothing a newer program wrote is touched.
+//! 2. Nothing a newer program wrote is touched, nor what is about to run out of generations.
 //! 3. No member twice.
 //! 4. No two halves that lived on separately, unless one is trusted.
 //! 5. The newest generation says who belongs where; a member one generation behind is current (the crash

@@ -328,6 +328,17 @@ fn one_member_a_newer_program_wrote_stops_the_array() {
     assert_eq!(verdict.extra(5), Some(ExtraReason::Unsupported { fault }));
 }
 
+/// What it would write soon would not be believed when it is read again.
+#[test]
+fn an_array_that_has_no_generations_left_is_not_started() {
+    let at = |generation: u64| judge(&readings(&Superblock { generation, ..raid6() }));
+    let end = (1 << 31) - (1 << 24);
+    assert_eq!(at(end - 1).start, Start::Whole);
+    let (kind, line) = refused(&at(end));
+    assert_eq!(kind, RefusalKind::GenerationsUsedUp);
+    assert!(line.contains(&end.to_string()) && line.contains("salvage"), "{line}");
+}
+
 fn other_array() -> Superblock {
     Superblock {
         array_uuid: uuid(0xBB, 0),

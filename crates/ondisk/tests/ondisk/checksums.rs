@@ -41,10 +41,10 @@ fn a_page_in_the_wrong_place_is_told_by_its_identity() {
     let bytes = identity(3).encode(9, &sums());
     assert_eq!(identity(4).decode(&bytes), Err(PageFault::Misplaced { found: 3, wanted: 4 }));
     let elsewhere = SumPageIdentity { array_tag: bitmap::array_tag(uuid(0xBB, 0)), ..identity(3) };
-    assert_eq!(elsewhere.decode(&bytes), Err(PageFault::OtherArray));
+    assert_eq!(elsewhere.decode(&bytes), Err(PageFault::OtherOwner));
     let map = PageIdentity {
         kind: BitmapKind::WrittenMap,
-        array_tag: bitmap::array_tag(array_uuid()),
+        owner_tag: bitmap::array_tag(array_uuid()),
         page: 3,
     };
     assert_eq!(map.decode(&bytes).map(|page| page.sequence), Err(PageFault::Foreign));
@@ -104,7 +104,10 @@ fn the_area_holds_both_places_of_every_page() {
 fn summed() -> Superblock {
     let request = AreaRequest { keeps_checksums: true, ..AreaRequest::new(raid6().geometry) };
     let plan = AreaPlan::for_member(&request, raid6().member_bytes).expect("possible");
+    let mut members = raid6().members;
+    members.iter_mut().zip(1..).for_each(|(entry, tag)| entry.log_tag = tag);
     Superblock {
+        members,
         checksums: ChecksumKind::Crc32c,
         policy: ConsistencyPolicy::Log,
         features: Features {

@@ -132,7 +132,7 @@ fn v1_bitmap_pages_decode_for_ever() {
         (BitmapKind::WriteIntent, "v1-write-intent", include_str!("../images/v1-write-intent.txt")),
         (BitmapKind::WrittenMap, "v1-written-map", include_str!("../images/v1-written-map.txt")),
     ] {
-        let page = PageIdentity { kind, array_tag: bitmap::array_tag(array_uuid()), page: 2 };
+        let page = PageIdentity { kind, owner_tag: bitmap::array_tag(array_uuid()), page: 2 };
         let bytes = stored(name, image, &page.encode(77, &bits));
         let back = page.decode(&bytes).expect("intact");
         assert_eq!((back.sequence, back.bits), (77, bits));

@@ -84,7 +84,7 @@ fn hostile_superblocks_are_refused_or_understood() {
 #[test]
 fn hostile_pages_are_refused_or_understood() {
     let tag = array_tag(uuid::Uuid::from_u128(7));
-    let map = PageIdentity { kind: BitmapKind::WrittenMap, array_tag: tag, page: 0 };
+    let map = PageIdentity { kind: BitmapKind::WrittenMap, owner_tag: tag, page: 0 };
     let (taken, of) = tried(3, (&map.encode(5, &[0x0F0F; 508]), 64), ("map_page", map_page));
     assert!(taken > of / 20 && taken < of, "{taken} of {of}");
     let sums = SumPageIdentity { array_tag: tag, page: 0 };

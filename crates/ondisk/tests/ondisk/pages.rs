@@ -2,13 +2,13 @@
 
 use ashlar_ondisk::bitmap::{self, WORDS_PER_PAGE};
 use ashlar_ondisk::format::BITS_PER_PAGE;
-use ashlar_ondisk::{BitmapKind, Heartbeat, PageFault, PageIdentity, Text};
+use ashlar_ondisk::{BitmapKind, Features, Heartbeat, PageFault, PageIdentity, Text};
 use proptest::prelude::{ProptestConfig, any, proptest};
 
-use crate::samples::{array_uuid, incarnation, uuid};
+use crate::samples::{array_uuid, incarnation, raid6, uuid};
 
 fn identity(kind: BitmapKind, page: u32) -> PageIdentity {
-    PageIdentity { kind, array_tag: bitmap::array_tag(array_uuid()), page }
+    PageIdentity { kind, owner_tag: bitmap::array_tag(array_uuid()), page }
 }
 
 fn bits() -> bitmap::PageBits {
@@ -44,8 +44,16 @@ fn a_page_in_the_wrong_place_is_told_by_its_identity() {
         Err(PageFault::Misplaced { found: 1, wanted: 2 })
     );
     assert_eq!(decode(identity(BitmapKind::WrittenMap, 1)), Err(PageFault::Foreign));
-    let elsewhere = PageIdentity { array_tag: bitmap::array_tag(uuid(0xBB, 0)), ..own };
-    assert_eq!(decode(elsewhere), Err(PageFault::OtherArray));
+    let elsewhere = PageIdentity { owner_tag: bitmap::array_tag(uuid(0xBB, 0)), ..own };
+    assert_eq!(decode(elsewhere), Err(PageFault::OtherOwner));
+    // Of the same array, but another member's; and as arrays had them before pages named members.
+    let mut superblock = raid6();
+    let [one, two] = [0, 1].map(|at: usize| superblock.members[at].uuid);
+    assert_eq!(superblock.page_tag(one), bitmap::array_tag(superblock.array_uuid));
+    superblock.features.incompatible |= Features::MEMBER_PAGES;
+    let of = |member| PageIdentity { owner_tag: superblock.page_tag(member), ..own };
+    assert!(of(one).decode(&of(one).first()).is_ok());
+    assert_eq!(of(two).decode(&of(one).first()), Err(PageFault::OtherOwner));
 }
 
 #[test]

@@ -193,6 +193,14 @@ fn impossible_values_are_named_on_writing_and_on_reading() {
             forged(&raid6(), |bytes| bytes[48..56].copy_from_slice(&generation.to_le_bytes()));
         assert_eq!(Superblock::decode(&bytes).is_ok(), is_believed, "{generation}");
     }
+    // Who is served under a log has a name in it.
+    let mut logged = raid6();
+    logged.policy = ConsistencyPolicy::Log;
+    logged.features.incompatible = Features::INTENT_LOG;
+    logged.members.iter_mut().zip(1..).for_each(|(entry, tag)| entry.log_tag = tag);
+    assert!(logged.encode().is_ok());
+    logged.members[2].log_tag = 0;
+    assert_eq!(logged.encode(), Err(SuperblockFault::Field { name: "members.log_tag" }));
     let bytes = forged(&raid6(), |bytes| bytes[4096 + 18] = 9);
     assert_eq!(Superblock::decode(&bytes), field("members.role"));
     let bytes = forged(&raid6(), |bytes| bytes[136] = b'/');

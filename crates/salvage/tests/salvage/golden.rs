@@ -78,19 +78,16 @@ fn pages_of_bits_are_read() {
     for (text, is_map) in pages {
         let page = image(text);
         let number = u32::from_le_bytes(page[8..12].try_into().expect("four bytes"));
-        // Any array whose tag is the one of the image; the second half of its UUID is zero.
         let tag = u64::from_le_bytes(page[16..24].try_into().expect("eight bytes"));
-        let mut uuid = [0; 16];
-        uuid[..8].copy_from_slice(&tag.to_be_bytes());
         let before = usize::try_from(number).expect("small") * 4096;
         let image = [vec![0; before], page.clone()].concat();
         let area = Area { offset: 0, bytes: u64::try_from(image.len()).expect("small") };
-        let keepers = [Keeper { image: &image, blank_counts: true }];
+        let keepers = [Keeper { image: &image, tags: vec![tag], blank_counts: true }];
         // One place for each page: the area is as small as in the first arrays.
         let stripes = area.bytes / 4096 * 32_512;
         let found = match is_map {
-            true => Pages::written_map(&uuid, area, stripes, false),
-            false => Pages::write_intent(&uuid, area),
+            true => Pages::written_map(area, stripes, false),
+            false => Pages::write_intent(area),
         };
         let bits =
             (0..32_512_u64).filter(|bit| found.is_set(u64::from(number) * 32_512 + bit, &keepers));

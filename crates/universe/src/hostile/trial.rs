@@ -11,7 +11,6 @@ use crate::config::Payload;
 use crate::content::{WriteId, is_of, is_zero};
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{BitmapKind, PageIdentity, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
@@ -437,8 +436,9 @@ fn superblock(disk: &SimDisk) -> Option<Superblock> {
 /// Sequence of the newest page of the written map that the device has whole; these arrays have one page.
 fn map_sequence(subject: &Subject, disk: &SimDisk) -> Option<u64> {
     let superblock = &subject.superblock;
-    let array_tag = array_tag(superblock.array_uuid);
-    let identity = PageIdentity { kind: BitmapKind::WrittenMap, array_tag, page: 0 };
+    let member = self::superblock(disk)?.member_uuid;
+    let owner_tag = superblock.page_tag(member);
+    let identity = PageIdentity { kind: BitmapKind::WrittenMap, owner_tag, page: 0 };
     let place = |place: u64| {
         let offset = superblock.areas.written_map.offset + place * BLOCK_BYTES;
         let page = identity.decode(&disk.peek(Extent::new(offset, BLOCK_BYTES))).ok()?;

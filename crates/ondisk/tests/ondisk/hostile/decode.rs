@@ -106,7 +106,7 @@ pub fn map_page(input: &[u8]) -> bool {
     let mut is_one = false;
     for kind in [BitmapKind::WrittenMap, BitmapKind::WriteIntent] {
         let identity =
-            PageIdentity { kind, array_tag: array_tag(uuid::Uuid::from_u128(7)), page: 0 };
+            PageIdentity { kind, owner_tag: array_tag(uuid::Uuid::from_u128(7)), page: 0 };
         if let Ok(page) = identity.decode(&bytes) {
             let encoded = identity.encode(page.sequence, &page.bits);
             assert_eq!(identity.decode(&encoded), Ok(page));
