@@ -110,7 +110,8 @@ fn choose_array(readings: &[MemberReading], request: &AssemblyRequest) -> Result
         })
         .collect();
     match found.as_slice() {
-        [] => Err(refusal::no_array(readings, request)),
+        [] => Err(refusal::only_newer(readings, request)
+            .unwrap_or_else(|| refusal::no_array(readings, request))),
         [only] => Ok(only.uuid),
         several => Err(refusal::several_arrays(several)),
     }

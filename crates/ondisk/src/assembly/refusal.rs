@@ -5,7 +5,7 @@
 use uuid::Uuid;
 
 use super::halves::Candidate;
-use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading};
+use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::verdict::{Refusal, RefusalKind, SlotState, SlotVerdict};
 use crate::fault::SuperblockFault;
 use crate::superblock::Superblock;
@@ -27,6 +27,24 @@ pub(super) fn no_array(readings: &[MemberReading], request: &AssemblyRequest) ->
              check the list of devices, and run examine on each to see what it holds"
         ),
     )
+}
+
+/// No member that can be understood, but one that a newer program wrote, of the wanted array as far as that can be told.
+pub(super) fn only_newer(readings: &[MemberReading], request: &AssemblyRequest) -> Option<Refusal> {
+    let newer = readings.iter().find_map(|reading| match reading.label {
+        ReadLabel::Unsupported { array, fault } => Some((reading, array, fault)),
+        _ => None,
+    });
+    let (reading, array, fault) = newer?;
+    if matches!(request.array, ArrayChoice::Uuid(wanted) if wanted != array) {
+        return None;
+    }
+    let line = format!(
+        "array {array}: {} cannot be understood ({fault}), nor can any of its other members; nothing was written and all data is \
+         as it was; start the array with the program that wrote it, or a newer one",
+        reading.path
+    );
+    Some(refusal(RefusalKind::Unsupported, line))
 }
 
 pub(super) fn several_arrays(found: &[FoundArray]) -> Refusal {

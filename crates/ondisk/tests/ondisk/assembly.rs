@@ -339,6 +339,18 @@ fn an_array_that_has_no_generations_left_is_not_started() {
     assert!(line.contains(&end.to_string()) && line.contains("salvage"), "{line}");
 }
 
+#[test]
+fn where_a_newer_program_wrote_all_members_it_is_said() {
+    let fault = SuperblockFault::UnknownFeatures { bits: 8 };
+    let mut all = readings(&raid6());
+    all.iter_mut().for_each(|it| it.label = ReadLabel::Unsupported { array: array_uuid(), fault });
+    let (kind, line) = refused(&judge(&all));
+    assert_eq!(kind, RefusalKind::Unsupported);
+    assert!(line.contains("0x8") && line.contains(&array_uuid().to_string()), "{line}");
+    let request = AssemblyRequest { array: ArrayChoice::Uuid(uuid(0xBB, 0)), ..Default::default() };
+    assert_eq!(refused(&assemble(&all, &request)).0, RefusalKind::NoArray);
+}
+
 fn other_array() -> Superblock {
     Superblock {
         array_uuid: uuid(0xBB, 0),

@@ -6,6 +6,8 @@
 
 use super::forge;
 use super::subject::{DISK_BYTES, Subject};
+use ashlar_layout::Geometry;
+use ashlar_ondisk::ChecksumKind;
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
 use ashlar_sim::{Random, SimDisk};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64, to_usize};
@@ -83,6 +85,26 @@ pub(crate) struct Excused {
     pub(crate) map_is_older: bool,
     /// Members that are stale: where they are alone they cannot know.
     pub(crate) stale: BTreeSet<usize>,
+    /// Members with something on them that is not what was written there.
+    pub(crate) spoilt: BTreeSet<usize>,
+    /// Stripes with data on one of these that its checksums tell; a row in doubt after a crash is believed where more of it is
+    /// wrong or gone than parity replaces.
+    pub(crate) told: BTreeSet<(usize, u64)>,
+}
+
+impl Excused {
+    /// Excuse what a crashed array believes of its rows in doubt, of groups with more `useless` and spoilt members than
+    /// `parity` replaces.
+    pub(crate) fn rows_in_doubt(&mut self, geometry: &Geometry, useless: &[bool]) {
+        let is_bad = |slot: &usize| useless[*slot] || self.spoilt.contains(slot);
+        let strips = geometry.strips();
+        let is_beyond = |slot: usize| {
+            let first = slot - slot % strips;
+            (first..first + strips).filter(is_bad).count() > geometry.parity_strips()
+        };
+        let beyond = self.told.iter().filter(|(slot, _)| is_beyond(*slot));
+        self.stripes.extend(beyond.map(|(_, stripe)| *stripe));
+    }
 }
 
 /// The devices of an array that something was done to.
@@ -225,22 +247,29 @@ impl Victims<'_> {
     /// What lies there is something else now.
     fn spoil(&mut self, at: usize, extent: Extent, bytes: &[u8]) {
         self.disks[at].poke(extent.offset, bytes);
-        let areas = self.subject.superblock.areas;
-        if self.subject.superblock.checksums == ashlar_ondisk::ChecksumKind::None {
-            self.excuse_data(at, extent, areas.data);
+        self.excused.spoilt.insert(at);
+        let stripes = self.stripes_in(at, extent);
+        match self.subject.superblock.checksums {
+            ChecksumKind::None => self.excused.stripes.extend(stripes),
+            ChecksumKind::Crc32c => {
+                self.excused.told.extend(stripes.into_iter().map(|stripe| (at, stripe)));
+            }
         }
     }
 
     /// Stripes whose strips lie in `extent` of the member in slot `at`.
-    fn excuse_data(&mut self, at: usize, extent: Extent, data: Extent) {
+    fn stripes_in(&self, at: usize, extent: Extent) -> Vec<u64> {
+        let data = self.subject.superblock.areas.data;
+        let mut stripes = Vec::new();
         let (from, to) = (extent.offset.max(data.offset), extent.end().min(data.end()));
         let mut offset = from - (from - data.offset) % BLOCK_BYTES.min(from);
         while offset < to {
             let row = (offset - data.offset) / self.subject.geometry.strip_bytes();
             let stripe = self.subject.geometry.stripe_on(MemberIdx::from_at(at), row);
-            self.excused.stripes.insert(stripe.0);
+            stripes.push(stripe.0);
             offset += BLOCK_BYTES;
         }
+        stripes
     }
 
     fn flip(&mut self, at: usize) {

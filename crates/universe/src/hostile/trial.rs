@@ -146,6 +146,9 @@ impl<'s> Scene<'s> {
         let useless = self.useless();
         self.excused.all |= self.cannot_know(&useless);
         self.excused.map_is_older = self.subject.is_crashed && self.map_is_older(&useless);
+        if self.subject.is_crashed {
+            self.excused.rows_in_doubt(&self.subject.geometry, &useless);
+        }
     }
 
     /// Devices that no start can take a member from.
