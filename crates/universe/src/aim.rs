@@ -237,23 +237,8 @@ impl Aim {
                 config.window.1 = 8;
                 config.menu = with_lies(config, &[Act::Pause, Act::Pause]);
             }
-            Aim::Scrubs => {
-                config.clients = vec![Profile::Mixed, Profile::Blocks];
-                config.requests = 250;
-                config.window.1 = 12;
-                let jobs = [Act::Scrub, Act::Repair, Act::CancelScrub, Act::PauseJobs];
-                let devices = [Act::Slow, Act::Slow, Act::BreakSectors, Act::Heal, Act::Idle];
-                let operator = [Act::Fail, Act::ReAdd, Act::Replace];
-                config.menu = with_lies(config, &[&jobs[..], &devices, &operator].concat());
-            }
-            Aim::Relapses => {
-                config.clients = vec![Profile::Mixed, Profile::Hot, Profile::Blocks];
-                config.requests = 300;
-                config.window.1 = 8;
-                let fails = [Act::FailWrites, Act::FailWrites, Act::FailFlush, Act::FailReads];
-                let back = [Act::Heal, Act::Heal, Act::ReAdd, Act::ReAdd, Act::Pause, Act::Vanish];
-                config.menu = Menu::of(&[&fails[..], &back].concat());
-            }
+            Aim::Scrubs => scrubs(config),
+            Aim::Relapses => relapses(config),
             Aim::LeanSectors => {
                 lean(config);
                 config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);
@@ -268,6 +253,25 @@ fn with_lies(config: &Config, acts: &[Act]) -> Menu {
     let may_lie = config.has_checksums && config.class == Class::Everything;
     let lies = if may_lie { &lies[..] } else { &[] };
     Menu::of(&[acts, lies].concat())
+}
+
+fn scrubs(config: &mut Config) {
+    config.clients = vec![Profile::Mixed, Profile::Blocks];
+    config.requests = 250;
+    config.window.1 = 12;
+    let jobs = [Act::Scrub, Act::Repair, Act::CancelScrub, Act::PauseJobs];
+    let devices = [Act::Slow, Act::Slow, Act::BreakSectors, Act::Heal, Act::Idle];
+    let operator = [Act::Fail, Act::ReAdd, Act::Replace];
+    config.menu = with_lies(config, &[&jobs[..], &devices, &operator].concat());
+}
+
+fn relapses(config: &mut Config) {
+    config.clients = vec![Profile::Mixed, Profile::Hot, Profile::Blocks];
+    config.requests = 300;
+    config.window.1 = 8;
+    let fails = [Act::FailWrites, Act::FailWrites, Act::FailFlush, Act::FailReads];
+    let back = [Act::Heal, Act::Heal, Act::ReAdd, Act::ReAdd, Act::Pause, Act::Vanish];
+    config.menu = Menu::of(&[&fails[..], &back].concat());
 }
 
 /// A job records how far it is every few seconds: here it takes longer.
