@@ -2,7 +2,8 @@
 //!
 //! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
 //! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old
-//! (the media did not give back the newer page, and the entry was not set since). If the decoded block is what the device
+//! (the media did not give back the newer page, and the entry was not set since). A block of which nothing is known is a source
+//! only if it is proven itself: by another of its row, whose known checksum is that of what follows from it. If the decoded block is what the device
 //! holds, it is the table that is wrong: a write of its page was lost. If it is neither, nothing is proven and nothing is
 //! changed.
 //!
@@ -60,6 +61,15 @@ struct Block {
     judgement: Judgement,
 }
 
+/// A strip and its block.
+type Source<'a> = (StripIdx, &'a [u8]);
+
+impl Block {
+    fn as_source(&self) -> Option<Source<'_>> {
+        Some((self.strip, self.bytes.as_deref()?))
+    }
+}
+
 /// Put right what can be put right in these rows; `None` if the array keeps no checksums.
 pub(crate) async fn heal(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Option<Healed> {
     shard.array.checksums.as_ref()?;
@@ -70,19 +80,55 @@ pub(crate) async fn heal(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) ->
     }
     for row in rows.start..rows.end {
         let blocks = read_row(shard, stripe, row).await;
-        let (good, bad): (Vec<Block>, Vec<Block>) =
+        let (mut good, bad): (Vec<Block>, Vec<Block>) =
             blocks.into_iter().partition(|block| block.judgement == Judgement::Right);
+        let (vouched, bad) = vouched_for(shard, stripe, (&good, bad));
         for block in bad.iter().filter(|block| block.judgement == Judgement::Wrong) {
             healed.mismatches += 1;
             say_mismatch(shard, stripe, block);
         }
-        let good: Vec<(StripIdx, BufMut)> =
-            good.into_iter().filter_map(|block| Some((block.strip, block.bytes?))).collect();
+        for block in &vouched {
+            correct_table(shard, stripe, block).await;
+        }
+        good.extend(vouched);
+        let good: Vec<Source<'_>> = good.iter().filter_map(Block::as_source).collect();
         for block in bad {
             mend(shard, (stripe, row), (&good, block), &mut healed).await;
         }
     }
     Some(healed)
+}
+
+/// Of a row that lacks too many right blocks, those of which nothing is known and which are right all the same, and the other
+/// bad ones: what follows from them and the right ones has the checksum that is known of another. Each block of a
+/// codeword depends on any k others, and on each of them.
+fn vouched_for(
+    shard: &Shard,
+    stripe: StripeNo,
+    (good, bad): (&[Block], Vec<Block>),
+) -> (Vec<Block>, Vec<Block>) {
+    let lacking = shard.array.geometry.data_strips().saturating_sub(good.len());
+    let is_nameless = |block: &&Block| block.known == UNKNOWN && block.bytes.is_some();
+    let nameless: Vec<&Block> = bad.iter().filter(is_nameless).collect();
+    if lacking == 0 || nameless.len() < lacking {
+        return (Vec::new(), bad);
+    }
+    let right = nameless.windows(lacking).find(|some| {
+        let all = good.iter().chain(some.iter().copied());
+        let sources: Vec<Source<'_>> = all.filter_map(Block::as_source).collect();
+        bad.iter().any(|other| follows(shard, stripe, &sources, other))
+    });
+    let strips: StripSet = right.into_iter().flatten().map(|block| block.strip).collect();
+    bad.into_iter().partition(|block| strips.contains(block.strip))
+}
+
+/// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be old, agrees.
+fn follows(shard: &Shard, stripe: StripeNo, sources: &[Source<'_>], block: &Block) -> bool {
+    let member = shard.array.member_of(stripe, block.strip);
+    let is_known = block.known != UNKNOWN && !block.may_be_old;
+    is_known
+        && decode(shard, sources, block.strip)
+            .is_some_and(|decoded| block.known == sum_of(member, block.number, &decoded))
 }
 
 /// Every block of a row that may be read. Those on devices that failed are left out.
@@ -137,7 +183,7 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
 async fn mend(
     shard: &Rc<Shard>,
     (stripe, row): (StripeNo, u32),
-    (good, block): (&[(StripIdx, BufMut)], Block),
+    (good, block): (&[Source<'_>], Block),
     healed: &mut Healed,
 ) {
     let strip = block.strip;
@@ -153,7 +199,7 @@ async fn mend(
         shard.array.view(stripe).is_parity_valid || shard.array.geometry.data_strips() == 1;
     let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
     if !is_proven && is_codeword && is_held {
-        correct_table(shard, stripe, block, decoded).await;
+        correct_table(shard, stripe, &block).await;
         return;
     }
     let is_unknown = block.known == UNKNOWN || block.may_be_old;
@@ -172,7 +218,7 @@ async fn mend(
 }
 
 /// The block as it follows from others of its row that are right; `None` if they are too few.
-fn decode(shard: &Shard, good: &[(StripIdx, BufMut)], strip: StripIdx) -> Option<BufMut> {
+fn decode(shard: &Shard, good: &[Source<'_>], strip: StripIdx) -> Option<BufMut> {
     let needed = shard.array.geometry.data_strips();
     let present: StripSet = good.iter().map(|(strip, _)| *strip).collect();
     if present.count() < needed {
@@ -182,7 +228,7 @@ fn decode(shard: &Shard, good: &[(StripIdx, BufMut)], strip: StripIdx) -> Option
     let cached = shard.decode_plan(survivors, StripSet::only(strip));
     let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
     let sources: Vec<&[u8]> =
-        good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| &bytes[..]).collect();
+        good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| *bytes).collect();
     let mut target = BufMut::zeroed(BLOCK_BYTES_USIZE);
     let decoded = cached.plan.run(&sources, &mut [&mut target[..]], Locality::Cached);
     decoded.expect("a slice for each survivor, all one block");
@@ -190,7 +236,10 @@ fn decode(shard: &Shard, good: &[(StripIdx, BufMut)], strip: StripIdx) -> Option
 }
 
 /// The block is what it should be: what was known of it is old, or nothing was known.
-async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: Block, content: BufMut) {
+async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: &Block) {
+    let Some(bytes) = &block.bytes else { return };
+    let mut content = BufMut::zeroed(bytes.len());
+    content.copy_from_slice(bytes);
     shard.counts().checksums_corrected.add(1);
     let owner = (shard.array.member_of(stripe, block.strip), block.tenure);
     // If the page cannot be had any more the block is looked at again another time.

@@ -63,6 +63,13 @@ impl Stripe {
         (&self.disks[place.member.at()], Extent::new(offset, BLOCK_BYTES))
     }
 
+    /// The block of the stripe's third strip in the same row, and its disk.
+    fn neighbour(&self) -> (&SimDisk, Extent) {
+        let place = self.geometry.place(StripeNo(0), StripIdx(2));
+        let offset = self.data_offset + place.offset + 2 * BLOCK_BYTES;
+        (&self.disks[place.member.at()], Extent::new(offset, BLOCK_BYTES))
+    }
+
     /// That block, then all of the stripe.
     async fn is_as_written(&self, engine: &Engine) {
         let (content, bytes) = (self.rounds, self.geometry.stripe_bytes());
@@ -115,6 +122,47 @@ fn a_page_and_a_block_that_cannot_be_read_are_one_bad_device() {
                 disk.break_media(block);
                 stripe.is_as_written(&engine).await;
                 assert!(!disk.is_broken(block), "it was stored anew");
+            }
+        })
+        .done();
+}
+
+/// Universe 3001906, aim `relapses`. A device gave back no page of its table, and was well again; nothing was known of its blocks. Then
+/// another one gave back no blocks. Each is what follows from the others, and the checksum that is known proves both.
+#[test]
+fn a_block_of_which_nothing_is_known_is_proven_by_another_that_cannot_be_read() {
+    let mut world = SimWorld::new(3_001_906);
+    let (disks, opener) = (add_disks(&mut world, 4), world.opener());
+    world
+        .run(async move |handle| {
+            let engine = engine(opener, &handle, 2);
+            let mut stripe = Stripe::create(&engine, disks).await;
+            for is_bad_too in [false, true] {
+                stripe.next_round(&engine).await;
+                let ((disk, block), (other, lost)) = (stripe.block(), stripe.neighbour());
+                for place in 0..2 {
+                    let page = stripe.checksums_offset + place_offset(0, place);
+                    disk.break_media(Extent::new(page, BLOCK_BYTES));
+                }
+                other.break_media(lost);
+                if is_bad_too {
+                    // Then nothing is proven: an error, and what is there stays.
+                    disk.poke(block.offset, &[0x5A; 4096]);
+                    let strip = stripe.geometry.strip_bytes();
+                    let wanted = Extent::new(2 * strip + 2 * BLOCK_BYTES, BLOCK_BYTES);
+                    let run = engine.with_volume(0, "tank", async move |volume| {
+                        read(&volume, wanted).await.expect_err("two of its row are wrong");
+                    });
+                    run.await.expect("runs");
+                    assert!(other.is_broken(lost), "it is not stored anew");
+                    assert_eq!(disk.peek(block), [0x5A; 4096]);
+                } else {
+                    stripe.is_as_written(&engine).await;
+                    assert!(!other.is_broken(lost), "it was stored anew");
+                    // What is known now, is known for good.
+                    disk.break_media(block);
+                    stripe.is_as_written(&engine).await;
+                }
             }
         })
         .done();
