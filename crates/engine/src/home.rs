@@ -33,6 +33,8 @@ use std::rc::Rc;
 /// What the home worker keeps for an array.
 pub(crate) struct Home {
     superblock: RefCell<Superblock>,
+    /// The generation that the members had when this start began.
+    pub(crate) found_generation: u64,
     gate: Semaphore,
     intent_rounds: rounds::Rounds,
     flush_rounds: rounds::Rounds,
@@ -51,6 +53,7 @@ impl Home {
     /// `page_sequence`.
     pub(crate) fn new(superblock: Superblock, page_sequence: u64) -> Self {
         Home {
+            found_generation: superblock.generation,
             superblock: RefCell::new(superblock),
             gate: Semaphore::new(1),
             intent_rounds: rounds::Rounds::default(),

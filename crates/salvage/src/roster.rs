@@ -6,7 +6,7 @@
 
 use crate::bytes::{Uuid, uuid_text};
 use crate::copies::Reading;
-use crate::superblock::{Entry, Role, Superblock};
+use crate::superblock::{ENTRIES_MAX, Entry, Role, Superblock};
 use std::fmt;
 
 /// What the operator decides beforehand.
@@ -233,13 +233,18 @@ fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
     if it.generation == newest.generation {
         return it.shared != newest.shared;
     }
-    let Some(entry) = newest.entry(&it.member_uuid) else { return false };
-    if matches!(entry.role, Role::Out | Role::Removed) {
-        let agrees = it
-            .entry(&it.member_uuid)
-            .is_some_and(|own| matches!(own.role, Role::Out | Role::Removed));
+    let own = it.entry(&it.member_uuid);
+    let Some(entry) = newest.entry(&it.member_uuid) else {
+        // In sync, and the newest never heard of it: it joined elsewhere. A full table forgets members.
+        let is_forgotten = newest.entries.len() >= ENTRIES_MAX;
+        return own.is_some_and(|own| own.role == Role::Active) && !is_forgotten;
+    };
+    if entry.out_since != 0 {
+        // It was put out, and perhaps took its place again to be rebuilt.
+        let agrees =
+            own.is_some_and(|own| own.role != Role::Active && own.out_since == entry.out_since);
         let recorded = entry.out_incarnations.contains(&it.incarnation);
-        return entry.out_since != 0 && !agrees && (it.generation >= entry.out_since || !recorded);
+        return !agrees && (it.generation >= entry.out_since || !recorded);
     }
     // A newest generation of 0 does not decode.
     it.generation == newest.generation - 1 && !known.contains(&it.incarnation)

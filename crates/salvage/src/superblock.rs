@@ -12,6 +12,8 @@ pub const SLOT_BYTES: u64 = 65_536;
 const HEADER_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 128;
 const SLOTS_MAX: u64 = 480;
+/// The most entries that a member table has.
+pub const ENTRIES_MAX: usize = 480;
 
 /// A range of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

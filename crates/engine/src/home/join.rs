@@ -24,6 +24,7 @@ use crate::map_pages;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
+use ashlar_ondisk::assembly::has_only_missed;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{
     MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
@@ -350,13 +351,8 @@ async fn recognise(
     if entry.bytes > member_bytes(opened.facts().size_bytes) {
         return Err(stranger("is smaller than the member was"));
     }
-    let knows_it_is_out = own
-        .member(own.member_uuid)
-        .is_some_and(|seen| seen.out_since == entry.out_since && seen.role != Role::Active);
-    let slept =
-        own.generation < entry.out_since && entry.out_incarnations.contains(&own.incarnation);
-    if !(knows_it_is_out || slept) {
-        return Err(stranger("was started without the others meanwhile"));
+    if !has_only_missed(&own, &listed, shard.home().found_generation) {
+        return Err(stranger("may have been written apart from the others meanwhile"));
     }
     Ok((entry.slot, entry.uuid))
 }

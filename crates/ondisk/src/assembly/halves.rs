@@ -1,18 +1,31 @@
 //! Finding the newest superblock, and members that lived on separately from it.
 //!
-//! A member lived on separately if the newest superblock says it was out, or knows nothing of what its own
-//! superblock tells: it carries a generation at which it should not have been written any more, or an
-//! incarnation that was never on the way from it to the newest. Both mean that somebody started it on its
-//! own, and its content and ours have parted.
+//! A member lived on separately if
+//!
+//! - the newest superblock says that it was out, and does not know what its own tells: a generation at which it should not
+//!   have been written any more, or an incarnation that was never on the way from it to the newest;
+//! - both carry one generation and do not agree;
+//! - it is in sync by its own superblock and the newest does not list it at all: it joined where the newest was not.
+//!
+//! Each means that somebody started it, or the newest, on its own, and its content and ours have parted.
 //!
 //! Not if that start or update never came about: it takes no request before every member that it lists as in service has
-//! it, so if it lists one that went the way of the newest, nothing was ever served under it. Such a member merely slept: a crash in the middle of a start, and the devices that had got it already were
-//! not there at the next. The one that it lists may be in service still, or be out or replaced since and tell it by its own superblock, or be gone
-//! altogether: then the generation at which the newest put it out tells it, if that is later than what it should have got.
+//! it. So if it lists one that went the way of the newest, nothing was ever served under it, and the member merely
+//! slept: a crash in the middle of a start, and the devices that had got it already were not there at the next. The one
+//! that it lists may be in sync still under a later generation, or be out or replaced since and tell it by its own superblock, or
+//! be gone altogether: then the generation at which the newest put it out tells it, if that is later than what it should
+//! have got. One that had been out there and was being rebuilt tells nothing: what was served before it came back needed it not. Nor, of two that
+//! carry one generation, does what the newest lists: its own update may be the one that never came about.
+//!
+//! `tests/ondisk/lineages.rs` tries these rules on random lives, and knows what was served.
 
+use std::cmp::Ordering;
+
+use ashlar_units::to_u64;
 use uuid::Uuid;
 
 use super::reading::MemberReading;
+use crate::format::MEMBER_ENTRIES_MAX;
 use crate::member::{MemberEntry, Role};
 use crate::superblock::Superblock;
 
@@ -63,10 +76,11 @@ pub(super) fn lived_on<'a>(
     newest: &Superblock,
 ) -> Vec<Candidate<'a>> {
     let parted = |(_, own): &&Candidate<'a>| has_parted(own, newest);
+    let went_along = |it: &&Candidate<'a>| !parted(it) && newest.member(it.1.member_uuid).is_some();
     let witnesses: Vec<&Superblock> =
-        candidates.iter().filter(|it| !parted(it)).map(|(_, superblock)| *superblock).collect();
+        candidates.iter().filter(went_along).map(|(_, superblock)| *superblock).collect();
     let slept = |own: &Superblock| {
-        newest.member(own.member_uuid).is_some_and(is_out)
+        newest.member(own.member_uuid).is_none_or(is_out)
             && (was_left_behind(own, newest) || witnesses.iter().any(|it| shows_idle(it, own)))
     };
     candidates.iter().filter(|it| parted(it) && !slept(it.1)).copied().collect()
@@ -75,8 +89,12 @@ pub(super) fn lived_on<'a>(
 /// Whether `witness`, which went the way of the newest, shows that nothing was served under `own`: it would have to have
 /// got that update, or a later one of that side, before; and it got another one.
 fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
-    let is_later = witness.generation >= own.generation && witness.incarnation != own.incarnation;
-    is_later && own.member(witness.member_uuid).is_some_and(is_in_service)
+    let is_other = match witness.generation.cmp(&own.generation) {
+        Ordering::Less => false,
+        Ordering::Equal => !witness.agrees_with(own),
+        Ordering::Greater => witness.incarnation != own.incarnation,
+    };
+    is_other && own.member(witness.member_uuid).is_some_and(must_have_it)
 }
 
 /// Whether `newest` itself tells that a member which `own` lists as in service went on without it: it was put out two
@@ -87,15 +105,21 @@ fn was_left_behind(own: &Superblock, newest: &Superblock) -> bool {
         is_other && entry.out_since.saturating_sub(GENERATIONS_MISSED) > own.generation
     };
     let mut later = newest.members.iter().filter(went_on);
-    later.any(|entry| own.member(entry.uuid).is_some_and(is_in_service))
+    later.any(|entry| own.member(entry.uuid).is_some_and(must_have_it))
 }
 
 fn is_out(entry: &MemberEntry) -> bool {
-    entry.out_since != 0 && entry.role != Role::Rebuilding
+    entry.out_since != 0
 }
 
-fn is_in_service(entry: &MemberEntry) -> bool {
-    !matches!(entry.role, Role::Out | Role::Removed)
+/// Whether an update that lists it so had to reach it, and all before that since it joined: it is in sync or on its way for the
+/// first time. One that came back lacks what was served while it was away.
+fn must_have_it(entry: &MemberEntry) -> bool {
+    entry.out_since == 0
+}
+
+fn is_active(entry: &MemberEntry) -> bool {
+    entry.role == Role::Active
 }
 
 fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
@@ -106,12 +130,12 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
     if own.generation == newest.generation && own.agrees_with(newest) {
         return false;
     }
-    let entry = newest.member(own.member_uuid);
-    if entry.is_some_and(is_out) && never_came_about(own, newest) {
-        return false;
-    }
     if own.generation == newest.generation {
         return true;
+    }
+    let entry = newest.member(own.member_uuid);
+    if entry.is_none_or(is_out) && never_came_about(own, newest) {
+        return false;
     }
     match entry {
         Some(entry) if is_out(entry) => woke_while_out(own, entry),
@@ -119,20 +143,45 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
         Some(_) if own.generation + 1 == newest.generation => {
             own.incarnation != newest.incarnation && own.incarnation != newest.previous_incarnation
         }
-        _ => false,
+        Some(_) => false,
+        None => is_in_sync_unheard_of(own, newest),
     }
 }
 
-/// Whether `own` counts on a member that went the way of `newest`.
+/// Whether the newest knows nothing of a member that is in sync by its own superblock: it joined where the newest was not. (A
+/// table that is full forgets the members that were removed first.)
+fn is_in_sync_unheard_of(own: &Superblock, newest: &Superblock) -> bool {
+    let is_in_sync = own.member(own.member_uuid).is_some_and(is_active);
+    is_in_sync && to_u64(newest.members.len()) < MEMBER_ENTRIES_MAX
+}
+
+/// Whether `own`, which is older, counts on a member that went the way of `newest`.
 fn never_came_about(own: &Superblock, newest: &Superblock) -> bool {
     let went = newest.members.iter().filter(|entry| entry.role == Role::Active);
-    went.filter_map(|entry| own.member(entry.uuid)).any(is_in_service)
+    went.filter_map(|entry| own.member(entry.uuid)).any(must_have_it)
 }
 
 fn woke_while_out(own: &Superblock, entry: &MemberEntry) -> bool {
-    let knows_it_is_out = own
-        .member(own.member_uuid)
-        .is_some_and(|seen| seen.out_since == entry.out_since && seen.role != Role::Active);
+    let knows_it_is_out = own.member(own.member_uuid).is_some_and(|seen| is_same_loss(seen, entry));
     let stranger = !entry.out_incarnations.contains(&own.incarnation);
     !knows_it_is_out && (own.generation >= entry.out_since || stranger)
+}
+
+/// Whether a member that has not been in sync since knows that it was put out when the newest says.
+fn is_same_loss(seen: &MemberEntry, entry: &MemberEntry) -> bool {
+    seen.role != Role::Active && seen.out_since == entry.out_since
+}
+
+/// Whether the device that carries `own` has only missed what came since the array of `listed` put it out, and may come back
+/// with what it holds; `found` is the generation that the present start of that array found. Not if somebody started the device
+/// meanwhile; nor if it came back already somewhere else and was written there. Of one that was being rebuilt when it was
+/// lost, its incarnation tells: that of this start, or the one before as far as this start knows it.
+pub fn has_only_missed(own: &Superblock, listed: &Superblock, found: u64) -> bool {
+    let entry = listed.member(own.member_uuid).filter(|_| listed.array_uuid == own.array_uuid);
+    let (Some(entry), Some(seen)) = (entry, own.member(own.member_uuid)) else { return false };
+    let slept =
+        own.generation < entry.out_since && entry.out_incarnations.contains(&own.incarnation);
+    let is_of_this_start = own.incarnation == listed.incarnation
+        || own.incarnation == listed.previous_incarnation && own.generation <= found;
+    entry.role == Role::Out && (slept || is_same_loss(seen, entry) && is_of_this_start)
 }

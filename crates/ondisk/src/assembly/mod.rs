@@ -16,6 +16,7 @@ mod reading;
 mod refusal;
 mod verdict;
 
+pub use halves::has_only_missed;
 pub use judge::{arrays, assemble};
 pub use reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 pub use verdict::{

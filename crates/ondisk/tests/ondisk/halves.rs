@@ -5,6 +5,7 @@
 
 use ashlar_ondisk::assembly::{
     AssemblyRequest, ExtraReason, MemberReading, RefusalKind, SlotState, Start, Verdict, assemble,
+    has_only_missed,
 };
 use ashlar_ondisk::{ForcedActions, MemberEntry, MemberEvent, Role, Superblock, Text};
 use ashlar_units::MemberIdx;
@@ -330,4 +331,153 @@ fn no_crash_in_an_update_is_taken_for_two_halves() {
         }
     }
     assert_eq!(judge(&readings(&history[1]), None).start, Start::Whole);
+}
+
+/// A mirror of three. Slot 0 started alone as incarnation 2 and served; then it took slot 1 back, and a crash came before that update
+/// reached slot 1. Slot 1 started alone from what it had. The update that slot 1 was to get never came about, but what was
+/// served before it counted on nobody.
+#[test]
+fn an_update_that_only_rebuilds_on_the_newest_says_nothing_of_what_was_served_before() {
+    let base = array(1, 2, 1);
+    let mut served = updated(&updated(&started_without(&base, 2, &[1, 2])));
+    served.record(member_uuid(1), MemberEvent::Readded).expect("is out");
+    let mut newest = started_without(&base, 3, &[0, 2]);
+    for _ in 0..4 {
+        newest = updated(&newest);
+        let all = [reading(&served, 0), reading(&newest, 1), reading(&base, 2)];
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves, "{}", newest.generation);
+    }
+}
+
+/// The newest lists a member as being rebuilt, which never heard of it: it was started on its own from what it had.
+#[test]
+fn a_member_that_the_newest_believes_is_being_rebuilt_may_have_lived_on() {
+    let base = array(1, 1, 1);
+    let mut newest = updated(&updated(&started_without(&base, 2, &[1])));
+    newest.record(member_uuid(1), MemberEvent::Readded).expect("is out");
+    let newest = updated(&newest);
+    let alone = updated(&started_without(&base, 3, &[0]));
+    assert!(alone.generation + 1 < newest.generation);
+    let all = [reading(&newest, 0), reading(&alone, 1)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    // One that merely slept through all that is no half, and not in sync.
+    let verdict = judge(&[reading(&newest, 0), reading(&base, 1)], None);
+    assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+    assert_eq!(verdict.slots[1].state, SlotState::Missing);
+}
+
+/// Another device took slot 1 while slot 2 was away, and is in sync. Slot 2 started alone later and never heard of it.
+#[test]
+fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
+    let base = array(1, 2, 1);
+    let joins = |role: Role| {
+        let mut next = updated(&started_without(&base, 2, &[1, 2]));
+        next.record(member_uuid(1), MemberEvent::Dismissed).expect("is out");
+        let other = MemberEntry::new(member_uuid(7), MemberIdx(1), role);
+        next.members.push(other.on_device(DEVICE_BYTES, Text::cut(&serial(7))));
+        next
+    };
+    let mut newest = updated(&started_without(&base, 3, &[0, 1]));
+    for _ in 0..4 {
+        newest = updated(&newest);
+        let all = [reading(&joins(Role::Active), 7), reading(&newest, 2)];
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+        // One that was not filled yet holds nothing that was served.
+        let verdict = judge(&[reading(&joins(Role::Rebuilding), 7), reading(&newest, 2)], None);
+        assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+        assert_eq!(verdict.extra(0), Some(ExtraReason::NotListed));
+    }
+}
+
+/// Two of one generation that each count on slot 0, which is not there to tell which of them it got.
+#[test]
+fn of_two_of_one_generation_neither_tells_that_the_other_never_came_about() {
+    let base = array(1, 1, 1);
+    // A new device is in sync in slot 1 by an update that slot 0 lacks, or has.
+    let mut replaced = updated(&base);
+    replaced.record(member_uuid(1), MemberEvent::Dismissed).expect("was active");
+    let other = MemberEntry::new(member_uuid(7), MemberIdx(1), Role::Active);
+    replaced.members.push(other.on_device(DEVICE_BYTES, Text::cut(&serial(7))));
+    let next_start = started(&base, 2);
+    let (new, old) = (reading(&replaced, 7), reading(&next_start, 1));
+    assert_eq!(refused(&judge(&[new.clone(), old.clone()], None)).0, RefusalKind::TwoHalves);
+    // Slot 0 tells it.
+    let verdict = judge(&[reading(&next_start, 0), old, new], None);
+    assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+    assert_eq!(verdict.newest.as_ref().map(|it| it.incarnation), Some(incarnation(2)));
+}
+
+/// Universe 3002581, aim `starts`. An update is cut off when slots 0 and 1 have it; they are lost while the next start has all know
+/// what the newest knows, which is recorded under the same generation and, the start not being recorded yet, the same incarnation.
+#[test]
+fn an_update_of_one_generation_and_one_incarnation_that_the_others_lack_never_came_about() {
+    let base = started(&array(2, 2, 1), 2);
+    let cut_off = Superblock { resync_dirty_regions: true, ..updated(&base) };
+    let caught_up = lost(&base, &[0, 1]);
+    assert!((cut_off.generation, cut_off.incarnation) == (caught_up.generation, incarnation(2)));
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+        let one = |slot: u16| reading(if slot < 2 { &cut_off } else { &caught_up }, slot);
+        let verdict = judge(&order.map(one), None);
+        assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+        let stale = SlotState::Stale { out_since: caught_up.generation };
+        let states = verdict.slots.iter().map(|slot| slot.state).collect::<Vec<_>>();
+        assert_eq!(states, [stale, stale, SlotState::Current, SlotState::Current]);
+    }
+}
+
+/// Universe 4001674, aim `scrubs`. An image of slot 1 from starts ago comes back; a device that was on its way into its place then has
+/// gone on with the others.
+#[test]
+fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
+    let newcomer = |number: u16| {
+        let entry = MemberEntry::new(member_uuid(number), MemberIdx(1), Role::Replacement);
+        entry.on_device(DEVICE_BYTES, Text::cut(&serial(number)))
+    };
+    let takes_over = |base: &Superblock, (one, other): (u16, u16)| {
+        let mut next = updated(base);
+        next.record(member_uuid(one), MemberEvent::Dismissed).expect("was active");
+        next.record(member_uuid(other), MemberEvent::Completed).expect("was on its way");
+        next
+    };
+    let mut old = updated(&lost(&array(1, 1, 1), &[0]));
+    old.members.push(newcomer(8));
+    let mut held = takes_over(&started(&started(&started(&old, 3), 4), 5), (1, 8));
+    held.members.push(newcomer(9));
+    let newest = takes_over(&held, (8, 9));
+    let all = [reading(&newest, 9), reading(&old, 1), reading(&held, 8)];
+    let verdict = judge(&all, None);
+    assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
+    assert_eq!(verdict.extra(1), Some(ExtraReason::Removed));
+    // One that the newest does not list went some other way.
+    let mut stranger = newest.clone();
+    stranger.members.retain(|entry| entry.uuid != member_uuid(8));
+    let all = [reading(&stranger, 9), reading(&old, 1), reading(&held, 8)];
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+}
+
+/// A member that was out came back elsewhere and was written there: it has missed more than it says.
+#[test]
+fn a_member_that_came_back_elsewhere_does_not_come_back_here() {
+    let base = array(1, 2, 1);
+    // Slot 2 is lost while all run; slots 0 and 1 know the same of that.
+    let known = lost(&base, &[2]);
+    let here = updated(&started_without(&known, 3, &[0]));
+    let found = known.generation;
+    let only_missed = |own: &Superblock| {
+        let own = own.for_member(member_uuid(2)).expect("is listed");
+        has_only_missed(&own, &here, found)
+    };
+    assert!(only_missed(&base), "it slept");
+    // It was being rebuilt when this start found the array, and was lost with it.
+    let mut taken_back = known.clone();
+    taken_back.record(member_uuid(2), MemberEvent::Readded).expect("is out");
+    assert!(only_missed(&taken_back));
+    // The run before this start went on without it, or another start took it back.
+    assert!(!only_missed(&updated(&taken_back)));
+    let mut elsewhere = started_without(&known, 2, &[1]);
+    elsewhere.record(member_uuid(2), MemberEvent::Readded).expect("is out");
+    assert!(!only_missed(&elsewhere));
+    // Started on its own it is no member that only missed something, nor is one that is in sync here.
+    assert!(!only_missed(&started_without(&base, 4, &[0, 1])));
+    assert!(!has_only_missed(&base.for_member(member_uuid(1)).expect("is listed"), &here, found));
 }

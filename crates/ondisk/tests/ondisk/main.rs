@@ -11,6 +11,7 @@ mod examine;
 mod golden;
 mod halves;
 mod hostile;
+mod lineages;
 mod log;
 mod log_judge;
 mod log_lean;

@@ -1,6 +1,6 @@
 //! Which member is believed: generations, roles, halves, copies.
 
-use crate::forge::{Array, Entry, OUT, REPLACEMENT, SIZE, put};
+use crate::forge::{ACTIVE, Array, Entry, OUT, REBUILDING, REPLACEMENT, SIZE, put};
 use ashlar_salvage::{Choices, Reading, Refused, Salvage, Standing, sides};
 
 fn images(array: &Array) -> Vec<Vec<u8>> {
@@ -122,6 +122,39 @@ fn a_member_that_went_on_alone_after_it_was_out_is_another_half() {
     let mut images = images(&new);
     images[1] = Array { generation: 11, ..new }.member(1, &[]);
     assert_eq!(standings(images)[1], Standing::Stale(10));
+}
+
+/// The newest has taken it back, and it never heard of that: from what it had it was started alone.
+#[test]
+fn a_member_that_went_on_alone_is_another_half_though_the_newest_rebuilds_it() {
+    let old = Array::new(1, 1, 2, 1);
+    let mut new = Array { generation: 13, ..old.clone() };
+    new.entries[1] = Entry { role: REBUILDING, out_since: 10, ..new.entries[1] };
+    let of_member = |array: Array| {
+        let mut images = images(&new);
+        images[1] = array.member(1, &[]);
+        images
+    };
+    assert_eq!(standings(of_member(old.clone()))[1], Standing::Incoherent);
+    assert_eq!(
+        standings(of_member(Array { generation: 12, ..new.clone() }))[1],
+        Standing::Until(0)
+    );
+    let alone = Array { generation: 11, incarnation: 0xB0, ..old };
+    assert!(matches!(refusal(of_member(alone)), Some(Refused::TwoHalves(_))));
+}
+
+#[test]
+fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
+    let new = Array { generation: 13, ..Array::new(1, 1, 2, 1) };
+    for (role, apart) in [(ACTIVE, true), (REBUILDING, false)] {
+        let mut joined = Array { generation: 11, incarnation: 0xB0, ..new.clone() };
+        joined.entries[1] = Entry { member: 9, slot: 1, role, out_since: 0 };
+        let mut images = images(&new);
+        images[1] = joined.member(9, &[]);
+        let refused = matches!(refusal(images), Some(Refused::TwoHalves(_)));
+        assert_eq!(refused, apart, "role {role}");
+    }
 }
 
 #[test]
