@@ -352,9 +352,19 @@ async fn recognise(
         return Err(stranger("is smaller than the member was"));
     }
     if !has_only_missed(&own, &listed, shard.home().found_generation) {
-        return Err(stranger("may have been written apart from the others meanwhile"));
+        return Err(stranger(why_not(&own)));
     }
     Ok((entry.slot, entry.uuid))
+}
+
+/// Why a member that is out may not come back with what it holds.
+fn why_not(own: &Superblock) -> &'static str {
+    match own.member(own.member_uuid).map(|entry| entry.role) {
+        Some(Role::Rebuilding) => {
+            "was being rebuilt when it was lost, and nobody can tell any more what was written to it then"
+        }
+        _ => "was started without the others meanwhile",
+    }
 }
 
 async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Superblock> {
