@@ -2,10 +2,10 @@
 //!
 //! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
 //! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old
-//! (the media did not give back the newer page, and the entry was not set since). A block of which nothing is known is a source
-//! only if it is proven itself: by another of its row, whose known checksum is that of what follows from it. If the decoded block is what the device
-//! holds, it is the table that is wrong: a write of its page was lost. If it is neither, nothing is proven and nothing is
-//! changed.
+//! (the media did not give back the newer page, and the entry was not set since). A block of which nothing is known is a
+//! source only if it is proven itself: by another of its row, whose known checksum is that of what follows from it. If the
+//! decoded block is what the device holds, it is the table that is wrong: a write of its page was lost. If it is neither,
+//! nothing is proven and nothing is changed.
 //!
 //! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
 

@@ -58,14 +58,12 @@ impl Stripe {
 
     /// A block of the stripe's second strip, and its disk.
     fn block(&self) -> (&SimDisk, Extent) {
-        let place = self.geometry.place(StripeNo(0), StripIdx(1));
-        let offset = self.data_offset + place.offset + 2 * BLOCK_BYTES;
-        (&self.disks[place.member.at()], Extent::new(offset, BLOCK_BYTES))
+        self.block_of(StripIdx(1))
     }
 
-    /// The block of the stripe's third strip in the same row, and its disk.
-    fn neighbour(&self) -> (&SimDisk, Extent) {
-        let place = self.geometry.place(StripeNo(0), StripIdx(2));
+    /// The block of that strip in the third row of the stripe, and its disk.
+    fn block_of(&self, strip: StripIdx) -> (&SimDisk, Extent) {
+        let place = self.geometry.place(StripeNo(0), strip);
         let offset = self.data_offset + place.offset + 2 * BLOCK_BYTES;
         (&self.disks[place.member.at()], Extent::new(offset, BLOCK_BYTES))
     }
@@ -139,7 +137,7 @@ fn a_block_of_which_nothing_is_known_is_proven_by_another_that_cannot_be_read() 
             let mut stripe = Stripe::create(&engine, disks).await;
             for is_bad_too in [false, true] {
                 stripe.next_round(&engine).await;
-                let ((disk, block), (other, lost)) = (stripe.block(), stripe.neighbour());
+                let ((disk, block), (other, lost)) = (stripe.block(), stripe.block_of(StripIdx(2)));
                 for place in 0..2 {
                     let page = stripe.checksums_offset + place_offset(0, place);
                     disk.break_media(Extent::new(page, BLOCK_BYTES));

@@ -10,12 +10,13 @@
 //! Each means that somebody started it, or the newest, on its own, and its content and ours have parted.
 //!
 //! Not if that start or update never came about: it takes no request before every member that it lists as in service has
-//! it. So if it lists one that went the way of the newest, nothing was ever served under it, and the member merely
-//! slept: a crash in the middle of a start, and the devices that had got it already were not there at the next. The one
-//! that it lists may be in sync still under a later generation, or be out or replaced since and tell it by its own superblock, or
+//! it. So if it lists one that went the way of the newest, nothing was ever served under it, and the member merely slept:
+//! a crash in the middle of a start, and the devices that had got it already were not there at the next. The one that it
+//! lists may be in sync still under a later generation, or be out or replaced since and tell it by its own superblock, or
 //! be gone altogether: then the generation at which the newest put it out tells it, if that is later than what it should
-//! have got. One that had been out there and was being rebuilt tells nothing: what was served before it came back needed it not. Nor, of two that
-//! carry one generation, does what the newest lists: its own update may be the one that never came about.
+//! have got. One that had been out there and was being rebuilt tells nothing: what was served before it came back needed
+//! it not. Nor, of two that carry one generation, does what the newest lists: its own update may be the one that never
+//! came about.
 //!
 //! `tests/ondisk/lineages.rs` tries these rules on random lives, and knows what was served.
 

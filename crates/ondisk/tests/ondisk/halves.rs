@@ -451,7 +451,8 @@ fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
     // One that the newest does not list went some other way.
     let mut stranger = newest.clone();
     stranger.members.retain(|entry| entry.uuid != member_uuid(8));
-    let all = [reading(&stranger, 9), reading(&old, 1), reading(&held, 8)];
+    let on_its_way = started(&started(&old, 3), 4);
+    let all = [reading(&stranger, 9), reading(&old, 1), reading(&on_its_way, 8)];
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
