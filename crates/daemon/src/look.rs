@@ -108,6 +108,9 @@ fn left_alone(reason: ExtraReason) -> &'static str {
             "another serial than recorded, perhaps a clone; --accept-serials takes it"
         }
         ExtraReason::Incoherent { .. } => "it missed updates that nobody recorded",
+        ExtraReason::Older { .. } => {
+            "an older copy of that member: it lacks writes that the others know to be flushed"
+        }
         ExtraReason::LivedOn => "it is of the half that is not trusted",
     }
 }
@@ -161,7 +164,7 @@ fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
     let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
     // What cannot be opened for I/O has no facts; what it holds was read all the same.
     let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
-    Ok(MemberReading::new(path, device_bytes, &serial, choice))
+    Ok(MemberReading::new(path, device_bytes, &serial, choice).with_mark_in(head.as_deref()))
 }
 
 fn read(file: &File, range: Extent) -> Option<Vec<u8>> {

@@ -169,7 +169,8 @@ impl Looking<'_> {
         }
         let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
         let serial = facts.serial.as_deref().unwrap_or("");
-        let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice);
+        let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice)
+            .with_mark_in(head.as_deref());
         (self.opened, reading)
     }
 }

@@ -80,6 +80,10 @@ impl Superblock {
         if !lean && self.members.iter().any(|entry| entry.stated_atomic_bytes != 0) {
             return Err("members.stated_atomic_bytes");
         }
+        let has_marks = self.features.compatible & Features::FLUSH_MARKS != 0;
+        if !has_marks && self.members.iter().any(|entry| entry.out_flushed != 0) {
+            return Err("members.out_flushed");
+        }
         let table = self.features.read_only_compatible & Features::CHECKSUM_TABLE != 0;
         if (self.checksums == ChecksumKind::Crc32c) != table {
             return Err("checksum_kind");

@@ -39,6 +39,8 @@ impl Features {
     pub const NONE: Features = Features { compatible: 0, read_only_compatible: 0, incompatible: 0 };
     /// Compatible: both places of every page of the written map hold a page, from creation on; zeros there are damage.
     pub const WHOLE_MAP: u64 = 1;
+    /// Compatible: flush marks count. A program that does not know them drops the flag, and they count no more.
+    pub const FLUSH_MARKS: u64 = 2;
     /// Read-only compatible: the checksum table is kept; writing without updating it would spoil it.
     pub const CHECKSUM_TABLE: u64 = 1;
     /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
@@ -49,7 +51,7 @@ impl Features {
     pub const MEMBER_PAGES: u64 = 4;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
-        compatible: Features::WHOLE_MAP,
+        compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS,
         read_only_compatible: Features::CHECKSUM_TABLE,
         incompatible: Features::INTENT_LOG | Features::LEAN_RECORDS | Features::MEMBER_PAGES,
     };

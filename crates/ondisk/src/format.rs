@@ -22,6 +22,8 @@ pub const MEMBER_MAGIC: [u8; 8] = *b"ASHLARSB";
 pub const SPARE_MAGIC: [u8; 8] = *b"ASHLARSP";
 /// First eight bytes of a heartbeat block.
 pub const HEARTBEAT_MAGIC: [u8; 8] = *b"ASHLARHB";
+/// First eight bytes of a flush mark.
+pub const FLUSH_MARK_MAGIC: [u8; 8] = *b"ASHLARFM";
 /// First four bytes of a write-intent bitmap page.
 pub const WRITE_INTENT_MAGIC: [u8; 4] = *b"AWIB";
 /// First four bytes of a written map page.
@@ -59,7 +61,15 @@ pub const HEARTBEAT_OFFSET: u64 = HEAD_COPIES_BYTES;
 pub const HEARTBEAT_SLOTS: usize = 2;
 /// Size of one heartbeat block, in bytes.
 pub const HEARTBEAT_BYTES: u64 = 4096;
-/// Where the first area after the heartbeat begins, in bytes; what lies between is reserved.
+/// Where the flush marks begin, in bytes from the start of the member.
+pub const FLUSH_MARK_OFFSET: u64 = HEARTBEAT_OFFSET + 2 * HEARTBEAT_BYTES;
+/// Number of alternating flush marks.
+pub const FLUSH_MARK_SLOTS: usize = 2;
+/// Size of one flush mark, in bytes.
+pub const FLUSH_MARK_BYTES: u64 = 4096;
+/// A sequence of a flush mark from which on none is believed: it has 40 bits in the member table.
+pub const FLUSH_MARK_SEQUENCE_END: u64 = 1 << 40;
+/// Where the first area after the flush marks begins, in bytes; what lies between is reserved.
 pub const FIRST_AREA_OFFSET: u64 = 256 << 10;
 /// Areas begin and end at multiples of this many bytes.
 pub const AREA_ALIGN: u64 = 4096;
@@ -245,7 +255,7 @@ record! {
         member_uuid: [u8; 16],
         slot: U16,
         role: u8,
-        reserved_0: [u8; 5],
+        out_flushed: [u8; 5],
         out_since: U64,
         member_bytes: U64,
         serial: [u8; SERIAL_BYTES],
@@ -253,7 +263,7 @@ record! {
         out_previous_incarnation: [u8; 16],
         log_tag: U64,
         stated_atomic_bytes: U32,
-        reserved_1: [u8; 4],
+        reserved_0: [u8; 4],
     }
 }
 
@@ -293,6 +303,20 @@ record! {
         host_id: [u8; HOST_BYTES],
         boot_id: [u8; 16],
         reserved_1: [u8; 3952],
+    }
+}
+
+record! {
+    /// A flush mark.
+    RawFlushMark, FLUSH_MARK_FIELDS {
+        magic: [u8; 8],
+        checksum: U32,
+        version: U32,
+        array_uuid: [u8; 16],
+        incarnation: [u8; 16],
+        sequence: U64,
+        flushed: U64,
+        reserved_0: [u8; 4032],
     }
 }
 
@@ -375,6 +399,7 @@ const _: () = assert!(size_of::<RawHeader>() == 4096);
 const _: () = assert!(size_of::<RawMember>() == 128);
 const _: () = assert!(size_of::<RawSpare>() == 4096);
 const _: () = assert!(size_of::<RawHeartbeat>() == 4096);
+const _: () = assert!(size_of::<RawFlushMark>() == 4096);
 const _: () = assert!(size_of::<RawPage>() == 32);
 const _: () = assert!(size_of::<RawBatch>() == 72);
 const _: () = assert!(size_of::<RawRecord>() == 24);
@@ -386,7 +411,7 @@ const _: () = assert!(offset_of!(RawHeader, generation) == offset_of!(RawPreambl
 const _: () = assert!(offset_of!(RawSpare, generation) == offset_of!(RawPreamble, generation));
 const _: () = assert!(MEMBER_ENTRIES_MAX == 480);
 const _: () = assert!(BITS_PER_PAGE == 32_512);
-const _: () = assert!(HEARTBEAT_OFFSET + 2 * HEARTBEAT_BYTES <= FIRST_AREA_OFFSET);
+const _: () = assert!(FLUSH_MARK_OFFSET + 2 * FLUSH_MARK_BYTES <= FIRST_AREA_OFFSET);
 
 /// The usable size of a device of `device_bytes` bytes: whole units of [`MEMBER_SIZE_UNIT`].
 pub fn member_bytes(device_bytes: u64) -> u64 {
@@ -413,6 +438,12 @@ pub fn heartbeat_slots() -> [Extent; HEARTBEAT_SLOTS] {
         .map(|offset| Extent::new(offset, HEARTBEAT_BYTES))
 }
 
+/// Where the two flush marks lie.
+pub fn flush_mark_slots() -> [Extent; FLUSH_MARK_SLOTS] {
+    [FLUSH_MARK_OFFSET, FLUSH_MARK_OFFSET + FLUSH_MARK_BYTES]
+        .map(|offset| Extent::new(offset, FLUSH_MARK_BYTES))
+}
+
 /// CRC-32C of a record with its 4-byte checksum field at `field` left out.
 ///
 /// # Panics
@@ -424,9 +455,10 @@ pub(crate) fn checksum_without(bytes: &[u8], field: usize) -> u32 {
     u32::try_from(digest.finalize()).expect("a CRC-32 has 32 bits")
 }
 
-/// Where the checksum lies in superblocks and heartbeat blocks, in bytes.
+/// Where the checksum lies in superblocks, heartbeat blocks and flush marks, in bytes.
 pub(crate) const CHECKSUM_AT: usize = offset_of!(RawPreamble, checksum);
 /// Where the checksum lies in a bitmap page, in bytes.
 pub(crate) const PAGE_CHECKSUM_AT: usize = offset_of!(RawPage, checksum);
 const _: () = assert!(offset_of!(RawHeartbeat, checksum) == CHECKSUM_AT);
+const _: () = assert!(offset_of!(RawFlushMark, checksum) == CHECKSUM_AT);
 const _: () = assert!(offset_of!(RawBatch, checksum) == CHECKSUM_AT);

@@ -10,7 +10,7 @@
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
 //! - `copies`: choose among the four of one device
-//! - `heartbeat`, `bitmap`, `checksums`: the other records
+//! - `heartbeat`, `flush_mark`, `bitmap`, `checksums`: the other records
 //! - `log`: the stripe intent log
 //! - `assembly`: from superblocks of many devices to a verdict
 //! - `examine`: everything of one device, for people
@@ -25,6 +25,7 @@ mod copies;
 pub mod examine;
 mod fault;
 mod features;
+mod flush_mark;
 pub mod format;
 mod geometry;
 mod heartbeat;
@@ -44,6 +45,7 @@ pub use bitmap::{BitPlace, BitmapKind, BitmapPage, PageIdentity};
 pub use copies::{Choice, CopyState, Label, SuperblockCopies};
 pub use fault::SuperblockFault;
 pub use features::{Access, Features};
+pub use flush_mark::FlushMark;
 pub use geometry::GeometryRecord;
 pub use heartbeat::Heartbeat;
 pub use job::{JobKind, JobRecord, ScrubRecord};

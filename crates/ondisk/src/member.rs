@@ -8,7 +8,7 @@
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
-use crate::format::{RawMember, SERIAL_BYTES};
+use crate::format::{FLUSH_MARK_SEQUENCE_END, RawMember, SERIAL_BYTES};
 use crate::text::Text;
 
 /// What a member does for its slot.
@@ -119,6 +119,9 @@ pub struct MemberEntry {
     /// The incarnation that recorded it as out, and the one before; nil if it missed nothing. If it comes
     /// back under any other, it lived on separately.
     pub out_incarnations: [Uuid; 2],
+    /// The flush mark that was known durable on it when it went out; zero: none, or it is not out. An older copy of it lacks
+    /// that one.
+    pub out_flushed: u64,
     /// Usable size of the device, in bytes.
     pub bytes: u64,
     /// Serial of the device; empty if it has none.
@@ -149,6 +152,7 @@ impl MemberEntry {
             role,
             out_since: 0,
             out_incarnations: [Uuid::nil(); 2],
+            out_flushed: 0,
             bytes: 0,
             serial: Text::EMPTY,
             log_tag: 0,
@@ -192,17 +196,20 @@ impl MemberEntry {
             kept if kept == self.out_since => self.out_incarnations,
             _ => update.incarnations,
         };
+        let out_flushed = if out_since == 0 { 0 } else { self.out_flushed };
         let in_service = !matches!(role, Role::Out | Role::Removed) && self.role != Role::Out;
         let log_tag = if in_service { self.log_tag } else { 0 };
-        Ok(MemberEntry { role, out_since, out_incarnations, log_tag, ..self })
+        Ok(MemberEntry { role, out_since, out_incarnations, out_flushed, log_tag, ..self })
     }
 
     pub(crate) fn to_raw(self) -> RawMember {
+        let mut out_flushed = [0; 5];
+        out_flushed.copy_from_slice(&self.out_flushed.to_le_bytes()[..5]);
         RawMember {
             member_uuid: self.uuid.into_bytes(),
             slot: self.slot.0.into(),
             role: self.role.code(),
-            reserved_0: [0; 5],
+            out_flushed,
             out_since: self.out_since.into(),
             member_bytes: self.bytes.into(),
             serial: self.serial.to_bytes(),
@@ -210,16 +217,18 @@ impl MemberEntry {
             out_previous_incarnation: self.out_incarnations[1].into_bytes(),
             log_tag: self.log_tag.into(),
             stated_atomic_bytes: self.stated_atomic_bytes.into(),
-            reserved_1: [0; 4],
+            reserved_0: [0; 4],
         }
     }
 
     /// The entry in `raw`, or the name of the field that makes no sense. Reserved bytes are checked
     /// unless `lenient`.
     pub(crate) fn from_raw(raw: &RawMember, lenient: bool) -> Result<Self, &'static str> {
-        if !lenient && (raw.reserved_0 != [0; 5] || raw.reserved_1 != [0; 4]) {
+        if !lenient && raw.reserved_0 != [0; 4] {
             return Err("members.reserved");
         }
+        let mut out_flushed = [0; 8];
+        out_flushed[..5].copy_from_slice(&raw.out_flushed);
         let entry = MemberEntry {
             uuid: Uuid::from_bytes(raw.member_uuid),
             slot: MemberIdx(raw.slot.get()),
@@ -227,6 +236,7 @@ impl MemberEntry {
             out_since: raw.out_since.get(),
             out_incarnations: [raw.out_incarnation, raw.out_previous_incarnation]
                 .map(Uuid::from_bytes),
+            out_flushed: u64::from_le_bytes(out_flushed),
             bytes: raw.member_bytes.get(),
             serial: Text::from_bytes(raw.serial).ok_or("members.serial")?,
             log_tag: raw.log_tag.get(),
@@ -244,6 +254,9 @@ impl MemberEntry {
         let missed = self.out_since != 0;
         if missed == self.out_incarnations[0].is_nil() {
             return Err("members.out_incarnation");
+        }
+        if self.out_flushed >= FLUSH_MARK_SEQUENCE_END || self.out_flushed != 0 && !missed {
+            return Err("members.out_flushed");
         }
         if self.log_tag != 0 && matches!(self.role, Role::Out | Role::Removed) {
             return Err("members.log_tag");

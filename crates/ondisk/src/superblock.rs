@@ -114,6 +114,11 @@ impl Superblock {
         self.features.compatible & Features::WHOLE_MAP != 0 && self.written_map_places() == 2
     }
 
+    /// Whether flush marks count: every device that is in service has had them since it came.
+    pub fn has_flush_marks(&self) -> bool {
+        self.features.compatible & Features::FLUSH_MARKS != 0
+    }
+
     /// Whose the pages of the write-intent bitmap and of the written map are that lie on `member`: what is copied from another
     /// member, one that was put out long ago perhaps, is damage. Of arrays that were made before pages named members
     /// ([`Features::MEMBER_PAGES`]): the array's only.

@@ -224,7 +224,7 @@ impl Superblock {
     }
 
     fn check(&self, bytes: &[u8]) -> Result<(), &'static str> {
-        let flags_known = u64_at(bytes, 24) <= 1 && u64_at(bytes, 32) <= 1;
+        let flags_known = u64_at(bytes, 24) <= 3 && u64_at(bytes, 32) <= 1;
         if flags_known && !is_blank(&bytes[1056..HEADER_BYTES]) {
             return Err("reserved_2");
         }

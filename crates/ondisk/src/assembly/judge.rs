@@ -6,6 +6,7 @@
 //! 4. No two halves that lived on separately, unless one is trusted.
 //! 5. The newest generation says who belongs where; a member one generation behind is current (the crash
 //!    came in the middle of an update), further behind it is incoherent and stays out.
+//!    Nor is a device believed that lacks what another member knows to be flushed on it (`older`).
 //! 6. Each group needs as many current members as it has data strips.
 //! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log: read-only.
 
@@ -13,6 +14,7 @@ use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
 use super::halves::{Candidate, candidates, lived_on, newest, speaker};
+use super::older::{self, Older};
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::refusal;
 use super::verdict::{
@@ -48,6 +50,8 @@ pub fn assemble(readings: &[MemberReading], request: &AssemblyRequest) -> Verdic
             extras: strangers(readings, best.map(|best| best.array_uuid)),
             newest: best.cloned(),
             slots: Vec::new(),
+            flushed: 0,
+            newest_mark: 0,
             start: Start::Refused(refusal),
             forced: 0,
         },
@@ -160,6 +164,9 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
             (Some(reason), _) => extras.push(Extra { reading: at, reason }),
         }
     }
+    let flushed = older::known_flushed(best, &attached, readings);
+    let copies = older::set_apart(&mut attached, readings, flushed);
+    extras.extend(&copies);
     extras.sort_by_key(|extra| extra.reading);
     let slots: Vec<SlotVerdict> = (0..best.geometry.slots())
         .map(|slot| slot_verdict(best, MemberIdx(slot), &attached))
@@ -167,8 +174,11 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
     if !chosen.lived_on.is_empty() {
         forced |= ForcedActions::CHOSE_HALF;
     }
-    let start = judge_start(best, &slots, request, &mut forced);
-    Verdict { newest: Some(best.clone()), slots, extras, start, forced }
+    let older: Vec<Older<'_>> =
+        copies.iter().map(|copy| Older::new(&readings[copy.reading])).collect();
+    let start = judge_start(best, (&slots, &older), request, &mut forced);
+    let newest_mark = older::newest_mark(&chosen.candidates, readings);
+    Verdict { newest: Some(best.clone()), slots, extras, flushed, newest_mark, start, forced }
 }
 
 /// Whether the device may be attached as what the newest superblock says it is.
@@ -222,7 +232,7 @@ fn slot_verdict(
 
 fn judge_start(
     best: &Superblock,
-    slots: &[SlotVerdict],
+    (slots, older): (&[SlotVerdict], &[Older<'_>]),
     request: &AssemblyRequest,
     forced: &mut u64,
 ) -> Start {
@@ -231,7 +241,7 @@ fn judge_start(
     for (group, members) in slots.chunks(strips).enumerate() {
         let missing = members.iter().filter(|slot| slot.state != SlotState::Current).count();
         if missing > parity {
-            return Start::Refused(refusal::too_many_missing(best, group, members));
+            return Start::Refused(refusal::too_many_missing(best, group, members, older));
         }
     }
     match best.access(Features::SUPPORTED) {

@@ -8,10 +8,12 @@
 //! - `verdict`: the answer
 //! - `judge`: the rules, in order
 //! - `halves`: finding members that lived on separately
+//! - `older`: finding devices that are older copies of members
 //! - `refusal`: the lines for people
 
 mod halves;
 mod judge;
+mod older;
 mod reading;
 mod refusal;
 mod verdict;

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use crate::copies::CopyState;
 use crate::copies::{Choice, Label};
 use crate::fault::SuperblockFault;
+use crate::flush_mark::FlushMark;
 use crate::format::SERIAL_BYTES;
 use crate::spare::SpareSuperblock;
 use crate::superblock::Superblock;
@@ -43,13 +44,24 @@ pub struct MemberReading {
     pub serial: Text<SERIAL_BYTES>,
     /// What it is.
     pub label: ReadLabel,
+    /// Its newest flush mark, if it is a member and has one.
+    pub mark: Option<FlushMark>,
 }
 
 impl MemberReading {
     /// The reading of a device whose copies gave `choice`.
     pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
         let label = label_of(choice);
-        MemberReading { path: path.to_owned(), device_bytes, serial: Text::cut(serial), label }
+        let serial = Text::cut(serial);
+        MemberReading { path: path.to_owned(), device_bytes, serial, label, mark: None }
+    }
+
+    /// The same with the flush mark in `head`, the first bytes of the device as far as they could be read.
+    #[must_use]
+    pub fn with_mark_in(mut self, head: Option<&[u8]>) -> Self {
+        let array = self.superblock().map(|superblock| superblock.array_uuid);
+        self.mark = array.and_then(|array| FlushMark::newest_in(head, array));
+        self
     }
 
     /// The superblock, if the device is a member.

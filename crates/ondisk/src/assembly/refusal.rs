@@ -5,6 +5,7 @@
 use uuid::Uuid;
 
 use super::halves::Candidate;
+use super::older::Older;
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::verdict::{Refusal, RefusalKind, SlotState, SlotVerdict};
 use crate::fault::SuperblockFault;
@@ -154,18 +155,20 @@ pub(super) fn too_many_missing(
     best: &Superblock,
     group: usize,
     members: &[SlotVerdict],
+    older: &[Older<'_>],
 ) -> Refusal {
     let missing: Vec<String> = members
         .iter()
         .filter(|slot| slot.state != SlotState::Current)
-        .map(describe_missing)
+        .map(|slot| describe_missing(slot, older))
         .collect();
+    let next = next_without(older);
     let of_group = if best.geometry.groups > 1 { format!("group {group} ") } else { String::new() };
     refusal(
         RefusalKind::TooManyMissing,
         format!(
             "array {}: {of_group}lacks {} of {} members and can do without {}: {}; nothing was written; \
-             attach the missing devices and assemble again",
+             {next}",
             best.array_name,
             missing.len(),
             members.len(),
@@ -175,12 +178,32 @@ pub(super) fn too_many_missing(
     )
 }
 
-fn describe_missing(slot: &SlotVerdict) -> String {
+/// What to do about the devices that are missing, or are older copies.
+fn next_without(older: &[Older<'_>]) -> String {
+    if older.is_empty() {
+        return "attach the missing devices and assemble again".to_owned();
+    }
+    let by_hand = |copy: &Older<'_>| {
+        copy.slot.map_or_else(String::new, |slot| format!(" --slot {slot}={}", copy.path))
+    };
+    let by_hand: String = older.iter().map(by_hand).collect();
+    format!(
+        "put back the devices that the copies were made of and assemble again; what is there can be copied out, with wrong \
+         blocks: `ashlar salvage MEMBER... --to FILE{by_hand}`"
+    )
+}
+
+fn describe_missing(slot: &SlotVerdict, older: &[Older<'_>]) -> String {
     let serial = slot
         .holder
         .filter(|holder| !holder.serial.is_empty())
         .map_or_else(String::new, |holder| format!(" serial {}", holder.serial));
+    let copy = older.iter().find(|copy| copy.slot == Some(slot.slot));
     let state = match slot.state {
+        _ if let Some(copy) = copy => format!(
+            "{} is an older copy of it: it lacks writes that the others know to be flushed",
+            copy.path
+        ),
         SlotState::Stale { out_since } => format!("out since generation {out_since}"),
         _ if slot.newcomer.is_some_and(|new| new.reading.is_some()) => {
             "still being rebuilt".to_owned()

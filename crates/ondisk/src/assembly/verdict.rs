@@ -83,6 +83,13 @@ pub enum ExtraReason {
         /// Generation of its superblock.
         generation: u64,
     },
+    /// An older copy of the member: it lacks what the others know to be flushed on it.
+    Older {
+        /// Its newest flush mark; 0: it has none that can be read.
+        has: u64,
+        /// The mark that others know to be durable on it.
+        flushed: u64,
+    },
     /// It lived on separately and the other side is trusted: its content is of no use here.
     LivedOn,
 }
@@ -162,6 +169,10 @@ pub struct Verdict {
     pub slots: Vec<SlotVerdict>,
     /// Devices that are attached to no slot.
     pub extras: Vec<Extra>,
+    /// The flush mark that is known to be durable on every member in sync; 0: none is.
+    pub flushed: u64,
+    /// The newest flush mark that any device of the array carries; 0: none.
+    pub newest_mark: u64,
     /// Whether and how the array may start.
     pub start: Start,
     /// Which forced actions starting this way means, as flags of

@@ -10,9 +10,9 @@ use ashlar_ondisk::log::{
     RecordKind,
 };
 use ashlar_ondisk::{
-    BitmapKind, ConsistencyPolicy, Features, ForcedActions, Heartbeat, JobKind, JobRecord,
-    MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord, SpareSuperblock, Superblock, Text,
-    bitmap,
+    BitmapKind, ConsistencyPolicy, Features, FlushMark, ForcedActions, Heartbeat, JobKind,
+    JobRecord, MemberEntry, MemberEvent, PageIdentity, Role, ScrubRecord, SpareSuperblock,
+    Superblock, Text, bitmap,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -119,6 +119,19 @@ fn v1_heartbeat_decodes_for_ever() {
     let encoded = heartbeat.encode();
     let bytes = stored("v1-heartbeat", include_str!("../images/v1-heartbeat.txt"), &encoded);
     assert_eq!(Heartbeat::decode(&bytes), Some(heartbeat));
+}
+
+#[test]
+fn v1_flush_mark_decodes_for_ever() {
+    let mark = FlushMark {
+        array_uuid: array_uuid(),
+        incarnation: incarnation(2),
+        sequence: 0x01_0203_0405,
+        flushed: 0x01_0203_0403,
+    };
+    let encoded = mark.encode();
+    let bytes = stored("v1-flush-mark", include_str!("../images/v1-flush-mark.txt"), &encoded);
+    assert_eq!(FlushMark::decode(&bytes), Some(mark));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod log_judge;
 mod log_lean;
 mod log_scan;
 mod members;
+mod older;
 mod pages;
 mod plan;
 mod samples;

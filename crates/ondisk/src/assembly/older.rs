@@ -1,0 +1,65 @@
+//! Older copies of members: a device that was copied while the array ran and put in the member's place, a snapshot rolled back.
+//!
+//! What must stay true: a device is set apart only for what a member says that is itself believed to be in sync, and only on
+//! an array whose marks count ([`crate::Features::FLUSH_MARKS`]). What one device claims of marks that nobody else has sets
+//! all the others apart: then too few are left, and the array is refused, or what is left is one copy of a mirror.
+
+use super::halves::Candidate;
+use super::reading::MemberReading;
+use super::verdict::{Extra, ExtraReason};
+use crate::flush_mark::FlushMark;
+use crate::member::{MemberEntry, Role};
+use crate::superblock::Superblock;
+use ashlar_units::MemberIdx;
+
+/// A device that is an older copy of a member.
+pub(super) struct Older<'r> {
+    pub(super) path: &'r str,
+    /// The slot of that member.
+    pub(super) slot: Option<MemberIdx>,
+}
+
+impl<'r> Older<'r> {
+    pub(super) fn new(reading: &'r MemberReading) -> Self {
+        let slot = reading.superblock().map(|superblock| superblock.slot);
+        Older { path: &reading.path, slot }
+    }
+}
+
+/// The mark that the members in sync know to be durable on each of them.
+pub(super) fn known_flushed(
+    best: &Superblock,
+    attached: &[(usize, MemberEntry)],
+    readings: &[MemberReading],
+) -> u64 {
+    if !best.has_flush_marks() {
+        return 0;
+    }
+    let in_sync = attached.iter().filter(|(_, entry)| entry.role == Role::Active);
+    let said = in_sync.filter_map(|(at, _)| readings[*at].mark).map(|mark| mark.flushed);
+    said.max().unwrap_or(0)
+}
+
+/// Takes the devices out of `attached` that lack the mark `flushed`. One that is listed as out lacks it rightly.
+pub(super) fn set_apart(
+    attached: &mut Vec<(usize, MemberEntry)>,
+    readings: &[MemberReading],
+    flushed: u64,
+) -> Vec<Extra> {
+    let has = |at: usize| readings[at].mark.map_or(0, |mark: FlushMark| mark.sequence);
+    let is_older =
+        |(at, entry): &(usize, MemberEntry)| entry.role != Role::Out && has(*at) < flushed;
+    let older = attached.iter().filter(|it| is_older(it)).map(|(at, _)| Extra {
+        reading: *at,
+        reason: ExtraReason::Older { has: has(*at), flushed },
+    });
+    let older: Vec<Extra> = older.collect();
+    attached.retain(|it| !is_older(it));
+    older
+}
+
+/// The newest mark on any device of the array.
+pub(super) fn newest_mark(candidates: &[Candidate<'_>], readings: &[MemberReading]) -> u64 {
+    let marks = candidates.iter().filter_map(|(at, _)| readings[*at].mark);
+    marks.map(|mark| mark.sequence).max().unwrap_or(0)
+}
