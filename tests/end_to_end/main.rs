@@ -13,6 +13,7 @@
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
+//! - `changed_members` members cut short, and made longer again
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
@@ -25,6 +26,7 @@
 //! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
 mod certificates;
+mod changed_members;
 mod clients;
 mod contents;
 mod crash;

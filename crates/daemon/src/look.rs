@@ -104,6 +104,7 @@ fn left_alone(reason: ExtraReason) -> &'static str {
         ExtraReason::Removed => "it was removed from this array",
         ExtraReason::NotListed => "the array does not list it",
         ExtraReason::TooSmall { .. } => "smaller than its superblock says",
+        ExtraReason::CutShort => "it was cut short and made longer again, so data on it is lost",
         ExtraReason::SerialDiffers => {
             "another serial than recorded, perhaps a clone; --accept-serials takes it"
         }

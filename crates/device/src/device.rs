@@ -241,6 +241,11 @@ pub trait Device {
     /// None between commands in flight. A flush covers the writes that completed before it was submitted.
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>);
 
+    /// What tells whether the device is still what was opened; `None` for devices that cannot change.
+    fn look(&self) -> Option<Look> {
+        None
+    }
+
     /// Carries `command` out within this call, if that is how this device works (memory): its caller then needs no
     /// completion.
     ///
@@ -254,6 +259,31 @@ pub trait Device {
         Err(command)
     }
 }
+
+/// What happened beneath a device while it was open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// It is smaller than when it was opened: what lay beyond its end is lost, also if it grows again.
+    Shorter,
+    /// It is a loop device, and the file beneath it is another one.
+    BackingFileReplaced,
+    /// The device itself is there; the path that it was opened by leads elsewhere, or nowhere.
+    PathReplaced,
+}
+
+impl Change {
+    /// The fault that a member with this change has; `None` if what is open can be used as before.
+    pub fn fault(self) -> Option<Fault> {
+        match self {
+            Change::Shorter => Some(Fault::SHORTER),
+            Change::BackingFileReplaced => Some(Fault::REPLACED),
+            Change::PathReplaced => None,
+        }
+    }
+}
+
+/// Looks at a device from outside; may block, so it is carried out where no request waits.
+pub type Look = Box<dyn FnOnce() -> Option<Change> + Send>;
 
 /// An opened device before it is placed on workers: holds the exclusive open. Closed when it and all that was
 /// attached are dropped and no command is in flight any more.

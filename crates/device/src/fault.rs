@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 /// A device fault. Copy, no allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{kind:?} (errno {errno})")]
+#[error("{}", self.words())]
 pub struct Fault {
     /// What to do about it.
     pub kind: FaultKind,
@@ -25,10 +25,10 @@ pub struct Fault {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum FaultKind {
-    /// These blocks cannot be read or written (EIO, EILSEQ, ENODATA, short read): others may.
+    /// These blocks cannot be read or written (EIO, EILSEQ, ENODATA): others may.
     Media,
     /// The device is gone or broken as a whole (ENODEV, ENXIO, ESHUTDOWN, EBADF), or is not ours any more
-    /// (EBADE: another host holds the reservation; EROFS).
+    /// (EBADE: another host holds the reservation; EROFS and EPERM: it is write-protected), or it ends too early.
     Gone,
     /// No space behind the device: a sparse file on a full file system, a thin device, a write beyond the end.
     NoSpace,
@@ -52,9 +52,27 @@ impl Fault {
     /// The device did not answer in time.
     pub const TIMED_OUT: Fault =
         Fault { kind: FaultKind::TimedOut, errno: Errno::TIMEDOUT.raw_os_error() };
-    /// A read got fewer bytes than it asked for: the device or file is shorter than it was.
-    pub const SHORT_READ: Fault =
-        Fault { kind: FaultKind::Media, errno: Errno::NODATA.raw_os_error() };
+    /// The device ends before it should: it is smaller than when it was opened.
+    pub const SHORTER: Fault =
+        Fault { kind: FaultKind::Gone, errno: Errno::OVERFLOW.raw_os_error() };
+    /// What lies beneath the device is not what was opened.
+    pub const REPLACED: Fault = Fault { kind: FaultKind::Gone, errno: Errno::STALE.raw_os_error() };
+
+    /// For people: what is wrong, and what the kernel said.
+    fn words(self) -> String {
+        let words = match (self.kind, Errno::from_raw_os_error(self.errno)) {
+            (_, Errno::OVERFLOW) => return "the device is smaller than it was".to_owned(),
+            (_, Errno::STALE) => return "the file beneath the device was replaced".to_owned(),
+            (_, Errno::ROFS) => "the device is read-only",
+            (_, Errno::PERM | Errno::ACCESS) => "the device refuses to be written",
+            (FaultKind::Media, _) => "media error",
+            (FaultKind::Gone, _) => "the device is gone",
+            (FaultKind::NoSpace, _) => "no space behind the device",
+            (FaultKind::Unsupported, _) => "the device does not know the command",
+            (FaultKind::TimedOut, _) => "the device did not answer in time",
+        };
+        format!("{words} (errno {})", self.errno)
+    }
 
     /// The fault a kernel's errno (a positive number) stands for.
     ///
@@ -68,6 +86,7 @@ impl Fault {
             | Errno::BADF
             | Errno::BADE
             | Errno::NOLINK
+            | Errno::PERM
             | Errno::ROFS => FaultKind::Gone,
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FaultKind::NoSpace,
             Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS | Errno::INVAL => FaultKind::Unsupported,
@@ -147,6 +166,7 @@ mod tests {
         ebade_reservation_lost_is_about_the_device: 52 => Gone;
         enolink_is_about_the_device: 67 => Gone;
         erofs_is_about_the_device: 30 => Gone;
+        eperm_of_a_write_protected_device_is_about_the_device: 1 => Gone;
         enospc_is_no_space: 28 => NoSpace;
         edquot_is_no_space: 122 => NoSpace;
         efbig_is_no_space: 27 => NoSpace;
@@ -174,7 +194,14 @@ mod tests {
         ] {
             assert_eq!(kind(Fault::from(fault_kind).errno), fault_kind);
         }
-        assert_eq!(kind(Fault::SHORT_READ.errno), FaultKind::Media);
+    }
+
+    #[test]
+    fn faults_are_told_in_words() {
+        let told = |errno| Fault::from_errno(errno).to_string();
+        assert_eq!(told(30), "the device is read-only (errno 30)");
+        assert_eq!(told(5), "media error (errno 5)");
+        assert_eq!(Fault::SHORTER.to_string(), "the device is smaller than it was");
     }
 
     #[test]

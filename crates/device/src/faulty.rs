@@ -15,7 +15,7 @@ use ashlar_ring::{Completion, Handle};
 use ashlar_units::Extent;
 
 use crate::device::{
-    Access, Command, CommandKind, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome,
+    Access, Command, CommandKind, Device, DeviceFacts, Look, OpenRefusal, Opened, Opener, Outcome,
 };
 use crate::fault::{Fault, FaultKind};
 
@@ -163,6 +163,10 @@ struct Attached {
 impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         self.inner.facts()
+    }
+
+    fn look(&self) -> Option<Look> {
+        self.inner.look()
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
 use crate::holders;
+use crate::identity::Identity;
 use crate::sysfs;
 use crate::uring::UringDevice;
 
@@ -59,6 +60,7 @@ pub fn open_to_look(path: &Path) -> io::Result<fs::File> {
 /// An opened block device or file.
 pub struct FileDevice {
     file: Arc<OwnedFd>,
+    identity: Arc<Identity>,
     facts: DeviceFacts,
     zeros: Buf,
 }
@@ -86,7 +88,10 @@ impl FileDevice {
             return Err(OpenRefusal::new(path, reason));
         }
         let zeros = BufMut::zeroed(ZEROS_BYTES).freeze();
-        Ok(FileDevice { file: Arc::new(file), facts, zeros })
+        let file = Arc::new(file);
+        let bytes = seek(&file, SeekFrom::End(0)).map_err(refuse)?;
+        let identity = Arc::new(Identity::of(&file, path, facts.kind, bytes));
+        Ok(FileDevice { file, identity, facts, zeros })
     }
 }
 
@@ -98,8 +103,8 @@ impl Opened for FileDevice {
     /// # Panics
     /// If the executor behind `handle` has no io_uring.
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
-        let file = Arc::clone(&self.file);
-        Rc::new(UringDevice::new(handle, file, self.facts.clone(), self.zeros.clone()))
+        let held = (Arc::clone(&self.file), Arc::clone(&self.identity));
+        Rc::new(UringDevice::new(handle, held, self.facts.clone(), self.zeros.clone()))
     }
 }
 

@@ -23,6 +23,7 @@ mod faulty;
 mod file;
 mod forward;
 mod holders;
+mod identity;
 mod mem;
 mod null;
 mod open_paths;
@@ -34,8 +35,8 @@ mod sysfs;
 mod uring;
 
 pub use device::{
-    Access, Command, CommandKind, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened, Opener,
-    Outcome,
+    Access, Change, Command, CommandKind, Device, DeviceFacts, DeviceKind, Look, OpenRefusal,
+    Opened, Opener, Outcome,
 };
 pub use fault::{Fault, FaultKind};
 pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};

@@ -176,7 +176,7 @@ fn store(target: &mut [u8], source: &[u8]) {
 /// What a device answers to a command that goes beyond its end.
 pub(crate) fn beyond_the_end(command: &Command) -> Fault {
     match command {
-        Command::Read(_) => Fault::SHORT_READ,
+        Command::Read(_) => Fault::MEDIA,
         _ => Fault::NO_SPACE,
     }
 }

@@ -20,7 +20,9 @@ use ashlar_ring::{Completion, Completions, Handle, Pending};
 use ashlar_units::to_u64;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::device::{Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome};
+use crate::device::{
+    Access, Command, Device, DeviceFacts, Look, OpenRefusal, Opened, Opener, Outcome,
+};
 use crate::fault::Fault;
 use crate::forward::{Forward, Work};
 pub use entry::{RecordEntry, RecordKind, read_record};
@@ -178,6 +180,10 @@ struct Job {
 impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         self.inner.facts()
+    }
+
+    fn look(&self) -> Option<Look> {
+        self.inner.look()
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

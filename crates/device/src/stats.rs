@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use ashlar_ring::{Completion, Completions, Handle, Pending};
 use ashlar_units::Nanos;
 
-use crate::device::{Command, CommandKind, Device, DeviceFacts, Opened, Outcome};
+use crate::device::{Command, CommandKind, Device, DeviceFacts, Look, Opened, Outcome};
 use crate::fault::Fault;
 use crate::forward::{Forward, Work};
 
@@ -154,6 +154,10 @@ struct Job {
 impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         self.inner.facts()
+    }
+
+    fn look(&self) -> Option<Look> {
+        self.inner.look()
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

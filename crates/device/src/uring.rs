@@ -15,8 +15,9 @@ use ashlar_ring::{Completion, Handle, Operation, Outcome as RingOutcome, Ring, S
 use ashlar_units::{to_u64, to_usize};
 use rustix::fs::FallocateFlags;
 
-use crate::device::{Command, Device, DeviceFacts, Outcome};
+use crate::device::{Command, CommandKind, Device, DeviceFacts, Look, Outcome};
 use crate::fault::{Fault, FaultKind};
+use crate::identity::Identity;
 use crate::mem::beyond_the_end;
 
 /// A device on one worker.
@@ -30,6 +31,7 @@ pub(crate) struct UringDevice {
 /// and not the ring, which holds it.
 struct Kernel {
     file: Arc<OwnedFd>,
+    identity: Arc<Identity>,
     block_bytes: usize,
     zeros: Buf,
     /// The file system or driver cannot zero ranges; remembered so that it is asked once.
@@ -76,6 +78,16 @@ enum Kind {
     },
 }
 
+impl Kind {
+    /// Whether it stores something or not is all that matters here.
+    fn of_command(&self) -> CommandKind {
+        match self {
+            Kind::Read { .. } => CommandKind::Read,
+            _ => CommandKind::Write,
+        }
+    }
+}
+
 /// When a write is on stable media.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Media {
@@ -96,7 +108,7 @@ impl UringDevice {
     /// If the executor has no io_uring.
     pub(crate) fn new(
         handle: &Handle,
-        file: Arc<OwnedFd>,
+        (file, identity): (Arc<OwnedFd>, Arc<Identity>),
         facts: DeviceFacts,
         zeros: Buf,
     ) -> UringDevice {
@@ -104,7 +116,7 @@ impl UringDevice {
         let block_bytes = to_usize(u64::from(facts.logical_block_bytes));
         let must_write_zeros = Cell::new(false);
         let jobs = RefCell::default();
-        let kernel = Rc::new(Kernel { file, block_bytes, zeros, must_write_zeros, jobs });
+        let kernel = Rc::new(Kernel { file, identity, block_bytes, zeros, must_write_zeros, jobs });
         UringDevice { facts, ring, kernel }
     }
 
@@ -124,12 +136,21 @@ impl Device for UringDevice {
         &self.facts
     }
 
+    fn look(&self) -> Option<Look> {
+        let identity = Arc::clone(&self.kernel.identity);
+        Some(Box::new(move || identity.look()))
+    }
+
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
         if !self.facts.contains(offset, &command) {
             let fault = beyond_the_end(&command);
             return done.complete(Outcome::refused(command, fault));
         }
         let kernel = &self.kernel;
+        // A write would make a file grow that was cut short.
+        if kernel.identity.must_refuse(command.kind()) {
+            return done.complete(Outcome::refused(command, Fault::SHORTER));
+        }
         let (operation, kind) = match command {
             Command::Read(buffer) if self.is_aligned(buffer.address()) => {
                 (kernel.read(offset, buffer), Kind::Read { filled: None, copied_to: None })
@@ -240,6 +261,9 @@ impl Kernel {
     fn next(&self, job: &mut Job, outcome: RingOutcome) -> Next {
         let RingOutcome { result, operation } = outcome;
         let result = result.map_err(|error| Fault::from_io(&error));
+        // Cut short while the command was under way: a write may have made the file grow again.
+        let kind = job.kind.of_command();
+        let result = if self.identity.must_refuse(kind) { Err(Fault::SHORTER) } else { result };
         match (&mut job.kind, operation) {
             (Kind::Read { filled, copied_to }, Operation::Read { buf, .. }) => {
                 match self.after_read(&mut job.at, filled, (result, buf)) {
@@ -307,7 +331,8 @@ impl Kernel {
                     *filled = Some(joined(filled.take(), buf.split_to(bytes)));
                     return Next::Ask(self.read(*at, buf));
                 }
-                Fault::SHORT_READ
+                self.identity.note_shorter();
+                Fault::SHORTER
             }
         };
         Next::Answer(Outcome { result: Err(fault), buffer: Some(joined(filled.take(), buf)) })

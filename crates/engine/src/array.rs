@@ -5,6 +5,7 @@
 //! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`); stripes
 //! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
 
+use crate::aside::Aside;
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
@@ -60,6 +61,8 @@ pub struct Array {
     pub(crate) spares: Arc<SparePools>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub(crate) wall_clock_s: fn() -> u64,
+    /// Carries out what may block.
+    pub(crate) aside: Aside,
     /// The pools it takes spares from, in this order.
     pub(crate) spare_pools: Vec<String>,
     /// How its background jobs are doing, for whoever looks.
@@ -114,6 +117,8 @@ pub(crate) struct ArrayParts {
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
     pub(crate) wall_clock_s: fn() -> u64,
+    /// Carries out what may block.
+    pub(crate) aside: Aside,
     pub(crate) spare_pools: Vec<String>,
     pub(crate) worker_count: usize,
 }
@@ -140,6 +145,7 @@ impl Array {
             events: parts.events,
             spares: parts.spares,
             wall_clock_s: parts.wall_clock_s,
+            aside: parts.aside,
             spare_pools: if parts.spare_pools.is_empty() {
                 vec![ashlar_ondisk::DEFAULT_POOL.to_owned()]
             } else {

@@ -21,11 +21,11 @@ pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 /// As `work` does: a panic there would otherwise be a wait without end here.
 pub(crate) async fn run<T: Send + 'static>(
     worker: &Worker,
-    roster: &Roster,
+    aside: &Aside,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
     let (sender, mut receiver) = mailbox(&worker.handle);
-    (roster.config.aside)(Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(work)))));
+    aside(Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(work)))));
     receiver.receive().await.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -39,7 +39,8 @@ pub(crate) async fn open(
     path: &str,
 ) -> Result<Arc<dyn Opened>, Refusal> {
     let (opener, path) = (Arc::clone(&roster.config.opener), path.to_owned());
-    let opened = run(worker, roster, move || opener.open(&path, Access::Exclusive)).await;
+    let opened =
+        run(worker, &roster.config.aside, move || opener.open(&path, Access::Exclusive)).await;
     opened.map_err(|refusal| {
         Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
     })

@@ -128,7 +128,9 @@ async fn read_devices(
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
     let (opener, paths) = (Arc::clone(&roster.config.opener), spec.devices.clone());
     let open_all = move || paths.iter().map(|path| opener.open(path, access)).collect::<Vec<_>>();
-    for (path, opened) in spec.devices.iter().zip(aside::run(worker, roster, open_all).await) {
+    for (path, opened) in
+        spec.devices.iter().zip(aside::run(worker, &roster.config.aside, open_all).await)
+    {
         match opened {
             Err(refusal) => problems.push(refusal.to_string()),
             // A hundred disks seek at once, or one after the other for seconds.
@@ -222,6 +224,7 @@ fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<
         events: Arc::clone(&roster.events),
         spares: Arc::clone(&roster.spares),
         wall_clock_s: roster.config.wall_clock_s,
+        aside: Arc::clone(&roster.config.aside),
         spare_pools: spec.spare_pools.clone(),
         worker_count: roster.loads.len(),
         geometry: plan.geometry,

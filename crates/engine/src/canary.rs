@@ -35,6 +35,8 @@ canaries! {
     TakeOutNotRecorded,
     /// A write that failed on a member counts as stored.
     FailedWriteIgnored,
+    /// A repair is written to a device that became smaller, which makes it grow.
+    ShorterMemberRepaired,
     /// A reconstructed block has a wrong bit.
     WrongDecode,
     /// Data is stored, parity is not.

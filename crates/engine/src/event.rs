@@ -39,6 +39,9 @@ pub mod names {
     pub const MEMBER_CHECKSUM_MISMATCH: &str = "member.checksum_mismatch";
     /// A member answers too slowly; reads go around it.
     pub const MEMBER_SLOW: &str = "member.slow";
+    /// The path of a member's device leads elsewhere, or nowhere. The device is used as before; a start that looks for it
+    /// at that path will not find it. Fields: `slot`, `path`.
+    pub const MEMBER_PATH_REPLACED: &str = "member.path_replaced";
     /// A block could not be returned: more is lost in its stripe than the parity can replace.
     pub const BLOCK_LOST: &str = "block.lost";
     /// A background job began.

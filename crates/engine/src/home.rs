@@ -7,11 +7,13 @@
 //!
 //! - `join`     a device takes a slot
 //! - `record`   one superblock update on all members
+//! - `look`     whether devices are still what was opened
 //! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `rounds`   many callers, one round of work
 
 pub(crate) mod join;
 pub(crate) mod keeper;
+pub(crate) mod look;
 pub(crate) mod record;
 mod rounds;
 
@@ -44,6 +46,7 @@ pub(crate) struct Home {
     has_newcomer: Cell<bool>,
     page_sequence: Cell<u64>,
     pub(crate) jobs: crate::background::Jobs,
+    pub(crate) looks: look::Looks,
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
@@ -62,6 +65,7 @@ impl Home {
             has_newcomer: Cell::new(false),
             page_sequence: Cell::new(page_sequence),
             jobs: crate::background::Jobs::default(),
+            looks: look::Looks::default(),
             replayed: Cell::new(None),
         }
     }

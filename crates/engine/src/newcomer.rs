@@ -30,7 +30,7 @@ pub(crate) async fn open(
 ) -> Result<Newcomer, Refusal> {
     if !may_destroy {
         let (signatures, at) = (Arc::clone(&roster.config.signatures), path.to_owned());
-        let found = aside::run(worker, roster, move || signatures(&at)).await;
+        let found = aside::run(worker, &roster.config.aside, move || signatures(&at)).await;
         if let Some(first) = found.first() {
             return Err(carries(path, &format!("carries {first}")));
         }

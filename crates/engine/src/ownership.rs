@@ -13,7 +13,7 @@ use crate::config::Runner;
 use crate::control_io;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{keeper, record};
+use crate::home::{keeper, look, record};
 use crate::roster::Roster;
 use crate::shard::Shard;
 use crate::worker::Worker;
@@ -101,6 +101,7 @@ pub(crate) async fn beat(shard: Rc<Shard>, runner: Runner) {
             Beat::Written(sequence) => last = Some(sequence),
             Beat::TakenOver(by) => return give_up(&shard, &by).await,
         }
+        look::look_at_all(&shard);
         drop(shard);
         handle.sleep(runner.interval).await;
     }

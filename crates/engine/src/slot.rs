@@ -142,7 +142,7 @@ impl Slot {
 
 /// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
 /// the array. A failure is held against the device it happened on, not against its successor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Tenure(pub(crate) u32);
 
 impl Tenure {

@@ -120,6 +120,13 @@ impl Choice {
         self.copies == [CopyState::Ok; SUPERBLOCK_COPIES]
     }
 
+    /// Whether the device was cut short and made as long as before again: its head has a superblock, and where both
+    /// copies of its tail were is nothing. What lay before the tail may be gone as well, and reads as zeros.
+    pub fn is_cut_short(&self) -> bool {
+        let [_, _, tail @ ..] = &self.copies;
+        self.superblock().is_some() && tail.iter().all(|copy| *copy == CopyState::Absent)
+    }
+
     /// The array and the fault of a copy that only a newer program can read, if it is newer than the
     /// chosen copy: then the chosen one must not be used for writing.
     pub fn unsupported(&self) -> Option<(Uuid, SuperblockFault)> {

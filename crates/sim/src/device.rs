@@ -179,7 +179,7 @@ impl State {
         let disk = &mut self.disks[at];
         let result = match disk.fault_of(kind) {
             Some(fault) => Err(fault),
-            None if !is_inside && kind == CommandKind::Read => Err(Fault::SHORT_READ),
+            None if !is_inside && kind == CommandKind::Read => Err(Fault::MEDIA),
             None if !is_inside => Err(Fault::NO_SPACE),
             None => disk.perform(&command, buffer.as_mut()),
         };

@@ -176,7 +176,7 @@ fn commands_take_the_time_they_are_given() {
 fn beyond_the_end_reads_are_media_faults_and_writes_no_space() {
     with_disk(async |open, _| {
         let failed = open.read(SIZE - 512, 1024).await.expect_err("ends beyond the disk");
-        assert_eq!(failed.fault, Fault::SHORT_READ);
+        assert_eq!(failed.fault, Fault::MEDIA);
         assert_eq!(open.write(SIZE, 512, 1).await, Err(Fault::NO_SPACE));
     });
 }

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ashlar_device::{
-    Access, DeviceKind, Fault, FileDevice, Holder, Opened, discard, flush, holders, read, write,
-    write_zeroes,
+    Access, Change, DeviceKind, Fault, FileDevice, Holder, Opened, discard, flush, holders, read,
+    write, write_zeroes,
 };
 use ashlar_iobuf::BufMut;
 use tempfile::{NamedTempFile, TempDir};
@@ -161,4 +161,19 @@ fn a_mounted_block_device_is_refused_by_its_mount_point() {
     let refused = open(&mounted.device.path).err().expect("mounted");
     let wanted = format!("in use: mounted on {}", mounted.at.path().display());
     assert!(refused.contains(&wanted), "{refused}");
+}
+
+#[test]
+fn a_look_tells_that_the_file_beneath_a_loop_device_was_cut_short() {
+    let test = "a_look_tells_that_the_file_beneath_a_loop_device_was_cut_short";
+    let Some(device) = Loop::new(test, 8 << 20) else { return };
+    run_on_ring(async |handle, _supply| {
+        let attached = open(&device.path).expect("free").attach(&handle);
+        let look = || attached.look().expect("a block device can change")();
+        assert_eq!(look(), None);
+        device.backing.as_file().set_len(4 << 20).expect("cut");
+        assert_eq!(look(), Some(Change::Shorter));
+        device.backing.as_file().set_len(8 << 20).expect("grown");
+        assert_eq!(look(), Some(Change::Shorter), "what was cut off is lost");
+    });
 }

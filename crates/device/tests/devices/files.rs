@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ashlar_device::{
-    Access, DeviceKind, Fault, FaultKind, FileDevice, MemDevice, Opened, discard, flush, read,
-    write, write_durable, write_zeroes,
+    Access, Change, DeviceKind, Fault, FaultKind, FileDevice, MemDevice, Opened, discard, flush,
+    read, write, write_durable, write_zeroes,
 };
 use ashlar_iobuf::BufMut;
 use ashlar_ring::PARTS_MAX;
@@ -169,18 +169,57 @@ fn buffers_that_are_not_aligned_work_all_the_same() {
 }
 
 #[test]
-fn a_file_that_got_shorter_answers_short_reads_as_media_faults() {
+fn a_file_that_got_shorter_is_gone_and_stays_so_when_it_grows_again() {
     let file = sparse(MIB);
     run_on_ring(async |handle, supply| {
         let device = open(file.path()).attach(&handle);
         file.as_file().set_len(512 * 1024).expect("cut");
-        for (offset, bytes) in [(512 * 1024, 4096), (508 * 1024, 8192)] {
-            let failed = read(&*device, &supply, offset, BufMut::zeroed(bytes)).await;
-            let failed = failed.expect_err("beyond the end");
-            assert_eq!(failed.fault, Fault::SHORT_READ);
-            assert_eq!(failed.buffer.len(), bytes, "the whole buffer comes back");
+        let failed = read(&*device, &supply, 508 * 1024, BufMut::zeroed(8192)).await;
+        let failed = failed.expect_err("beyond the end");
+        assert_eq!(failed.fault, Fault::SHORTER);
+        assert_eq!(failed.buffer.len(), 8192, "the whole buffer comes back");
+        file.as_file().set_len(to_u64(MIB)).expect("grown");
+        for offset in [0, 512 * 1024] {
+            let failed = read(&*device, &supply, offset, BufMut::zeroed(4096)).await;
+            assert_eq!(failed.expect_err("zeros are not what was there").fault, Fault::SHORTER);
         }
-        read(&*device, &supply, 508 * 1024, BufMut::zeroed(4096)).await.expect("before the end");
+    });
+}
+
+#[test]
+fn a_file_that_got_shorter_does_not_grow_by_a_write() {
+    let file = sparse(MIB);
+    run_on_ring(async |handle, supply| {
+        let device = open(file.path()).attach(&handle);
+        file.as_file().set_len(512 * 1024).expect("cut");
+        for offset in [to_u64(MIB) - 4096, 512 * 1024, 0] {
+            let refused = write(&*device, &supply, offset, pattern(4096, 1).freeze()).await;
+            assert_eq!(refused, Err(Fault::SHORTER));
+        }
+        let zeroed = write_zeroes(&*device, &supply, to_u64(MIB) - 4096, 4096).await;
+        assert_eq!(zeroed, Err(Fault::SHORTER));
+    });
+    assert_eq!(fs::metadata(file.path()).expect("there").len(), 512 * 1024);
+}
+
+#[test]
+fn a_look_tells_what_changed_beneath_an_open_file() {
+    let folder = tempfile::tempdir().expect("a directory for the test");
+    let path = folder.path().join("member");
+    let file = fs::File::create(&path).expect("made");
+    file.set_len(to_u64(MIB)).expect("sized");
+    run_on_ring(async |handle, _supply| {
+        let device = open(&path).attach(&handle);
+        let look = || device.look().expect("a file can change")();
+        assert_eq!(look(), None);
+        fs::rename(&path, folder.path().join("other")).expect("renamed");
+        assert_eq!(look(), Some(Change::PathReplaced));
+        fs::write(&path, "somebody else's").expect("written");
+        assert_eq!(look(), Some(Change::PathReplaced));
+        file.set_len(to_u64(MIB) - 1).expect("cut");
+        assert_eq!(look(), Some(Change::Shorter));
+        file.set_len(to_u64(MIB)).expect("grown");
+        assert_eq!(look(), Some(Change::Shorter), "what was cut off is lost");
     });
 }
 

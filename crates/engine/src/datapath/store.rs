@@ -10,6 +10,7 @@ use super::write::Payload;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
+use crate::home::look::fault_of;
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
@@ -160,11 +161,15 @@ async fn store_pieces(
     pieces: &[Piece],
     pins: Option<Pins>,
 ) -> Stored {
+    let mut failed = changed_members(shard, stripe, pieces).await;
     let mut writes = Writes::noting(shard, pins);
     for Piece { part, bytes } in pieces {
-        writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
+        let member = shard.array.member_of(stripe, part.strip);
+        if failed.iter().all(|(changed, ..)| *changed != member) {
+            writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
+        }
     }
-    let failed = writes.finish(shard).await;
+    failed.extend(writes.finish(shard).await);
     let is_stored = failed.is_empty();
     // A member that cannot take it goes out; what it should hold is carried by the others.
     match settle(shard, failed).await {
@@ -172,6 +177,20 @@ async fn store_pieces(
         Ok(()) => Stored::Without,
         Err(_) => Stored::NotAll,
     }
+}
+
+/// Members of the pieces whose device is not what it was: a repair would hide what is lost on them.
+async fn changed_members(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> FailedMembers {
+    let mut changed = FailedMembers::new();
+    for piece in pieces {
+        let member = shard.array.member_of(stripe, piece.part.strip);
+        let (tenure, _) = shard.tenures(member);
+        let Some(device) = shard.device(member) else { continue };
+        if let Some(fault) = fault_of(shard, device.as_ref()).await {
+            changed.push((member, tenure, fault));
+        }
+    }
+    changed
 }
 
 impl Target {

@@ -30,8 +30,8 @@ use ashlar_ondisk::format::{
     MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
 };
 use ashlar_ondisk::{
-    ConsistencyPolicy, Features, JobKind, JobRecord, MemberEntry, MemberEvent, Role, Superblock,
-    SuperblockCopies, Text,
+    Choice, ConsistencyPolicy, Features, JobKind, JobRecord, MemberEntry, MemberEvent, Role,
+    Superblock, SuperblockCopies, Text,
 };
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripeNo, to_u64};
 use std::collections::BTreeSet;
@@ -333,7 +333,7 @@ async fn recognise(
     }
     let path = &opened.facts().path;
     let device = opened.attach(&shard.worker.handle);
-    let found = read_superblock(shard, device.as_ref()).await;
+    let choice = read_superblock(shard, device.as_ref()).await;
     let listed = shard.home().superblock();
     let stranger = |why: &str| {
         Refusal::new(
@@ -342,7 +342,8 @@ async fn recognise(
             "let it take the slot as a new device (`ashlar replace`), which rebuilds all of it",
         )
     };
-    let own = found.ok_or_else(|| stranger("carries no superblock that can be read"))?;
+    let own = choice.as_ref().and_then(Choice::superblock);
+    let own = own.ok_or_else(|| stranger("carries no superblock that can be read"))?;
     let entry = listed
         .member(own.member_uuid)
         .filter(|entry| entry.role == Role::Out)
@@ -351,8 +352,19 @@ async fn recognise(
     if entry.bytes > member_bytes(opened.facts().size_bytes) {
         return Err(stranger("is smaller than the member was"));
     }
-    if !has_only_missed(&own, &listed, shard.home().found_generation) {
-        return Err(stranger(why_not(&own)));
+    let stale = |why: &str| {
+        let (name, slot) = (shard.array.name(), entry.slot);
+        Refusal::new(
+            "member.not_returned",
+            format!("{path} {why}; nothing was written"),
+            format!("rebuild all of it: ashlar replace {name} {slot} {path} --destroy {path}"),
+        )
+    };
+    if choice.as_ref().is_some_and(Choice::is_cut_short) {
+        return Err(stale("was cut short and made longer again, so data on it is lost"));
+    }
+    if !has_only_missed(own, &listed, shard.home().found_generation) {
+        return Err(stale(why_not(own)));
     }
     Ok((entry.slot, entry.uuid))
 }
@@ -367,12 +379,12 @@ fn why_not(own: &Superblock) -> &'static str {
     }
 }
 
-async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Superblock> {
+async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Choice> {
     let mut ranges = [None, None];
     for (range, extent) in ranges.iter_mut().zip(examine_ranges(device.facts().size_bytes)?) {
         // A range that cannot be read counts as lost copies.
         *range = control_io::read(&shard.worker, device, extent).await.ok();
     }
     let copies = split_copies(ranges[0].as_deref(), ranges[1].as_deref());
-    SuperblockCopies::choose(&copies).superblock().cloned()
+    Some(SuperblockCopies::choose(&copies))
 }

@@ -141,9 +141,9 @@ async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: 
 /// A device in service, and as what.
 #[derive(Clone, Copy)]
 pub(crate) struct Holder {
-    member: MemberIdx,
-    tenure: Tenure,
-    is_replacement: bool,
+    pub(crate) member: MemberIdx,
+    pub(crate) tenure: Tenure,
+    pub(crate) is_replacement: bool,
     /// What pages that lie on it carry.
     page_tag: u64,
 }

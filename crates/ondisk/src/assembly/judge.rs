@@ -198,6 +198,9 @@ fn fitness(
     if member_bytes(reading.device_bytes) < entry.bytes {
         return Err(ExtraReason::TooSmall { needed_bytes: entry.bytes });
     }
+    if reading.is_cut_short {
+        return Err(ExtraReason::CutShort);
+    }
     let behind = chosen.newest.generation - own.generation;
     if entry.role != Role::Out && behind > 1 {
         return Err(ExtraReason::Incoherent { generation: own.generation });

@@ -46,14 +46,16 @@ pub struct MemberReading {
     pub label: ReadLabel,
     /// Its newest flush mark, if it is a member and has one.
     pub mark: Option<FlushMark>,
+    /// It was cut short and made as long as before again: see [`Choice::is_cut_short`].
+    pub is_cut_short: bool,
 }
 
 impl MemberReading {
     /// The reading of a device whose copies gave `choice`.
     pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
-        let label = label_of(choice);
-        let serial = Text::cut(serial);
-        MemberReading { path: path.to_owned(), device_bytes, serial, label, mark: None }
+        let is_cut_short = choice.is_cut_short();
+        let (path, serial, label) = (path.to_owned(), Text::cut(serial), label_of(choice));
+        MemberReading { path, device_bytes, serial, label, mark: None, is_cut_short }
     }
 
     /// The same with the flush mark in `head`, the first bytes of the device as far as they could be read.

@@ -75,6 +75,9 @@ pub enum ExtraReason {
         /// Size it had, in bytes.
         needed_bytes: u64,
     },
+    /// The tail of the device is empty: it was cut short and made as long as before again, and what was cut off would
+    /// read as zeros.
+    CutShort,
     /// The device has another serial than recorded: perhaps a clone.
     SerialDiffers,
     /// Listed as current, but its superblock is more than one generation behind: it missed updates that

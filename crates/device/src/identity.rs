@@ -1,0 +1,140 @@
+//! Whether a device is still what was opened.
+//!
+//! What must stay true: a file that became shorter is never written to again, for a write beyond its end would make
+//! it grow, and what lies between would read as zeros instead of an error. Once found shorter a device counts as
+//! shorter until it is closed, whatever its size becomes.
+//! Not here: what the engine does about it (the member is out).
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, CWD, SeekFrom, StatxFlags, fstat, major, minor, seek, statx};
+
+use crate::device::{Change, CommandKind, DeviceKind};
+use crate::sysfs;
+
+/// What was opened, to compare with what is there later.
+pub(crate) struct Identity {
+    file: Arc<OwnedFd>,
+    path: String,
+    kind: DeviceKind,
+    /// Size when it was opened, to the byte.
+    bytes: u64,
+    /// Of a loop device: the file beneath it.
+    beneath: Option<Beneath>,
+    is_shorter: AtomicBool,
+}
+
+/// The file that a loop device lies on, as it was when the device was opened.
+#[derive(Clone, PartialEq, Eq)]
+struct Beneath {
+    path: String,
+    bytes: u64,
+}
+
+impl Identity {
+    /// What `file`, opened at `path`, is now. `bytes` is its size.
+    pub(crate) fn of(file: &Arc<OwnedFd>, path: &str, kind: DeviceKind, bytes: u64) -> Identity {
+        Identity {
+            file: Arc::clone(file),
+            path: path.to_owned(),
+            kind,
+            bytes,
+            beneath: (kind == DeviceKind::Block).then(|| beneath(file)).flatten(),
+            is_shorter: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the device is shorter than when it was opened, as far as can be told without waiting for anybody: of
+    /// a file its size, of a block device only what [`look`](Self::look) found.
+    pub(crate) fn is_shorter(&self) -> bool {
+        let is_shorter = self.is_shorter.load(Ordering::Relaxed)
+            || self.kind == DeviceKind::File && file_bytes(&self.file) < Some(self.bytes);
+        if is_shorter {
+            self.is_shorter.store(true, Ordering::Relaxed);
+        }
+        is_shorter
+    }
+
+    /// Whether a command of this kind is refused, and its outcome not believed. What is known is enough for reads: they
+    /// meet the end by themselves.
+    pub(crate) fn must_refuse(&self, kind: CommandKind) -> bool {
+        match kind {
+            CommandKind::Read => self.is_shorter.load(Ordering::Relaxed),
+            _ => self.is_shorter(),
+        }
+    }
+
+    /// The device is shorter: a read met its end.
+    pub(crate) fn note_shorter(&self) {
+        self.is_shorter.store(true, Ordering::Relaxed);
+    }
+
+    /// What changed, if anything did. It may block for as long as a file system takes to answer.
+    pub(crate) fn look(&self) -> Option<Change> {
+        let is_cut = match self.kind {
+            DeviceKind::Block => {
+                seek(&self.file, SeekFrom::End(0)).is_ok_and(|bytes| bytes < self.bytes)
+            }
+            _ => false,
+        };
+        if is_cut || self.is_shorter() {
+            self.note_shorter();
+            return Some(Change::Shorter);
+        }
+        if let Some(before) = &self.beneath {
+            return self.look_beneath(before);
+        }
+        self.is_elsewhere().then_some(Change::PathReplaced)
+    }
+
+    fn look_beneath(&self, before: &Beneath) -> Option<Change> {
+        let now = beneath(&self.file)?;
+        if now.path != before.path {
+            return Some(Change::BackingFileReplaced);
+        }
+        if now.bytes < before.bytes {
+            self.note_shorter();
+            return Some(Change::Shorter);
+        }
+        None
+    }
+
+    /// The path leads to something else now, or to nothing.
+    fn is_elsewhere(&self) -> bool {
+        let named = statx(CWD, self.path.as_str(), AtFlags::empty(), StatxFlags::BASIC_STATS);
+        let held = statx(&*self.file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+        match (named, held) {
+            (Ok(named), Ok(held)) if self.kind == DeviceKind::Block => {
+                (named.stx_rdev_major, named.stx_rdev_minor)
+                    != (held.stx_rdev_major, held.stx_rdev_minor)
+            }
+            (Ok(named), Ok(held)) => {
+                (named.stx_dev_major, named.stx_dev_minor, named.stx_ino)
+                    != (held.stx_dev_major, held.stx_dev_minor, held.stx_ino)
+            }
+            (Err(_), Ok(_)) => true,
+            (_, Err(_)) => false,
+        }
+    }
+}
+
+/// The size of a file, as its file system has it in memory; `None` if it does not say.
+fn file_bytes(file: &OwnedFd) -> Option<u64> {
+    // Whoever serves the file may not answer for a while: a write must not wait for that here.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let told = statx(file, "", flags, StatxFlags::SIZE).ok()?;
+    (told.stx_mask & StatxFlags::SIZE.bits() != 0).then_some(told.stx_size)
+}
+
+/// The file beneath a loop device; `None` for other block devices, and if that file cannot be found by its path.
+fn beneath(file: &OwnedFd) -> Option<Beneath> {
+    let about = fstat(file).ok()?;
+    let (major, minor) = (major(about.st_rdev), minor(about.st_rdev));
+    let own = sysfs::directory(Path::new(sysfs::SYS), major, minor)?;
+    let path = std::fs::read_to_string(own.join("loop/backing_file")).ok()?.trim().to_owned();
+    let bytes = std::fs::metadata(&path).ok()?.len();
+    Some(Beneath { path, bytes })
+}

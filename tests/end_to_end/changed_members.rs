@@ -1,0 +1,84 @@
+//! Members that change beneath the array: cut short while it runs, cut short and made longer again while it does not.
+//!
+//! What was cut off would read as zeros once the file is longer again. Without checksums nothing else tells: a repair
+//! beyond the end made the file grow, and clients read the zeros as data.
+
+use crate::contents::starts_with;
+use crate::tools::{all_here, run};
+use crate::world::{MEMBER_BYTES, World};
+use std::fs::File;
+use std::path::Path;
+
+/// On each of the four data strips there are 24 MiB of it.
+const DATA_BYTES: usize = 96 << 20;
+/// What is left of the member that is cut short.
+const LEFT_BYTES: u64 = 15 << 20;
+
+#[test]
+fn a_member_that_is_cut_short_is_out_and_does_not_grow() {
+    let test = "a_member_that_is_cut_short_is_out_and_does_not_grow";
+    if !all_here(test, &["nbdcopy", "nbdsh"]) {
+        return;
+    }
+    let world = World::new();
+    world.create("tank0", 6, &["--level", "6"]);
+    let noise = filled(&world);
+    set_bytes(&world, "m2", LEFT_BYTES);
+    // Near the end first: a repair there would make the file grow over all that was cut off.
+    let near_the_end = format!("h.pread(1 << 20, {})", DATA_BYTES - (1 << 20));
+    run("nbdsh", &["-u", &world.uri("tank0"), "-c", &near_the_end]);
+    assert!(holds(&world, &noise), "what was cut off was read as zeros");
+    assert_eq!(world.path("m2").metadata().expect("there").len(), LEFT_BYTES);
+    let array = world.array();
+    assert_eq!((array["state"].as_str(), array["members"][2]["state"].as_str()), DEGRADED);
+    let events = world.ok(&["events"]);
+    assert!(events.contains("smaller than it was"), "{events}");
+}
+
+#[test]
+fn a_member_that_was_cut_short_and_made_longer_is_not_believed() {
+    let test = "a_member_that_was_cut_short_and_made_longer_is_not_believed";
+    if !all_here(test, &["nbdcopy"]) {
+        return;
+    }
+    let mut world = World::new();
+    let members = world.create("tank0", 6, &["--level", "6"]);
+    let members: Vec<&str> = members.iter().map(String::as_str).collect();
+    let noise = filled(&world);
+    assert!(world.end().success());
+    set_bytes(&world, "m2", LEFT_BYTES);
+    set_bytes(&world, "m2", MEMBER_BYTES);
+    world.start(&[]);
+    let plan = world.ok(&[&["assemble", "--dry-run"], &members[..]].concat());
+    assert!(plan.contains("it was cut short and made longer again"), "{plan}");
+    world.ok(&[&["assemble"], &members[..]].concat());
+    let array = world.array();
+    assert_eq!((array["state"].as_str(), array["members"][2]["state"].as_str()), DEGRADED);
+    assert!(holds(&world, &noise), "what was cut off was read as zeros");
+    let line = world.refused(&["re-add", "tank0", "m2"]);
+    assert!(line.contains("cut short") && line.contains("ashlar replace"), "{line}");
+    world.ok(&["replace", "tank0", "2", "m2", "--destroy", "m2", "--wait"]);
+    assert_eq!(world.array()["state"], "clean");
+    assert!(holds(&world, &noise), "wrong after the rebuild");
+}
+
+/// State of the array, and of the member that was cut short.
+const DEGRADED: (Option<&str>, Option<&str>) = (Some("degraded"), Some("out"));
+
+/// The content of the volume, written and flushed.
+fn filled(world: &World) -> std::path::PathBuf {
+    let noise = world.noise("noise", DATA_BYTES);
+    run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
+    noise
+}
+
+fn holds(world: &World, wanted: &Path) -> bool {
+    let copy = world.path("copy");
+    run("nbdcopy", &[&world.uri("tank0"), copy.to_str().expect("text")]);
+    starts_with(&copy, wanted)
+}
+
+fn set_bytes(world: &World, member: &str, bytes: u64) {
+    let file = File::options().write(true).open(world.path(member)).expect("open");
+    file.set_len(bytes).expect("cut or grown");
+}
