@@ -13,6 +13,7 @@
 //! - `short`      one round trip in a few seconds, for `./check --quick`
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
+//! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
@@ -25,6 +26,7 @@
 //! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
 //! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
+mod attached;
 mod certificates;
 mod changed_members;
 mod clients;

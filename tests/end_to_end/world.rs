@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 /// Big enough for all areas of a member, small enough to be read whole in a test.
 pub const MEMBER_BYTES: u64 = 64 << 20;
@@ -12,12 +13,14 @@ pub const MEMBER_BYTES: u64 = 64 << 20;
 pub struct World {
     pub folder: tempfile::TempDir,
     daemon: Option<Child>,
+    said: Arc<Mutex<String>>,
 }
 
 impl World {
     /// A folder, and nothing running yet.
     pub fn without_daemon() -> World {
-        World { folder: tempfile::tempdir().expect("temporary folder"), daemon: None }
+        let folder = tempfile::tempdir().expect("temporary folder");
+        World { folder, daemon: None, said: Arc::default() }
     }
 
     /// Start the daemon with further arguments, and wait until it serves.
@@ -34,8 +37,12 @@ impl World {
         let mut lines = BufReader::new(output).lines();
         let is_serving = lines.any(|line| line.is_ok_and(|line| line.contains("control socket")));
         assert!(is_serving, "the daemon ended before it served");
-        // What it says later must have somewhere to go.
-        std::thread::spawn(move || lines.for_each(drop));
+        let said = Arc::clone(&self.said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                said.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+            }
+        });
         self.daemon = Some(daemon);
     }
 
@@ -103,11 +110,25 @@ impl World {
         status["arrays"][0].clone()
     }
 
+    /// What the daemon said since it serves.
+    pub fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with it").clone()
+    }
+
+    /// Ask the daemon to end, and do not wait for it.
+    pub fn ask_to_end(&self) {
+        signal(self.daemon.as_ref().expect("it runs"), rustix::process::Signal::TERM);
+    }
+
     /// End the daemon in order and say how it ended.
     pub fn end(&mut self) -> ExitStatus {
-        let mut daemon = self.daemon.take().expect("it runs");
-        signal(&daemon, rustix::process::Signal::TERM);
-        daemon.wait().expect("it ends")
+        self.ask_to_end();
+        self.ended()
+    }
+
+    /// Wait for the end of a daemon that was asked to end.
+    pub fn ended(&mut self) -> ExitStatus {
+        self.daemon.take().expect("it runs").wait().expect("it ends")
     }
 
     /// Kill the daemon, as a crash would.
@@ -126,11 +147,12 @@ fn signal(daemon: &Child, signal: rustix::process::Signal) {
 impl Drop for World {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // After a failed test; a daemon that is gone already is just as well.
-            let _gone = rustix::process::kill_process(
-                rustix::process::Pid::from_child(daemon),
-                rustix::process::Signal::TERM,
-            );
+            let id = rustix::process::Pid::from_child(daemon);
+            // After a failed test; a daemon that is gone already is just as well. The second one is for a volume in use.
+            for _ in 0..2 {
+                let _gone = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
             let _gone = daemon.wait();
         }
     }

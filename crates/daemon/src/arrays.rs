@@ -22,7 +22,7 @@ use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
     ArrayStatus, ArrayTuning, AssembleSpec, CreateReport, CreateSpec, Engine, MemberStatus,
-    SlotState,
+    SlotState, Stopped,
 };
 use ashlar_layout::{Geometry, Level};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
@@ -202,18 +202,26 @@ impl Serves<Stop> for Arrays {
         if !call.force {
             self.exports.refuse_if_used(&call.array)?;
         }
-        self.stop(&call.array).await?;
-        Ok(Done::changed(format!("array '{}' is stopped and clean", call.array)))
+        self.stop(&call.array).await.map(Done::changed)
     }
 }
 
 impl Arrays {
-    /// Stop an array whoever uses it, and wait until its devices are free.
-    pub async fn stop(&self, name: &str) -> Result<(), ApiError> {
+    /// Stop an array whoever uses it, and wait until its devices are free. What it says about that.
+    pub async fn stop(&self, name: &str) -> Result<String, ApiError> {
         let stopped = self.engine.stop(name).await.map_err(convert::refusal);
         // Sessions get errors from now on; they must also let go of the devices.
         self.exports.drop_clients_of(name).await;
-        stopped
+        Ok(match stopped? {
+            Stopped::Clean => format!("array '{name}' is stopped and clean"),
+            Stopped::ReadOnly => {
+                format!("array '{name}' is stopped; it was read-only and nothing was written")
+            }
+            Stopped::Unclean => format!(
+                "array '{name}' is stopped, not clean: its next start makes parity match where \
+                 writes ended in errors"
+            ),
+        })
     }
 
     /// One line about an array that has just been started: what is wrong with it must not wait for `status`.

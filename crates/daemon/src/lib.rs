@@ -30,3 +30,5 @@ pub mod metrics;
 pub mod peer;
 mod repeats;
 pub mod serve;
+
+pub use exports::loops;

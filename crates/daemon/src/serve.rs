@@ -17,8 +17,10 @@ use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
 use axum::Router;
 use axum::routing::get;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -27,6 +29,8 @@ use tokio::time::Instant;
 
 /// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
+/// How often to look whether users of attached volumes are gone, once a signal came.
+const USERS_POLL: Duration = Duration::from_millis(100);
 /// How often to try to listen meanwhile.
 const LISTEN_POLL: Duration = Duration::from_millis(20);
 
@@ -89,7 +93,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     let begun = begin(&arrays, &options.config, &say).await;
     if begun.is_ok() {
         say(&format!("serving, control socket {}", options.socket.display()));
-        let served = serve_until_signal(listener, &arrays).await;
+        let served = serve_until_signal(listener, &arrays, &say).await;
         say(&format!("stopping ({served})"));
     }
     end(&arrays, &say).await;
@@ -226,19 +230,50 @@ fn metrics_router<B: Backend>(backend: B) -> Router {
         .with_state(backend)
 }
 
-/// Which signal ended it.
-async fn serve_until_signal(gate: Gate, arrays: &Arrays) -> &'static str {
+/// Serves until a signal comes and no attached volume is in use, or a second signal comes. Which signal it was.
+async fn serve_until_signal(gate: Gate, arrays: &Arrays, say: &impl Fn(&str)) -> &'static str {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return "signals cannot be received";
     };
-    let server = control::answer(gate, arrays.clone());
-    tokio::select! {
+    let mut server = pin!(control::answer(gate, arrays.clone()));
+    let mut next_signal = async || {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    let first = tokio::select! {
         // It never ends by itself.
-        _ = server => "the control socket is gone",
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+        _ = &mut server => return "the control socket is gone",
+        first = next_signal() => first,
+    };
+    tokio::select! {
+        _ = &mut server => {}
+        () = let_users_finish(arrays, say) => {}
+        second = next_signal() => say(&format!("{second} again: volumes in use are dropped")),
+    }
+    first
+}
+
+/// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it has not written.
+async fn let_users_finish(arrays: &Arrays, say: &impl Fn(&str)) {
+    let fuse = &arrays.exports.fuse;
+    let mut told = BTreeSet::new();
+    while !fuse.names().is_empty() {
+        for name in fuse.names() {
+            match fuse.detach(&name).await {
+                Ok(_) => {}
+                Err(refusal) if refusal.code == codes::EXPORT_BUSY => {
+                    if told.insert(name) {
+                        say(&format!("waiting for users (a second signal drops them): {refusal}"));
+                    }
+                }
+                Err(_) => fuse.drop_users_of(&name).await,
+            }
+        }
+        tokio::time::sleep(USERS_POLL).await;
     }
 }
 
@@ -248,7 +283,7 @@ async fn end(arrays: &Arrays, say: &impl Fn(&str)) {
         let name = array.name().to_owned();
         drop(array);
         match arrays.stop(&name).await {
-            Ok(()) => say(&format!("array '{name}' is stopped and clean")),
+            Ok(line) => say(&line),
             Err(refusal) => say(&refusal.to_string()),
         }
     }

@@ -13,6 +13,7 @@ use crate::error::Refusal;
 use crate::event::EventLog;
 use crate::roster::Roster;
 use crate::shard::Shard;
+use crate::stop::Stopped;
 use crate::thread::{StartingThreads, WorkerThread};
 use crate::volume::ArrayVolume;
 use crate::worker::{Message, Worker, WorkerParts};
@@ -91,7 +92,7 @@ impl Engine {
     ///
     /// # Errors
     /// If it does not run, or its members could not be told that it stopped cleanly.
-    pub async fn stop(&self, name: &str) -> Result<(), Refusal> {
+    pub async fn stop(&self, name: &str) -> Result<Stopped, Refusal> {
         let array = self.array(name)?;
         let roster = Arc::clone(&self.roster);
         let stop = async move |shard: Rc<Shard>| crate::stop::stop(&shard, &roster).await;

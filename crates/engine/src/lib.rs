@@ -89,5 +89,6 @@ pub use metrics::{
 pub use service::NewDevice;
 pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
+pub use stop::Stopped;
 pub use volume::ArrayVolume;
 pub use worker::{Worker, WorkerLoad};

@@ -17,8 +17,19 @@ use std::time::Duration;
 /// Time between two looks whether requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// How an array was stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// Its members say so.
+    Clean,
+    /// It was read-only: its members say what they said before.
+    ReadOnly,
+    /// Its members say that parity of some regions is not trusted: the next start resyncs them, or rolls the log forward.
+    Unclean,
+}
+
 /// Runs on the home worker.
-pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<(), Refusal> {
+pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stopped, Refusal> {
     let array = &shard.array;
     array.set_stopping();
     crate::background::stopped(shard).await;
@@ -32,25 +43,32 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<(), 
         }
         shard.worker.handle.sleep(LOOK_EVERY).await;
     }
-    let is_recorded = array.is_read_only() || record_stop(shard, roster).await;
+    let recorded = match array.is_read_only() {
+        true => Some(Stopped::ReadOnly),
+        false => record_stop(shard, roster).await,
+    };
     if let (Some(runner), false) = (&roster.config.runner, array.is_read_only()) {
         ownership::last_beat(shard, runner).await;
     }
     remove(roster, array).await?;
-    array.record(names::ARRAY_STOPPED, vec![("clean", is_recorded.to_string())]);
-    if is_recorded {
-        return Ok(());
-    }
-    Err(Refusal::new(
-        "array.stopped_unclean",
-        format!("array '{}' is stopped but its members could not be marked clean", array.name()),
-        "its next start resyncs what was being written; check the members with `ashlar examine`",
-    ))
+    let is_clean = match recorded {
+        Some(Stopped::ReadOnly) => !shard.home().superblock().unclean,
+        other => other == Some(Stopped::Clean),
+    };
+    array.record(names::ARRAY_STOPPED, vec![("clean", is_clean.to_string())]);
+    recorded.ok_or_else(|| {
+        Refusal::new(
+            "array.stopped_unclean",
+            format!("array '{}' is stopped but its members could not be told", array.name()),
+            "its next start resyncs what was being written; check the members with `ashlar examine`",
+        )
+    })
 }
 
-async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> bool {
+/// How the members say it was stopped; `None` if they could not be told.
+async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> Option<Stopped> {
     if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
-        return false;
+        return None;
     }
     keeper::clear_all(shard).await;
     // A region whose parity is not trusted must be resynced at the next start.
@@ -62,5 +80,6 @@ async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> bool {
         superblock.updated_at_s = now;
     })
     .await
-    .is_ok()
+    .ok()?;
+    Some(if is_unclean { Stopped::Unclean } else { Stopped::Clean })
 }

@@ -1,12 +1,13 @@
 //! `ashlar attach`: a volume as a block device of this machine.
 //!
 //! The daemon shows the volume as a file of its FUSE folder, and util-linux's losetup makes a loop device
-//! of that file with direct I/O. Nothing is remembered here: detach finds the loop device by the file.
+//! of that file with direct I/O. Nothing is remembered here: the daemon finds the loop device by the file.
 
 use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::codes;
 use ashlar_api::v1::export::FuseAttach;
+use ashlar_daemon::loops;
 use std::process::Command;
 
 /// Make a volume a block device: prints /dev/loopN.
@@ -36,7 +37,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
     let shown = reach.call(&FuseAttach { array: args.array })?;
     let mut attached = Attached { changed: shown.changed, file: shown.file, device: None };
     if !args.file {
-        let device = match loop_devices(&attached.file)?.pop() {
+        let device = match loops::over(&attached.file).pop() {
             Some(device) => device,
             None => {
                 attached.changed = true;
@@ -53,14 +54,8 @@ fn set_up(file: &str, sector_size: &str) -> Result<String, Fault> {
     Ok(losetup(&options)?.trim().to_owned())
 }
 
-/// The loop devices over `file`.
-pub fn loop_devices(file: &str) -> Result<Vec<String>, Fault> {
-    let list = losetup(&["--noheadings", "--output", "NAME", "--associated", file])?;
-    Ok(list.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect())
-}
-
 /// Run util-linux's losetup and return what it prints.
-pub fn losetup(options: &[&str]) -> Result<String, Fault> {
+fn losetup(options: &[&str]) -> Result<String, Fault> {
     let refuse = |message: String| {
         let hint = "the volume is served as a file; see 'ashlar volumes', or use NBD";
         Fault::new(codes::SYSTEM_FAULT, message, hint)

@@ -3,7 +3,7 @@
 //! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold the
 //! volume; detaching waits for them. A mount that a killed daemon left behind is cleared away first.
 
-use super::{locked, wait_until};
+use super::{locked, loops, wait_until};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::{ExportStatus, FuseAttached};
 use ashlar_api::{ApiError, codes};
@@ -20,6 +20,11 @@ use std::time::Duration;
 
 /// How long a start waits for the server of a mount to answer before it leaves the mount alone.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How long a file that is to go may stay open.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+/// How often to look whether it was closed.
+const CLOSE_POLL: Duration = Duration::from_millis(20);
 
 /// All attached volumes.
 pub struct FuseExports {
@@ -49,10 +54,17 @@ impl FuseExports {
     /// The mount cannot be made.
     pub fn attach(&self, array: &str) -> Result<FuseAttached, ApiError> {
         let mut attached = locked(&self.attached);
-        if let Some(attached) = attached.get(array) {
-            return Ok(FuseAttached { changed: false, file: attached.file.clone() });
-        }
         let folder = self.folder.join(array);
+        if let Some(before) = attached.get(array) {
+            if is_mounted(&folder) {
+                return Ok(FuseAttached { changed: false, file: before.file.clone() });
+            }
+            // Somebody took the mount away (umount --lazy). What is open still is served until it is closed.
+            if before.serving.load(Ordering::Acquire) != 0 {
+                return Err(still_open(&before.file));
+            }
+            attached.remove(array);
+        }
         let mount = prepare(&folder).and_then(|()| mount(&folder, MountBy::for_this_user()));
         let mount = mount.map_err(|error| impossible(&folder, &error))?;
         let file = folder.join(array).display().to_string();
@@ -96,24 +108,74 @@ impl FuseExports {
         }
     }
 
-    /// Take the file away and wait until the servers have ended.
+    /// Take the file away, if nobody has it open, and wait until the servers have ended. Loop devices over it are let go
+    /// first, so that a device that nobody uses is no user.
     ///
     /// # Errors
-    /// The file is still open; the servers end when it is closed.
+    /// The file is open: the volume stays attached until that is over and somebody asks again.
     pub async fn detach(&self, array: &str) -> Result<Done, ApiError> {
-        let Some(mut gone) = locked(&self.attached).remove(array) else {
+        let Some(file) = self.file_of(array) else {
             return Ok(Done::unchanged(format!("'{array}' is not attached")));
         };
-        let folder = gone.mount.directory().to_path_buf();
-        gone.mount.unmount().map_err(|error| impossible(&folder, &error))?;
-        if !wait_until(|| gone.serving.load(Ordering::Acquire) == 0).await {
-            let message = format!("{} is gone, but somebody still has it open", gone.file);
-            let hint = "close it: 'losetup -a' lists loop devices, 'fuser -m' other users";
-            return Err(ApiError::new(codes::EXPORT_BUSY, message, hint));
+        refuse_if_mounted(&file)?;
+        for device in loops::over(&file) {
+            // One that cannot be let go keeps the file open, and that is what the refusal says.
+            let _kept = loops::let_go(&device);
         }
-        // Only an empty folder goes, and it does no harm if it stays.
-        let _kept = std::fs::remove_dir(folder);
+        // Whoever looks at new devices (udev, for one) may have it open for a moment.
+        let deadline = tokio::time::Instant::now() + CLOSE_MAX;
+        loop {
+            match self.release(array) {
+                Ok(()) => break,
+                Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
+                    return Err(impossible(&self.folder.join(array), &error));
+                }
+                Err(_) if tokio::time::Instant::now() > deadline => return Err(still_open(&file)),
+                Err(_) => tokio::time::sleep(CLOSE_POLL).await,
+            }
+        }
+        self.forget(array).await;
         Ok(Done::changed(format!("'{array}' is detached")))
+    }
+
+    fn release(&self, array: &str) -> io::Result<()> {
+        let mut attached = locked(&self.attached);
+        let Some(attached) = attached.get_mut(array) else { return Ok(()) };
+        if is_mounted(attached.mount.directory()) {
+            return attached.mount.release();
+        }
+        // Somebody took the mount away; what is open still is served until it is closed.
+        match attached.serving.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(io::ErrorKind::ResourceBusy.into()),
+        }
+    }
+
+    /// The mount is gone: wait until the servers have ended, and strike it off the books.
+    async fn forget(&self, array: &str) {
+        let serving = locked(&self.attached).get(array).map(|gone| Arc::clone(&gone.serving));
+        let Some(serving) = serving else { return };
+        wait_until(|| serving.load(Ordering::Acquire) == 0).await;
+        locked(&self.attached).remove(array);
+        // Only an empty folder goes, and it does no harm if it stays.
+        let _kept = std::fs::remove_dir(self.folder.join(array));
+    }
+
+    /// Take the file away whoever has it open: they get errors from now on.
+    pub async fn drop_users_of(&self, array: &str) {
+        for device in self.file_of(array).iter().flat_map(|file| loops::over(file)) {
+            let _kept = loops::let_go(&device);
+        }
+        if let Some(attached) = locked(&self.attached).get_mut(array) {
+            // It can only fail because somebody else unmounted it.
+            let _gone = attached.mount.unmount();
+        }
+        self.forget(array).await;
+    }
+
+    /// Names of the attached arrays.
+    pub fn names(&self) -> Vec<String> {
+        locked(&self.attached).keys().cloned().collect()
     }
 
     /// The file of an attached array.
@@ -146,6 +208,39 @@ fn prepare(folder: &Path) -> io::Result<()> {
         unmount(folder)?;
     }
     std::fs::create_dir_all(folder)
+}
+
+fn is_mounted(folder: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    folder.canonicalize().is_ok_and(|folder| left_behind(&mounts, &folder) > 0)
+}
+
+/// Detaching would only mark a mounted loop device for later, and the volume would stay in use.
+fn refuse_if_mounted(file: &str) -> Result<(), ApiError> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounted = loops::over(file)
+        .into_iter()
+        .find_map(|device| Some((loops::mounted_at(&mounts, &device)?.to_owned(), device)));
+    mounted.map_or(Ok(()), |(place, device)| {
+        Err(ApiError::new(
+            codes::EXPORT_BUSY,
+            format!("{device} is mounted at {place}; nothing was changed"),
+            format!("unmount it first: umount {place}"),
+        ))
+    })
+}
+
+fn still_open(file: &str) -> ApiError {
+    let devices = loops::over(file);
+    let (what, look) = match devices.first() {
+        Some(device) => (format!("{device}, which lies on it, is"), device.as_str()),
+        None => ("it is".to_owned(), file),
+    };
+    ApiError::new(
+        codes::EXPORT_BUSY,
+        format!("{file} stays attached: {what} open somewhere"),
+        format!("see who has it (fuser -v {look}), close it, and run the command again"),
+    )
 }
 
 /// How many mounts of ours are on `folder`, according to the text of /proc/self/mounts.

@@ -3,12 +3,14 @@
 //! - `address` where NBD may listen
 //! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in turn
 //! - `fuse`  one mount for each attached volume, with one file in it
+//! - `loops` the loop devices over these files
 //!
 //! What must stay true: when an export is gone it holds no volume any more, so that an array that was
 //! stopped has let go of its devices.
 
 pub mod address;
 pub mod fuse;
+pub mod loops;
 pub mod nbd;
 
 use ashlar_api::v1::export::ExportStatus;
@@ -71,8 +73,7 @@ impl Exports {
     /// Drop everybody who uses the array, and wait until they have let go.
     pub async fn drop_clients_of(&self, array: &str) {
         self.nbd.end_clients_of(array);
-        // If it stays busy the servers end when its last user does.
-        let _busy = self.fuse.detach(array).await;
+        self.fuse.drop_users_of(array).await;
         wait_until(|| self.nbd.clients_of(array) == 0).await;
     }
 }

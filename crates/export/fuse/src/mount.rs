@@ -68,6 +68,34 @@ impl Mount {
         &self.directory
     }
 
+    /// Take the directory away if nobody has a file of it open; servers end then. Again is no error.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if somebody has; then nothing was changed. Else what umount2(2) or fusermount3 says.
+    pub fn release(&mut self) -> io::Result<()> {
+        if !self.is_mounted {
+            return Ok(());
+        }
+        match self.by {
+            MountBy::System => {
+                rustix::mount::unmount(&self.directory, UnmountFlags::empty())?;
+            }
+            MountBy::Fusermount => {
+                let output =
+                    Command::new("fusermount3").args(["-u", "--"]).arg(&self.directory).output()?;
+                let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                if !output.status.success() {
+                    let is_busy = complaint.contains("busy");
+                    let kind =
+                        if is_busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
+                    return Err(io::Error::new(kind, complaint));
+                }
+            }
+        }
+        self.is_mounted = false;
+        Ok(())
+    }
+
     /// Take the directory away at once; servers end when the last open file is closed. Again is no error.
     ///
     /// # Errors

@@ -1,0 +1,65 @@
+//! Loop devices over the files of attached volumes, found in sysfs.
+//!
+//! What must stay true: no loop device is opened to be looked at: one of somebody else's that is stuck would hold up
+//! whoever does. Only those over our own file are let go.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// Where block devices are listed.
+const BLOCK: &str = "/sys/block";
+
+/// The loop devices over `file`, as `/dev/loopN`.
+pub fn over(file: &str) -> Vec<String> {
+    let Ok(devices) = fs::read_dir(BLOCK) else { return Vec::new() };
+    let names = devices.flatten().filter_map(|device| device.file_name().into_string().ok());
+    let mut found: Vec<String> = names.filter(|name| is_over(name, file)).collect();
+    found.sort();
+    found.iter().map(|name| format!("/dev/{name}")).collect()
+}
+
+/// Let a loop device go: at once, or when the last who has it open closes it.
+///
+/// # Errors
+/// What util-linux's losetup says, or that it is not here.
+pub fn let_go(device: &str) -> io::Result<()> {
+    let output = Command::new("losetup")
+        .args(["--detach", device])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Where `device` (`/dev/loopN`) or one of its partitions is mounted, by the text of /proc/self/mounts.
+pub fn mounted_at<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let (source, rest) = line.split_once(' ')?;
+        let part = source.strip_prefix(device)?;
+        let is_it = part.is_empty() || part.starts_with('p');
+        is_it.then(|| rest.split(' ').next()).flatten()
+    })
+}
+
+fn is_over(name: &str, file: &str) -> bool {
+    let told = Path::new(BLOCK).join(name).join("loop/backing_file");
+    name.starts_with("loop") && fs::read_to_string(told).is_ok_and(|told| told.trim_end() == file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mounted_at;
+
+    #[test]
+    fn a_device_and_its_partitions_count_as_mounted_and_its_neighbours_do_not() {
+        let mounts =
+            "proc /proc proc rw 0 0\n/dev/loop10 /a xfs rw 0 0\n/dev/loop2p1 /b xfs rw 0 0\n";
+        assert_eq!(mounted_at(mounts, "/dev/loop10"), Some("/a"));
+        assert_eq!(mounted_at(mounts, "/dev/loop2"), Some("/b"));
+        assert_eq!(mounted_at(mounts, "/dev/loop1"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Volumes that are attached and in use: what `detach`, `stop` and SIGTERM may do to whoever has them open.
+//!
+//! A failed `detach` used to strike the volume off the books: `stop` then said "stopped and clean" while a loop device
+//! had 8 MiB of buffered writes, and these were lost.
+
+use crate::contents::starts_with;
+use crate::tools::{all_here, run, skipped};
+use crate::world::World;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const BUFFERED_BYTES: usize = 8 << 20;
+const MEMBERS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
+
+/// An attached volume with writes in the page cache of its loop device, which is open.
+struct InUse {
+    world: World,
+    device: String,
+    file: File,
+    noise: PathBuf,
+}
+
+/// `None` after saying why `test` cannot run here.
+fn in_use(test: &str) -> Option<InUse> {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+        skipped(test, "needs root and loop devices");
+        return None;
+    }
+    if !all_here(test, &["losetup", "nbdcopy"]) {
+        return None;
+    }
+    let world = World::new();
+    world.create("tank0", MEMBERS.len(), &["--level", "6"]);
+    let device = world.ok(&["attach", "tank0"]).trim().to_owned();
+    let noise = world.noise("noise", BUFFERED_BYTES);
+    let mut file = File::options().write(true).open(&device).expect("the loop device");
+    file.write_all(&std::fs::read(&noise).expect("noise")).expect("into the page cache");
+    Some(InUse { world, device, file, noise })
+}
+
+fn holds(world: &World, wanted: &Path) -> bool {
+    let copy = world.path("copy");
+    run("nbdcopy", &[&world.uri("tank0"), copy.to_str().expect("text")]);
+    starts_with(&copy, wanted)
+}
+
+#[test]
+fn a_detach_that_fails_leaves_the_volume_in_use() {
+    let Some(used) = in_use("a_detach_that_fails_leaves_the_volume_in_use") else { return };
+    let InUse { world, device, file, noise } = used;
+    let line = world.refused(&["detach", "tank0"]);
+    assert!(line.contains("open") && line.contains(&device), "{line}");
+    let line = world.refused(&["stop", "tank0"]);
+    assert!(line.contains("is attached as"), "{line}");
+    file.sync_all().expect("nothing was lost");
+    drop(file);
+    world.ok(&["detach", "tank0"]);
+    assert!(holds(&world, &noise));
+    world.ok(&["stop", "tank0"]);
+}
+
+#[test]
+fn sigterm_waits_until_nobody_has_an_attached_volume_open() {
+    let test = "sigterm_waits_until_nobody_has_an_attached_volume_open";
+    let Some(InUse { mut world, device, file, noise }) = in_use(test) else { return };
+    world.ask_to_end();
+    // It goes on answering: it waits for the loop device, and says so.
+    while world.run(&["volumes"]).status.success() && loop_is_there(&device) && !told(&world) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(told(&world), "{}", world.said());
+    file.sync_all().expect("nothing was lost");
+    drop(file);
+    assert!(world.ended().success());
+    assert!(!loop_is_there(&device), "a loop device over a volume that is gone");
+    world.start(&MEMBERS);
+    assert!(holds(&world, &noise));
+}
+
+#[test]
+fn a_mount_that_somebody_took_away_is_made_again() {
+    let test = "a_mount_that_somebody_took_away_is_made_again";
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        return skipped(test, "needs root and FUSE");
+    }
+    let world = World::new();
+    world.create("tank0", MEMBERS.len(), &["--level", "6"]);
+    let path = world.ok(&["attach", "--file", "tank0"]).trim().to_owned();
+    let folder = Path::new(&path).parent().expect("a folder").to_str().expect("text");
+    run("umount", &["-l", folder]);
+    // The servers hear of it in a moment; until then the line says that it is open.
+    let again = (0..500).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let output = world.run(&["attach", "--file", "tank0"]);
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    });
+    let again = again.expect("attached again");
+    assert!(std::fs::metadata(&again).is_ok_and(|file| file.len() > 0), "{again}");
+    world.ok(&["detach", "tank0"]);
+}
+
+fn told(world: &World) -> bool {
+    world.said().contains("waiting for users")
+}
+
+fn loop_is_there(device: &str) -> bool {
+    let name = device.trim_start_matches("/dev/");
+    Path::new("/sys/block").join(name).join("loop/backing_file").exists()
+}
