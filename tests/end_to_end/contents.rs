@@ -13,6 +13,11 @@ impl World {
         world
     }
 
+    /// What the daemon said since it serves.
+    pub fn said(&self) -> String {
+        self.said.lock().expect("nobody panics with it").clone()
+    }
+
     /// The NBD address of a volume.
     pub fn uri(&self, volume: &str) -> String {
         format!("nbd+unix:///{volume}?socket={}", self.folder.path().join("nbd.sock").display())

@@ -41,6 +41,31 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Any local user once overwrote volumes over loopback TCP, beneath mounted file systems.
+#[test]
+fn nbd_is_for_root_and_its_group_by_default() {
+    let test = "nbd_is_for_root_and_its_group_by_default";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(test, "needs root to be somebody else");
+    }
+    if !all_here(test, &["setpriv", "nbdinfo"]) {
+        return;
+    }
+    let world = World::new();
+    world.create("tank0", 4, &["--level", "6"]);
+    std::fs::set_permissions(world.folder.path(), Permissions::from_mode(0o755)).expect("ours");
+    let look_as = |who: &[&str]| {
+        let mut looks = Command::new("setpriv");
+        looks.args(who).args(["nbdinfo", &world.uri("tank0")]).output().expect("setpriv runs")
+    };
+    let refused = look_as(&["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups"]);
+    let complaint = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && complaint.contains("Permission denied"), "{complaint}");
+    assert!(look_as(&[]).status.success(), "root is let in");
+    let line = world.refused(&["serve", "--socket", "other.sock", "--nbd", "127.0.0.1:0"]);
+    assert!(line.contains("every user of this machine"), "{line}");
+}
+
 #[test]
 fn the_control_socket_is_for_root_and_its_group_and_the_books_say_who_asked() {
     let test = "the_control_socket_is_for_root_and_its_group_and_the_books_say_who_asked";

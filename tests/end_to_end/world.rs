@@ -13,7 +13,8 @@ pub const MEMBER_BYTES: u64 = 64 << 20;
 pub struct World {
     pub folder: tempfile::TempDir,
     daemon: Option<Child>,
-    said: Arc<Mutex<String>>,
+    /// What it said since it serves, line by line.
+    pub said: Arc<Mutex<String>>,
 }
 
 impl World {
@@ -108,11 +109,6 @@ impl World {
         let status: serde_json::Value =
             serde_json::from_str(&self.ok(&["status", "--json"])).expect("JSON");
         status["arrays"][0].clone()
-    }
-
-    /// What the daemon said since it serves.
-    pub fn said(&self) -> String {
-        self.said.lock().expect("nobody panics with it").clone()
     }
 
     /// Ask the daemon to end, and do not wait for it.

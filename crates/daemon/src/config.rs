@@ -140,9 +140,10 @@ pub struct ArrayConfig {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NbdConfig {
-    /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
+    /// `unix:/run/ashlar/nbd.sock`, or `192.0.2.1:10809`.
     pub listen: String,
-    /// Everybody who can reach the address is trusted: needed for TCP addresses other than loopback ones without TLS.
+    /// Everybody who can reach the address may read and destroy every volume: needed for TCP addresses without TLS, those
+    /// of this machine alone included.
     #[serde(default)]
     pub trusted_network: bool,
     /// Demand TLS 1.3 and a certificate of every client.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NbdListen {
-    /// `127.0.0.1:10809`, or `unix:/run/ashlar/nbd.sock`.
+    /// `unix:/run/ashlar/nbd.sock`, or `192.0.2.1:10809`.
     pub listen: String,
     /// Whoever can reach the address may read and destroy every volume, and may see all that goes over the wire: needed
     /// for TCP addresses other than loopback ones without `tls`.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// What to assemble and export comes from a TOML file, from flags, or later from other commands.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar serve --nbd 127.0.0.1:10809 /dev/sd[a-j]")]
+#[command(after_help = "Example: ashlar serve --nbd unix:/run/ashlar/nbd.sock /dev/sd[a-j]")]
 pub struct Args {
     /// Devices of an array to assemble at start.
     #[arg(value_name = "DEVICE")]
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Serve all volumes over NBD here: 127.0.0.1:10809 or unix:PATH. May be given several times.
+    /// Serve all volumes over NBD here: unix:PATH, which root and the group of the daemon may open, or IP:PORT. May be given several times.
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
@@ -36,8 +36,8 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
-    /// Everybody who can reach the addresses of --nbd may read and destroy every volume. Needed for TCP addresses other than
-    /// loopback ones without --nbd-tls: NBD then is clear text without a login.
+    /// Everybody who can reach the addresses of --nbd may read and destroy every volume. Needed for TCP addresses without
+    /// --nbd-tls: NBD then is clear text without a login. Every user of this machine can reach 127.0.0.1.
     #[arg(long)]
     nbd_trusted_network: bool,
 

@@ -29,7 +29,7 @@ spare_pools = ["fast", "spares"]
 job_latency_target_ms = 20
 
 [[nbd]]
-listen = "127.0.0.1:10809"
+listen = "unix:/run/ashlar/nbd.sock"
 [[nbd]]
 listen = "192.0.2.1:10809"
 trusted_network = true
@@ -106,6 +106,7 @@ fn values_that_make_no_sense_are_refused() {
         ("[tuning]\nchecksum_cache = \"0\"", "checksum_cache must be more than 0"),
         ("[nbd_limits]\nstall_s = 0", "stall_s must be more than 0"),
         ("[[nbd]]\nlisten = \"0.0.0.0:10809\"", "trusted_network = true"),
+        ("[[nbd]]\nlisten = \"127.0.0.1:10809\"", "trusted_network = true"),
         ("[[nbd]]\nlisten = \"0.0.0.0:10809\"\ntls = {}", "tls wants a folder, or all of"),
         (
             "[[nbd]]\nlisten = \"[::]:10809\"\ntls = { folder = \"a\", ca = \"b\" }",
