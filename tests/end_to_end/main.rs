@@ -20,6 +20,7 @@
 //! - `hostile`    others at the control socket, connections that never get on
 //! - `leftovers`  what replies carry besides data
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
+//! - `twins`      one device under two names
 //! - `refusals`   everything that must be refused, with its line
 //! - `refused_starts` members from which no array starts, or not the whole of it
 //!
@@ -47,4 +48,5 @@ mod short;
 mod suites;
 mod tampered;
 mod tools;
+mod twins;
 mod world;

@@ -28,11 +28,11 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "m0", "m1", "m1"],
-        "ashlar: m1 is given twice; each member needs a device of its own; nothing was written",
+        "ashlar: m1 is given twice; nothing was written; each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "./m1"],
-        "ashlar: m1 is given twice; each member needs a device of its own; nothing was written",
+        "ashlar: m1 is given twice; nothing was written; each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "gone"],
@@ -76,11 +76,11 @@ const CREATE: [(&[&str], &str); 23] = [
     ),
     (
         &["-l", "5", "--spare", "m0", "m0", "m1", "m2"],
-        "ashlar: m0 is given twice; nothing was written; name each device once, as a member or as a spare",
+        "ashlar: m0 is given twice; nothing was written; each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "--spare", "m4", "--spare", "m4", "m0", "m1", "m2"],
-        "ashlar: m4 is given twice; nothing was written; name each device once, as a member or as a spare",
+        "ashlar: m4 is given twice; nothing was written; each member and each spare needs a device of its own",
     ),
     (
         &["-l", "5", "m0", "m1", "pipe"],
@@ -205,7 +205,10 @@ fn a_member_of_a_running_array_is_no_use_in_a_dry_run_either() {
         &["create", "t", "-l", "1", "m0", "m1", "--dry-run", "--destroy", "m0", "--destroy", "m1"],
     ] {
         let line = world.refused(arguments);
-        assert!(line.contains("in use: by ashlar itself, as a member or spare"), "{line}");
+        assert!(
+            line.contains("is in slot 0 of '") && line.contains("nothing was written"),
+            "{line}"
+        );
     }
 }
 

@@ -56,6 +56,9 @@ impl Serves<Create> for Arrays {
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
         repeats::check_named(&call)?;
+        for device in call.devices.iter().chain(&call.spares) {
+            self.refuse_if_in_use(device).await?;
+        }
         let spec = CreateSpec {
             shape: convert::shape(&call),
             policy: convert::policy(call.policy, call.level),

@@ -1,18 +1,13 @@
 //! Requests that name a device twice, or ask for what is there already.
 //!
 //! What must stay true: a command can be repeated, and then says that nothing was changed; nothing is opened here.
-//! Devices are compared as paths and as what these lead to, so another name of the same device is the same.
+//! Devices are compared as what their paths lead to, so another name of the same device is the same.
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Assemble, Create};
+use ashlar_device::Physical;
 use ashlar_engine::{ArrayStatus, MemberStatus, SlotState};
-use std::fs;
-use std::path::PathBuf;
-
-/// The device behind a path; the path itself where there is none.
-fn behind(path: &str) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path))
-}
+use ashlar_units::MemberIdx;
 
 /// What of a request to assemble runs already.
 pub struct Running {
@@ -33,9 +28,10 @@ impl Running {
         };
         let mut running = Running { arrays: Vec::new(), count: 0, rest: call.devices.clone() };
         for array in arrays.iter().filter(is_meant) {
-            let own: Vec<PathBuf> = paths(&array.members).map(|(_, path)| behind(path)).collect();
+            let own: Vec<Physical> =
+                paths(&array.members).map(|(_, path)| Physical::of(path)).collect();
             let before = running.rest.len();
-            running.rest.retain(|device| !own.contains(&behind(device)));
+            running.rest.retain(|device| !own.contains(&Physical::of(device)));
             if running.rest.len() < before {
                 running.count += before - running.rest.len();
                 running.arrays.push(array.name.clone());
@@ -72,16 +68,14 @@ impl Running {
     }
 }
 
-/// That `device` is in a slot of the array and serves, or is on its way into one. One that is out is not.
-pub fn filled(members: &[MemberStatus], array: &str, device: &str) -> Option<String> {
-    let asked = behind(device);
+/// The slot in which `device` serves, or on its way into which it is. A device that is out is in none.
+pub fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
+    let asked = Physical::of(device);
     let serves = |member: &MemberStatus, path: &str| {
         member.state != SlotState::Out || member.replacement.as_deref() == Some(path)
     };
-    let (member, _) =
-        paths(members).find(|(member, path)| serves(member, path) && behind(path) == asked)?;
-    let slot = member.slot;
-    Some(format!("{device} is in slot {slot} of '{array}' already; nothing was changed"))
+    let mut devices = paths(members).filter(|(member, path)| serves(member, path));
+    devices.find(|(_, path)| Physical::of(path) == asked).map(|(member, _)| member.slot)
 }
 
 /// Every device of these members, the one that is being filled beside the holder included.
@@ -98,12 +92,19 @@ fn paths(members: &[MemberStatus]) -> impl Iterator<Item = (&MemberStatus, &str)
 /// # Errors
 /// The device that is named wrongly.
 pub fn check_named(call: &Create) -> Result<(), ApiError> {
-    for (at, spare) in call.spares.iter().enumerate() {
-        if call.devices.contains(spare) || call.spares[..at].contains(spare) {
-            let message = format!("{spare} is given twice; nothing was written");
-            let hint = "name each device once, as a member or as a spare";
-            return Err(ApiError::new("device.given_twice", message, hint));
-        }
+    let named: Vec<&String> = call.devices.iter().chain(&call.spares).collect();
+    let known: Vec<Physical> = named.iter().map(|path| Physical::of(path)).collect();
+    for (at, device) in named.iter().enumerate() {
+        let Some(before) = known[..at].iter().position(|other| *other == known[at]) else {
+            continue;
+        };
+        let what = match named[before] == *device {
+            true => format!("{device} is given twice"),
+            false => format!("{} and {device} are one device", named[before]),
+        };
+        let message = format!("{what}; nothing was written");
+        let hint = "each member and each spare needs a device of its own";
+        return Err(ApiError::new("device.given_twice", message, hint));
     }
     let all = || call.devices.iter().chain(&call.spares);
     match call.destroy.iter().find(|path| all().all(|device| device != *path)) {

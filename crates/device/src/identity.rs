@@ -1,4 +1,4 @@
-//! Whether a device is still what was opened.
+//! Whether a device is still what was opened, and whether two paths lead to one device.
 //!
 //! What must stay true: a file that became shorter is never written to again, for a write beyond its end would make
 //! it grow, and what lies between would read as zeros instead of an error. Once found shorter a device counts as
@@ -6,6 +6,7 @@
 //! Not here: what the engine does about it (the member is out).
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,4 +138,44 @@ fn beneath(file: &OwnedFd) -> Option<Beneath> {
     let path = std::fs::read_to_string(own.join("loop/backing_file")).ok()?.trim().to_owned();
     let bytes = std::fs::metadata(&path).ok()?.len();
     Some(Beneath { path, bytes })
+}
+
+/// What a path leads to, so that two paths of one device compare equal: a file, also through a loop device over it; a
+/// drive by model and serial number, also through several paths to it, and a partition of it by its number; another
+/// block device by its number. A path that leads nowhere is itself.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Physical(String);
+
+impl Physical {
+    /// What `path` leads to. Nothing is opened.
+    pub fn of(path: &str) -> Physical {
+        Physical(physical(path).unwrap_or_else(|| path.to_owned()))
+    }
+}
+
+fn physical(path: &str) -> Option<String> {
+    let about = std::fs::metadata(path).ok()?;
+    if !about.file_type().is_block_device() {
+        return Some(format!("file {}:{}", about.dev(), about.ino()));
+    }
+    let (major, minor) = (major(about.rdev()), minor(about.rdev()));
+    let sys = Path::new(sysfs::SYS);
+    let numbered = format!("block {major}:{minor}");
+    let Some(own) = sysfs::directory(sys, major, minor) else { return Some(numbered) };
+    let disk = sysfs::whole_disk(&own);
+    let partition = std::fs::read_to_string(own.join("partition")).unwrap_or_default();
+    let partition = partition.trim();
+    if let Ok(file) = std::fs::read_to_string(disk.join("loop/backing_file"))
+        && let Ok(about) = std::fs::metadata(file.trim_end())
+    {
+        let file = format!("file {}:{}", about.dev(), about.ino());
+        return Some(if partition.is_empty() { file } else { format!("{file} part {partition}") });
+    }
+    let told = sysfs::read(sys, major, minor)?;
+    Some(match (told.model, told.serial) {
+        (model, Some(serial)) => {
+            format!("drive {} {serial} part {partition}", model.unwrap_or_default())
+        }
+        (_, None) => numbered,
+    })
 }

@@ -10,6 +10,7 @@ use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
+use ashlar_device::Physical;
 use ashlar_engine::{MemberStatus, NewDevice, SlotState, SpareStatus};
 use ashlar_units::{ByteSize, MemberIdx};
 
@@ -30,10 +31,11 @@ impl Serves<Fail> for Arrays {
 impl Serves<Replace> for Arrays {
     async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
-        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
-            return Ok(Done::unchanged(message));
-        }
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
+        if let Some(has) = repeats::slot_of(&members, &call.device) {
+            return already(&call.array, &call.device, (has, slot));
+        }
+        self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
             look::may_take(&call.device, call.destroy)?;
@@ -58,8 +60,8 @@ impl Serves<Replace> for Arrays {
 impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
-        if let Some(message) = repeats::filled(&members, &call.array, &call.device) {
-            return Ok(Done::unchanged(message));
+        if let Some(has) = repeats::slot_of(&members, &call.device) {
+            return already(&call.array, &call.device, (has, has));
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!(
@@ -71,10 +73,12 @@ impl Serves<ReAdd> for Arrays {
 
 impl Serves<SpareAdd> for Arrays {
     async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
-        let is_there = |spare: &SpareStatus| spare.path == call.device;
+        let asked = Physical::of(&call.device);
+        let is_there = |spare: &SpareStatus| Physical::of(&spare.path) == asked;
         if self.engine.spares().iter().any(is_there) {
             return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
         }
+        self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
             look::may_take(&call.device, call.destroy)?;
@@ -97,7 +101,38 @@ impl Serves<SpareRemove> for Arrays {
     }
 }
 
+/// What is said of a device that is in slot `has` and was to be put into `wanted`.
+fn already(
+    array: &str,
+    device: &str,
+    (has, wanted): (MemberIdx, MemberIdx),
+) -> Result<Done, ApiError> {
+    let message = format!("{device} is in slot {has} of '{array}' already; nothing was changed");
+    if has == wanted {
+        return Ok(Done::unchanged(message));
+    }
+    let hint = format!("name a device that no array uses for slot {wanted}");
+    Err(ApiError::new("device.in_use", message, hint))
+}
+
 impl Arrays {
+    /// That no running array has the device, under this or another name.
+    ///
+    /// # Errors
+    /// One line that says which one has it.
+    pub(super) async fn refuse_if_in_use(&self, device: &str) -> Result<(), ApiError> {
+        for array in self.status_of_all().await? {
+            if let Some(slot) = repeats::slot_of(&array.members, device) {
+                let name = &array.name;
+                let message =
+                    format!("{device} is in slot {slot} of '{name}'; nothing was written");
+                let hint = "name a device that no array uses";
+                return Err(ApiError::new("device.in_use", message, hint));
+            }
+        }
+        Ok(())
+    }
+
     /// The members of a running array.
     async fn members(&self, array: &str) -> Result<Vec<MemberStatus>, ApiError> {
         let found = self.status_of_all().await?.into_iter().find(|it| it.name == array);
