@@ -1,12 +1,12 @@
 # One word for each thing a developer does. `just` is optional: each line works by hand.
 
-# everything that must be right
+# format, lints, style, the tests that find most
 check:
     ./check
 
-# the same in a few minutes
-quick:
-    ./check --quick
+# everything, as CI runs it
+full:
+    ./check --full
 
 # all tests of one crate: just test layout
 test crate:

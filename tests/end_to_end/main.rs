@@ -10,7 +10,7 @@
 //! - `encrypted`  NBD through TLS, who is let in and who is not
 //! - `tampered`   the same with bytes changed on the way
 //! - `serving`    what a daemon is told at its start
-//! - `short`      one round trip in a few seconds, for `./check --quick`
+//! - `short`      one round trip in a few seconds
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do

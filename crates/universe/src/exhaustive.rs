@@ -127,7 +127,7 @@ impl fmt::Display for Covered {
     }
 }
 
-/// The workloads: those of `./check`, or all of them.
+/// The workloads: those of `./check --full`, or all of them.
 pub fn cases(is_long: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for count in 1..=3 {

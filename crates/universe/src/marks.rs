@@ -1,6 +1,6 @@
 //! Reachability marks: named events, counted over a universe and summed over a run.
 //!
-//! What must stay true: counting changes nothing in a universe. A run in `./check` fails if a mark of [`EXPECTED`] is
+//! What must stay true: counting changes nothing in a universe. A run in `./check --full` fails if a mark of [`EXPECTED`] is
 //! never reached: then the universes do not go where they are thought to go.
 
 use std::collections::BTreeMap;

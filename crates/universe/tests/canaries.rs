@@ -18,7 +18,7 @@ const SEEDS_MAX: u64 = 4000;
 /// Threads that look at canaries side by side.
 const THREADS: usize = 2;
 
-/// The universes in which a canary is looked for: those of `./check`, or others that go there on purpose, because it was
+/// The universes in which a canary is looked for: those of `./check --full`, or others that go there on purpose, because it was
 /// found once in thousands of those.
 fn limits_for(canary: Canary) -> Limits {
     let log = Some(ConsistencyPolicy::Log);

@@ -1,4 +1,4 @@
-//! Every crash state of a few workloads on every test run; `./check` looks at more of them.
+//! Every crash state of a few workloads on every test run; `./check --full` looks at more of them.
 
 use ashlar_universe::{Case, Step, exhaust};
 

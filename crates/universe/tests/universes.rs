@@ -1,4 +1,4 @@
-//! A few universes on every test run; `./check` and `just sim-many` run thousands.
+//! A few universes on every test run; `./check --full` and `just sim-many` run thousands.
 
 use ashlar_universe::{Limits, run};
 
