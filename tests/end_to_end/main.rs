@@ -15,6 +15,7 @@
 //! - `crash`      the daemon is killed
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
+//! - `older_copies` a member's place is taken by a copy of it from before
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
@@ -39,6 +40,7 @@ mod encrypted;
 mod hostile;
 mod leftovers;
 mod load;
+mod older_copies;
 mod raw_nbd;
 mod refusals;
 mod refused_starts;

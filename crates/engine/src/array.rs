@@ -11,6 +11,7 @@ use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::ArrayTuning;
 use crate::event::EventLog;
+use crate::home::proof::Unproven;
 use crate::intent::IntentMap;
 use crate::log::LogShape;
 use crate::member::SlotState;
@@ -56,6 +57,8 @@ pub struct Array {
     pub(crate) checksums: Option<Checksums>,
     /// What only caches hold.
     pub(crate) caches: Caches,
+    /// What the members do not know yet to be on all of them.
+    pub(crate) unproven: Unproven,
     incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
@@ -141,6 +144,7 @@ impl Array {
             log: parts.log,
             checksums: parts.checksums,
             caches: Caches::default(),
+            unproven: Unproven::default(),
             incarnation: OnceLock::new(),
             events: parts.events,
             spares: parts.spares,

@@ -17,6 +17,7 @@ use crate::checksums::Checksums;
 use crate::config::ArrayTuning;
 use crate::error::Refusal;
 use crate::event::names;
+use crate::home::proof::{self, Marks};
 use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::log::{LogShape, replay};
@@ -28,12 +29,14 @@ use crate::worker::Worker;
 use crate::written::WrittenMap;
 use crate::{control_io, map_pages, ownership, stated};
 use ashlar_device::{Access, Opened};
+use ashlar_iobuf::BufMut;
 use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{
-    self, AssemblyRequest, MemberReading, ReadLabel, RefusalKind, Start,
+    self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadLabel, RefusalKind, Start,
+    Verdict,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
-use ashlar_ondisk::format::BITS_PER_PAGE;
+use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
@@ -66,7 +69,10 @@ pub(crate) async fn assemble(
     roster: &Arc<Roster>,
     spec: AssembleSpec,
 ) -> Result<String, Refusal> {
-    let (found, readings, problems) = read_devices(worker, roster, &spec).await;
+    let (found, mut readings, problems) = read_devices(worker, roster, &spec).await;
+    if sings(Canary::OlderCopyTrusted) {
+        readings.iter_mut().for_each(|reading| reading.mark = None);
+    }
     let verdict = assembly::assemble(&readings, &spec.request);
     if let Start::Refused(refusal) = &verdict.start {
         let next = next_after(refusal.kind, &problems);
@@ -90,6 +96,7 @@ pub(crate) async fn assemble(
     }
     let name = array.name().to_owned();
     keep_spares(roster, &readings, &found);
+    name_older_copies(&array, &readings, &verdict);
     if let Some(first) = lost_pages.first() {
         let first_stripe = to_u64(*first) * BITS_PER_PAGE;
         let fields = vec![
@@ -100,6 +107,16 @@ pub(crate) async fn assemble(
     }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
+}
+
+/// An older copy of a member is there: the slot is out, and the events say why.
+fn name_older_copies(array: &Array, readings: &[MemberReading], verdict: &Verdict) {
+    let is_older = |extra: &&Extra| matches!(extra.reason, ExtraReason::Older { .. });
+    for reading in verdict.extras.iter().filter(is_older).map(|extra| &readings[extra.reading]) {
+        let slot = reading.superblock().map_or(MemberIdx(0), |superblock| superblock.slot);
+        let fields = vec![("slot", slot.to_string()), ("path", reading.path.clone())];
+        array.record(names::MEMBER_OLDER, fields);
+    }
 }
 
 /// How to go on after a refusal to start; `problems` are the devices that could not be looked at, and why.
@@ -139,7 +156,7 @@ async fn read_devices(
     }
     let (mut found, mut readings) = (Vec::new(), Vec::new());
     for looking in started {
-        let (opened, reading) = looking.finish().await;
+        let (opened, reading) = looking.finish(worker).await;
         found.push(Found { opened });
         readings.push(reading);
     }
@@ -162,7 +179,7 @@ impl Looking<'_> {
         Looking { path, opened, ends }
     }
 
-    async fn finish(self) -> (Arc<dyn Opened>, MemberReading) {
+    async fn finish(self, worker: &Worker) -> (Arc<dyn Opened>, MemberReading) {
         let facts = self.opened.facts();
         let (mut head, mut tail) = (None, None);
         if let Some([head_read, tail_read]) = self.ends {
@@ -170,11 +187,24 @@ impl Looking<'_> {
             (head, tail) = (head_read.finish().await.ok(), tail_read.finish().await.ok());
         }
         let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
+        let marks = match head {
+            Some(_) => None,
+            // A block beside them cannot be read, perhaps: that alone makes no older copy of it.
+            None => read_marks(worker, self.opened.as_ref()).await,
+        };
         let serial = facts.serial.as_deref().unwrap_or("");
         let reading = MemberReading::new(self.path, facts.size_bytes, serial, choice)
-            .with_mark_in(head.as_deref());
+            .with_mark_in(head.as_deref())
+            .with_marks(marks.as_deref());
         (self.opened, reading)
     }
+}
+
+/// The flush marks alone.
+async fn read_marks(worker: &Worker, opened: &dyn Opened) -> Option<BufMut> {
+    examine_ranges(opened.facts().size_bytes)?;
+    let device = opened.attach(&worker.handle);
+    control_io::read(worker, device.as_ref(), FLUSH_MARKS).await.ok()
 }
 
 /// Spares among the devices go on waiting in their pools.
@@ -325,7 +355,7 @@ async fn home_shard(
 ) -> Result<(), Refusal> {
     let id = array.identity.id;
     let (found, mut next) = (plan.found.clone(), plan.superblock.clone());
-    let has_log = plan.has_log;
+    let (has_log, marks) = (plan.has_log, plan.marks);
     let incarnation = crate::create::draw_uuid(worker);
     let now = (roster.config.wall_clock_s)();
     let is_read_only = plan.is_read_only;
@@ -333,7 +363,8 @@ async fn home_shard(
     let start = async move |worker: Rc<Worker>| {
         let shard = worker.shard(id).expect("just installed");
         let page_sequence = found.generation << 32;
-        shard.set_home(Home::new(found.clone(), page_sequence));
+        let marks = Marks::after(marks.0, marks.1);
+        shard.set_home(Home::new(found.clone(), page_sequence, marks));
         let not_recorded = |lost: ArrayLost| not_recorded(&shard, lost);
         let logs = if has_log { Some(replay::look(&shard, &next).await?) } else { None };
         if !is_read_only {
@@ -352,6 +383,7 @@ async fn home_shard(
         shard.array.set_incarnation(own);
         next.updated_at_s = now;
         stated::allow_lean(&shard, &mut next);
+        proof::begin(&shard, &mut next).await;
         record::write(&shard, next).await.map_err(not_recorded)?;
         keeper::settle_intent(&shard).await.map_err(not_recorded)?;
         if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {

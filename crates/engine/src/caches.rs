@@ -64,6 +64,11 @@ impl Caches {
         self.relaxed.is_held()
     }
 
+    /// Writes noted so far, of every kind.
+    pub(crate) fn noted(&self) -> u64 {
+        self.unlogged.now() + self.logged.now()
+    }
+
     /// To be taken before a flush round begins.
     pub(crate) fn mark(&self) -> Mark {
         Mark {

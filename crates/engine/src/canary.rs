@@ -121,6 +121,8 @@ canaries! {
     NewcomerNotTold,
     /// A copy that ends late speaks of the device that came next in its slot.
     CopySpeaksOn,
+    /// An older copy of a member is taken for the member.
+    OlderCopyTrusted,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
 }

@@ -29,6 +29,9 @@ pub mod names {
     pub const ARRAY_TAKEN_OVER: &str = "array.taken_over";
     /// A member was put out of service and the others know.
     pub const MEMBER_FAILED: &str = "member.failed";
+    /// A device is an older copy of a member: it lacks writes that the others know to be flushed on it, and stays out.
+    /// Fields: `slot`, `path`.
+    pub const MEMBER_OLDER: &str = "member.older";
     /// A member took a slot (spare, replacement or returned).
     pub const MEMBER_JOINED: &str = "member.joined";
     /// Blocks of a member could not be read; they were reconstructed and written back.

@@ -6,6 +6,7 @@
 //! workers come here by message.
 //!
 //! - `join`     a device takes a slot
+//! - `proof`    flush marks: what is known to be on every member
 //! - `record`   one superblock update on all members
 //! - `look`     whether devices are still what was opened
 //! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
@@ -14,6 +15,7 @@
 pub(crate) mod join;
 pub(crate) mod keeper;
 pub(crate) mod look;
+pub(crate) mod proof;
 pub(crate) mod record;
 mod rounds;
 
@@ -31,6 +33,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
+use uuid::Uuid;
 
 /// What the home worker keeps for an array.
 pub(crate) struct Home {
@@ -45,6 +48,7 @@ pub(crate) struct Home {
     /// A device has joined: the next round of intent pages is to store all that have bits.
     has_newcomer: Cell<bool>,
     page_sequence: Cell<u64>,
+    marks: proof::Marks,
     pub(crate) jobs: crate::background::Jobs,
     pub(crate) looks: look::Looks,
     /// What this start found in the logs; `None` if it did not look.
@@ -53,8 +57,8 @@ pub(crate) struct Home {
 
 impl Home {
     /// Start from the superblock as it is on the members; page sequence numbers go on above
-    /// `page_sequence`.
-    pub(crate) fn new(superblock: Superblock, page_sequence: u64) -> Self {
+    /// `page_sequence`, flush marks above those of `marks`.
+    pub(crate) fn new(superblock: Superblock, page_sequence: u64, marks: proof::Marks) -> Self {
         Home {
             found_generation: superblock.generation,
             superblock: RefCell::new(superblock),
@@ -64,6 +68,7 @@ impl Home {
             intent_pages: Semaphore::new(1),
             has_newcomer: Cell::new(false),
             page_sequence: Cell::new(page_sequence),
+            marks,
             jobs: crate::background::Jobs::default(),
             looks: look::Looks::default(),
             replayed: Cell::new(None),
@@ -78,6 +83,12 @@ impl Home {
     /// The superblock as last recorded.
     pub(crate) fn superblock(&self) -> Superblock {
         self.superblock.borrow().clone()
+    }
+
+    /// The array, and the start that runs it.
+    fn identity(&self) -> (Uuid, Uuid) {
+        let superblock = self.superblock.borrow();
+        (superblock.array_uuid, superblock.incarnation)
     }
 
     /// What the next update starts from: the start, before it is recorded.

@@ -6,7 +6,7 @@
 use crate::assemble::remove;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{keeper, record};
+use crate::home::{keeper, proof, record};
 use crate::ownership;
 use crate::roster::Roster;
 use crate::shard::Shard;
@@ -71,6 +71,7 @@ async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> Option<Stopped> {
         return None;
     }
     keeper::clear_all(shard).await;
+    proof::prove(shard).await;
     // A region whose parity is not trusted must be resynced at the next start.
     let is_unclean = shard.array.intent.unsynced_count() != 0;
     let now = (roster.config.wall_clock_s)();

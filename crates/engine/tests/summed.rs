@@ -19,6 +19,8 @@ mod jobs_cut_off;
 mod log_crashes;
 #[path = "engine/lost_stripes.rs"]
 mod lost_stripes;
+#[path = "engine/older_copies.rs"]
+mod older_copies;
 #[path = "engine/oracle.rs"]
 mod oracle;
 #[path = "engine/spares.rs"]

@@ -67,6 +67,9 @@ pub const FLUSH_MARK_OFFSET: u64 = HEARTBEAT_OFFSET + 2 * HEARTBEAT_BYTES;
 pub const FLUSH_MARK_SLOTS: usize = 2;
 /// Size of one flush mark, in bytes.
 pub const FLUSH_MARK_BYTES: u64 = 4096;
+/// All flush marks of a member.
+pub const FLUSH_MARKS: Extent =
+    Extent { offset: FLUSH_MARK_OFFSET, bytes: FLUSH_MARK_BYTES * FLUSH_MARK_SLOTS as u64 };
 /// A sequence of a flush mark from which on none is believed: it has 40 bits in the member table.
 pub const FLUSH_MARK_SEQUENCE_END: u64 = 1 << 40;
 /// Where the first area after the flush marks begins, in bytes; what lies between is reserved.

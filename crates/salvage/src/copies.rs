@@ -3,7 +3,7 @@
 //! What must stay true: damage to copies is never worse than their absence; the choice among intact copies is
 //! the one of docs/on-disk-format.md.
 
-use crate::bytes::{Uuid, index};
+use crate::bytes::{Uuid, array_at, checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
 use crate::superblock::{Copy, SLOT_BYTES, Superblock};
 
@@ -14,6 +14,8 @@ pub struct Reading {
     pub copies: [Option<Copy>; 4],
     /// Size of the image.
     pub size_bytes: u64,
+    /// Its newest flush mark, and the mark which that one calls flushed; zeros: none.
+    pub mark: (u64, u64),
 }
 
 impl Reading {
@@ -30,8 +32,11 @@ impl Reading {
                 copy_at(image, tail(1)),
             ],
             size_bytes,
+            mark: (0, 0),
         };
         reading.look_at_the_recorded_end(image);
+        let array = reading.superblock().map(|superblock| superblock.array_uuid);
+        reading.mark = array.map_or((0, 0), |array| newest_mark(image, &array));
         reading
     }
 
@@ -93,6 +98,22 @@ impl Reading {
             "no superblock of an array"
         }
     }
+}
+
+/// The newest of the two flush marks of an array; zeros if there is none.
+fn newest_mark(image: &impl ReadAt, array: &Uuid) -> (u64, u64) {
+    let marks = [136 << 10, 140 << 10].into_iter().filter_map(|offset| {
+        let mut block = vec![0; 4096];
+        image.read_at(offset, &mut block).ok()?;
+        let is_mark = block.starts_with(b"ASHLARFM")
+            && u32_at(&block, 8) == checksum(&block, 8)
+            && u32_at(&block, 12) == 1
+            && array_at(&block, 16) == *array
+            && is_blank(&block[64..]);
+        let mark = (u64_at(&block, 48), u64_at(&block, 56));
+        (is_mark && mark.0 < 1 << 40 && mark.1 < mark.0).then_some(mark)
+    });
+    marks.max().unwrap_or((0, 0))
 }
 
 /// The copy at `offset`. A superblock near the end of a truncated image may be shorter than its slot.

@@ -115,6 +115,8 @@ pub enum Standing {
     Stale(u64),
     /// It is older than one update; nobody recorded that it missed anything.
     Incoherent,
+    /// It is an older copy of the member: it lacks what another member knows to be flushed on it.
+    Older,
     /// It belongs to the array no longer, or never did by the newest superblock.
     NotListed,
     /// It lived on apart from the half that is believed.
@@ -167,6 +169,7 @@ impl Roster {
             one_half(&found, &newest)?;
         }
         let mut images: Vec<Judged> = readings.iter().map(|it| judged(it, &newest)).collect();
+        set_older_apart(&newest, readings, &mut images);
         let slots = newest.geometry.slots();
         for (image, slot) in &choices.by_hand {
             let is_there = *slot < slots && *image < images.len();
@@ -174,6 +177,21 @@ impl Roster {
             (judged.slot, judged.by_hand) = (Some(*slot), true);
         }
         Ok(Roster { newest, images })
+    }
+}
+
+/// Members that lack the highest mark that a current one calls flushed are not themselves.
+fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) {
+    let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
+    let flushed = current.map(|(_, reading)| reading.mark.1).max().unwrap_or(0);
+    if !newest.has_flush_marks {
+        return;
+    }
+    for (image, reading) in images.iter_mut().zip(readings) {
+        let counts = matches!(image.standing, Standing::Current | Standing::Until(_));
+        if counts && reading.mark.0 < flushed {
+            image.standing = Standing::Older;
+        }
     }
 }
 

@@ -117,6 +117,8 @@ pub struct Superblock {
     pub has_whole_map: bool,
     /// Whether pages of bits name the member that they lie on.
     pub has_member_pages: bool,
+    /// Whether flush marks count.
+    pub has_flush_marks: bool,
     /// The write-intent bitmap's pages.
     pub write_intent: Area,
     /// The written map's pages.
@@ -211,6 +213,7 @@ impl Superblock {
             region_bytes: u64_at(bytes, 248),
             has_whole_map: u64_at(bytes, 24) & 1 == 1,
             has_member_pages: u64_at(bytes, 40) & 4 == 4,
+            has_flush_marks: u64_at(bytes, 24) & 2 == 2,
             write_intent: area(3),
             written_map: area(4),
             intent_log: area(5),

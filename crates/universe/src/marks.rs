@@ -179,6 +179,7 @@ pub const EXPECTED: &[&str] = &[
     "ordeal.spoilt_beyond",
     "ordeal.spoilt_is_an_error",
     "ordeal.stale_copy",
+    "ordeal.stale_copy_of_this_generation",
     "ordeal.swapped",
     "ordeal.too_many_gone",
     "ordeal.too_many_lost",

@@ -18,7 +18,7 @@ use ashlar_engine::{
 };
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
 use ashlar_ondisk::{MemberEntry, Role, Superblock};
-use ashlar_sim::{KeptDisk, Random, SimWorld, Stop};
+use ashlar_sim::{KeptDisk, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Request, Volume};
 
@@ -61,6 +61,8 @@ pub(crate) struct Older {
     disk: KeptDisk,
     /// What it said then.
     own: Superblock,
+    /// Its newest flush mark; 0: none.
+    mark: u64,
 }
 
 impl Older {
@@ -82,6 +84,16 @@ impl Older {
         let is_seen_off = newest.members.iter().any(went_on);
         !is_left && !is_seen_off && !entry.out_incarnations.contains(&self.own.incarnation)
     }
+}
+
+/// The newest flush mark on a device, and the one that it calls flushed.
+fn mark_on(disk: &SimDisk) -> Option<(u64, u64)> {
+    let marks = [136 << 10, 140 << 10].into_iter().filter_map(|offset| {
+        let block = disk.peek(Extent::new(offset, 4096));
+        let number = |at: usize| Some(u64::from_le_bytes(block[at..at + 8].try_into().ok()?));
+        block.starts_with(b"ASHLARFM").then_some((number(48)?, number(56)?))
+    });
+    marks.max()
 }
 
 /// What a start must make of it.
@@ -142,7 +154,8 @@ impl Ordeals<'_> {
         let is_wanted = self.older.is_none() || self.random.percent(30);
         if let (true, Some(own)) = (is_wanted, &rest.own[at]) {
             let disk = self.bays.all[at].disk.keep();
-            *self.older = Some(Older { at, disk, own: own.clone() });
+            let mark = mark_on(&self.bays.all[at].disk).map_or(0, |mark| mark.0);
+            *self.older = Some(Older { at, disk, own: own.clone(), mark });
         }
     }
 
@@ -250,13 +263,24 @@ impl Ordeals<'_> {
 
     fn make_stale(&self, sound: &[usize], rest: &Rest) -> Option<Vec<usize>> {
         let older = self.older.as_ref().filter(|older| sound.contains(&older.at))?;
-        // One generation behind is what a crash in the middle of an update leaves.
-        if older.own.generation + 1 >= rest.newest.generation {
+        // One generation behind is what a crash in the middle of an update leaves, but for what is known to be flushed.
+        let is_behind = older.own.generation + 1 < rest.newest.generation;
+        if !is_behind && !self.lacks_what_is_flushed(older, sound) {
             return None;
+        }
+        if !is_behind {
+            self.stage.mark("ordeal.stale_copy_of_this_generation");
         }
         self.bays.all[older.at].disk.put_back(older.disk.clone());
         self.bays.all[older.at].disk.come_back();
         Some(vec![older.at])
+    }
+
+    /// Whether another member knows something to be flushed that the copy lacks, read by the test's own hand.
+    fn lacks_what_is_flushed(&self, older: &Older, sound: &[usize]) -> bool {
+        let others = sound.iter().filter(|at| **at != older.at);
+        let flushed = others.filter_map(|at| mark_on(&self.bays.all[*at].disk)).map(|mark| mark.1);
+        flushed.max().is_some_and(|flushed| older.mark < flushed)
     }
 
     /// Some copies on every member, all of them on a few.

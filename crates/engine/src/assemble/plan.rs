@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub(super) is_read_only: bool,
     /// Regions that were dirty must not be trusted.
     pub(super) is_unclean: bool,
+    /// The newest flush mark on any device, and the one that is known to be on all members in sync.
+    pub(super) marks: (u64, u64),
     /// The logs say what was under way.
     pub(super) has_log: bool,
 }
@@ -132,6 +134,7 @@ pub(super) fn plan(
         is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
         is_unclean: !is_forced
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
+        marks: (verdict.newest_mark, verdict.flushed),
         has_log: superblock.unclean && is_logged,
         found: superblock.clone(),
         superblock: started,
@@ -154,6 +157,8 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
         {
             // The device that was to replace it is to be rebuilt from the others now.
             record::mark_out(&mut superblock, slot.slot);
+            let entry = superblock.members.iter_mut().find(|entry| entry.uuid == holder.uuid);
+            entry.expect("it is listed").out_flushed = verdict.flushed;
         }
     }
     superblock.forced = superblock.forced.with(verdict.forced, superblock.generation);

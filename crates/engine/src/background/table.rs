@@ -7,7 +7,7 @@
 use super::job::{End, Job};
 use super::step::Work;
 use crate::event::names;
-use crate::home::{self, keeper, record};
+use crate::home::{self, keeper, proof, record};
 use crate::member::SlotEvent;
 use crate::shard::{Shard, SlotDevices};
 use crate::slot::Tenure;
@@ -82,6 +82,7 @@ async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
     }
     let flushed = shard.start_on(device.as_ref(), 0, Command::Flush).await;
     if flushed.is_some_and(|outcome| outcome.result.is_ok()) {
+        proof::ask_for_filled(shard);
         return true;
     }
     let why = "a flush failed".to_owned();

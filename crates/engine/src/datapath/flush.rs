@@ -10,7 +10,7 @@
 //! What is not logged (first writes, trims, whole stripes on a healthy array) is counted in `caches.rs`; if a round of
 //! flushing has covered all that was counted, there is nothing to do.
 
-use crate::home::{self, keeper};
+use crate::home::{self, keeper, proof};
 use crate::shard::Shard;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
@@ -21,8 +21,11 @@ use std::rc::Rc;
 /// `Io` if so many members failed that the promise cannot be kept; `Stopped` while the array stops.
 pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
     if shard.array.log.is_some() && !shard.array.caches.hold_unlogged() {
+        proof::ask_for(shard);
         return Ok(());
     }
     let flushed = home::on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
-    flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
+    flushed.unwrap_or(Err(VolumeErrorKind::Stopped))?;
+    proof::ask_for(shard);
+    Ok(())
 }

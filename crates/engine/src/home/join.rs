@@ -13,7 +13,7 @@
 //! is read from the device before the job has been there, and after a crash in between the device does
 //! not belong to the array.
 
-use super::{everywhere, keeper, record};
+use super::{everywhere, keeper, proof, record};
 use crate::background::{self, table};
 use crate::canary::{Canary, sings};
 use crate::control_io;
@@ -27,13 +27,13 @@ use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::assembly::has_only_missed;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_ondisk::format::{
-    MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
+    FLUSH_MARKS, MEMBER_BYTES_MIN, MEMBER_ENTRIES_MAX, TAIL_COPIES_BYTES, member_bytes,
 };
 use ashlar_ondisk::{
-    Choice, ConsistencyPolicy, Features, JobKind, JobRecord, MemberEntry, MemberEvent, Role,
-    Superblock, SuperblockCopies, Text,
+    Choice, ConsistencyPolicy, Features, FlushMark, JobKind, JobRecord, MemberEntry, MemberEvent,
+    Role, Superblock, SuperblockCopies, Text,
 };
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripeNo, to_u64};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripeNo, to_u64};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -142,6 +142,7 @@ pub(crate) async fn as_replacement(
         shard.set_tenures(member, (shard.tenures(member).0, tenure));
     })
     .await;
+    greet(shard, shard.replacement(member)).await;
     let recorded = record::update(shard, |superblock| enlist(superblock, newcomer)).await;
     let is_listed = shard.home().superblock().newcomer(member).is_some();
     drop(gate);
@@ -152,6 +153,13 @@ pub(crate) async fn as_replacement(
     begin(shard, member, &facts, "replacement").await;
     background::start_copy(shard, newcomer);
     Ok(())
+}
+
+/// The members list a device only when it has a flush mark.
+async fn greet(shard: &Rc<Shard>, joined: Option<Rc<dyn Device>>) {
+    if let Some(device) = joined {
+        proof::greet(shard, device.as_ref()).await;
+    }
 }
 
 /// Bytes that a device needs to be a member.
@@ -216,7 +224,10 @@ async fn prepare(
     let device = opened.attach(&shard.worker.handle);
     let (worker, path) = (&shard.worker, &opened.facts().path);
     let superblock = shard.home().superblock();
-    for area in [superblock.areas.write_intent, superblock.areas.written_map] {
+    // What it says of an earlier life must not be taken for marks of this one; a member that comes back has its own.
+    let is_back = superblock.member(uuid).is_some_and(|entry| entry.role == Role::Out);
+    let marks = if is_back { Extent::default() } else { FLUSH_MARKS };
+    for area in [superblock.areas.write_intent, superblock.areas.written_map, marks] {
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }
@@ -255,6 +266,7 @@ async fn fill(
     .await;
     let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
     array.set_slot_state(member, joined);
+    greet(shard, shard.device(member)).await;
     let recorded = record::update(shard, enlist).await;
     let entry = shard.home().superblock().member(uuid).copied();
     if recorded.is_err() {
@@ -333,7 +345,7 @@ async fn recognise(
     }
     let path = &opened.facts().path;
     let device = opened.attach(&shard.worker.handle);
-    let choice = read_superblock(shard, device.as_ref()).await;
+    let (choice, mark) = read_superblock(shard, device.as_ref()).await;
     let listed = shard.home().superblock();
     let stranger = |why: &str| {
         Refusal::new(
@@ -366,6 +378,12 @@ async fn recognise(
     if !has_only_missed(own, &listed, shard.home().found_generation) {
         return Err(stale(why_not(own)));
     }
+    if mark.map_or(0, |mark| mark.sequence) < entry.out_flushed && !sings(Canary::OlderCopyTrusted)
+    {
+        return Err(stale(
+            "is an older copy of that member: it lacks writes that the others know to be flushed on it",
+        ));
+    }
     Ok((entry.slot, entry.uuid))
 }
 
@@ -379,12 +397,20 @@ fn why_not(own: &Superblock) -> &'static str {
     }
 }
 
-async fn read_superblock(shard: &Rc<Shard>, device: &dyn Device) -> Option<Choice> {
+async fn read_superblock(
+    shard: &Rc<Shard>,
+    device: &dyn Device,
+) -> (Option<Choice>, Option<FlushMark>) {
     let mut ranges = [None, None];
-    for (range, extent) in ranges.iter_mut().zip(examine_ranges(device.facts().size_bytes)?) {
+    let wanted = examine_ranges(device.facts().size_bytes);
+    for (range, extent) in ranges.iter_mut().zip(wanted.into_iter().flatten()) {
         // A range that cannot be read counts as lost copies.
         *range = control_io::read(&shard.worker, device, extent).await.ok();
     }
     let copies = split_copies(ranges[0].as_deref(), ranges[1].as_deref());
-    Some(SuperblockCopies::choose(&copies))
+    let found = SuperblockCopies::choose(&copies);
+    let mark = found
+        .superblock()
+        .and_then(|own| FlushMark::newest_in(ranges[0].as_deref(), own.array_uuid));
+    (Some(found), mark)
 }

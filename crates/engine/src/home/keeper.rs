@@ -5,7 +5,7 @@
 //! clearing one follows a flush of the data it covered.
 
 use super::record::{aligned, all_went_well};
-use super::{ArrayLost, on_home, take_out_holder};
+use super::{ArrayLost, on_home, proof, take_out_holder};
 use crate::array::Array;
 use crate::background::discard;
 use crate::canary::{Canary, sings};
@@ -315,6 +315,7 @@ pub(crate) async fn sweep(shard: Rc<Shard>) {
         if shard.array.is_stopping() {
             return;
         }
+        proof::prove_if_needed(&shard).await;
         sweep_once(&shard).await;
         // A page that changes just now is stored soon, in its other place.
         if !shard.array.written.has_dirty_pages() {

@@ -4,7 +4,7 @@
 //! are touched, so a crash leaves each member with a whole pair; a member that cannot take the update is
 //! put out by the next generation, which the rest take instead; a generation is never used twice.
 
-use super::ArrayLost;
+use super::{ArrayLost, proof};
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
@@ -69,7 +69,9 @@ pub(crate) async fn write(shard: &Rc<Shard>, mut next: Superblock) -> Result<(),
 
 async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(), ArrayLost> {
     let array = &shard.array;
+    let before = shard.home().superblock();
     loop {
+        proof::note_in_table(shard, &before, next);
         let failed = write_all(shard, next).await;
         if failed.is_empty() {
             return Ok(());

@@ -30,6 +30,7 @@ mod log_shortcuts;
 mod log_space;
 mod lost_map;
 mod lost_stripes;
+mod older_copies;
 mod oracle;
 mod ownership;
 mod power_cut;

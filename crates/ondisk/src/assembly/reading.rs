@@ -66,6 +66,15 @@ impl MemberReading {
         self
     }
 
+    /// The same with the marks that were read alone ([`FLUSH_MARKS`](crate::format::FLUSH_MARKS)), if they were.
+    #[must_use]
+    pub fn with_marks(mut self, marks: Option<&[u8]>) -> Self {
+        let array = self.superblock().map(|superblock| superblock.array_uuid);
+        let read = array.zip(marks).and_then(|(array, marks)| FlushMark::newest_of(marks, array));
+        self.mark = self.mark.or(read);
+        self
+    }
+
     /// The superblock, if the device is a member.
     pub fn superblock(&self) -> Option<&Superblock> {
         match &self.label {

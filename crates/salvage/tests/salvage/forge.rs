@@ -47,6 +47,8 @@ pub struct Array {
     pub policy: u8,
     /// It keeps checksums.
     pub has_sums: bool,
+    /// Its flush marks count.
+    pub has_marks: bool,
     pub entries: Vec<Entry>,
     /// Kind, member and checkpoint of one job.
     pub job: Option<(u8, u8, u64)>,
@@ -74,6 +76,7 @@ impl Array {
             resync_dirty: false,
             policy: 1,
             has_sums: false,
+            has_marks: false,
             entries: (0..(k + m) * groups).map(entry).collect(),
             job: None,
         }
@@ -107,6 +110,7 @@ impl Array {
         put(&mut bytes, 240, &4096_u32.to_le_bytes());
         bytes[244] = self.policy;
         put(&mut bytes, 40, &u64::from(self.policy == 3).to_le_bytes());
+        put(&mut bytes, 24, &(2 * u64::from(self.has_marks)).to_le_bytes());
         bytes[245] = u8::from(self.has_sums);
         put(&mut bytes, 32, &u64::from(self.has_sums).to_le_bytes());
         put(&mut bytes, 248, &(1_u64 << 20).to_le_bytes());
@@ -155,6 +159,18 @@ impl Array {
         }
         put(&mut image, MAP, &self.page(*b"AWRM", 5, written));
         image
+    }
+
+    /// A flush mark: its sequence and the mark that it calls flushed.
+    pub fn mark(&self, sequence: u64, flushed: u64) -> Vec<u8> {
+        let mut mark = vec![0; 4096];
+        mark[..8].copy_from_slice(b"ASHLARFM");
+        put(&mut mark, 12, &1_u32.to_le_bytes());
+        put(&mut mark, 16, &[self.uuid; 16]);
+        put(&mut mark, 48, &sequence.to_le_bytes());
+        put(&mut mark, 56, &flushed.to_le_bytes());
+        seal(&mut mark, 8);
+        mark
     }
 
     /// The first page of the checksum table, saying what the data area of this member holds in its first rows.

@@ -28,6 +28,26 @@ fn the_newest_generation_says_who_is_stale() {
 }
 
 #[test]
+fn an_older_copy_of_a_member_is_no_source() {
+    let array = Array { has_marks: true, ..Array::new(5, 2, 1, 1) };
+    let marked = |array: &Array, marks: [(u64, u64); 3]| {
+        let mut images = images(array);
+        for (image, (sequence, flushed)) in images.iter_mut().zip(marks) {
+            let place = if sequence % 2 == 0 { 136 << 10 } else { 140 << 10 };
+            put(image, place, &array.mark(sequence, flushed));
+        }
+        standings(images)
+    };
+    let older = [(9, 8), (7, 6), (9, 8)];
+    assert_eq!(marked(&array, older), [Standing::Current, Standing::Older, Standing::Current]);
+    assert_eq!(marked(&array, [(9, 8), (8, 5), (12, 8)]), [Standing::Current; 3], "a crash");
+    // What no engine says is no mark.
+    assert_eq!(marked(&array, [(9, 9), (7, 6), (7, 6)])[1], Standing::Current);
+    let unmarked = Array { has_marks: false, ..array };
+    assert_eq!(marked(&unmarked, older), [Standing::Current; 3]);
+}
+
+#[test]
 fn one_generation_behind_is_a_crash_and_two_are_not() {
     let new = Array { generation: 11, ..Array::new(5, 2, 1, 1) };
     for (generation, standing) in [(10, Standing::Current), (9, Standing::Incoherent)] {

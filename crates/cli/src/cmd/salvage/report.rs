@@ -218,6 +218,7 @@ impl Member {
             Standing::Until(_) => "partial",
             Standing::Stale(_) => "stale",
             Standing::Incoherent => "incoherent",
+            Standing::Older => "older_copy",
             Standing::NotListed => "not_listed",
             Standing::OtherHalf => "other_half",
             Standing::Unknown(_) => "unknown",
@@ -230,6 +231,9 @@ impl Member {
             Standing::Until(stripe) => format!("being filled: good for the first {stripe} stripes"),
             Standing::Stale(since) => format!("stale: missed writes since generation {since}"),
             Standing::Incoherent => "stale: older than the last update of all members".to_owned(),
+            Standing::Older => {
+                "an older copy: it lacks writes that the others know to be flushed".to_owned()
+            }
             Standing::NotListed => "not a member any more".to_owned(),
             Standing::OtherHalf => "of the other half".to_owned(),
             Standing::Unknown(why) => format!("unknown: {why}"),
