@@ -231,7 +231,11 @@ impl Ordeals<'_> {
         let is_refused = self.bays.is_beyond(&out) || evil == Evil::TooManyGone || is_stranger;
         // Somebody must be left who knows what is so.
         let knows = |at: &usize| {
-            let is_newest = rest.generations[*at] == Some(rest.newest.generation);
+            // The same number under another start is another history.
+            let is_newest = rest.own[*at].as_ref().is_some_and(|own| {
+                (own.generation, own.incarnation)
+                    == (rest.newest.generation, rest.newest.incarnation)
+            });
             is_newest && self.bays.all[*at].trouble.is_none() && !useless.contains(at)
         };
         let is_known = (0..self.bays.all.len()).any(|at| knows(&at));
