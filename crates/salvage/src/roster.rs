@@ -180,7 +180,8 @@ impl Roster {
     }
 }
 
-/// Members that lack the highest mark that a current one calls flushed are not themselves.
+/// Members that lack the highest mark that a current one calls flushed are not themselves. An image whose head was
+/// overwritten lost its marks with its superblocks there, so their absence says nothing of its data.
 fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) {
     let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
     let flushed = current.map(|(_, reading)| reading.mark.1).max().unwrap_or(0);
@@ -189,7 +190,8 @@ fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judg
     }
     for (image, reading) in images.iter_mut().zip(readings) {
         let counts = matches!(image.standing, Standing::Current | Standing::Until(_));
-        if counts && reading.mark.0 < flushed {
+        let lost_its_marks = reading.mark == (0, 0) && !reading.has_head();
+        if counts && reading.mark.0 < flushed && !lost_its_marks {
             image.standing = Standing::Older;
         }
     }
