@@ -1,7 +1,7 @@
 /*
  * One row of an array of two data members and one parity member, with the stripe intent log: crashes, torn writes, lost
  * and returning members, starts that are cut off. What is modelled and what is not: README.md. The rules are those of
- * docs/adr/0008-stripe-intent-log.md and of the assembly (crates/ondisk/src/assembly).
+ * docs/on-disk-format.md (Stripe intent log, Assembly).
  *
  * What must stay true: engine() asks only what an engine can know (what is on devices that are there, and its own
  * memory, which a crash takes); the judge's variables, below, are read in assertions only. Each rule that can be

@@ -1,4 +1,5 @@
-//! Checksums of data blocks: `docs/adr/0013-checksums-of-blocks.md` decides, this says how.
+//! Checksums of data blocks, by the rules of docs/on-disk-format.md (Checksum table).
+//! docs/adr/0013-checksums-of-blocks.md has the reasons.
 //!
 //! - here       is what was read what was written?
 //! - `page`     the checksums of some thousand blocks of one device, in memory

@@ -1,4 +1,5 @@
-//! The stripe intent log, as it is written: `docs/adr/0008-stripe-intent-log.md` decides, this says how.
+//! The stripe intent log as it is written, by the rules W1 to W16 and P1 to P5 of
+//! docs/on-disk-format.md. docs/adr/0008-stripe-intent-log.md has the reasons.
 //!
 //! - here       updates: their numbers, their way into the lanes, their end
 //! - `update`   what one update changes, as its records say it

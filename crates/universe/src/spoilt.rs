@@ -40,9 +40,10 @@ pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
     found
 }
 
-/// Rows with `spoilt` blocks in which a start after a crash may believe what it finds, if they are in doubt: those that were written
-/// since the last flush, so that nobody knows what their blocks should be, and those with more blocks spoilt or `gone` than
-/// the parity replaces. All others it mends (docs/adr/0013, point 7).
+/// Rows with `spoilt` blocks in which a start after a crash may believe what it finds, if they are
+/// in doubt: those that were written since the last flush, so that nobody knows what their blocks
+/// should be, and those with more blocks spoilt or `gone` than the parity replaces. All others it
+/// mends (docs/on-disk-format.md, R8 and R9; docs/adr/0013, *Price*).
 pub(crate) fn believed(
     (stage, geometry): (&Stage, &Geometry),
     spoilt: &BTreeSet<(StripeNo, StripIdx, u64)>,

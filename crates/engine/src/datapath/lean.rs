@@ -1,8 +1,18 @@
 //! The lean form of an update: one block of data whose device writes it whole or not at all.
 //!
-//! The record goes to the devices of parity alone and has the new parity, and of the block what it was and what it is to
-//! be, by checksum. The block itself goes in place first, durably; then parity does. So after a crash the block says
-//! whether parity is to follow (`ashlar_ondisk::log::judge`).
+//! The record goes to the devices of parity alone and has the new parity, and of the block what it
+//! was and what it is to be, by checksum. The block itself goes in place first, durably; then
+//! parity does. So after a crash the block says whether parity is to follow
+//! (`ashlar_ondisk::log::judge`; rules P1 to P5 of docs/on-disk-format.md).
+//!
+//! Why leaving the block out of the log loses nothing. Let f members of the stripe be missing
+//! before, and at most m - f be lost at the crash or after it:
+//! - The block's device is lost: its data follows from the parity of a live holder. Of the rest of
+//!   the row at most m - 1 - f strips are missing, as with a full record.
+//! - The block is old: parity in place was not touched and agrees with it.
+//! - The block is new: the row with the logged parity is a codeword, as with a full record.
+//! - All devices of parity are lost: nobody knows of the update, and nobody has to. The block is
+//!   old or new, and no other block was being written.
 //!
 //! What must stay true, each for every update of this form:
 //! - It changes one block of one row. More than one, and some may be new when others are not: nobody could tell

@@ -1,9 +1,10 @@
 //! The stripe intent log as it is written: how many batches of which length each kind of write costs, and what FLUSH has
 //! left to do.
 //!
-//! What must stay true: all figures follow from the decision (`docs/adr/0008-stripe-intent-log.md`), none is
-//! measured. Not here: space (`log_space.rs`), lean records (`log_lean.rs`), devices that fail
-//! (`log_faults.rs`), what a restart makes of the log (`log_replay.rs`, `log_crashes.rs`).
+//! What must stay true: all figures follow from the rules (docs/on-disk-format.md, Stripe intent
+//! log), none is measured. Not here: space (`log_space.rs`), lean records (`log_lean.rs`), devices
+//! that fail (`log_faults.rs`), what a restart makes of the log (`log_replay.rs`,
+//! `log_crashes.rs`).
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, submit};
 use ashlar_engine::{ArrayCounts, ArrayVolume, CreateSpec, Engine};

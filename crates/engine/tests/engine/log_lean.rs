@@ -1,7 +1,8 @@
 //! Lean records: which updates have them, and what was stated of which device since when.
 //!
-//! What must stay true: all figures follow from the decision (`docs/adr/0008-stripe-intent-log.md`), none is
-//! measured. A device of which nothing was stated, or that came since the start, has full records.
+//! What must stay true: all figures follow from the rules (docs/on-disk-format.md, Stripe intent
+//! log), none is measured. A device of which nothing was stated, or that came since the start, has
+//! full records.
 
 use crate::log::{BLOCK, STRIPE, counts, raid6};
 use crate::world::jobs::{until_idle, world_for};

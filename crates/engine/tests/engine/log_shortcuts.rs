@@ -1,5 +1,19 @@
-//! Where the stripe intent log saves a record or writes one early, and why that costs nobody a block: each test is
-//! a story in which the saving would be wrong but for one rule (`docs/adr/0008-stripe-intent-log.md`, points 6).
+//! Where the stripe intent log saves a record or writes one early, and why that costs nobody a
+//! block: each test is a story in which the saving would be wrong but for one rule
+//! (docs/on-disk-format.md, W9, W12 and W14).
+//!
+//! - *A first write has no record.* All devices call the records that it could outdate settled.
+//!   Before its bit is durable, a crash leaves an unwritten stripe, which reads as zeros. After it,
+//!   all of the stripe is durable: the map's page is written after the caches. Without the rule a
+//!   block from before a trim comes back.
+//! - *Whole stripes are written ahead.* No record with data counts, so nothing is outdated that
+//!   only a cache holds. A crash before the write comes finds a codeword that nobody was changing:
+//!   generating its parity changes nothing. Without the rule a block that was logged and answered
+//!   is lost with the cache.
+//! - *Their rows stay locked* until the record is durable everywhere. Without that a slow member
+//!   looks as if it had lost part of its log, and the start puts it out.
+//! - *FLUSH does nothing for logged writes.* A record whose blocks may be in caches only is not
+//!   outdated by one without data.
 //!
 //! What must stay true: each of these fails when its rule is taken out of `log.rs`, `log/ahead.rs` or `log/write_ahead.rs`.
 

@@ -1,6 +1,7 @@
 //! The stripe intent log: what lies in a member's log area, and what a restart makes of it.
 //!
-//! `docs/adr/0008-stripe-intent-log.md` says why it is so; the writer is in the engine.
+//! The rules are in docs/on-disk-format.md (Stripe intent log), the reasons in
+//! docs/adr/0008-stripe-intent-log.md. The writer is in the engine.
 //!
 //! What the writer must keep, or a restart judges wrongly:
 //! 1. Nothing of an update goes in place before its record is durable on every holder, and before every

@@ -65,7 +65,7 @@ fn every_table_of_the_document_lists_the_fields_of_its_record() {
         ("### Log record", RECORD_FIELDS),
         ("### Holder of a record", HOLDER_FIELDS),
         ("### Part of a record", PART_FIELDS),
-        ("### Home of a lean record", HOME_FIELDS),
+        ("### Data block of a parity-only record", HOME_FIELDS),
     ];
     for (heading, fields) in tables {
         let wanted: Vec<_> =

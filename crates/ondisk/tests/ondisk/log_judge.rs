@@ -4,6 +4,11 @@
 //!
 //! What the writer keeps (`log/mod.rs`) is kept here, too: settled updates may vanish from the log of a device that
 //! calls them settled, and of no other; when a member goes out, everything is settled.
+//!
+//! Parity-only records are walked here and not only in `crates/model`, because the rules differ in
+//! two points. The model's full form leaves no copies of data blocks in the log, and it solves from
+//! whatever it finds. Here the copies are left, so a parity-only record waits until none counts,
+//! and the block alone decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
