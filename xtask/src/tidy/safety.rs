@@ -1,62 +1,39 @@
 //! Unsafe code and exceptions to lints: only where they are allowed, and never more than before.
 //!
-//! The counts that were reached are in xtask/unsafe-count.toml and xtask/exception-count.toml, one
-//! line a package. A count above its line fails; one below gets a note, and `cargo xtask tidy
-//! --ratchet` writes it down. A package without a line has the count 0.
+//! The counts that were reached are in xtask/unsafe-count.toml and xtask/exception-count.toml.
 
+use super::ratchet::Ratchet;
 use super::{Finding, Report};
 use crate::lexer::{code_only, words};
 use crate::tree::Tree;
-use std::collections::BTreeMap;
 
 /// Packages that may hold unsafe code; all others forbid it in their root module.
 const UNSAFE_ALLOWED: [&str; 4] =
     ["crates/parity", "crates/iobuf", "crates/ring", "crates/export/ublk"];
 
-struct Ratchet {
-    path: &'static str,
-    what: &'static str,
-    head: &'static str,
-    count: fn(&str) -> usize,
-}
+/// Uses of `unsafe`, package by package.
+pub const UNSAFE: Ratchet = Ratchet {
+    path: "xtask/unsafe-count.toml",
+    what: "uses of unsafe",
+    head: "# Uses of `unsafe` in each package. May fall, not rise: cargo xtask tidy --ratchet\n",
+    advice: "remove one",
+    count: count_unsafe,
+};
 
-const RATCHETS: [Ratchet; 2] = [
-    Ratchet {
-        path: "xtask/unsafe-count.toml",
-        what: "uses of unsafe",
-        head: "# Uses of `unsafe` in each package. May fall, not rise: cargo xtask tidy --ratchet\n",
-        count: count_unsafe,
-    },
-    Ratchet {
-        path: "xtask/exception-count.toml",
-        what: "exceptions to lints",
-        head: "# Lint exceptions (expect and allow attributes) in each package. May fall, not rise:\n\
-               # cargo xtask tidy --ratchet\n",
-        count: count_exceptions,
-    },
-];
+/// Exceptions to lints, package by package.
+pub const EXCEPTIONS: Ratchet = Ratchet {
+    path: "xtask/exception-count.toml",
+    what: "exceptions to lints",
+    head: "# Lint exceptions (expect and allow attributes) in each package. May fall, not rise:\n\
+           # cargo xtask tidy --ratchet\n",
+    advice: "remove one",
+    count: count_exceptions,
+};
 
 pub fn check(tree: &Tree, report: &mut Report) {
     forbidden_elsewhere(tree, report);
-    for ratchet in &RATCHETS {
-        hold(tree, ratchet, report);
-    }
-}
-
-/// Ratchet files whose recorded counts can be lowered, with their new text.
-pub fn lowered_ratchets(tree: &Tree) -> Vec<(String, String)> {
-    let lowered = RATCHETS.iter().map(|ratchet| {
-        let counted = counts(tree, ratchet.count);
-        let mut text = ratchet.head.to_owned();
-        for (package, limit) in recorded(tree, ratchet) {
-            let now = counted.get(&package).copied().unwrap_or(0).min(limit);
-            if now > 0 {
-                text.push_str(&format!("\"{package}\" = {now}\n"));
-            }
-        }
-        (ratchet.path.to_owned(), text)
-    });
-    lowered.filter(|(path, text)| tree.text(path) != Some(text)).collect()
+    UNSAFE.hold(tree, report);
+    EXCEPTIONS.hold(tree, report);
 }
 
 fn forbidden_elsewhere(tree: &Tree, report: &mut Report) {
@@ -75,52 +52,12 @@ fn forbidden_elsewhere(tree: &Tree, report: &mut Report) {
     }
 }
 
-fn hold(tree: &Tree, ratchet: &Ratchet, report: &mut Report) {
-    let counted = counts(tree, ratchet.count);
-    let recorded = recorded(tree, ratchet);
-    let mut line = Vec::new();
-    for (package, now) in &counted {
-        let limit = recorded.get(package).copied().unwrap_or(0);
-        if *now > limit {
-            let what = format!("{package} has {now} {}, {limit} allowed; remove one", ratchet.what);
-            report.findings.push(Finding::file(ratchet.path, what));
-        }
-        let falls = if *now < limit {
-            format!(" (was {limit}: run tidy --ratchet)")
-        } else {
-            String::new()
-        };
-        if limit > 0 || *now > 0 {
-            let name = package.rsplit('/').next().unwrap_or(package);
-            line.push(format!("{name} {now}{falls}"));
-        }
-    }
-    let line = if line.is_empty() { "none".to_owned() } else { line.join(", ") };
-    report.notes.push(format!("{}: {line}", ratchet.what));
+fn count_unsafe(text: &str) -> usize {
+    words(&code_only(text)).filter(|(_, word)| *word == "unsafe").count()
 }
 
-fn counts(tree: &Tree, count: fn(&str) -> usize) -> BTreeMap<String, usize> {
-    let packages = tree.packages();
-    let mut counts = BTreeMap::new();
-    for (path, text) in tree.rust() {
-        let package = Tree::package_of(&packages, path).unwrap_or("outside any package");
-        *counts.entry(package.to_owned()).or_insert(0) += count(&code_only(text));
-    }
-    counts
-}
-
-fn recorded(tree: &Tree, ratchet: &Ratchet) -> BTreeMap<String, usize> {
-    let table: toml::Table =
-        tree.text(ratchet.path).and_then(|text| text.parse().ok()).unwrap_or_default();
-    let limit = |value: &toml::Value| usize::try_from(value.as_integer()?).ok();
-    table.iter().filter_map(|(name, value)| Some((name.clone(), limit(value)?))).collect()
-}
-
-fn count_unsafe(code: &str) -> usize {
-    words(code).filter(|(_, word)| *word == "unsafe").count()
-}
-
-fn count_exceptions(code: &str) -> usize {
+fn count_exceptions(text: &str) -> usize {
+    let code = code_only(text);
     ["#[expect(", "#![expect(", "#[allow(", "#![allow("]
         .iter()
         .map(|attribute| code.matches(attribute).count())
@@ -129,9 +66,8 @@ fn count_exceptions(code: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, lowered_ratchets};
+    use super::check;
     use crate::tidy::found;
-    use crate::tree::Tree;
 
     const MANIFEST: (&str, &str) = ("crates/ring/Cargo.toml", "[package]");
     const TWO_UNSAFE: (&str, &str) =
@@ -161,19 +97,5 @@ mod tests {
         let exception = ("crates/ring/src/a.rs", "#[expect(dead_code, reason = \"x\")] fn f() {}");
         let found = found(check, &[MANIFEST, exception]);
         assert!(found[0].contains("1 exceptions to lints, 0 allowed"), "{found:?}");
-    }
-
-    #[test]
-    fn the_ratchet_lowers_and_never_raises() {
-        let lowered = |limit: &str| {
-            let file = ("xtask/unsafe-count.toml", limit);
-            lowered_ratchets(&Tree::planted(&[MANIFEST, TWO_UNSAFE, file]))
-                .into_iter()
-                .find(|(path, _)| path == "xtask/unsafe-count.toml")
-                .map(|(_, text)| text)
-                .unwrap_or_default()
-        };
-        assert!(lowered("\"crates/ring\" = 5\n").ends_with("\"crates/ring\" = 2\n"));
-        assert!(lowered("\"crates/ring\" = 1\n").ends_with("\"crates/ring\" = 1\n"));
     }
 }
