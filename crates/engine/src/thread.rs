@@ -145,7 +145,7 @@ fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
         let cores = affinity::cores()?;
         affinity::pin_to(cores[index % cores.len()])?;
     }
-    let ring = Ring::new(RingConfig { entries: config.ring_entries })?;
+    let ring = Ring::new(RingConfig::of(config.ring_entries))?;
     let executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let (sender, receiver) = mailbox(&executor.handle());
     Ok((executor, sender, receiver))

@@ -1,18 +1,20 @@
 //! The counted header behind every buffer, and the way home for its memory.
 //!
 //! What must stay true: the header outlives every [`Share`] of it; whoever drops the last one alone
-//! sends the memory home, to the heap or to its pool. A pool's headers are made with the pool, so
-//! taking a buffer allocates nothing.
-//! Not here: which bytes an owner may touch (`buf`).
+//! sends the memory home, to the heap, to its pool or to who lent it. A pool's headers are made
+//! with the pool, so taking a buffer allocates nothing. Not here: which bytes an owner may touch
+//! (`buf`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::UnsafeCell;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::arena::Arena;
+use crate::mapping::Lender;
 use crate::pool::Shared;
 
 /// Alignment of memory that is not from a pool: the largest that direct I/O asks for.
@@ -34,6 +36,11 @@ enum Home {
     Mapped {
         _arena: Arena,
     },
+    /// A part of somebody else's memory.
+    Lent {
+        lender: Arc<Lender>,
+        range: Range<usize>,
+    },
     Slot {
         place: Place,
         /// Keeps the pool alive while the slot is out. Touched only by who takes the slot and by
@@ -54,8 +61,8 @@ pub(crate) struct Place {
     pub(crate) offset: usize,
 }
 
-// SAFETY: `owners` is atomic; `home` is immutable but for `pool`, which only the single taker or the
-// single last dropper of a slot touches, ordered by the pool's lock and by the count.
+// SAFETY: `owners` is atomic; `home` is immutable but for `pool`, which only the single taker or
+// the single last dropper of a slot touches, ordered by the pool's lock and by the count.
 unsafe impl Sync for Memory {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Memory {}
@@ -101,6 +108,13 @@ impl Share {
         Ok((Share(NonNull::from(Box::leak(header))), start))
     }
 
+    /// The first reference to a part of a mapping that its lender has noted as lent.
+    pub(crate) fn of_loan(lender: Arc<Lender>, range: Range<usize>) -> Share {
+        let home = Home::Lent { lender, range };
+        let header = Box::new(Memory { owners: AtomicUsize::new(1), home });
+        Share(NonNull::from(Box::leak(header)))
+    }
+
     /// The first reference to a free slot of `pool`.
     ///
     /// # Safety
@@ -109,7 +123,8 @@ impl Share {
         let Home::Slot { pool: home, .. } = &header.home else {
             panic!("a pool's headers are slots");
         };
-        // SAFETY: the caller is the only one who may touch the header of a slot that is being taken.
+        // SAFETY: the caller is the only one who may touch the header of a slot that is being
+        // taken.
         unsafe { *home.get() = Some(Arc::clone(pool)) };
         header.owners.store(1, Ordering::Relaxed);
         Share(NonNull::from(header))
@@ -143,7 +158,8 @@ impl Clone for Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        // New shares come from shares only, so the only one needs no locked instruction, which would wait for all copies under way.
+        // New shares come from shares only, so the only one needs no locked instruction, which
+        // would wait for all copies under way.
         if !self.is_only() {
             if self.memory().owners.fetch_sub(1, Ordering::Release) != 1 {
                 return;
@@ -168,8 +184,9 @@ fn send_home(header: NonNull<Memory>) {
             // SAFETY: `start` was allocated with this layout in `on_heap` and no owner is left.
             unsafe { dealloc(start.as_ptr(), layout) };
         }
+        Home::Lent { lender, range } => lender.take_back(range),
         Home::Mapped { .. } => {}
     }
-    // SAFETY: the header was leaked from a box in `on_heap` or `on_mapping` and no share of it is left.
+    // SAFETY: the header was leaked from a box (all but slots are) and no share of it is left.
     drop(unsafe { Box::from_raw(header.as_ptr()) });
 }

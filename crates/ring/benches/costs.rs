@@ -7,7 +7,7 @@
 
 use ashlar_iobuf::BufMut;
 use ashlar_ring::local::Semaphore;
-use ashlar_ring::{Completions, Executor, Handle, Ring, RingConfig, Schedule, mailbox};
+use ashlar_ring::{Completions, EntryBytes, Executor, Handle, Ring, RingConfig, Schedule, mailbox};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::io::Write;
@@ -39,7 +39,11 @@ fn report(what: &str, count: i64, mut run: impl FnMut()) {
 }
 
 fn executor(entries: u32) -> (Executor, Handle, Ring) {
-    let ring = Ring::new(RingConfig { entries }).expect("io_uring");
+    executor_on(RingConfig::of(entries))
+}
+
+fn executor_on(config: RingConfig) -> (Executor, Handle, Ring) {
+    let ring = Ring::new(config).expect("io_uring");
     let executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let handle = executor.handle();
     (executor, handle, ring)
@@ -143,12 +147,13 @@ fn messages(count: i64) {
     });
 }
 
-fn cached_reads(count: i64, depth: i64) {
-    let (mut executor, handle, ring) = executor(64);
+fn cached_reads(count: i64, depth: i64, entry_bytes: EntryBytes) {
+    let (mut executor, handle, ring) = executor_on(RingConfig { entries: 64, entry_bytes });
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(&[5; 64 * BLOCK]).expect("write");
     let file: Arc<OwnedFd> = Arc::new(file.into());
-    report(&format!("read of 4 KiB from the page cache at depth {depth}"), count, || {
+    let what = format!("read of 4 KiB from the page cache at depth {depth}, {entry_bytes:?}");
+    report(&what, count, || {
         let last = Semaphore::new(usize::try_from(depth).expect("small"));
         for task in 0..depth {
             let (ring, file) = (ring.clone(), Arc::clone(&file));
@@ -192,7 +197,9 @@ fn main() {
     one_shots(count);
     awaited_one_shots(count);
     messages(count);
-    cached_reads(count / 4, 1);
-    cached_reads(count / 4, 32);
+    for entry_bytes in [EntryBytes::Narrow, EntryBytes::Wide] {
+        cached_reads(count / 4, 1, entry_bytes);
+        cached_reads(count / 4, 32, entry_bytes);
+    }
     blocking_reads(count / 4);
 }

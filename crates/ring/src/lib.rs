@@ -32,6 +32,10 @@ mod virtual_time;
 pub use executor::{Executor, Handle, Schedule, YieldNow};
 pub use oneshot::{Completion, Completions, Pending};
 pub use reactor::{Park, Reactor, Unpark};
-pub use ring::{BufResult, Operation, Outcome, PARTS_MAX, Ring, RingConfig, RingLoad, Sink};
+pub use ring::{
+    AREA_BYTES, BufResult, DESCRIPTORS_MAX, DeviceCommand, EntryBytes, Operation, Outcome,
+    PARTS_MAX, ReceivedDescriptors, Ring, RingConfig, RingLoad, SendHold, SentDescriptors, Sink,
+    WIDE_AREA_BYTES, WideCommand,
+};
 pub use timer::Sleep;
 pub use virtual_time::{VirtualClock, VirtualReactor};

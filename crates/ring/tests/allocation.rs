@@ -86,7 +86,7 @@ fn start(world: &Rc<World>) {
 #[test]
 fn warm_executor_and_ring_allocate_nothing() {
     // Fewer entries and permits than workers, so that both lines are in use.
-    let ring = Ring::new(RingConfig { entries: 4 }).expect("these tests need io_uring");
+    let ring = Ring::new(RingConfig::of(4)).expect("these tests need io_uring");
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let world = Rc::new(World {
         handle: executor.handle(),

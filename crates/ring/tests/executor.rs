@@ -229,7 +229,7 @@ fn executor_inside_a_task_of_another_leaves_both_working() {
 
 #[test]
 fn wakes_from_another_thread_reach_a_parked_executor() {
-    let ring = Ring::new(RingConfig { entries: 8 }).expect("these tests need io_uring");
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let (to_thread, wakers) = std::sync::mpsc::channel::<std::task::Waker>();
     let (confirm, confirmed) = std::sync::mpsc::channel::<u32>();

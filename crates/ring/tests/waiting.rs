@@ -196,7 +196,7 @@ fn queue_delivers_every_item_once_when_consumers_give_up_at_random() {
 fn mailbox_keeps_each_senders_order_and_loses_nothing() {
     const SENDERS: usize = 4;
     const MESSAGES: u32 = 20_000;
-    let ring = Ring::new(RingConfig { entries: 8 }).expect("these tests need io_uring");
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let (sender, mut receiver) = mailbox::mailbox::<(usize, u32)>(&executor.handle());
     let threads: Vec<_> = (0..SENDERS)
@@ -230,7 +230,7 @@ fn two_executors_on_two_threads_play_ping_pong() {
     let (give, take) = std::sync::mpsc::channel();
     let (to_home, home) = std::sync::mpsc::channel();
     let far = std::thread::spawn(move || {
-        let ring = Ring::new(RingConfig { entries: 8 }).expect("these tests need io_uring");
+        let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
         let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
         let (sender, mut receiver) = mailbox::mailbox::<u32>(&executor.handle());
         give.send(sender).expect("the near end lives");
@@ -241,7 +241,7 @@ fn two_executors_on_two_threads_play_ping_pong() {
             }
         });
     });
-    let ring = Ring::new(RingConfig { entries: 8 }).expect("these tests need io_uring");
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let (sender, mut receiver) = mailbox::mailbox::<u32>(&executor.handle());
     to_home.send(sender).expect("the far end lives");

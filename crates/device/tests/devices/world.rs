@@ -13,7 +13,7 @@ pub fn run<T>(body: impl AsyncFnOnce(Handle, Completions<Outcome>) -> T) -> T {
 
 /// Runs `body` on an executor with an io_uring.
 pub fn run_on_ring<T>(body: impl AsyncFnOnce(Handle, Completions<Outcome>) -> T) -> T {
-    let ring = Ring::new(RingConfig { entries: 64 }).expect("io_uring is allowed here");
+    let ring = Ring::new(RingConfig::of(64)).expect("io_uring is allowed here");
     run_on(ring.reactor(), body)
 }
 

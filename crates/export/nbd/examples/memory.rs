@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let inner = MemVolume::new("memory", mebibytes.parse::<u64>()? << 20);
     let volume = Pooled { inner, pool: Pool::new(&CLASSES)? };
     let listener = listen(&Listen::Unix(socket.into(), 0o600))?;
-    let ring = Ring::new(RingConfig { entries: 256 })?;
+    let ring = Ring::new(RingConfig::of(256))?;
     let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let handle = executor.handle();
     let (limits, counters) = (Limits::default(), Arc::new(NbdCounters::default()));

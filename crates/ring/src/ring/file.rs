@@ -1,7 +1,9 @@
-//! Files and devices: read, write, sync, allocate; and waiting until anything is readable.
+//! Files and devices: read, write, sync, allocate, commands; and waiting until anything is
+//! readable.
 //!
 //! Each is one operation and may move less than was asked for. Not here: sockets.
 
+use super::command::{DeviceCommand, WideCommand};
 use super::operation::Operation;
 use super::submit::{BufResult, Ring, another_operation, size};
 use ashlar_iobuf::{Buf, BufMut};
@@ -123,5 +125,48 @@ impl Ring {
     /// What poll(2) says.
     pub async fn readable(&self, file: &Arc<OwnedFd>) -> io::Result<()> {
         self.run(Operation::Readable { file: Arc::clone(file) }).await.result.map(drop)
+    }
+
+    /// Waits until an eventfd's count is not zero, and takes it.
+    ///
+    /// # Errors
+    /// What read(2) says; `UnexpectedEof` if this is no eventfd.
+    pub async fn read_count(&self, file: &Arc<OwnedFd>) -> io::Result<u64> {
+        let outcome = self.run(Operation::ReadCount { file: Arc::clone(file), count: 0 }).await;
+        outcome.result?;
+        let Operation::ReadCount { count, .. } = outcome.operation else { another_operation() };
+        Ok(count)
+    }
+
+    /// Gives a device a command; resolves when the device says so. Its memory comes back.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn command(
+        &self,
+        device: &Arc<OwnedFd>,
+        command: DeviceCommand,
+    ) -> BufResult<u32, Option<BufMut>> {
+        let outcome = self.run(Operation::Command { file: Arc::clone(device), command }).await;
+        let Operation::Command { command, .. } = outcome.operation else { another_operation() };
+        (outcome.result, command.memory)
+    }
+
+    /// As [`Ring::command`], on a ring of wide entries.
+    ///
+    /// # Errors
+    /// What the device says.
+    ///
+    /// # Panics
+    /// If the ring has narrow ones.
+    pub async fn wide_command(
+        &self,
+        device: &Arc<OwnedFd>,
+        command: WideCommand,
+    ) -> BufResult<u32, Option<BufMut>> {
+        let (file, command) = (Arc::clone(device), Box::new(command));
+        let outcome = self.run(Operation::WideCommand { file, command }).await;
+        let Operation::WideCommand { command, .. } = outcome.operation else { another_operation() };
+        (outcome.result, command.memory)
     }
 }

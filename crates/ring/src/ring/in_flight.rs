@@ -8,8 +8,9 @@
 
 use super::operation::{Operation, Outcome, Vectors};
 use super::submit::{RingLoad, Sink};
+use super::uring::Uring;
 use crate::Completion;
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::{cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -26,9 +27,10 @@ const DOORBELL: u64 = u64::MAX - 1;
 /// How long the end of a panicking thread waits for the kernel before it leaks what the kernel has.
 const PANIC_PATIENCE_SECONDS: u64 = 5;
 
-/// Device commands that are prepared before the kernel is told, short of the end of a turn. Random reads of
-/// 4 KiB on ten files of a virtual disk, two workers with 32 each: 119 k/s with 2, 115 with 4, 112 with 8,
-/// 106 with 16, 104 with all of a turn; CPU time did not differ by more than the noise of 10 %.
+/// Device commands that are prepared before the kernel is told, short of the end of a turn. Random
+/// reads of 4 KiB on ten files of a virtual disk, two workers with 32 each: 119 k/s with 2, 115
+/// with 4, 112 with 8, 106 with 16, 104 with all of a turn; CPU time did not differ by more than
+/// the noise of 10 %.
 const BATCH: usize = 2;
 
 /// How often EAGAIN on a file (not a socket) is answered by another try.
@@ -36,7 +38,7 @@ const FILE_TRIES_MAX: u32 = 16;
 
 /// The kernel's side and ours of all operations of a ring.
 pub(super) struct InFlight {
-    uring: IoUring,
+    uring: Uring,
     slots: Box<[Slot]>,
     /// Parts of the operation in the slot with the same index.
     vectors: Box<[Vectors]>,
@@ -63,6 +65,8 @@ struct Running {
     operation: Operation,
     done: Done,
     stage: Stage,
+    /// What the first of two completions said.
+    first: i32,
     tries: u32,
     cancelled: bool,
 }
@@ -74,6 +78,8 @@ enum Stage {
     Issued,
     /// When to try it again: a non-blocking file said EAGAIN.
     Polling,
+    /// Nothing more: it is queued, and the kernel tells when it is done with the buffers.
+    Queued,
 }
 
 struct Waiting {
@@ -90,35 +96,48 @@ pub(super) enum Done {
     Sink(Rc<dyn Sink>, usize),
 }
 
-/// An operation at its end, to be delivered when nothing is borrowed.
-pub(super) struct Finished {
-    done: Done,
-    outcome: Outcome,
+/// What somebody waits for, to be delivered when nothing is borrowed.
+pub(super) enum Finished {
+    /// An operation is at its end.
+    End { done: Done, outcome: Outcome },
+    /// An operation is queued, and its buffers are not free yet.
+    Queued { told: Completion<io::Result<u32>>, result: io::Result<u32> },
 }
 
 impl Finished {
-    /// Tells of the end. What is to be started in its place comes back.
+    /// Tells of it. What is to be started in its place comes back.
     #[must_use]
     pub(super) fn deliver(self) -> Option<(Operation, Done)> {
-        match self.done {
+        let (done, mut outcome) = match self {
+            Finished::End { done, outcome } => (done, outcome),
+            Finished::Queued { told, result } => {
+                told.complete(result);
+                return None;
+            }
+        };
+        // Dropped after the outcome is there: whoever waits to hear that it is queued looks there
+        // then.
+        let _never_queued = outcome.operation.take_queued();
+        match done {
             Done::OneShot(completion) => {
-                completion.complete(self.outcome);
+                completion.complete(outcome);
                 None
             }
             Done::Sink(sink, ticket) => {
-                let next = sink.take(ticket, self.outcome)?;
+                let next = sink.take(ticket, outcome)?;
                 Some((next, Done::Sink(sink, ticket)))
             }
         }
     }
 
     fn cancelled(operation: Operation, done: Done) -> Self {
-        Finished { done, outcome: Outcome { result: Err(Errno::CANCELED.into()), operation } }
+        let outcome = Outcome { result: Err(Errno::CANCELED.into()), operation };
+        Finished::End { done, outcome }
     }
 }
 
 impl InFlight {
-    pub(super) fn new(uring: IoUring, entries: u32) -> Self {
+    pub(super) fn new(uring: Uring, entries: u32) -> Self {
         let slot = |_| Slot { generation: 0, running: None };
         let slots: Box<[Slot]> = (0..entries).map(slot).collect();
         let vectors = (0..entries).map(|_| Vectors::new()).collect();
@@ -153,11 +172,17 @@ impl InFlight {
     /// `cancel`.
     ///
     /// # Panics
-    /// If the operation skips more bytes than it has; checked here, before it has a slot to leave
-    /// in disorder.
+    /// If the operation skips more bytes than it has, or needs a ring of wide entries; checked
+    /// here, before it has a slot to leave in disorder.
     pub(super) fn start(&mut self, operation: Operation, done: Done) -> u64 {
-        if let Operation::Receive { buf, filled, .. } = &operation {
-            assert!(*filled <= buf.len(), "receive past the end of the buffer");
+        match &operation {
+            Operation::Receive { buf, filled, .. } => {
+                assert!(*filled <= buf.len(), "receive past the end of the buffer");
+            }
+            Operation::WideCommand { .. } => {
+                assert!(self.uring.is_wide(), "a wide command on a ring of narrow entries");
+            }
+            _ => {}
         }
         self.tickets += 1;
         let waiting = Waiting { ticket: self.tickets, operation, done };
@@ -173,7 +198,8 @@ impl InFlight {
     fn place(&mut self, index: usize, waiting: Waiting) {
         let Waiting { ticket, operation, done } = waiting;
         let stage = Stage::Issued;
-        let running = Running { ticket, operation, done, stage, tries: 0, cancelled: false };
+        let running =
+            Running { ticket, operation, done, stage, first: 0, tries: 0, cancelled: false };
         self.slots[index].running = Some(running);
         self.in_flight_max = self.in_flight_max.max(self.busy());
         self.issue(index);
@@ -184,8 +210,11 @@ impl InFlight {
         let key = key_of(index, slot.generation);
         let running = slot.running.as_mut().expect("an occupied slot is issued");
         let entry = match running.stage {
-            Stage::Issued => running.operation.entry(&mut self.vectors[index]),
             Stage::Polling => running.operation.poll_entry(),
+            Stage::Issued | Stage::Queued => match running.operation.wide_entry() {
+                Some(wide) => return self.push_wide(&wide.user_data(key)),
+                None => running.operation.entry(&mut self.vectors[index]),
+            },
         };
         self.push(&entry.user_data(key));
     }
@@ -193,9 +222,14 @@ impl InFlight {
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: what the entry points at is owned by its slot (or is `bell`), stays in place, and
         // is given up only when the completion is reaped or leaked for good
-        // (`next_finished_while_closing`).
-        let pushed = unsafe { self.uring.submission().push(entry) };
-        pushed.expect("the submission queue has two places for each slot");
+        // (`next_finished_while_closing`, `let_go`).
+        unsafe { self.uring.push(entry) };
+        self.unsubmitted += 1;
+    }
+
+    fn push_wide(&mut self, entry: &squeue::Entry128) {
+        // SAFETY: as in `push`.
+        unsafe { self.uring.push_wide(entry) };
         self.unsubmitted += 1;
     }
 
@@ -210,8 +244,8 @@ impl InFlight {
         self.push(&read.user_data(DOORBELL));
     }
 
-    /// Hands over what was prepared if that is a batch: a device should not wait for its first command
-    /// until the last one of a long turn is prepared.
+    /// Hands over what was prepared if that is a batch: a device should not wait for its first
+    /// command until the last one of a long turn is prepared.
     pub(super) fn submit_batch(&mut self) {
         if self.unsubmitted >= BATCH {
             self.submit();
@@ -221,12 +255,9 @@ impl InFlight {
     /// Hands over what was prepared, and lets the kernel deliver; no system call if there is
     /// nothing to do.
     pub(super) fn submit(&mut self) {
-        let queue = self.uring.submission();
-        let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
-        drop(queue);
         self.unsubmitted = 0;
-        if !idle {
-            check_entered(self.uring.submit());
+        if !self.uring.is_idle() {
+            check_entered(self.uring.submitter().submit());
         }
     }
 
@@ -241,7 +272,7 @@ impl InFlight {
         });
     }
 
-    /// Takes completions off the queue until an operation is at its end.
+    /// Takes completions off the queue until there is somebody to tell.
     pub(super) fn next_finished(&mut self) -> Option<Finished> {
         loop {
             let completion: cqueue::Entry = self.uring.completion().next()?;
@@ -249,7 +280,7 @@ impl InFlight {
                 CANCEL => {}
                 DOORBELL => self.bell_armed = false,
                 key => {
-                    if let Some(finished) = self.settle(key, completion.result()) {
+                    if let Some(finished) = self.settle(key, &completion) {
                         return Some(finished);
                     }
                 }
@@ -259,11 +290,23 @@ impl InFlight {
 
     /// The kernel is done with a slot's entry: asks again, or frees the slot and starts the next in
     /// line.
-    fn settle(&mut self, key: u64, result: i32) -> Option<Finished> {
+    fn settle(&mut self, key: u64, completion: &cqueue::Entry) -> Option<Finished> {
         let (index, generation) = slot_of(key);
         let slot = &mut self.slots[index];
+        if self.closing && slot.generation != generation {
+            // It was let go.
+            return None;
+        }
         assert_eq!(slot.generation, generation, "completion for a slot that moved on");
         let running = slot.running.as_mut().expect("completion for an empty slot");
+        let (flags, mut result) = (completion.flags(), completion.result());
+        if cqueue::more(flags) {
+            return running.note_queued(result);
+        }
+        if cqueue::notif(flags) {
+            running.note_usage(result);
+            result = running.first;
+        }
         if let Some(stage) = running.again_after(result)
             && !self.closing
         {
@@ -273,12 +316,12 @@ impl InFlight {
         }
         slot.generation = slot.generation.wrapping_add(1);
         let Running { mut operation, done, .. } = slot.running.take()?;
+        let result = settle_result(&mut operation, result, &self.vectors[index]);
         match self.line.pop_front() {
             Some(waiting) => self.place(index, waiting),
             None => self.free.push(index),
         }
-        let result = settle_result(&mut operation, result);
-        Some(Finished { done, outcome: Outcome { result, operation } })
+        Some(Finished::End { done, outcome: Outcome { result, operation } })
     }
 
     /// Asks the kernel to end an operation soon; it still completes in its own time. One that never
@@ -299,7 +342,9 @@ impl InFlight {
         let slot = &mut self.slots[index];
         let key = key_of(index, slot.generation);
         let Some(running) = &mut slot.running else { return };
-        if !std::mem::replace(&mut running.cancelled, true) {
+        // What is queued cannot be taken back, and what a device has only the device ends.
+        let is_beyond = running.stage == Stage::Queued || running.operation.is_command();
+        if !is_beyond && !std::mem::replace(&mut running.cancelled, true) {
             self.push(&opcode::AsyncCancel::new(key).build().user_data(CANCEL));
         }
     }
@@ -325,6 +370,9 @@ impl InFlight {
             if let Some(finished) = self.next_finished() {
                 return Some(finished);
             }
+            if let Some(finished) = self.let_go() {
+                return Some(finished);
+            }
             if self.busy() == 0 && !self.bell_armed {
                 return None;
             }
@@ -337,6 +385,26 @@ impl InFlight {
                 return None;
             }
         }
+    }
+
+    /// While closing: ends an operation that is not waited for, because that may be for ever. A
+    /// device's command without memory of ours is ended by the kernel when the ring is gone. Parts
+    /// that are queued wait for a peer; the kernel only reads them, and they are leaked so that
+    /// nothing else is ever in their place.
+    fn let_go(&mut self) -> Option<Finished> {
+        let is_let_go = |slot: &Slot| {
+            let of = |run: &Running| run.stage == Stage::Queued || !run.operation.lends_memory();
+            slot.running.as_ref().is_some_and(of)
+        };
+        let index = self.slots.iter().position(is_let_go)?;
+        let slot = &mut self.slots[index];
+        slot.generation = slot.generation.wrapping_add(1);
+        let Running { operation, done, .. } = slot.running.take()?;
+        if let Operation::SendUncopied { parts, .. } = &operation {
+            std::mem::forget(parts.clone());
+        }
+        self.free.push(index);
+        Some(Finished::cancelled(operation, done))
     }
 
     /// Whether more may complete. A broken ring has no future; and while a panic unwinds, our own
@@ -360,9 +428,24 @@ impl InFlight {
 }
 
 impl Running {
+    /// The first of two completions has come: the buffers are the kernel's until the second. Whom
+    /// to tell already.
+    fn note_queued(&mut self, result: i32) -> Option<Finished> {
+        (self.first, self.stage) = (result, Stage::Queued);
+        let result = Ok(u32::try_from(result).ok()?);
+        Some(Finished::Queued { told: self.operation.take_queued()?, result })
+    }
+
+    /// The second says how it went about the parts.
+    fn note_usage(&mut self, usage: i32) {
+        if let Operation::SendUncopied { was_copied, .. } = &mut self.operation {
+            *was_copied = usage < 0;
+        }
+    }
+
     /// What to ask next if `result` is not the end.
     fn again_after(&mut self, result: i32) -> Option<Stage> {
-        if self.cancelled {
+        if self.cancelled || self.operation.is_command() {
             return None;
         }
         if self.stage == Stage::Polling {
@@ -383,10 +466,11 @@ impl Running {
     }
 }
 
-fn settle_result(operation: &mut Operation, result: i32) -> io::Result<u32> {
+fn settle_result(operation: &mut Operation, result: i32, vectors: &Vectors) -> io::Result<u32> {
     let Ok(value) = u32::try_from(result) else {
         return Err(io::Error::from_raw_os_error(-result));
     };
+    operation.take_over(vectors)?;
     match operation {
         Operation::Accept { accepted, .. } => {
             // SAFETY: a successful accept makes a new descriptor, which the kernel gave to nobody
@@ -394,7 +478,7 @@ fn settle_result(operation: &mut Operation, result: i32) -> io::Result<u32> {
             *accepted = Some(unsafe { OwnedFd::from_raw_fd(result) });
             Ok(0)
         }
-        Operation::Readable { .. } => Ok(0),
+        Operation::Readable { .. } | Operation::ReadCount { .. } => Ok(0),
         _ => Ok(value),
     }
 }

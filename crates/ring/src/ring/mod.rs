@@ -2,24 +2,34 @@
 //!
 //! In reading order:
 //! - `submit`: [`Ring`]: start an operation, wait for it, cancel it, close the ring
-//! - `file`, `stream`: its functions for files and for sockets
+//! - `file`, `stream`, `message`: its functions for files, for sockets, and for what goes over
+//!   sockets without a copy or with descriptors
 //! - `operation`: what can be asked of the kernel ([`Operation`]), and how that is written into a
-//!   submission entry
+//!   submission entry; `command` and `descriptors` are parts of it
 //! - `in_flight`: which operations the kernel has; issue, reap, cancel, close
 //! - `parking`: the reactor of the ring, and the doorbell that wakes it from other threads
-//! - `setup`: making the kernel's side with the best flags it knows
+//! - `uring`, `setup`: the kernel's side, with entries of either size; making it with the best
+//!   flags it knows
 //!
 //! What must stay true: an operation owns its buffers and its file until its completion is reaped,
 //! so dropping a future is always safe. Registered files and buffers would come in at `operation`;
 //! there are none yet.
 
+mod command;
+mod descriptors;
 mod file;
 mod in_flight;
+mod message;
 mod operation;
 mod parking;
 mod setup;
 mod stream;
 mod submit;
+mod uring;
 
+pub use command::{AREA_BYTES, DeviceCommand, WIDE_AREA_BYTES, WideCommand};
+pub use descriptors::{DESCRIPTORS_MAX, ReceivedDescriptors, SentDescriptors};
+pub use message::SendHold;
 pub use operation::{Operation, Outcome, PARTS_MAX};
+pub use setup::EntryBytes;
 pub use submit::{BufResult, Ring, RingConfig, RingLoad, Sink};

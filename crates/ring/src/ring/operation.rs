@@ -5,6 +5,9 @@
 //! reaped. Registered files and buffers would be further variants of the file and buffer fields
 //! here. Not here: when entries are pushed.
 
+use super::command::{DeviceCommand, WideCommand};
+use super::descriptors::{ReceivedDescriptors, SentDescriptors};
+use crate::Completion;
 use ashlar_iobuf::{Buf, BufMut};
 use io_uring::{opcode, squeue, types};
 use std::io;
@@ -48,8 +51,8 @@ pub enum Operation {
         /// What, in order.
         parts: [Buf; 2],
     },
-    /// pwritev(2): the parts one after the other, without the first `skip` bytes; may write less, and
-    /// writes no more than [`PARTS_MAX`] parts.
+    /// pwritev(2): the parts one after the other, without the first `skip` bytes; may write less,
+    /// and writes no more than [`PARTS_MAX`] parts.
     WriteJoined {
         /// What to write to.
         file: Arc<OwnedFd>,
@@ -107,35 +110,102 @@ pub enum Operation {
         /// Bytes at the front of the parts that were sent already.
         sent: usize,
     },
+    /// As [`Operation::Send`], without a copy of the parts where the kernel can: it may read them
+    /// until this operation is at its end, long after they are queued.
+    SendUncopied {
+        /// The socket.
+        socket: Arc<OwnedFd>,
+        /// What, in order.
+        parts: Vec<Buf>,
+        /// Bytes at the front of the parts that were sent already.
+        sent: usize,
+        /// Told as soon as the parts are queued; left alone if that is the end as well.
+        queued: Option<Completion<io::Result<u32>>>,
+        /// The kernel copied after all; filled in.
+        was_copied: bool,
+    },
+    /// sendmsg(2) with descriptors; may send less, and the descriptors leave with the first byte.
+    SendWith {
+        /// The socket: a Unix one.
+        socket: Arc<OwnedFd>,
+        /// What, in order.
+        parts: Vec<Buf>,
+        /// What goes with it.
+        with: Box<SentDescriptors>,
+    },
+    /// recvmsg(2) with descriptors.
+    ReceiveWith {
+        /// The socket: a Unix one.
+        socket: Arc<OwnedFd>,
+        /// Where to.
+        buf: BufMut,
+        /// What came with it.
+        with: Box<ReceivedDescriptors>,
+    },
     /// poll(2) for reading.
     Readable {
         /// What to wait for.
         file: Arc<OwnedFd>,
     },
+    /// read(2) of an eventfd's count, once it is not zero; sets it to zero.
+    ReadCount {
+        /// The eventfd.
+        file: Arc<OwnedFd>,
+        /// The count; filled in.
+        count: u64,
+    },
+    /// A command to a device.
+    Command {
+        /// The device.
+        file: Arc<OwnedFd>,
+        /// Which.
+        command: DeviceCommand,
+    },
+    /// A command to a device, with a larger area; only for rings of
+    /// [`EntryBytes::Wide`](crate::EntryBytes::Wide).
+    WideCommand {
+        /// The device.
+        file: Arc<OwnedFd>,
+        /// Which.
+        command: Box<WideCommand>,
+    },
 }
 
 /// How an operation ended.
 pub struct Outcome {
-    /// Bytes moved, or 0 for operations that move none.
+    /// Bytes moved, or 0 for operations that move none; of commands what the device says.
     pub result: io::Result<u32>,
     /// The operation as it was started, with its buffers.
     pub operation: Operation,
 }
 
-/// Parts in one sendmsg(2) or pwritev(2): a reply header and a large request's strips, or a header and a few
-/// dozen blocks. More parts take more calls.
+/// Parts in one sendmsg(2) or pwritev(2): a reply header and a large request's strips, or a header
+/// and a few dozen blocks. More parts take more calls.
 pub const PARTS_MAX: usize = 64;
 
 /// The most bytes one call moves; the kernel's own limit is just under 2 GiB.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
+/// A peer that went away is an error of the call, not a signal to the process.
+const SEND_FLAGS: u32 = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL).cast_unsigned();
+
+/// Asks, for a send without a copy, whether it was one (IORING_SEND_ZC_REPORT_USAGE).
+const REPORT_USAGE: u16 = 1 << 3;
+
+/// Length of an eventfd's count.
+const COUNT_BYTES: u32 = 8;
+
 /// The position that means "none" to readv(2) and writev(2) in io_uring.
 const NO_POSITION: u64 = u64::MAX;
 
-/// Addresses of parts, in memory that stays while the kernel may read it.
+// An outcome goes from slot to one-shot to task, so its size is paid for three times.
+const _: () = assert!(size_of::<Outcome>() <= 80);
+
+/// What the kernel reads and writes beside the buffers, in memory that stays while it may.
 pub(super) struct Vectors {
     parts: [libc::iovec; PARTS_MAX],
     message: libc::msghdr,
+    count: u64,
 }
 
 impl Vectors {
@@ -144,7 +214,7 @@ impl Vectors {
         // SAFETY: msghdr is plain C data of integers and pointers; all zeros is a valid, empty
         // message.
         let message = unsafe { std::mem::zeroed() };
-        Vectors { parts: [none; PARTS_MAX], message }
+        Vectors { parts: [none; PARTS_MAX], message, count: 0 }
     }
 
     /// Notes the parts without their first `skip` bytes; returns how many there are.
@@ -166,6 +236,23 @@ impl Vectors {
         }
         count
     }
+
+    /// Notes a message of the parts without their first `skip` bytes, and nothing beside it.
+    fn message_of(&mut self, parts: &[Buf], skip: usize) -> *const libc::msghdr {
+        let count = self.set(parts.iter().map(|part| &**part), skip);
+        self.message.msg_iov = self.parts.as_mut_ptr();
+        self.message.msg_iovlen = count;
+        (self.message.msg_control, self.message.msg_controllen) = (std::ptr::null_mut(), 0);
+        &raw const self.message
+    }
+
+    /// Notes a message that is to be received.
+    fn receive_into(&mut self, buf: &mut BufMut) {
+        let iov_base = buf.as_mut_ptr().cast();
+        self.parts[0] = libc::iovec { iov_base, iov_len: buf.len() };
+        self.message.msg_iov = self.parts.as_mut_ptr();
+        self.message.msg_iovlen = 1;
+    }
 }
 
 impl Operation {
@@ -178,8 +265,34 @@ impl Operation {
                 | Operation::Accept { .. }
                 | Operation::Receive { .. }
                 | Operation::Send { .. }
+                | Operation::SendUncopied { .. }
+                | Operation::SendWith { .. }
+                | Operation::ReceiveWith { .. }
                 | Operation::Readable { .. }
+                | Operation::ReadCount { .. }
         )
+    }
+
+    /// Whether it is a command to a device, which only the device can end.
+    pub(super) fn is_command(&self) -> bool {
+        matches!(self, Operation::Command { .. } | Operation::WideCommand { .. })
+    }
+
+    /// Whether the kernel, while it has this operation, has memory of its submitter.
+    pub(super) fn lends_memory(&self) -> bool {
+        match self {
+            Operation::Command { command, .. } => command.memory.is_some(),
+            Operation::WideCommand { command, .. } => command.memory.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Whoever waits to hear that it is queued.
+    pub(super) fn take_queued(&mut self) -> Option<Completion<io::Result<u32>>> {
+        match self {
+            Operation::SendUncopied { queued, .. } => queued.take(),
+            _ => None,
+        }
     }
 
     fn fd(&self) -> types::Fd {
@@ -193,7 +306,13 @@ impl Operation {
         | Operation::Accept { listener: file, .. }
         | Operation::Receive { socket: file, .. }
         | Operation::Send { socket: file, .. }
-        | Operation::Readable { file }) = self;
+        | Operation::SendUncopied { socket: file, .. }
+        | Operation::SendWith { socket: file, .. }
+        | Operation::ReceiveWith { socket: file, .. }
+        | Operation::Readable { file }
+        | Operation::ReadCount { file, .. }
+        | Operation::Command { file, .. }
+        | Operation::WideCommand { file, .. }) = self;
         types::Fd(file.as_raw_fd())
     }
 
@@ -203,15 +322,24 @@ impl Operation {
             Operation::Write { .. }
             | Operation::WriteParts { .. }
             | Operation::WriteJoined { .. }
-            | Operation::Send { .. } => libc::POLLOUT,
+            | Operation::Send { .. }
+            | Operation::SendUncopied { .. }
+            | Operation::SendWith { .. } => libc::POLLOUT,
             _ => libc::POLLIN,
         };
         let events = u32::from(u16::try_from(events).expect("poll events are positive"));
         opcode::PollAdd::new(self.fd(), events).build()
     }
 
-    /// The entry that asks the kernel for it. Valid while the operation and `vectors` stay where
-    /// they are.
+    /// The entry that asks the kernel for it, if that is a wide one. Valid as [`Operation::entry`].
+    pub(super) fn wide_entry(&mut self) -> Option<squeue::Entry128> {
+        let fd = self.fd();
+        let Operation::WideCommand { command, .. } = self else { return None };
+        Some(command.entry(fd))
+    }
+
+    /// The entry that asks the kernel for it, unless that is a wide one. Valid while the operation
+    /// and `vectors` stay where they are.
     pub(super) fn entry(&mut self, vectors: &mut Vectors) -> squeue::Entry {
         let fd = self.fd();
         match self {
@@ -254,6 +382,25 @@ impl Operation {
             Operation::Fallocate { mode, at, bytes, .. } => {
                 opcode::Fallocate::new(fd, *bytes).offset(*at).mode(*mode).build()
             }
+            Operation::Readable { .. } => self.poll_entry(),
+            Operation::ReadCount { .. } => {
+                opcode::Read::new(fd, (&raw mut vectors.count).cast(), COUNT_BYTES).build()
+            }
+            Operation::Command { command, .. } => command.entry(fd),
+            Operation::WideCommand { .. } => unreachable!("its entry is a wide one"),
+            Operation::Accept { .. }
+            | Operation::Receive { .. }
+            | Operation::Send { .. }
+            | Operation::SendUncopied { .. }
+            | Operation::SendWith { .. }
+            | Operation::ReceiveWith { .. } => self.socket_entry(vectors),
+        }
+    }
+
+    /// As [`Operation::entry`], for sockets.
+    fn socket_entry(&mut self, vectors: &mut Vectors) -> squeue::Entry {
+        let fd = self.fd();
+        match self {
             Operation::Accept { .. } => {
                 opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
                     .flags(libc::SOCK_CLOEXEC)
@@ -265,23 +412,48 @@ impl Operation {
                     .flags(if *all { libc::MSG_WAITALL } else { 0 })
                     .build()
             }
-            Operation::Send { parts, sent, .. } => send_entry(fd, parts, *sent, vectors),
-            Operation::Readable { .. } => self.poll_entry(),
+            Operation::Send { parts, sent, .. } => {
+                let message = vectors.message_of(parts, *sent);
+                opcode::SendMsg::new(fd, message).flags(SEND_FLAGS).build()
+            }
+            Operation::SendUncopied { parts, sent, .. } => {
+                let message = vectors.message_of(parts, *sent);
+                opcode::SendMsgZc::new(fd, message).flags(SEND_FLAGS).ioprio(REPORT_USAGE).build()
+            }
+            Operation::SendWith { parts, with, .. } => {
+                vectors.message_of(parts, 0);
+                with.note_in(&mut vectors.message);
+                let message = &raw const vectors.message;
+                opcode::SendMsg::new(fd, message).flags(SEND_FLAGS).build()
+            }
+            Operation::ReceiveWith { buf, with, .. } => {
+                vectors.receive_into(buf);
+                with.note_in(&mut vectors.message);
+                let flags = libc::MSG_CMSG_CLOEXEC.cast_unsigned();
+                opcode::RecvMsg::new(fd, &raw mut vectors.message).flags(flags).build()
+            }
+            _ => unreachable!("not about a socket"),
+        }
+    }
+
+    /// Takes over what the kernel left beside the buffers of an operation that went well.
+    ///
+    /// # Errors
+    /// It is not what it should be.
+    pub(super) fn take_over(&mut self, vectors: &Vectors) -> io::Result<()> {
+        match self {
+            Operation::ReceiveWith { with, .. } => with.take_over(&vectors.message),
+            Operation::ReadCount { count, .. } => {
+                *count = vectors.count;
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 }
 
 fn write_flags(durable: bool) -> i32 {
     if durable { libc::RWF_DSYNC } else { 0 }
-}
-
-fn send_entry(fd: types::Fd, parts: &[Buf], sent: usize, vectors: &mut Vectors) -> squeue::Entry {
-    let count = vectors.set(parts.iter().map(|part| &**part), sent);
-    vectors.message.msg_iov = vectors.parts.as_mut_ptr();
-    vectors.message.msg_iovlen = count;
-    // A peer that went away is an error of this call, not a signal to the process.
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-    opcode::SendMsg::new(fd, &raw const vectors.message).flags(flags.cast_unsigned()).build()
 }
 
 fn call_bytes(len: usize) -> u32 {

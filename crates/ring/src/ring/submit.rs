@@ -7,9 +7,9 @@
 use super::in_flight::{Done, Finished, InFlight};
 use super::operation::{Operation, Outcome};
 use super::parking::{Doorbell, UringReactor};
-use super::setup;
+use super::setup::{self, EntryBytes};
+use super::uring::Uring;
 use crate::{Completion, Completions, Pending, Reactor};
-use io_uring::IoUring;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -21,6 +21,16 @@ pub struct RingConfig {
     /// Operations the kernel may have at once, 1 to 8,192; more wait in line. All memory for them
     /// is allocated at start.
     pub entries: u32,
+    /// How large an entry is.
+    pub entry_bytes: EntryBytes,
+}
+
+impl RingConfig {
+    /// A ring for so many operations at once, of narrow entries.
+    #[must_use]
+    pub fn of(entries: u32) -> RingConfig {
+        RingConfig { entries, entry_bytes: EntryBytes::Narrow }
+    }
 }
 
 /// A result, and the buffers that came back from the kernel with it.
@@ -32,12 +42,14 @@ pub type BufResult<T, B> = (io::Result<T>, B);
 /// # Cancellation
 /// Files: an operation on a file goes on after its future was dropped, and what it brings is
 /// dropped. Sockets, [`Ring::readable`] and [`Ring::read_parts`], which may wait for ever, are
-/// cancelled when their future is dropped; bytes that had arrived by then are lost.
+/// cancelled when their future is dropped; bytes that had arrived by then are lost. Commands go on,
+/// and only their device ends them.
 ///
 /// # Dropping
 /// When the last clone is dropped, all operations are cancelled and their ends awaited, so that the
 /// kernel never writes to freed memory. A drive that hangs makes that wait as long as the kernel's
-/// own timeout.
+/// own timeout, a command with memory as long as its device takes. Not awaited are commands without
+/// memory, and what was queued without a copy: its parts are leaked if the kernel still has them.
 #[derive(Clone)]
 pub struct Ring {
     pub(super) shared: Rc<Shared>,
@@ -45,7 +57,8 @@ pub struct Ring {
 
 pub(super) struct Shared {
     pub(super) in_flight: RefCell<InFlight>,
-    one_shots: Completions<Outcome>,
+    pub(super) one_shots: Completions<Outcome>,
+    pub(super) queued: Completions<io::Result<u32>>,
     pub(super) doorbell: Arc<Doorbell>,
 }
 
@@ -56,13 +69,14 @@ impl Ring {
     /// `InvalidInput` if `entries` is out of range; `Unsupported` or what io_uring_setup(2) says if
     /// the kernel is too old (before 5.11) or forbids io_uring here.
     pub fn new(config: RingConfig) -> io::Result<Ring> {
-        Ring::on(setup::build(config.entries)?, config.entries)
+        Ring::on(setup::build(config.entries, config.entry_bytes)?, config.entries)
     }
 
-    pub(super) fn on(uring: IoUring, entries: u32) -> io::Result<Ring> {
+    pub(super) fn on(uring: Uring, entries: u32) -> io::Result<Ring> {
         let doorbell = Arc::new(Doorbell::new()?);
         let in_flight = RefCell::new(InFlight::new(uring, entries));
-        let shared = Shared { in_flight, one_shots: Completions::new(), doorbell };
+        let (one_shots, queued) = (Completions::new(), Completions::new());
+        let shared = Shared { in_flight, one_shots, queued, doorbell };
         Ok(Ring { shared: Rc::new(shared) })
     }
 
@@ -76,7 +90,8 @@ impl Ring {
     /// back with its buffers.
     ///
     /// # Panics
-    /// If a [`Operation::Receive`] has more bytes filled than its buffer holds.
+    /// If a [`Operation::Receive`] has more bytes filled than its buffer holds, or a
+    /// [`Operation::WideCommand`] is for a ring of narrow entries.
     ///
     /// # Cancellation
     /// Dropping the `Pending` orphans the operation; it is not cancelled.
@@ -91,7 +106,8 @@ impl Ring {
         self.shared.in_flight.borrow_mut().start(operation, Done::OneShot(done));
     }
 
-    /// As [`Ring::start`], but hands the outcome to `sink` as soon as it is there: no task waits for it.
+    /// As [`Ring::start`], but hands the outcome to `sink` as soon as it is there: no task waits
+    /// for it.
     pub fn start_for(&self, operation: Operation, sink: Rc<dyn Sink>, ticket: usize) {
         let mut in_flight = self.shared.in_flight.borrow_mut();
         in_flight.start(operation, Done::Sink(sink, ticket));
@@ -138,11 +154,12 @@ impl Drop for Shared {
 
 /// Takes the outcomes of operations as they come, instead of a task that waits for each.
 ///
-/// What must stay true: it is called while the ring looks for completions, once for each operation, also
-/// for those that are cut off by the end of the ring; so it passes on, and does no work of its own.
+/// What must stay true: it is called while the ring looks for completions, once for each operation,
+/// also for those that are cut off by the end of the ring; so it passes on, and does no work of its
+/// own.
 pub trait Sink {
-    /// The operation that was started under `ticket` has ended. An operation that is returned is started in
-    /// its place, under the same ticket; while the ring closes, that one ends at once.
+    /// The operation that was started under `ticket` has ended. An operation that is returned is
+    /// started in its place, under the same ticket; while the ring closes, that one ends at once.
     fn take(&self, ticket: usize, outcome: Outcome) -> Option<Operation>;
 }
 
@@ -158,9 +175,9 @@ pub struct RingLoad {
 }
 
 /// Cancels an operation whose future is dropped before its end.
-struct CancelOnDrop<'ring> {
-    ring: &'ring Ring,
-    ticket: Option<u64>,
+pub(super) struct CancelOnDrop<'ring> {
+    pub(super) ring: &'ring Ring,
+    pub(super) ticket: Option<u64>,
 }
 
 impl Drop for CancelOnDrop<'_> {

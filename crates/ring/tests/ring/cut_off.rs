@@ -1,6 +1,8 @@
-//! Operations that nobody waits for any more: dropped futures, rings that close, threads that panic.
+//! Operations that nobody waits for any more: dropped futures, rings that close, threads that
+//! panic.
 //!
-//! What must stay true: a buffer stays alive until the kernel is done with it, and every one comes back.
+//! What must stay true: a buffer stays alive until the kernel is done with it, and every one comes
+//! back.
 
 use crate::{BLOCK, in_use, is_waiting, pipe, pool, socket_pair, temporary_file, world};
 use ashlar_iobuf::{Buf, BufMut};

@@ -1,4 +1,5 @@
-//! Reads, writes and syncs of files: what comes back, however many there are, and rings that cannot be.
+//! Reads, writes and syncs of files: what comes back, however many there are, and rings that cannot
+//! be.
 
 use crate::{BLOCK, temporary_file, world};
 use ashlar_iobuf::{Buf, BufMut};
@@ -84,8 +85,8 @@ fn ten_thousand_operations_go_through_a_ring_of_64() {
 #[test]
 fn ring_of_impossible_size_is_refused() {
     for entries in [0, 8193, u32::MAX] {
-        let refused = Ring::new(RingConfig { entries }).err().expect("refused");
+        let refused = Ring::new(RingConfig::of(entries)).err().expect("refused");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
-    assert!(Ring::new(RingConfig { entries: 8192 }).is_ok());
+    assert!(Ring::new(RingConfig::of(8192)).is_ok());
 }

@@ -1,11 +1,15 @@
 //! The io_uring of one core on real files, pipes and sockets. Without io_uring these tests fail.
 //!
 //! - `files`     reads, writes and syncs
+//! - `commands`  commands to devices
 //! - `cut_off`   operations that nobody waits for any more
 //! - `streams`   sockets and pipes
+//! - `messages`  descriptors beside messages, sends without a copy, eventfds
 
+mod commands;
 mod cut_off;
 mod files;
+mod messages;
 mod streams;
 
 use ashlar_iobuf::{Pool, PoolClass};
@@ -20,7 +24,7 @@ use std::task::Poll;
 const BLOCK: usize = 4096;
 
 fn world(entries: u32) -> (Executor, Handle, Ring) {
-    let ring = Ring::new(RingConfig { entries }).expect("these tests need io_uring");
+    let ring = Ring::new(RingConfig::of(entries)).expect("these tests need io_uring");
     let executor = Executor::new(ring.reactor(), Schedule::InOrder);
     let handle = executor.handle();
     (executor, handle, ring)

@@ -97,7 +97,7 @@ impl Mounted {
         let names = Arc::new(Mutex::new(vec!["disk".to_owned()]));
         let (device, shown) = (mount.device(), names.clone());
         let thread = std::thread::spawn(move || {
-            let ring = Ring::new(RingConfig { entries: 64 })?;
+            let ring = Ring::new(RingConfig::of(64))?;
             let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
             let volumes = ["disk", "spare"].map(|name| {
                 let inner = MemVolume::new(name, setup.size_bytes);

@@ -86,7 +86,7 @@ fn start_worker(mount: &Mount, bytes: Arc<Mutex<Vec<u8>>>, busy: Arc<BusyBlocks>
     let (device, counters) = (mount.device(), Arc::new(FuseCounters::default()));
     let counted = counters.clone();
     let thread = std::thread::spawn(move || {
-        let ring = Ring::new(RingConfig { entries: 64 })?;
+        let ring = Ring::new(RingConfig::of(64))?;
         let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
         let handle = executor.handle();
         let files = OneFile(Common { bytes, handle: handle.clone() });

@@ -118,7 +118,7 @@ impl TestServer {
         let (started, wait) = mpsc::channel();
         let shared = (counters.clone(), submitted.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
-            let ring = Ring::new(RingConfig { entries: 256 }).unwrap();
+            let ring = Ring::new(RingConfig::of(256)).unwrap();
             let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
             let handle = executor.handle();
             let (stop, mut stopped) = mailbox(&handle);
