@@ -19,6 +19,7 @@
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
+//! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `twins`      one device under two names
@@ -34,6 +35,7 @@ mod changed_members;
 mod clients;
 mod contents;
 mod crash;
+mod crowds;
 mod cycle;
 mod doomed;
 mod encrypted;

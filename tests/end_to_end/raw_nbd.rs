@@ -3,11 +3,15 @@
 use crate::world::World;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// EINVAL, as the protocol numbers it.
 pub const INVALID: u32 = 22;
 /// ENOSPC, as the protocol numbers it.
 pub const NO_SPACE: u32 = 28;
+
+/// Longest time to an open volume.
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -23,9 +27,16 @@ pub struct RawNbd {
 impl RawNbd {
     /// Connect and open a volume.
     pub fn open(world: &World, volume: &str) -> RawNbd {
-        let mut stream = UnixStream::connect(world.path("nbd.sock")).expect("connect");
+        RawNbd::try_open(world, volume).expect("the volume is there")
+    }
+
+    /// The same; `None` if the connection is not served.
+    pub fn try_open(world: &World, volume: &str) -> Option<RawNbd> {
+        let mut stream = UnixStream::connect(world.path("nbd.sock")).ok()?;
+        // One that is neither served nor closed is an error and not a wait without end.
+        stream.set_read_timeout(Some(SERVED_WITHIN)).expect("a socket");
         let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).expect("greeting");
+        stream.read_exact(&mut greeting).ok()?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
         // Fixed newstyle, no zeroes; then EXPORT_NAME.
         let name_bytes = u32::try_from(volume.len()).expect("short");
@@ -33,11 +44,12 @@ impl RawNbd {
         hello.extend(b"IHAVEOPT\0\0\0\x01");
         hello.extend(name_bytes.to_be_bytes());
         hello.extend(volume.as_bytes());
-        stream.write_all(&hello).expect("send");
+        stream.write_all(&hello).ok()?;
         let mut export = [0; 10];
-        stream.read_exact(&mut export).expect("the volume is there");
+        stream.read_exact(&mut export).ok()?;
+        stream.set_read_timeout(None).expect("a socket");
         let volume_bytes = u64::from_be_bytes(export[..8].try_into().expect("eight"));
-        RawNbd { stream, volume_bytes }
+        Some(RawNbd { stream, volume_bytes })
     }
 
     fn head(&mut self, kind: u16, offset: u64, bytes: u32) {

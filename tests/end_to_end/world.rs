@@ -13,7 +13,7 @@ pub const MEMBER_BYTES: u64 = 64 << 20;
 pub struct World {
     pub folder: tempfile::TempDir,
     daemon: Option<Child>,
-    /// What it said since it serves, line by line.
+    /// What it said, line by line.
     pub said: Arc<Mutex<String>>,
 }
 
@@ -26,8 +26,20 @@ impl World {
 
     /// Start the daemon with further arguments, and wait until it serves.
     pub fn start(&mut self, arguments: &[&str]) {
-        let mut daemon = self
-            .command()
+        self.start_by(self.command(), arguments);
+    }
+
+    /// The same with no more than `count` descriptors for the daemon.
+    pub fn start_with_descriptors(&mut self, count: usize, arguments: &[&str]) {
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--nofile={count}:{count}")).arg(env!("CARGO_BIN_EXE_ashlar"));
+        limited.current_dir(self.folder.path());
+        limited.env("ASHLAR_SOCKET", self.folder.path().join("control.sock"));
+        self.start_by(limited, arguments);
+    }
+
+    fn start_by(&mut self, mut program: Command, arguments: &[&str]) {
+        let mut daemon = program
             .args(["serve", "--no-pin", "--workers", "2", "--pool", "96MiB"])
             .args(["--nbd", &self.nbd_address()])
             .args(arguments)
@@ -35,15 +47,17 @@ impl World {
             .spawn()
             .expect("the program runs");
         let output = daemon.stdout.take().expect("piped");
-        let mut lines = BufReader::new(output).lines();
-        let is_serving = lines.any(|line| line.is_ok_and(|line| line.contains("control socket")));
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let keep = |said: &Mutex<String>, line: &str| {
+            said.lock().expect("nobody panics with it").push_str(&format!("{line}\n"));
+        };
+        let is_serving = lines.any(|line| {
+            keep(&self.said, &line);
+            line.contains("control socket")
+        });
         assert!(is_serving, "the daemon ended before it served");
         let said = Arc::clone(&self.said);
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                said.lock().expect("nobody panics with it").push_str(&(line + "\n"));
-            }
-        });
+        std::thread::spawn(move || lines.for_each(|line| keep(&said, &line)));
         self.daemon = Some(daemon);
     }
 

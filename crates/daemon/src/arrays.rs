@@ -12,7 +12,9 @@ mod members;
 
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
+use crate::peer::ControlSeats;
 use crate::repeats::{self, Running};
+use crate::scrape::ScrapeSeats;
 use crate::{config, convert, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
@@ -42,10 +44,20 @@ pub struct Arrays {
     pub engine: Engine,
     /// The ways to their volumes.
     pub exports: Arc<Exports>,
+    /// The connections of its listeners.
+    pub seats: Arc<ListenerSeats>,
     /// When the process began to serve.
     pub started: Instant,
     /// Name of the parity kernel.
     pub kernel: &'static str,
+}
+
+/// The connections of the listeners that the control side has.
+pub struct ListenerSeats {
+    /// Of the control socket.
+    pub control: ControlSeats,
+    /// Of the metrics listener, if there is one.
+    pub metrics: ScrapeSeats,
 }
 
 impl Serves<Create> for Arrays {
@@ -273,7 +285,8 @@ impl Serves<GetStatus> for Arrays {
     async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
         let status = self.engine.status().await.map_err(convert::refusal)?;
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
-        let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches).collect();
+        let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
+        let pools = pools.chain(convert::listeners(&self.seats)).collect();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.started.elapsed().as_secs(),

@@ -6,8 +6,10 @@
 //! Not here: who is at the other end, and how long it may take (`peer`).
 
 use crate::backend::{Backend, Serves};
+use crate::guarded::Answer;
 use crate::metrics;
 use crate::peer::{Gate, Peer, PeerLimits};
+use crate::seats::Serving;
 use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, FOLLOW_PATH};
 use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
@@ -29,8 +31,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -119,7 +119,7 @@ async fn guard<B: Backend>(
     request: Request,
     next: Next,
 ) -> Response {
-    let serving = Serving::new(&peer.serving);
+    let mut serving = Serving::begun(&peer.course);
     let path = request.uri().path().chars().take(64).collect::<String>();
     let mut fields = vec![
         ("request", path),
@@ -141,6 +141,10 @@ async fn guard<B: Backend>(
         Ok(body) => body,
         Err(refusal) => return refuse(&refusal),
     };
+    // Whoever follows events waits for ever, and gives its seat to who needs it.
+    if head.uri.path() != FOLLOW_PATH {
+        serving.carry_out();
+    }
     let response = next.run(Request::from_parts(head, Body::from(body))).await;
     if is_change {
         let code = response.extensions().get::<RefusalCode>();
@@ -165,48 +169,6 @@ async fn whole(body: Body, limits: PeerLimits) -> Result<Bytes, ApiError> {
 /// The code of a refusal, for whoever keeps books of the answers.
 #[derive(Clone)]
 struct RefusalCode(String);
-
-/// A request of a connection that is being answered.
-struct Serving(Arc<AtomicUsize>);
-
-impl Serving {
-    fn new(count: &Arc<AtomicUsize>) -> Serving {
-        count.fetch_add(1, Ordering::Relaxed);
-        Serving(Arc::clone(count))
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An answer: while it is being sent its request counts as being answered.
-struct Answer {
-    body: Body,
-    _serving: Serving,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
-}
 
 fn with<B: Backend + Serves<C>, C: Call>(router: Router<B>) -> Router<B> {
     let route: MethodRouter<B, Infallible> = match C::METHOD {

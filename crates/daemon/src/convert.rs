@@ -1,6 +1,9 @@
 //! Between the engine's types and those of the control interface. Everything that has to change when one
 //! of the two does is here.
 
+use crate::arrays::ListenerSeats;
+use crate::scrape;
+use crate::seats::Taken;
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
     self, ArrayCounters, ArrayState, ArrayStatus, Replayed, ScrubResult, Share, StageLatency,
@@ -281,6 +284,22 @@ pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> 
         waits: 0,
         pages: String::new(),
     })
+}
+
+/// The connections of the listeners, as pools. Nobody waits: `waits` counts those that made room or were not let in.
+pub fn listeners(seats: &ListenerSeats) -> [PoolStatus; 2] {
+    let pool = |name: &str, limit: usize, taken: Taken| PoolStatus {
+        name: name.to_owned(),
+        limit: to_u64(limit),
+        in_use: to_u64(taken.now),
+        high_water: to_u64(taken.high_water),
+        waits: taken.turned_away,
+        pages: String::new(),
+    };
+    [
+        pool("control.connections", seats.control.limit(), seats.control.usage()),
+        pool("metrics.connections", scrape::CONNECTIONS, seats.metrics.usage()),
+    ]
 }
 
 pub fn latency(summary: &LatencySummary) -> Latency {

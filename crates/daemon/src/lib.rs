@@ -6,7 +6,11 @@
 //! - [`backend`]   the seam: what the control socket asks, and whoever answers it
 //! - [`control`]   the control socket: routes, refusals, the stream of events
 //! - [`peer`]      who is at the other end of it, and how much one of them may hold
-//! - [`metrics`]   a status as OpenMetrics text, and the optional listener for it
+//! - [`metrics`]   a status as OpenMetrics text
+//! - `scrape`      the optional listener for it
+//! - `seats`       connections of a listener: how many, and who makes room
+//! - `guarded`     a connection that ends when its peer takes too long
+//! - `descriptors` how many there are, and who may have them
 //! - `arrays`      the engine behind the seam: one function a call
 //! - `convert`     between the engine's types and those of the control interface
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
@@ -24,11 +28,15 @@ pub mod bench;
 pub mod config;
 pub mod control;
 mod convert;
+mod descriptors;
 mod exports;
+mod guarded;
 mod look;
 pub mod metrics;
 pub mod peer;
 mod repeats;
+mod scrape;
+mod seats;
 pub mod serve;
 
 pub use exports::loops;

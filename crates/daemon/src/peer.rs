@@ -2,27 +2,22 @@
 //!
 //! What must stay true: a peer is what the kernel says it is (SO_PEERCRED) and never what it says itself; nobody but root,
 //! the daemon's own user and the socket's group gets an answer other than a refusal, whatever the mode of the socket is; a
-//! connection that sends no whole request, or does not read its answer, ends by itself; users of the group together
-//! cannot take the connections that root and the daemon's user need.
+//! connection that sends no whole request, or does not read its answer, ends by itself, and before that if a newer one
+//! needs its seat; users of the group together cannot take the connections that root and the daemon's user need.
 //! Not here: what a request means, and how large it may be (`control`).
 
+use crate::descriptors::Spare;
+use crate::guarded::{Guarded, Times};
+use crate::seats::{Course, Room, Seat, Seats, Taken};
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{Instant, Sleep, sleep};
-
-/// Pause after an accept that failed for want of a resource.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+use tokio::task::yield_now;
 
 /// What peers of the control socket may hold.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +63,8 @@ pub struct Peer {
     pub pid: i32,
     /// Root, the daemon's user, or of the socket's group.
     pub is_allowed: bool,
-    /// Requests of this connection that are being answered.
-    pub(crate) serving: Arc<AtomicUsize>,
+    /// Where its request is.
+    pub(crate) course: Arc<Course>,
 }
 
 impl Connected<IncomingStream<'_, Gate>> for Peer {
@@ -78,12 +73,32 @@ impl Connected<IncomingStream<'_, Gate>> for Peer {
     }
 }
 
+/// The connections of a control socket.
+#[derive(Clone, Debug)]
+pub struct ControlSeats {
+    seats: Arc<Seats<u32>>,
+    limit: usize,
+}
+
+impl ControlSeats {
+    /// How many there may be.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many there are.
+    pub fn usage(&self) -> Taken {
+        self.seats.usage()
+    }
+}
+
 /// The control socket, listening.
 #[derive(Debug)]
 pub struct Gate {
     listener: UnixListener,
     path: PathBuf,
-    seats: Arc<Seats>,
+    spare: Spare,
+    seats: Arc<Seats<u32>>,
     pub(crate) limits: PeerLimits,
 }
 
@@ -91,7 +106,8 @@ impl Gate {
     /// Look at who connects to `listener`, which is bound to `path`.
     pub(crate) fn new(listener: UnixListener, path: &Path) -> Gate {
         let path = path.to_path_buf();
-        Gate { listener, path, seats: Arc::default(), limits: PeerLimits::default() }
+        let (seats, limits) = (Arc::default(), PeerLimits::default());
+        Gate { listener, path, spare: Spare::kept(), seats, limits }
     }
 
     /// The same with other limits; for tests.
@@ -100,16 +116,21 @@ impl Gate {
         Gate { limits, ..self }
     }
 
+    /// Its connections, for whoever tells how many there are.
+    pub fn seats(&self) -> ControlSeats {
+        ControlSeats { seats: Arc::clone(&self.seats), limit: self.limits.connections }
+    }
+
     /// Who it is and its connection; `None` if too many are there.
-    fn admit(&self, stream: UnixStream) -> Option<(Guarded, Peer)> {
+    fn admit(&self, stream: UnixStream) -> Option<(Guarded<UnixStream, u32>, Peer)> {
         let credentials = stream.peer_cred().ok()?;
         let (uid, gid) = (credentials.uid(), credentials.gid());
         let pid = credentials.pid().unwrap_or(0);
         let is_allowed = is_privileged(uid) || self.is_of_group(gid, pid);
-        let serving = Arc::new(AtomicUsize::new(0));
-        let peer = Peer { uid, gid, pid, is_allowed, serving: Arc::clone(&serving) };
-        let seat = Seats::take(&self.seats, uid, &self.limits)?;
-        Some((Guarded::new(stream, seat, serving, self.limits), peer))
+        let seat = seat(&self.seats, uid, &self.limits)?;
+        let peer = Peer { uid, gid, pid, is_allowed, course: Arc::clone(&seat.course) };
+        let times = Times { head: self.limits.head_time, send: self.limits.send_time };
+        Some((Guarded::new(stream, seat, times), peer))
     }
 
     /// Whether a process of group `gid` is of the socket's group, as its first group or as one more.
@@ -131,12 +152,27 @@ fn further_groups(pid: i32) -> Vec<u32> {
     line.split_whitespace().filter_map(|group| group.parse().ok()).collect()
 }
 
+/// A seat for `uid`. Root and the daemon's user may have anybody's; others that of one of themselves.
+fn seat(seats: &Arc<Seats<u32>>, uid: u32, limits: &PeerLimits) -> Option<Seat<u32>> {
+    let (anybody, is_other) = (|_: &u32| true, |uid: &u32| !is_privileged(*uid));
+    let is_own = |other: &u32| *other == uid;
+    let all = Room { counts: &anybody, seats: limits.connections, yields: &anybody };
+    if is_privileged(uid) {
+        return Seats::take(seats, uid, &[all]);
+    }
+    let own = Room { counts: &is_own, seats: limits.connections_of_one, yields: &is_own };
+    let others = Room { counts: &is_other, seats: limits.connections_of_others, yields: &is_other };
+    Seats::take(seats, uid, &[own, others, Room { yields: &is_other, ..all }])
+}
+
 impl Listener for Gate {
-    type Io = Guarded;
+    type Io = Guarded<UnixStream, u32>;
     type Addr = Peer;
 
-    async fn accept(&mut self) -> (Guarded, Peer) {
+    async fn accept(&mut self) -> (Self::Io, Peer) {
         loop {
+            // Who was let in before goes on first.
+            yield_now().await;
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     // One too many is closed at once.
@@ -144,7 +180,10 @@ impl Listener for Gate {
                         return admitted;
                     }
                 }
-                Err(_) => sleep(ACCEPT_RETRY).await,
+                Err(error) => {
+                    let listener = &self.listener;
+                    self.spare.close_one(&error, |context| listener.poll_accept(context)).await;
+                }
             }
         }
     }
@@ -154,139 +193,14 @@ impl Listener for Gate {
     }
 }
 
-/// Connections by user.
-#[derive(Debug, Default)]
-struct Seats(Mutex<BTreeMap<u32, usize>>);
-
-/// One connection of a user; given back when dropped.
-#[derive(Debug)]
-struct Seat {
-    seats: Arc<Seats>,
-    uid: u32,
-}
-
-impl Seats {
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<u32, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(seats: &Arc<Seats>, uid: u32, limits: &PeerLimits) -> Option<Seat> {
-        let mut taken = seats.locked();
-        let all: usize = taken.values().sum();
-        let of_others = taken.iter().filter(|(uid, _)| !is_privileged(**uid));
-        let of_others: usize = of_others.map(|(_, count)| count).sum();
-        let own = taken.get(&uid).copied().unwrap_or(0);
-        let has_room = all < limits.connections
-            && (is_privileged(uid)
-                || own < limits.connections_of_one && of_others < limits.connections_of_others);
-        if !has_room {
-            return None;
-        }
-        taken.insert(uid, own + 1);
-        Some(Seat { seats: Arc::clone(seats), uid })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.seats.locked();
-        let left = taken.get(&self.uid).map_or(0, |own| own - 1);
-        if left == 0 {
-            taken.remove(&self.uid);
-        } else {
-            taken.insert(self.uid, left);
-        }
-    }
-}
-
-/// A connection that ends when its peer takes too long.
-#[derive(Debug)]
-pub struct Guarded {
-    stream: UnixStream,
-    _seat: Seat,
-    serving: Arc<AtomicUsize>,
-    limits: PeerLimits,
-    /// Running while no request is being answered; `None` before it was first needed and while one is.
-    head: Option<Pin<Box<Sleep>>>,
-    /// Running while the peer takes nothing of what is to be sent.
-    send: Option<Pin<Box<Sleep>>>,
-}
-
-impl Guarded {
-    fn new(
-        stream: UnixStream,
-        seat: Seat,
-        serving: Arc<AtomicUsize>,
-        limits: PeerLimits,
-    ) -> Guarded {
-        Guarded { stream, _seat: seat, serving, limits, head: None, send: None }
-    }
-
-    /// What came of a write: while nothing is taken, time runs.
-    fn written<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        polled: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.send = None;
-            return polled;
-        }
-        let time = self.limits.send_time;
-        ready!(self.send.get_or_insert_with(|| Box::pin(sleep(time))).as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl AsyncRead for Guarded {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.serving.load(Ordering::Relaxed) > 0 {
-            // It waits for us. Its next request has all its time again.
-            self.head = None;
-            return polled;
-        }
-        // Bytes that trickle in do not prolong it.
-        let time = self.limits.head_time;
-        let head = self.head.get_or_insert_with(|| Box::pin(sleep(time)));
-        match polled {
-            Poll::Ready(_) if head.deadline() > Instant::now() => polled,
-            Poll::Pending if head.as_mut().poll(context).is_pending() => Poll::Pending,
-            _ => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-        }
-    }
-}
-
-impl AsyncWrite for Guarded {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(context, polled)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{PeerLimits, Seats};
+    use super::{PeerLimits, seat};
+    use crate::seats::{Seat, Seats, Serving};
     use std::sync::Arc;
 
     #[test]
-    fn users_of_the_group_leave_room_for_root() {
+    fn users_of_the_group_leave_room_for_root_and_take_none_of_its() {
         let seats = Arc::new(Seats::default());
         let limits = PeerLimits {
             connections_of_one: 2,
@@ -294,7 +208,13 @@ mod tests {
             connections: 5,
             ..PeerLimits::default()
         };
-        let take = |uid| Seats::take(&seats, uid, &limits);
+        // All of them have something in hand, so none makes room.
+        let take = |uid| {
+            let seat = seat(&seats, uid, &limits)?;
+            let mut serving = Serving::begun(&seat.course);
+            serving.carry_out();
+            Some((seat, serving))
+        };
         let [one, other] = [4_000_000_001, 4_000_000_002];
         let of_one = [take(one), take(one)];
         assert!(of_one.iter().all(Option::is_some) && take(one).is_none());
@@ -305,6 +225,27 @@ mod tests {
         drop((of_one, of_root));
         assert!(take(one).is_some());
         drop(of_other);
-        assert!(seats.locked().is_empty(), "nobody sits, nothing is kept");
+        assert_eq!(seats.usage().now, 0, "nobody sits, nothing is kept");
+    }
+
+    #[test]
+    fn idle_connections_of_anybody_make_room_for_root_and_those_of_root_for_nobody_else() {
+        let seats = Arc::new(Seats::default());
+        let limits = PeerLimits { connections: 3, ..PeerLimits::default() };
+        let sit = |uid| seat(&seats, uid, &limits);
+        let has_ended = |seat: &mut Option<Seat<u32>>| {
+            let seat = seat.as_mut().expect("let in");
+            seat.ended.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Closed)
+        };
+        let mut of_root = [sit(0), sit(0), sit(0)];
+        let stranger = 4_000_000_001;
+        assert!(sit(stranger).is_none(), "root has all of them");
+        let mut newest = sit(0);
+        assert!(has_ended(&mut of_root[0]) && !has_ended(&mut newest));
+        drop(newest);
+        let mut of_stranger = sit(stranger);
+        of_root[0] = sit(0);
+        assert!(has_ended(&mut of_root[1]), "the oldest");
+        assert!(!has_ended(&mut of_stranger) && !has_ended(&mut of_root[2]));
     }
 }

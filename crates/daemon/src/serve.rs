@@ -3,20 +3,19 @@
 //! What must stay true: two daemons never share a control socket; the end, by SIGTERM or SIGINT, stops
 //! every array cleanly. An array that cannot be assembled is said so and does not keep the others down.
 
-use crate::arrays::Arrays;
-use crate::backend::Backend;
-use crate::config::{Config, expand};
+use crate::arrays::{Arrays, ListenerSeats};
+use crate::config::{Config, NbdLimits, expand};
+use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::Exports;
 use crate::exports::fuse::{clear_dead, make_folder};
-use crate::peer::Gate;
-use crate::{config, control, convert, metrics};
+use crate::peer::{Gate, PeerLimits};
+use crate::scrape::{self, ScrapeGate};
+use crate::{config, control, convert};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
-use axum::Router;
-use axum::routing::get;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +62,14 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
-    raise_descriptor_limit();
+    let descriptors = descriptors::raise_limit();
+    if descriptors < DESCRIPTORS_MIN {
+        let message = format!("{descriptors} descriptors are too few; nothing was started");
+        let hint = format!(
+            "raise the limit to {DESCRIPTORS_MIN} or more: ulimit -n, or LimitNOFILE= of its unit"
+        );
+        return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
+    }
     let mut engine_config = engine_config(&options.config);
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
@@ -87,9 +93,11 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
     say(&format!("parity kernel {kernel}"));
-    let exports = Exports::new(&engine, options.folder, &options.config.nbd_limits);
-    let exports = Arc::new(exports);
-    let arrays = Arrays { engine: engine.clone(), exports, started: Instant::now(), kernel };
+    let limits = nbd_limits(&options.config, descriptors, &say);
+    let exports = Arc::new(Exports::new(&engine, options.folder, &limits));
+    let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
+    let started = Instant::now();
+    let arrays = Arrays { engine: engine.clone(), exports, seats, started, kernel };
     let begun = begin(&arrays, &options.config, &say).await;
     if begun.is_ok() {
         say(&format!("serving, control socket {}", options.socket.display()));
@@ -103,13 +111,18 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     begun
 }
 
-/// As many descriptors as this process may have: connections alone must not use them up.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // With fewer it runs as well, for fewer clients.
-    let _kept = setrlimit(Resource::Nofile, raised);
+/// The limits of NBD with no more connections than `descriptors` are enough for; says so if these are fewer than asked for.
+fn nbd_limits(config: &Config, descriptors: u64, say: &impl Fn(&str)) -> NbdLimits {
+    let others = PeerLimits::default().connections + scrape::CONNECTIONS;
+    let most = descriptors::nbd_connections(descriptors, others);
+    let mut limits = config.nbd_limits.clone();
+    if limits.limits().sessions_max > most {
+        say(&format!(
+            "at most {most} NBD connections: this process may have {descriptors} descriptors"
+        ));
+        limits.connections = Some(most);
+    }
+    limits
 }
 
 fn listen(socket: &Path) -> Result<Gate, ApiError> {
@@ -204,7 +217,9 @@ async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<
     if let Some(address) = config.serve.metrics {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|error| fault(&format!("metrics at {address}"), &error))?;
-        tokio::spawn(axum::serve(listener, metrics_router(arrays.clone())).into_future());
+        let address = listener.local_addr().unwrap_or(address);
+        let gate = ScrapeGate::new(listener, &arrays.seats.metrics);
+        tokio::spawn(scrape::answer(gate, arrays.clone()));
         say(&format!("metrics at http://{address}/metrics"));
     }
     Ok(())
@@ -221,13 +236,6 @@ async fn listen_nbd(arrays: &Arrays, call: &NbdListen) -> Result<String, ApiErro
             Err(_) => tokio::time::sleep(LISTEN_POLL).await,
         }
     }
-}
-
-fn metrics_router<B: Backend>(backend: B) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics::answer::<B>))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .with_state(backend)
 }
 
 /// Serves until a signal comes and no attached volume is in use, or a second signal comes. Which signal it was.

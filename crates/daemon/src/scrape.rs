@@ -1,0 +1,179 @@
+//! The metrics listener: who connects, how many, for how long.
+//!
+//! What must stay true: everybody who can reach the address may read, and nobody can do more: connections are few, those of
+//! one peer fewer, an idle one ends by itself or for a newer one, and no request changes anything.
+//! Not here: what is answered (`metrics`).
+
+use crate::backend::Backend;
+use crate::descriptors::Spare;
+use crate::guarded::{Answer, Guarded, Times};
+use crate::metrics;
+use crate::seats::{Course, Room, Seats, Serving, Taken};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::{IncomingStream, Listener};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
+
+/// Connections at the same time.
+pub const CONNECTIONS: usize = 32;
+/// Of these, connections of one peer.
+const CONNECTIONS_OF_ONE: usize = 16;
+/// For the head of a request, for being idle, and for taking something of an answer.
+const TIMES: Times = Times { head: Duration::from_secs(10), send: Duration::from_secs(10) };
+
+/// Where connections come from, as far as one peer can have many addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// This machine, whatever address of it.
+    Here,
+    /// An address.
+    V4([u8; 4]),
+    /// A network of 64 bits: usually one machine has all of it.
+    V6([u8; 8]),
+}
+
+impl Origin {
+    /// Of an address.
+    fn of(address: IpAddr) -> Origin {
+        match address.to_canonical() {
+            address if address.is_loopback() => Origin::Here,
+            IpAddr::V4(address) => Origin::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Origin::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// Somebody who connected.
+#[derive(Clone, Debug)]
+struct Scraper(Arc<Course>);
+
+impl Connected<IncomingStream<'_, ScrapeGate>> for Scraper {
+    fn connect_info(stream: IncomingStream<'_, ScrapeGate>) -> Scraper {
+        Scraper(Arc::clone(stream.remote_addr()))
+    }
+}
+
+/// The metrics listener.
+#[derive(Debug)]
+pub struct ScrapeGate {
+    listener: TcpListener,
+    spare: Spare,
+    seats: Arc<Seats<Origin>>,
+}
+
+/// The connections of the metrics listener, for whoever tells how many there are.
+#[derive(Clone, Debug, Default)]
+pub struct ScrapeSeats(Arc<Seats<Origin>>);
+
+impl ScrapeSeats {
+    /// How many there are.
+    pub fn usage(&self) -> Taken {
+        self.0.usage()
+    }
+}
+
+impl ScrapeGate {
+    /// Look at who connects to `listener`.
+    pub fn new(listener: TcpListener, seats: &ScrapeSeats) -> ScrapeGate {
+        ScrapeGate { listener, spare: Spare::kept(), seats: Arc::clone(&seats.0) }
+    }
+
+    fn admit(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+    ) -> Option<(Guarded<TcpStream, Origin>, Arc<Course>)> {
+        let origin = Origin::of(from.ip());
+        let (is_own, anybody) = (|other: &Origin| *other == origin, |_: &Origin| true);
+        let own = Room { counts: &is_own, seats: CONNECTIONS_OF_ONE, yields: &is_own };
+        let all = Room { counts: &anybody, seats: CONNECTIONS, yields: &anybody };
+        let seat = Seats::take(&self.seats, origin, &[own, all])?;
+        let course = Arc::clone(&seat.course);
+        Some((Guarded::new(stream, seat, TIMES), course))
+    }
+}
+
+impl Listener for ScrapeGate {
+    type Io = Guarded<TcpStream, Origin>;
+    type Addr = Arc<Course>;
+
+    async fn accept(&mut self) -> (Self::Io, Arc<Course>) {
+        loop {
+            // Who was let in before goes on first, and so does the control socket.
+            yield_now().await;
+            match self.listener.accept().await {
+                Ok((stream, from)) => {
+                    if let Some(admitted) = self.admit(stream, from) {
+                        return admitted;
+                    }
+                }
+                Err(error) => {
+                    let listener = &self.listener;
+                    self.spare.close_one(&error, |context| listener.poll_accept(context)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Arc<Course>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Answer what comes through `gate`, for ever.
+///
+/// # Errors
+/// What the system says when nobody can be let in any more.
+pub async fn answer<B: Backend>(gate: ScrapeGate, backend: B) -> io::Result<()> {
+    let router = Router::new()
+        .route("/metrics", get(metrics::answer::<B>))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "there is /metrics and /healthz\n") })
+        .with_state(backend)
+        .layer(middleware::from_fn(on_course));
+    axum::serve(gate, router.into_make_service_with_connect_info::<Scraper>()).await
+}
+
+/// While a scrape is being answered its connection keeps its seat.
+async fn on_course(
+    ConnectInfo(peer): ConnectInfo<Scraper>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut serving = Serving::begun(&peer.0);
+    serving.carry_out();
+    let response = next.run(request).await.into_response();
+    response.map(|body| Body::new(Answer { body, _serving: serving }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+    use std::net::IpAddr;
+
+    #[test]
+    fn one_machine_is_one_peer_whatever_its_addresses() {
+        let of = |text: &str| Origin::of(text.parse::<IpAddr>().expect("an address"));
+        for here in ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"] {
+            assert_eq!(of(here), Origin::Here, "{here}");
+        }
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
+}
