@@ -46,6 +46,15 @@ impl Drop for Crowd {
     }
 }
 
+/// Start the daemon with no more than `count` descriptors.
+fn start_with_descriptors(world: &mut World, count: usize, arguments: &[&str]) {
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--nofile={count}:{count}")).arg(env!("CARGO_BIN_EXE_ashlar"));
+    limited.current_dir(world.folder.path());
+    limited.env("ASHLAR_SOCKET", world.path("control.sock"));
+    world.start_by(limited, arguments);
+}
+
 /// The port of the metrics listener.
 fn metrics_port(world: &World) -> u16 {
     let said = world.said();
@@ -76,7 +85,7 @@ fn thousands_of_idle_connections_to_the_metrics_listener_keep_nobody_out() {
         return;
     }
     let mut world = World::without_daemon();
-    world.start_with_descriptors(1024, &["--metrics", "127.0.0.1:0"]);
+    start_with_descriptors(&mut world, 1024, &["--metrics", "127.0.0.1:0"]);
     world.create("tank0", 4, &["--level", "6"]);
     world.sparse("new", MEMBER_BYTES);
     let mut before = RawNbd::open(&world, "tank0");
@@ -141,7 +150,7 @@ fn descriptors_for_devices_and_the_control_socket_are_kept() {
     assert!(line.contains("128 descriptors are too few"), "{line}");
     assert!(line.contains("nothing was started"), "{line}");
 
-    world.start_with_descriptors(400, &[]);
+    start_with_descriptors(&mut world, 400, &[]);
     world.create("tank0", 4, &["--level", "6"]);
     world.sparse("new", MEMBER_BYTES);
     let mut clients: Vec<RawNbd> = Vec::new();

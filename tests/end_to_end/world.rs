@@ -29,16 +29,8 @@ impl World {
         self.start_by(self.command(), arguments);
     }
 
-    /// The same with no more than `count` descriptors for the daemon.
-    pub fn start_with_descriptors(&mut self, count: usize, arguments: &[&str]) {
-        let mut limited = Command::new("prlimit");
-        limited.arg(format!("--nofile={count}:{count}")).arg(env!("CARGO_BIN_EXE_ashlar"));
-        limited.current_dir(self.folder.path());
-        limited.env("ASHLAR_SOCKET", self.folder.path().join("control.sock"));
-        self.start_by(limited, arguments);
-    }
-
-    fn start_by(&mut self, mut program: Command, arguments: &[&str]) {
+    /// The same by a command line that begins so.
+    pub fn start_by(&mut self, mut program: Command, arguments: &[&str]) {
         let mut daemon = program
             .args(["serve", "--no-pin", "--workers", "2", "--pool", "96MiB"])
             .args(["--nbd", &self.nbd_address()])
