@@ -1,8 +1,8 @@
-//! Somebody opens all the connections that there are, and leaves them so: at the metrics listener as a user of no
-//! rights, at the control socket as root.
+//! Somebody opens all the connections that there are, and leaves them so: at the metrics listener
+//! as a user of no rights, at the control socket as root.
 //!
-//! What must stay true: status, NBD, scrapes and `replace` work meanwhile; nothing here waits for a time to pass, so
-//! nobody is let in because an idle connection timed out.
+//! What must stay true: status, NBD, scrapes and `replace` work meanwhile; nothing here waits for a
+//! time to pass, so nobody is let in because an idle connection timed out.
 
 use crate::raw_nbd::RawNbd;
 use crate::tools::{all_here, skipped};
@@ -12,7 +12,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// Opens `$1` connections to port `$2` of this machine, says how many, and holds them until its input ends.
+/// Opens `$1` connections to port `$2` of this machine, says how many, and holds them until its
+/// input ends.
 const HOLD: &str = "n=0; while [ $n -lt $1 ]; do
     exec {fd}<>/dev/tcp/127.0.0.1/$2 || break
     n=$((n + 1))
@@ -74,7 +75,8 @@ fn scraped(port: u16) -> String {
     answer
 }
 
-/// Two processes of nobody once took every descriptor of the daemon: status, NBD and `replace` stood still.
+/// Two processes of nobody once took every descriptor of the daemon: status, NBD and `replace`
+/// stood still.
 #[test]
 fn thousands_of_idle_connections_to_the_metrics_listener_keep_nobody_out() {
     let test = "thousands_of_idle_connections_to_the_metrics_listener_keep_nobody_out";
@@ -132,7 +134,8 @@ fn root_cannot_lock_root_out_of_the_control_socket() {
     assert!(open.count() < 200, "who made room is closed");
 }
 
-/// A daemon that could not serve with what it may have does not begin; one that has little leaves some for itself.
+/// A daemon that could not serve with what it may have does not begin; one that has little leaves
+/// some for itself.
 #[test]
 fn descriptors_for_devices_and_the_control_socket_are_kept() {
     let test = "descriptors_for_devices_and_the_control_socket_are_kept";

@@ -286,7 +286,8 @@ pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> 
     })
 }
 
-/// The connections of the listeners, as pools. Nobody waits: `waits` counts those that made room or were not let in.
+/// The connections of the listeners, as pools. Nobody waits: `waits` counts those that made room or
+/// were not let in.
 pub fn listeners(seats: &ListenerSeats) -> [PoolStatus; 2] {
     let pool = |name: &str, limit: usize, taken: Taken| PoolStatus {
         name: name.to_owned(),

@@ -1,7 +1,8 @@
-//! Descriptors: as many as the process may have, some of them kept for devices and the control socket.
+//! Descriptors: as many as the process may have, some of them kept for devices and the control
+//! socket.
 //!
-//! What must stay true: whatever peers do, half of the descriptors stay for members, workers and files; a listener that
-//! finds none left closes who comes, rather than to try again and again.
+//! What must stay true: whatever peers do, half of the descriptors stay for members, workers and
+//! files; a listener that finds none left closes who comes, rather than to try again and again.
 
 use ashlar_units::to_u64;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -43,8 +44,8 @@ impl Spare {
         Spare(File::open("/dev/null").ok())
     }
 
-    /// After an accept that failed with `error`: close one connection that waits at a listener, if descriptors have run
-    /// out, so that it is not asked again at once for the same one.
+    /// After an accept that failed with `error`: close one connection that waits at a listener, if
+    /// descriptors have run out, so that it is not asked again at once for the same one.
     pub async fn close_one<T>(
         &mut self,
         error: &io::Error,

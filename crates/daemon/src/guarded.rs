@@ -1,7 +1,7 @@
 //! A connection that ends when its peer takes too long, or when somebody else needs its seat.
 //!
-//! What must stay true: the time for the head of a request runs from the first look for it, and bytes that trickle in do
-//! not prolong it; while nothing of an answer is taken, time runs.
+//! What must stay true: the time for the head of a request runs from the first look for it, and
+//! bytes that trickle in do not prolong it; while nothing of an answer is taken, time runs.
 //! Not here: bodies of requests (`control`), who gets a seat (`seats`).
 
 use crate::seats::{Seat, Serving};
@@ -31,7 +31,8 @@ pub struct Guarded<S, K> {
     /// Somebody else has the seat.
     is_over: bool,
     times: Times,
-    /// Running while no request is being answered; `None` before it was first needed and while one is.
+    /// Running while no request is being answered; `None` before it was first needed and while one
+    /// is.
     head: Option<Pin<Box<Sleep>>>,
     /// Running while the peer takes nothing of what is to be sent.
     send: Option<Pin<Box<Sleep>>>,

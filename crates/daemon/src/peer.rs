@@ -2,9 +2,10 @@
 //!
 //! What must stay true: a peer is what the kernel says it is (SO_PEERCRED) and never what it says itself; nobody but root,
 //! the daemon's own user and the socket's group gets an answer other than a refusal, whatever the mode of the socket is; a
-//! connection that sends no whole request, or does not read its answer, ends by itself, and before that if a newer one
-//! needs its seat; users of the group together cannot take the connections that root and the daemon's user need.
-//! Not here: what a request means, and how large it may be (`control`).
+//! connection that sends no whole request, or does not read its answer, ends by itself, and before
+//! that if a newer one needs its seat; users of the group together cannot take the connections that
+//! root and the daemon's user need. Not here: what a request means, and how large it may be
+//! (`control`).
 
 use crate::descriptors::Spare;
 use crate::guarded::{Guarded, Times};
@@ -152,7 +153,8 @@ fn further_groups(pid: i32) -> Vec<u32> {
     line.split_whitespace().filter_map(|group| group.parse().ok()).collect()
 }
 
-/// A seat for `uid`. Root and the daemon's user may have anybody's; others that of one of themselves.
+/// A seat for `uid`. Root and the daemon's user may have anybody's; others that of one of
+/// themselves.
 fn seat(seats: &Arc<Seats<u32>>, uid: u32, limits: &PeerLimits) -> Option<Seat<u32>> {
     let (anybody, is_other) = (|_: &u32| true, |uid: &u32| !is_privileged(*uid));
     let is_own = |other: &u32| *other == uid;

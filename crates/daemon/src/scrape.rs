@@ -1,8 +1,8 @@
 //! The metrics listener: who connects, how many, for how long.
 //!
-//! What must stay true: everybody who can reach the address may read, and nobody can do more: connections are few, those of
-//! one peer fewer, an idle one ends by itself or for a newer one, and no request changes anything.
-//! Not here: what is answered (`metrics`).
+//! What must stay true: everybody who can reach the address may read, and nobody can do more:
+//! connections are few, those of one peer fewer, an idle one ends by itself or for a newer one, and
+//! no request changes anything. Not here: what is answered (`metrics`).
 
 use crate::backend::Backend;
 use crate::descriptors::Spare;

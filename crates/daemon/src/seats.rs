@@ -1,9 +1,10 @@
 //! Seats for connections: how many there are, who takes them, and who makes room when none is left.
 //!
-//! What must stay true: there are never more connections than seats; a connection whose request is being carried out keeps
-//! its seat; one that waits for its own peer (for a request, for the rest of one, for somebody to take an answer) ends
-//! when a newer one needs its seat, so that idle connections keep nobody out.
-//! Not here: how long a connection may take (`guarded`), who has which seats (`peer`, `scrape`).
+//! What must stay true: there are never more connections than seats; a connection whose request is
+//! being carried out keeps its seat; one that waits for its own peer (for a request, for the rest
+//! of one, for somebody to take an answer) ends when a newer one needs its seat, so that idle
+//! connections keep nobody out. Not here: how long a connection may take (`guarded`), who has which
+//! seats (`peer`, `scrape`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -132,7 +133,8 @@ impl<K> Seats<K> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a connection of `owner` with room in all of `rooms`; `None` if nobody there makes room.
+    /// A seat for a connection of `owner` with room in all of `rooms`; `None` if nobody there makes
+    /// room.
     pub fn take(seats: &Arc<Seats<K>>, owner: K, rooms: &[Room<'_, K>]) -> Option<Seat<K>> {
         let mut table = seats.locked();
         if !rooms.iter().all(|room| table.make(room)) {
@@ -202,7 +204,8 @@ mod tests {
         let mut held: Vec<_> = (0..3).map(|_| sit(&seats, "a", 3).expect("room")).collect();
         let mut busy = Serving::begun(&held[0].course);
         busy.carry_out();
-        // Its body has not come, so it waits for its peer; but one without any request goes before it.
+        // Its body has not come, so it waits for its peer; but one without any request goes before
+        // it.
         let half = Serving::begun(&held[1].course);
         held.push(sit(&seats, "a", 3).expect("the third makes room"));
         assert_eq!(held.iter_mut().map(has_ended).collect::<Vec<_>>(), [false, false, true, false]);

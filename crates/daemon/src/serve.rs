@@ -111,7 +111,8 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     begun
 }
 
-/// The limits of NBD with no more connections than `descriptors` are enough for; says so if these are fewer than asked for.
+/// The limits of NBD with no more connections than `descriptors` are enough for; says so if these
+/// are fewer than asked for.
 fn nbd_limits(config: &Config, descriptors: u64, say: &impl Fn(&str)) -> NbdLimits {
     let others = PeerLimits::default().connections + scrape::CONNECTIONS;
     let most = descriptors::nbd_connections(descriptors, others);
