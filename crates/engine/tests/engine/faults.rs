@@ -252,6 +252,8 @@ fn a_sequential_stream_in_small_pieces_becomes_full_stripes() {
     });
 }
 
+/// Reads were right or errors, and an event said that the array had failed, but the status went on
+/// to say `degraded`.
 #[test]
 fn an_array_that_lost_more_than_it_may_says_so_until_its_members_answer_again() {
     let mut world = SimWorld::new(21);

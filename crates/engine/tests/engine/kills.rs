@@ -40,6 +40,8 @@ fn survive(shape: &Shape, seed: u64) {
         .done();
 }
 
+/// An answered write that was the first of its stripe was gone after a kill unless it had been
+/// flushed: the map of written stripes reached the members with a flush only.
 #[test]
 fn answered_writes_survive_a_killed_process_on_every_level() {
     let shapes = [

@@ -175,6 +175,8 @@ fn degraded_arrays_lose_nothing_with_the_power_whatever_is_written() {
     });
 }
 
+/// A flushed block came back as it was before the flush. The record of a whole stripe without data
+/// had outdated the record that alone held the block.
 #[test]
 fn whole_stripes_of_healthy_arrays_survive_a_power_cut_without_a_log_of_their_data() {
     survive_all(80, |_| Conditions {

@@ -237,6 +237,8 @@ fn start(
         .done()
 }
 
+/// Member sets 141 and 170. A start that was refused for its logs had already recorded members as
+/// out. Now the logs are judged before the first write.
 #[test]
 fn a_log_that_cannot_be_read_costs_the_member_and_more_than_the_budget_the_start() {
     for (broken, wanted) in [(0, Ok(0)), (1, Ok(1)), (2, Ok(2)), (3, Err(()))] {

@@ -86,6 +86,7 @@ fn losing_as_many_members_as_the_parity_replaces_loses_nothing() {
     }
 }
 
+/// A refusal to put out a needed member once said `array.failed`, as if the array had failed.
 #[test]
 fn a_member_taken_out_by_hand_is_recorded_on_the_others() {
     let shape = crate::world::shape(ashlar_layout::Level::Raid6, 6, None, None);

@@ -94,6 +94,8 @@ fn spares_take_the_slots_of_members_that_die() {
         .done();
 }
 
+/// Seed 40276 of the universes. The start looked for spares before they were in their pools, and
+/// the array stayed degraded.
 #[test]
 fn spares_that_a_start_finds_take_the_slots_of_members_that_it_does_not_find() {
     let mut world = SimWorld::new(571);

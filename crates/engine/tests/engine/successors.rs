@@ -26,6 +26,8 @@ async fn pause_in_the_middle(engine: &Engine, handle: &ashlar_ring::Handle, kind
 
 /// A copy is far on when its device is lost with the array stopped. Then the slot's own device goes, another takes the
 /// slot, and the array is stopped before that one has anything.
+/// Seed 1001768 of the universes. The new device was believed to be filled as far as the copy had
+/// been, and reads gave what lay on it.
 #[test]
 fn a_rebuild_does_not_begin_where_the_copy_to_a_device_before_was() {
     let (mut world, disks, new) = world_for(820, &raid6());

@@ -87,6 +87,8 @@ fn a_copy_that_passed_a_trimmed_stripe_by_is_not_believed_before_the_trim_is_dur
     }
 }
 
+/// A power cut brought the trimmed stripe back, and the rebuilt device held junk there: blocks that
+/// nobody had written were read.
 #[test]
 fn a_rebuild_that_passed_a_trimmed_stripe_by_is_not_believed_before_the_trim_is_durable() {
     for seed in 0..4 {

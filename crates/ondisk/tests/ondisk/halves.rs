@@ -2,6 +2,9 @@
 //!
 //! Why it matters: two halves of a mirror that both took writes look healthy one by one. Joining them by
 //! generation alone would silently throw one side's writes away, or mix both.
+//!
+//! The random lives of `lineages.rs` found starts that took served writes back or mixed two
+//! histories. Each of those rules has a test with its story at the end of this file.
 
 use ashlar_ondisk::assembly::{
     AssemblyRequest, ExtraReason, MemberReading, RefusalKind, SlotState, Start, Verdict, assemble,
@@ -214,6 +217,9 @@ fn all_others_left_since() -> (Superblock, Superblock, Superblock) {
     (started(&base, 2), held, updated(&newest))
 }
 
+/// Seeds 11847 and 12371 of the universes: an array did not start. By the time the lost member came
+/// back, every member that its superblock lists was out or replaced, so the newest superblock alone
+/// did not show that its start was never served.
 #[test]
 fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_went_another_way_and_left_since() {
     let (cut_off, held, newest) = all_others_left_since();
