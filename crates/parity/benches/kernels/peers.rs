@@ -1,7 +1,7 @@
 //! `--peers`: our fastest kernel and ISA-L on the same stripes, as tables in Markdown.
 //!
 //! What must stay true: a row is measured as a whole, all subjects in turn, with the ceiling of the same
-//! run in its first column. docs/results/parity.md is this output with the command above each table.
+//! run in its first column. docs/results/parity.md has the rows of 64 KiB strips.
 
 use ashlar_parity::{Kernel, Locality};
 
