@@ -143,9 +143,9 @@ fn a_page_of_a_killed_array_lies_in_both_places_once_things_were_quiet() {
 }
 
 /// Member sets 357191, 366348 and 373704: the only member left of a mirror had its pages
-/// overwritten by those of the member that was out. Member set 537: a run of zeros reached over both
-/// places, so that one was damaged and the other looked unwritten. Each time written stripes read as
-/// zeros.
+/// overwritten by those of the member that was out. Member set 537: a run of zeros reached over
+/// both places, so that one was damaged and the other looked unwritten. Each time written stripes
+/// read as zeros.
 #[test]
 fn a_member_without_its_map_is_not_started_from_unless_told_to() {
     for kind in 0..4 {
