@@ -5,10 +5,12 @@
 
 use crate::contents::starts_with;
 use crate::tools::{all_here, run, skipped};
-use crate::world::World;
+use crate::world::{MEMBER_BYTES, World};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const BUFFERED_BYTES: usize = 8 << 20;
 const MEMBERS: [&str; 5] = ["m0", "m1", "m2", "m3", "m4"];
@@ -98,6 +100,91 @@ fn a_mount_that_somebody_took_away_is_made_again() {
     let again = again.expect("attached again");
     assert!(std::fs::metadata(&again).is_ok_and(|file| file.len() > 0), "{again}");
     world.ok(&["detach", "tank0"]);
+}
+
+/// Opening a device that does not answer takes until it does. Whoever asked for that waits, and
+/// nobody else.
+#[test]
+fn somebody_elses_loop_device_that_is_stuck_holds_up_nobody() {
+    let test = "somebody_elses_loop_device_that_is_stuck_holds_up_nobody";
+    let Some(InUse { world, device, file, noise: _ }) = in_use(test) else { return };
+    drop(file);
+    let other = World::new();
+    other.create("bank0", MEMBERS.len(), &["--level", "6"]);
+    let stuck = other.ok(&["attach", "bank0"]).trim().to_owned();
+    other.halt();
+    let mut writer = began(
+        Command::new("dd")
+            .args(["if=/dev/zero", "bs=64k", "count=1", "oflag=direct"])
+            .arg(format!("of={stuck}")),
+    );
+    world.sparse("spare", MEMBER_BYTES);
+    let mut waits =
+        began(world.command().args(["create", "bank1", "--level", "1", "spare", &stuck]));
+    let mut looks = began(world.command().args(["assemble", "--dry-run", &stuck]));
+    // They have come to the device: before that they hold up nobody.
+    let has_come = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        waits_for_a_file_system(&world)
+    });
+    let ended: Vec<(Vec<&str>, bool)> = [
+        vec!["status"],
+        vec!["detach", "tank0"],
+        vec!["attach", "tank0"],
+        vec!["detach", "tank0"],
+        vec!["stop", "tank0"],
+    ]
+    .into_iter()
+    .map(|arguments| {
+        let ended = ends(&world, &arguments);
+        (arguments, ended)
+    })
+    .collect();
+    other.go_on();
+    for child in [&mut writer, &mut waits, &mut looks] {
+        let _either_way = child.wait();
+    }
+    assert!(ended.iter().all(|(_, ended)| *ended), "{ended:?}");
+    assert!(has_come, "nobody waited for the device");
+    assert!(!loop_is_there(&device));
+    // It came to its end when the device did answer.
+    let _either_way = world.run(&["stop", "bank1"]);
+    other.ok(&["detach", "bank0"]);
+}
+
+#[test]
+fn a_daemon_that_was_killed_leaves_no_loop_device_to_its_successor() {
+    let test = "a_daemon_that_was_killed_leaves_no_loop_device_to_its_successor";
+    let Some(InUse { mut world, device, file, noise }) = in_use(test) else { return };
+    file.sync_all().expect("written");
+    drop(file);
+    world.kill();
+    assert!(loop_is_there(&device));
+    world.start(&MEMBERS);
+    assert!(!loop_is_there(&device), "a loop device over a volume that is gone");
+    let again = world.ok(&["attach", "tank0"]).trim().to_owned();
+    assert!(starts_with(Path::new(&again), &noise));
+    world.ok(&["detach", "tank0"]);
+}
+
+/// Whether a thread of the daemon waits for a file system in user space.
+fn waits_for_a_file_system(world: &World) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", world.id())).expect("it runs");
+    let place = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("wchan"));
+    threads.flatten().any(|thread| place(thread).is_ok_and(|at| at == "request_wait_answer"))
+}
+
+fn began(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs")
+}
+
+/// Whether the command ends by itself, well or not.
+fn ends(world: &World, arguments: &[&str]) -> bool {
+    let mut command = Command::new("timeout");
+    let ours = world.command();
+    command.current_dir(world.folder.path()).arg("30").arg(ours.get_program()).args(arguments);
+    command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.output().expect("timeout is everywhere").status.code() == Some(0)
 }
 
 fn told(world: &World) -> bool {

@@ -1,6 +1,7 @@
 //! What end-to-end tests do with a world besides: contents of files, addresses for foreign clients, refusals.
 
 use crate::world::World;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,26 @@ impl World {
         let mut world = World::without_daemon();
         world.start(&[]);
         world
+    }
+
+    /// The number of the daemon's process.
+    pub fn id(&self) -> u32 {
+        self.daemon.as_ref().expect("it runs").id()
+    }
+
+    /// Stop the daemon where it is: nothing that asks it is answered until it may go on.
+    pub fn halt(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// It may go on.
+    pub fn go_on(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_child(self.daemon.as_ref().expect("it runs"));
+        kill_process(id, signal).expect("it runs");
     }
 
     /// What the daemon said since it serves.

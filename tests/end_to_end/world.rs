@@ -12,7 +12,7 @@ pub const MEMBER_BYTES: u64 = 64 << 20;
 /// A running daemon.
 pub struct World {
     pub folder: tempfile::TempDir,
-    daemon: Option<Child>,
+    pub daemon: Option<Child>,
     /// What it said, line by line.
     pub said: Arc<Mutex<String>>,
 }

@@ -10,6 +10,7 @@
 mod jobs;
 mod members;
 
+use crate::aside::aside;
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
 use crate::peer::ControlSeats;
@@ -67,7 +68,8 @@ impl Serves<Create> for Arrays {
                 format!("an array called '{}' runs already; nothing was written", call.name);
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
-        repeats::check_named(&call)?;
+        let named = call.clone();
+        aside(move || repeats::check_named(&named)).await?;
         for device in call.devices.iter().chain(&call.spares) {
             self.refuse_if_in_use(device).await?;
         }
@@ -84,8 +86,9 @@ impl Serves<Create> for Arrays {
             devices: call.devices.clone(),
             name: call.name,
         };
-        for spare in &call.spares {
-            look::may_take(spare, spec.destroy.contains(spare))?;
+        for spare in call.spares.clone() {
+            let may_destroy = spec.destroy.contains(&spare);
+            aside(move || look::may_take(&spare, may_destroy)).await?;
         }
         let destroy = spec.destroy.clone();
         let report = self.engine.create(spec).await.map_err(convert::refusal)?;
@@ -160,7 +163,8 @@ impl Arrays {
         tuning: Option<ArrayTuning>,
     ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
-        let running = Running::of(&self.status_of_all().await?, &call);
+        let (arrays, asked) = (self.status_of_all().await?, call.clone());
+        let running = aside(move || Running::of(&arrays, &asked)).await;
         if let Some(message) = running.all() {
             return Ok(Done::unchanged(message));
         }
@@ -170,7 +174,8 @@ impl Arrays {
             })?;
         }
         if call.dry_run {
-            let would = look::would_assemble(&running.rest, &request);
+            let devices = running.rest.clone();
+            let would = aside(move || look::would_assemble(&devices, &request)).await;
             return would.map(Done::unchanged).map_err(|refusal| running.explain(refusal));
         }
         let spec = AssembleSpec {

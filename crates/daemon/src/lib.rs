@@ -15,6 +15,7 @@
 //! - `convert`     between the engine's types and those of the control interface
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
 //! - [`mod@bench`] load on the engine itself
+//! - `aside`       looks that may wait for somebody who does not answer
 //! - `look`        what devices hold, without taking them: for dry runs
 //! - `repeats`     requests that name a device twice, or ask for what is there already
 //!
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod aside;
 pub mod backend;
 pub mod bench;
 pub mod config;

@@ -55,7 +55,10 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
         .enable_all()
         .build()
         .map_err(|error| fault("no resources for an event loop", &error))?;
-    runtime.block_on(run(options, say))
+    let served = runtime.block_on(run(options, say));
+    // Whoever waits for a device that does not answer may do so for ever.
+    runtime.shutdown_background();
+    served
 }
 
 async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {

@@ -4,6 +4,7 @@
 //! changes nothing; a dry run looks at the device and at what is stated of it, and writes nothing.
 
 use super::Arrays;
+use crate::aside::aside;
 use crate::backend::Serves;
 use crate::{convert, look, repeats};
 use ashlar_api::ApiError;
@@ -32,13 +33,13 @@ impl Serves<Replace> for Arrays {
     async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
-        if let Some(has) = repeats::slot_of(&members, &call.device) {
+        if let Some(has) = slot_of(&members, &call.device).await {
             return already(&call.array, &call.device, (has, slot));
         }
         self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
-            look::may_take(&call.device, call.destroy)?;
+            may_take(&call.device, call.destroy).await?;
         }
         let stated = self.said_of(Some(&call.array), &device).await?;
         if call.dry_run {
@@ -60,7 +61,7 @@ impl Serves<Replace> for Arrays {
 impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
-        if let Some(has) = repeats::slot_of(&members, &call.device) {
+        if let Some(has) = slot_of(&members, &call.device).await {
             return already(&call.array, &call.device, (has, has));
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
@@ -73,15 +74,13 @@ impl Serves<ReAdd> for Arrays {
 
 impl Serves<SpareAdd> for Arrays {
     async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
-        let asked = Physical::of(&call.device);
-        let is_there = |spare: &SpareStatus| Physical::of(&spare.path) == asked;
-        if self.engine.spares().iter().any(is_there) {
+        if is_among(self.engine.spares(), &call.device).await {
             return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
         }
         self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
         if call.dry_run {
-            look::may_take(&call.device, call.destroy)?;
+            may_take(&call.device, call.destroy).await?;
         }
         let stated = self.said_of(None, &device).await?;
         if call.dry_run {
@@ -99,6 +98,27 @@ impl Serves<SpareRemove> for Arrays {
         self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!("{} is no spare any more", call.device)))
     }
+}
+
+/// The slot in which the device serves, or on its way into which it is.
+async fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
+    let (members, device) = (members.to_vec(), device.to_owned());
+    aside(move || repeats::slot_of(&members, &device)).await
+}
+
+async fn is_among(spares: Vec<SpareStatus>, device: &str) -> bool {
+    let device = device.to_owned();
+    aside(move || {
+        let asked = Physical::of(&device);
+        spares.iter().any(|spare| Physical::of(&spare.path) == asked)
+    })
+    .await
+}
+
+/// That the device may be written.
+async fn may_take(device: &str, may_destroy: bool) -> Result<(), ApiError> {
+    let device = device.to_owned();
+    aside(move || look::may_take(&device, may_destroy)).await
 }
 
 /// What is said of a device that is in slot `has` and was to be put into `wanted`.
@@ -122,7 +142,7 @@ impl Arrays {
     /// One line that says which one has it.
     pub(super) async fn refuse_if_in_use(&self, device: &str) -> Result<(), ApiError> {
         for array in self.status_of_all().await? {
-            if let Some(slot) = repeats::slot_of(&array.members, device) {
+            if let Some(slot) = slot_of(&array.members, device).await {
                 let name = &array.name;
                 let message =
                     format!("{device} is in slot {slot} of '{name}'; nothing was written");

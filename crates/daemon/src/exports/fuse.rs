@@ -118,10 +118,8 @@ impl FuseExports {
             return Ok(Done::unchanged(format!("'{array}' is not attached")));
         };
         refuse_if_mounted(&file)?;
-        for device in loops::over(&file) {
-            // One that cannot be let go keeps the file open, and that is what the refusal says.
-            let _kept = loops::let_go(&device);
-        }
+        // One that cannot be let go keeps the file open, and that is what the refusal says.
+        loops::let_go_of(&file, CLOSE_MAX).await;
         // Whoever looks at new devices (udev, for one) may have it open for a moment.
         let deadline = tokio::time::Instant::now() + CLOSE_MAX;
         loop {
@@ -163,8 +161,8 @@ impl FuseExports {
 
     /// Take the file away whoever has it open: they get errors from now on.
     pub async fn drop_users_of(&self, array: &str) {
-        for device in self.file_of(array).iter().flat_map(|file| loops::over(file)) {
-            let _kept = loops::let_go(&device);
+        if let Some(file) = self.file_of(array) {
+            loops::let_go_of(&file, CLOSE_MAX).await;
         }
         if let Some(attached) = locked(&self.attached).get_mut(array) {
             // It can only fail because somebody else unmounted it.
@@ -290,6 +288,11 @@ pub async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
         // The second if the server went while it was being asked.
         let dead = [Errno::NOTCONN, Errno::CONNABORTED];
         let is_dead = Errno::from_io_error(&error).is_some_and(|errno| dead.contains(&errno));
+        if is_dead {
+            // Its loop devices can be told by their path only as long as it is mounted.
+            let name = place.file_name().unwrap_or_default();
+            loops::let_go_of(&place.join(name).display().to_string(), CLOSE_MAX).await;
+        }
         if is_dead && unmount(&place).is_ok() {
             // Only an empty folder goes, and it does no harm if it stays.
             let _kept = std::fs::remove_dir(&place);

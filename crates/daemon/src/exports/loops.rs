@@ -3,10 +3,12 @@
 //! What must stay true: no loop device is opened to be looked at: one of somebody else's that is stuck would hold up
 //! whoever does. Only those over our own file are let go.
 
+use crate::aside::aside;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Where block devices are listed.
 const BLOCK: &str = "/sys/block";
@@ -20,11 +22,20 @@ pub fn over(file: &str) -> Vec<String> {
     found.iter().map(|name| format!("/dev/{name}")).collect()
 }
 
-/// Let a loop device go: at once, or when the last who has it open closes it.
+/// Have all loop devices over `file` let it go, each at once or when its last user closes it. One
+/// that does not answer within `wait_max` is left to itself; [`over`] finds it again.
+pub async fn let_go_of(file: &str, wait_max: Duration) {
+    for device in over(file) {
+        let _kept = tokio::time::timeout(wait_max, aside(move || let_go(&device))).await;
+    }
+}
+
+/// Let a loop device go: at once, or when its last user closes it. What is under way on it is waited
+/// for.
 ///
 /// # Errors
 /// What util-linux's losetup says, or that it is not here.
-pub fn let_go(device: &str) -> io::Result<()> {
+fn let_go(device: &str) -> io::Result<()> {
     let output = Command::new("losetup")
         .args(["--detach", device])
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
