@@ -4,20 +4,20 @@
 use crate::cmd;
 use std::path::PathBuf;
 
-/// RAID for servers full of drives: drives in, volumes out.
+/// Software RAID for servers full of drives.
 ///
-/// One `ashlar serve` owns the arrays. All other commands ask it over its control socket, except `examine`,
-/// `salvage`, `bench` and `lab`, which need no daemon.
+/// The daemon `ashlar serve` runs the arrays. The other commands talk to the daemon over its
+/// control socket. `examine`, `salvage`, `bench` and `lab` need no daemon.
 #[derive(clap::Parser, Debug)]
 #[command(name = "ashlar", version, max_term_width = 100, subcommand_required = true)]
 #[command(
-    after_help = "Sizes take units: 64K, 1.5TiB, 500GB. Exit code 0: done; 1: refused; 2: not understood; 3: salvaged in part."
+    after_help = "Sizes take units: 64K, 1.5TiB, 500GB. Exit codes: 0 done; 1 refused; 2 command line not understood; 3 done in part."
 )]
 pub struct Args {
     /// Control socket of the daemon.
     ///
-    /// The default is /run/ashlar/control.sock for root, and ashlar/control.sock below $XDG_RUNTIME_DIR for
-    /// everybody else.
+    /// Default: /run/ashlar/control.sock for root, $XDG_RUNTIME_DIR/ashlar/control.sock for other
+    /// users.
     #[arg(long, global = true, env = "ASHLAR_SOCKET", value_name = "PATH", hide_env_values = true)]
     pub socket: Option<PathBuf>,
 
@@ -50,9 +50,10 @@ pub enum Command {
     Events(cmd::events::Args),
     Metrics(cmd::metrics::Args),
     Bench(cmd::bench::Args),
-    /// Qualify a server, measure any RAID engine honestly, and say what limits it.
+    /// Qualify a server and measure RAID engines.
     ///
-    /// Needs no daemon and no array of ours: every engine is measured from outside, through devices and files.
+    /// Needs no daemon and no Ashlar array: the lab measures every engine from outside, through
+    /// devices and files.
     Lab(ashlar_lab::cli::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),

@@ -16,7 +16,8 @@ pub struct Fault {
     error: ApiError,
     #[serde(skip)]
     exit: u8,
-    /// Whether an answer was printed already, so that JSON of this fault would be a second document.
+    /// Whether an answer was printed already, so that JSON of this fault would be a second
+    /// document.
     #[serde(skip)]
     is_answered: bool,
 }
@@ -81,8 +82,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Print what the parser of the command line has to say: help as it is, a complaint on one line like every
-/// other refusal.
+/// Print what the parser of the command line has to say: help as it is, a complaint on one line
+/// like every other refusal.
 pub fn not_understood(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();

@@ -90,8 +90,8 @@ fn usual_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(|folder| Path::new(&folder).join("ashlar"))
 }
 
-/// `path` as the daemon, which may run elsewhere, must see it. Links are kept: names below /dev/disk/by-id
-/// are better than what they point at.
+/// `path` as the daemon, which may run elsewhere, must see it. Links are kept: names below
+/// /dev/disk/by-id are better than what they point at.
 ///
 /// # Errors
 /// If the path is empty, is not UTF-8, or the current folder is gone.

@@ -10,7 +10,8 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::exit;
 
-/// Exit code when the reader has gone: what a shell shows for a program that the system ended for that.
+/// Exit code when the reader has gone: what a shell shows for a program that the system ended for
+/// that.
 const NOBODY_READS: i32 = 141;
 
 /// Print a line of an answer. Ends the program, in order, if nobody reads any more.

@@ -18,7 +18,8 @@ const JOIN_LOOKS: u32 = 5;
 /// Wait until every slot of `array` is in sync.
 ///
 /// # Errors
-/// The array is not there (any more), a slot has no device and gets none, or the daemon does not answer.
+/// The array is not there (any more), a slot has no device and gets none, or the daemon does not
+/// answer.
 pub fn until_rebuilt(reach: &Reach, array: &str) -> Result<(), Fault> {
     // A spare that waits takes its slot a moment after the member went out.
     let mut looks = JOIN_LOOKS;

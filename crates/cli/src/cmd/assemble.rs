@@ -5,10 +5,10 @@ use crate::reach::{Reach, devices};
 use ashlar_api::v1::array::Assemble;
 use std::path::PathBuf;
 
-/// Put an array together from its members.
+/// Start an array from its members.
 ///
-/// The superblocks say which device goes where; devices that belong to no array or to another one are left
-/// alone. What must not happen by accident needs a flag that says so, and is recorded on the members.
+/// The superblocks say which device fills which slot. Devices of other arrays are not touched.
+/// Each risky start needs its own flag, and the members record it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Devices to look at, in any order.
@@ -23,33 +23,34 @@ pub struct Args {
     #[arg(long)]
     uuid: Option<String>,
 
-    /// Refuse all changes, and change nothing on the members.
+    /// Start the array read-only and change nothing on the members.
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write although it stopped uncleanly and members are missing: what was being written then may be
-    /// wrong.
+    /// Start read-write after a crash although members are missing. Blocks written during the crash
+    /// may be wrong.
     #[arg(long)]
     accept_dirty_degraded: bool,
 
-    /// Start although no member that is there knows of some stripes whether they were ever written: they count as
-    /// written, and those that were not read as whatever lies on the members.
+    /// Start although the map of written stripes is damaged on all members. Stripes that were never
+    /// written then return old contents of the devices instead of zeros.
     #[arg(long)]
     accept_lost_map: bool,
 
-    /// Take members whose device has another serial than recorded: an image, or a new enclosure.
+    /// Accept a device whose serial differs from the recorded one: an image, or a drive in a new
+    /// enclosure.
     #[arg(long)]
     accept_serials: bool,
 
-    /// If two halves of the array lived on separately: the incarnation to trust, as examine prints it.
+    /// After a split brain: the incarnation to trust, as `ashlar examine` prints it.
     #[arg(long, visible_alias = "incarnation", value_name = "UUID")]
     trust: Option<String>,
 
-    /// A pool that it takes spares from; may be given several times, in this order. The default is the pool 'spares'.
+    /// Spare pool of the array. Repeat the flag for several pools, in order. Default: spares.
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 
-    /// Check everything, write nothing, tell what would be done.
+    /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -10,17 +10,17 @@ use ashlar_api::v1::export::FuseAttach;
 use ashlar_daemon::loops;
 use std::process::Command;
 
-/// Make a volume a block device: prints /dev/loopN.
+/// Attach a volume as a block device. Prints /dev/loopN.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Only show the volume as a file, without a loop device: prints its path. Needs no root.
+    /// Attach the volume as a file only, without a loop device. Prints the path. Needs no root.
     #[arg(long)]
     file: bool,
 
-    /// Logical block of the loop device in bytes.
+    /// Logical block size of the loop device, in bytes.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 }

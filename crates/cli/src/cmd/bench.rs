@@ -9,21 +9,21 @@ use ashlar_units::ByteSize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure the engine in this process, without any export: on memory, on nothing, or on real devices.
+/// Measure the engine in one process, without any export.
 ///
-/// Real devices become members of an array called bench: everything on them is lost.
+/// The members are memory, null devices or real devices. This erases real devices.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar bench --write --random --bytes 4K --depth 32 --workers 1")]
 pub struct Args {
-    /// Devices to measure on; without any, memory.
+    /// Devices to measure on. Default: memory.
     #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
     devices: Vec<PathBuf>,
 
-    /// Members that forget data at once: only the engine costs.
+    /// Use null members, which drop all data: only the engine itself costs time.
     #[arg(long)]
     null: bool,
 
-    /// How many members.
+    /// Number of members.
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10)]
     raid_devices: usize,
 
@@ -31,71 +31,72 @@ pub struct Args {
     #[arg(short, long, default_value = "6")]
     level: Level,
 
-    /// Parity strips in a stripe, for n+m: 4 to 32.
+    /// Parity strips of a stripe at level n+m: 4 to 32.
     #[arg(long, value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members in each group, for 50, 60 and 70; copies, for 10.
+    /// Members of each group at levels 50, 60 and 70. Copies at level 10.
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
-    /// Bytes in a strip: a power of two from 4K to 1M.
+    /// Strip size: a power of two from 4K to 1M.
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// How the array stays consistent over a crash: log, bitmap or none; the default is that of `create`.
+    /// How the array survives a crash: log, bitmap or none. Default: as `create`.
     #[arg(long)]
     policy: Option<Policy>,
 
-    /// Whether the array keeps checksums of its blocks: on or off.
+    /// Keep a checksum of every block.
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// State that the members write blocks of 4 KiB whole, as `create --atomic-write 4K` does.
+    /// Trust the members to write 4 KiB blocks whole, as `create --atomic-write 4K` does.
     #[arg(long)]
     atomic_write: bool,
 
-    /// Write; without it, read.
+    /// Write. Default: read.
     #[arg(long)]
     write: bool,
 
-    /// With --write: so many of a hundred requests are reads.
+    /// Share of reads with --write, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
 
-    /// Every write is durable when it is answered.
+    /// Make every write durable before it is answered (FUA).
     #[arg(long)]
     fua: bool,
 
-    /// In random order; without it, one after the other.
+    /// Random offsets. Default: sequential.
     #[arg(long)]
     random: bool,
 
-    /// Bytes of each request, at most 1M.
+    /// Size of each request, at most 1M.
     #[arg(short, long, value_name = "SIZE", default_value = "4K")]
     bytes: ByteSize,
 
-    /// Requests in flight on each worker.
+    /// Requests under way on each worker.
     #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
     depth: usize,
 
-    /// Members to take out first.
+    /// Take so many members out of service first.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
 
-    /// Bytes of the volume that are touched; written once before anything is measured.
+    /// Part of the volume to use. It is written once before the measurement.
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     span: ByteSize,
 
-    /// How long to measure.
+    /// Length of the measurement, in seconds.
     #[arg(short, long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
-    /// Workers; the default is one for each core.
+    /// Number of workers. Default: one for each core.
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
 
-    /// Overwrite the foreign signature on this device; may be given several times.
+    /// Erase this device although it carries a foreign signature. Repeat the flag for each such
+    /// device.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 }

@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::say;
 use clap::CommandFactory;
 
-/// Print the completions for a shell.
+/// Print shell completions.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar completions bash > /etc/bash_completion.d/ashlar")]
 pub struct Args {

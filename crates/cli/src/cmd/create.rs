@@ -8,16 +8,17 @@ use ashlar_units::ByteSize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// Make a new array. Everything on its devices is lost.
+/// Create an array. This erases the devices.
 ///
-/// The array is usable at once: space that was never written reads as zeros and needs no initial sync.
+/// The array is ready at once. It needs no initial sync: blocks that were never written read as
+/// zeros.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar create tank0 --level 6 --spare /dev/sdk /dev/sd[a-j]")]
 pub struct Args {
-    /// Name of the array, and of its volume in every export.
+    /// Name of the array and of its volume.
     name: String,
 
-    /// Devices, in slot order: whole drives, partitions or files.
+    /// Devices in slot order: drives, partitions or files.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
@@ -25,54 +26,57 @@ pub struct Args {
     #[arg(short, long)]
     level: Level,
 
-    /// How many devices there must be: a guard against a pattern that matches too much.
+    /// Expected number of devices. Guards against a pattern that matches too many.
     #[arg(short = 'n', long, value_name = "COUNT")]
     raid_devices: Option<usize>,
 
-    /// Bytes in a strip: a power of two from 4K to 1M.
+    /// Strip size: a power of two from 4K to 1M.
     #[arg(long, alias = "chunk", value_name = "SIZE", default_value = "64K")]
     strip_size: ByteSize,
 
-    /// Parity strips in a stripe, for n+m: 4 to 32.
+    /// Parity strips of a stripe at level n+m: 4 to 32.
     #[arg(long, visible_alias = "synd-cnt", value_name = "COUNT")]
     parity: Option<u8>,
 
-    /// Members in each group, for 50, 60 and 70; copies, for 10.
+    /// Members of each group at levels 50, 60 and 70. Copies at level 10.
     #[arg(long, value_name = "COUNT")]
     group_size: Option<u16>,
 
-    /// Logical block of the volume: 512 or 4096 bytes.
+    /// Logical block size of the volume: 512 or 4096.
     #[arg(long, value_name = "SIZE", default_value = "4096")]
     block_size: ByteSize,
 
-    /// How it stays consistent over a crash: log (the write hole is closed), bitmap (what was being written is
-    /// resynced) or none. The default is log for levels with parity, bitmap for mirrors, none for RAID 0.
+    /// How the array survives a crash: `log` closes the write hole, `bitmap` resyncs the regions
+    /// being written, `none` resyncs everything. Default: `log` with parity, `bitmap` for mirrors,
+    /// `none` for RAID 0.
     #[arg(long)]
     policy: Option<Policy>,
 
-    /// Keep a checksum of every block, on or off: silent corruption is found and repaired. Wants the policy log.
-    /// The default is off.
+    /// Keep a checksum of every block: Ashlar detects and repairs silent corruption. Needs --policy
+    /// log. Default: off.
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// State that every one of the devices writes blocks of this size whole or not at all, whenever its power goes: 4K or
-    /// more. It is believed, and makes the log of small writes shorter; where it is not true, it costs blocks.
+    /// State that every device writes blocks of this size (4K or more) whole or not at all, even
+    /// when power fails. Ashlar trusts this statement and logs less. If it is wrong, a power cut
+    /// together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 
-    /// Use only so much of each device.
+    /// Use only this much of each device.
     #[arg(short = 'z', long, value_name = "SIZE")]
     size: Option<ByteSize>,
 
-    /// A device that waits as a spare, for this and other arrays; may be given several times.
+    /// Add this device as a spare. Repeat the flag for several spares.
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 
-    /// Overwrite the foreign signature on this device, named by path; may be given several times.
+    /// Erase this device although it carries a foreign signature. Repeat the flag for each such
+    /// device.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
-    /// Check everything, write nothing, tell what would be done.
+    /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -143,7 +147,8 @@ fn check_strip(strip: ByteSize) -> Result<(), Fault> {
     Err(Fault::usage(format!("a strip of {strip} is not possible"), hint))
 }
 
-/// Whoever names devices only has given the first of them as the name: the array would have that name, and a member less.
+/// Whoever names devices only has given the first of them as the name: the array would have that
+/// name, and a member less.
 fn check_name(args: &Args) -> Result<(), Fault> {
     let name = &args.name;
     let is_device =

@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::export::FuseDetach;
 
-/// Take a volume's block device away. Refuses while it is mounted or open.
+/// Remove the block device of a volume. Refused while the device is mounted or open.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

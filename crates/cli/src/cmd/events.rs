@@ -6,10 +6,10 @@ use crate::render::moment;
 use crate::say;
 use ashlar_api::v1::event::Event;
 
-/// Show what happened, oldest first.
+/// Show events, oldest first.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Go on with each further event as it happens.
+    /// Keep running and print new events as they happen.
     #[arg(short, long)]
     follow: bool,
 }

@@ -12,10 +12,10 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Print what devices say about themselves, healthy or damaged. Changes nothing and needs no daemon.
+/// Print the RAID metadata of devices, healthy or damaged. Changes nothing and needs no daemon.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Devices to look at.
+    /// Devices to read.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }

@@ -4,13 +4,14 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::member::Fail;
 
-/// Take a member out of its array. A spare, if one waits, takes its slot. Refused if data would be lost.
+/// Take a member out of service. A spare takes its slot if one is free. Refused if data would be
+/// lost.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The member: number of its slot, path or serial.
+    /// The member: slot number, path or serial.
     member: String,
 }
 

@@ -4,11 +4,11 @@ use crate::fault::Fault;
 use clap::CommandFactory;
 use std::path::PathBuf;
 
-/// Write the manual pages into a folder, one for each command.
+/// Write the manual pages, one for each command.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar man /usr/local/share/man/man1")]
 pub struct Args {
-    /// The folder; made if it is not there.
+    /// Folder for the pages. Created if it does not exist.
     folder: PathBuf,
 }
 

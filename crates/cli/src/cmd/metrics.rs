@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
 
-/// Print all metrics in the OpenMetrics format.
+/// Print all metrics in OpenMetrics format.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 

@@ -43,7 +43,8 @@ fn member_name(typed: String) -> Result<String, Fault> {
     if is_path { device(Path::new(&typed)) } else { Ok(typed) }
 }
 
-/// Whether the operator named the device to be overwritten. Naming another one is a slip, not consent.
+/// Whether the operator named the device to be overwritten. Naming another one is a slip, not
+/// consent.
 fn may_destroy(named: Option<&Path>, given: &str) -> Result<bool, Fault> {
     let Some(named) = named else { return Ok(false) };
     if device(named)? == given {

@@ -6,16 +6,16 @@ use crate::wait;
 use ashlar_api::v1::member::ReAdd;
 use std::path::PathBuf;
 
-/// Take a member back that was away; only what changed meanwhile is rebuilt.
+/// Return a member to its array. Rebuilds only the regions that changed while the member was away.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The device that came back.
+    /// The device that is back.
     device: PathBuf,
 
-    /// Wait until the rebuild has ended, with a progress bar.
+    /// Wait for the rebuild and show its progress.
     #[arg(long)]
     wait: bool,
 }

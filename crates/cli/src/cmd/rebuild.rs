@@ -5,7 +5,7 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind};
 
-/// Pause, resume or wait for rebuilds. They start by themselves.
+/// Pause, resume or wait for rebuilds. Ashlar starts them by itself.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -14,17 +14,17 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Pause the rebuilds of an array, and keep their place.
+    /// Pause the rebuilds of an array. They keep their position.
     Pause {
         /// Name of the array.
         array: String,
     },
-    /// Go on with paused rebuilds.
+    /// Resume paused rebuilds.
     Resume {
         /// Name of the array.
         array: String,
     },
-    /// Wait until no rebuild runs, with a progress bar.
+    /// Wait until no rebuild runs and show the progress.
     Wait {
         /// Name of the array.
         array: String,

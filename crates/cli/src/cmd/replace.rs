@@ -7,32 +7,34 @@ use ashlar_api::v1::member::Replace;
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Put another device into a slot. While the old one still works it is copied, and stays a member until then.
+/// Replace the device of a slot. A device that still works is copied and stays in service until the
+/// copy is complete.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// The member to replace: number of its slot, path or serial.
+    /// The member to replace: slot number, path or serial.
     member: String,
 
     /// The new device.
     device: PathBuf,
 
-    /// Overwrite the foreign signature on the new device, named once more.
+    /// Erase the new device although it carries a foreign signature. Name the device again.
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
-    /// State that the device writes blocks of this size whole or not at all, whenever its power goes: 4K or more. It is
-    /// believed from the next start of the array on, and makes the log of small writes shorter; where it is not true, it costs blocks.
+    /// State that the device writes blocks of this size (4K or more) whole or not at all, even when
+    /// power fails. Ashlar trusts this from the next start on and logs less. If it is wrong, a
+    /// power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
 
-    /// Check everything, write nothing, tell what would be done.
+    /// Check everything and say what would happen. Writes nothing.
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
 
-    /// Wait until the rebuild has ended, with a progress bar.
+    /// Wait for the rebuild and show its progress.
     #[arg(long)]
     wait: bool,
 }

@@ -5,29 +5,29 @@ use crate::reach::Reach;
 use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
-/// Read every written stripe of an array and compare its parity.
+/// Read every written stripe and compare data with parity.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Also rewrite parity that does not match.
+    /// Rewrite parity that does not match.
     #[arg(long)]
     repair: bool,
 
-    /// Wait until it has ended, with a progress bar; exit code 1 if mismatches were found and not repaired.
+    /// Wait for the end and show the progress. Exit code 1 if mismatches remain.
     #[arg(long)]
     wait: bool,
 
-    /// Pause the scrub that runs, and keep its place.
+    /// Pause the scrub. It keeps its position.
     #[arg(long, conflicts_with_all = ["repair", "wait"])]
     pause: bool,
 
-    /// Go on with a paused scrub.
+    /// Resume a paused scrub.
     #[arg(long, conflicts_with_all = ["repair", "pause"])]
     resume: bool,
 
-    /// Stop the scrub for good.
+    /// Cancel the scrub.
     #[arg(long, conflicts_with_all = ["repair", "wait", "pause", "resume"])]
     cancel: bool,
 }

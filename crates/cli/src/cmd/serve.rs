@@ -9,47 +9,48 @@ use ashlar_units::ByteSize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Own arrays and export them, until SIGTERM or SIGINT; then stop all of them cleanly.
+/// Run the daemon: start arrays and export their volumes. Stops cleanly on SIGTERM and SIGINT.
 ///
-/// What to assemble and export comes from a TOML file, from flags, or later from other commands.
+/// Arrays and exports come from a TOML file, from flags, or later from other commands.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar serve --nbd unix:/run/ashlar/nbd.sock /dev/sd[a-j]")]
 pub struct Args {
-    /// Devices of an array to assemble at start.
+    /// Members of an array to start.
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// A pool that the array of DEVICE takes spares from; may be given several times, in this order.
+    /// Spare pool of the array of DEVICE. Repeat the flag for several pools, in order.
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
-    /// A TOML file that says what to assemble and how to export it; flags add to it.
+    /// Configuration file (TOML). Flags add to it.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Serve all volumes over NBD here: unix:PATH, which root and the group of the daemon may open, or IP:PORT. May be given several times.
+    /// Serve all volumes over NBD at unix:PATH or IP:PORT. Root and the daemon's group may open the
+    /// Unix socket. Repeat the flag for several addresses.
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
-    /// Demand TLS 1.3 and a certificate of every client at the addresses of --nbd. The folder holds server-cert.pem,
-    /// server-key.pem and ca-cert.pem, the authority whose clients are let in.
+    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The folder holds server-
+    /// cert.pem, server-key.pem, and ca-cert.pem of the authority that signs the clients.
     #[arg(long, value_name = "FOLDER", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
-    /// Everybody who can reach the addresses of --nbd may read and destroy every volume. Needed for TCP addresses without
-    /// --nbd-tls: NBD then is clear text without a login. Every user of this machine can reach 127.0.0.1.
+    /// Allow NBD over TCP without TLS. Everybody who can reach the addresses of --nbd may then read
+    /// and destroy every volume. Every local user can reach 127.0.0.1.
     #[arg(long)]
     nbd_trusted_network: bool,
 
-    /// The folder below which attached volumes appear.
+    /// Folder for attached volumes.
     #[arg(long, value_name = "FOLDER")]
     fuse: Option<PathBuf>,
 
-    /// Answer scrapes of metrics here: 127.0.0.1:9309.
+    /// Serve metrics at this address, for instance 127.0.0.1:9309.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
 
-    /// Workers; the default is one for each core.
+    /// Number of workers. Default: one for each core.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
 
@@ -57,15 +58,16 @@ pub struct Args {
     #[arg(long)]
     no_pin: bool,
 
-    /// Compute parity with this kernel, rather than the best this CPU has; a name that does not exist lists them.
+    /// Parity kernel. Default: the fastest one for this CPU. A wrong name lists all.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
 
-    /// Memory for the payload of requests, for all workers together.
+    /// Memory for request payloads, over all workers.
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
-    /// Record all that changes devices here, for tests of what a power cut leaves (docs/record-of-writes.md).
+    /// Record every change of a device in this file, for power-cut tests (docs/record-of-
+    /// writes.md).
     #[arg(long, value_name = "FILE", hide = true)]
     record_writes: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 
-/// Add or remove spares: devices that take the slot of a member that fails, whichever array it is in.
+/// Add or remove spares. A spare takes the slot of a failed member in any array that uses its pool.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -15,25 +15,26 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Let a device wait for a slot. Everything on it is lost.
+    /// Add a device as a spare. This erases the device.
     Add {
         /// The device.
         device: PathBuf,
-        /// The pool it waits in, for arrays that take from that pool.
+        /// Pool of the spare.
         #[arg(long, value_name = "NAME", default_value = "spares")]
         pool: String,
-        /// Overwrite the foreign signature on the device, named once more.
+        /// Erase the device although it carries a foreign signature. Name the device again.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
-        /// State that the device writes blocks of this size whole or not at all, whenever its power goes: 4K or more. It is
-        /// believed by an array with the policy log, from its next start on, and makes the log of small writes shorter; where it is not true, it costs blocks.
+        /// State that the device writes blocks of this size (4K or more) whole or not at all, even
+        /// when power fails. Arrays with policy log trust this from their next start on and log
+        /// less. If it is wrong, a power cut together with a lost drive can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
-        /// Check everything, write nothing, tell what would be done.
+        /// Check everything and say what would happen. Writes nothing.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Let a spare go. It is a blank device afterwards.
+    /// Remove a spare. The device is blank afterwards.
     Remove {
         /// The device.
         device: PathBuf,

@@ -8,25 +8,25 @@ use ashlar_api::ApiError;
 use ashlar_api::v1::status::{GetStatus, Status};
 use std::time::Duration;
 
-/// Show how the arrays are.
+/// Show the state of the arrays.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only this array.
+    /// Show only this array.
     array: Option<String>,
 
-    /// Show it again and again until interrupted.
+    /// Repeat until interrupted.
     #[arg(short, long)]
     watch: bool,
 
-    /// Seconds between two looks, with --watch.
+    /// Seconds between updates with --watch.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
 
-    /// Also list every member.
+    /// List every member.
     #[arg(short, long)]
     members: bool,
 
-    /// Also show workers, and pools with the most that was ever in use.
+    /// Show workers, and every pool with its highest use.
     #[arg(short, long)]
     limits: bool,
 }

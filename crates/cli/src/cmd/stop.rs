@@ -4,13 +4,13 @@ use crate::fault::Fault;
 use crate::reach::Reach;
 use ashlar_api::v1::array::Stop;
 
-/// Stop an array: finish what is in flight, mark it clean, let go of its devices.
+/// Stop an array: finish the requests under way, mark the array clean and close its devices.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Also when clients are connected; they are dropped.
+    /// Disconnect clients first.
     #[arg(long)]
     force: bool,
 }

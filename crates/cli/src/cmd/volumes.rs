@@ -7,7 +7,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::status::GetStatus;
 use ashlar_units::ByteSize;
 
-/// List the volumes and how to reach them.
+/// List the volumes and their addresses.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 

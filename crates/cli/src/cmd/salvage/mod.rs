@@ -20,45 +20,47 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use target::Target;
 
-/// Save the data of an array that cannot be started: read its members, write its volume to a file.
+/// Copy the data of an array that cannot be started.
 ///
-/// Needs no daemon and never writes to a member. Members may be damaged, cut short, stale or missing; whatever the
-/// rest can prove is read or reconstructed. Without --to it only tells what it sees. It reads the format with code of its own, so
-/// it also works where the engine has a fault.
+/// Reads the members and writes the volume to a file. Needs no daemon and never writes to a member.
+/// Members may be damaged, cut short, stale or missing: salvage reads or reconstructs every block
+/// that the others prove. Without --to it only reports. It shares no code with the engine, so it
+/// works even where the engine has a fault.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar salvage /dev/sd[a-j] --to /mnt/big/tank0.img\n\n\
     Exit code 0: all there; 1: refused; 2: not understood; 3: something is lost, in doubt or disagrees.")]
 pub struct Args {
-    /// Members, or copies of them, in any order.
+    /// Members or copies of members, in any order.
     #[arg(required = true, value_name = "MEMBER")]
     members: Vec<PathBuf>,
 
-    /// Copy the volume to this file, sparsely, or to stdout with '-'.
+    /// Copy the volume to this file as a sparse file. '-' is stdout.
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// Replace what FILE holds; also lets it be a block device.
+    /// Overwrite FILE, which may be a block device.
     #[arg(long, requires = "to")]
     overwrite: bool,
 
-    /// Leave what FILE holds where blocks are lost, so that a second run can complete a first one.
+    /// Keep the contents of FILE where blocks are lost, so that a second run completes the first.
     #[arg(long, requires = "to", conflicts_with = "overwrite")]
     skip_lost: bool,
 
-    /// Compare data with its redundancy everywhere, and tell what disagrees.
+    /// Compare all data with parity and report differences.
     #[arg(long)]
     verify: bool,
 
-    /// Take MEMBER for slot N whatever it says about itself, as a last resort; may be given several times.
+    /// Use MEMBER for slot N whatever its metadata says. A last resort. Repeat the flag for several
+    /// slots.
     #[arg(long = "slot", value_name = "N=MEMBER", value_parser = by_hand)]
     slots: Vec<(u16, PathBuf)>,
 
-    /// Of an array that was used as two halves apart, believe this incarnation.
+    /// After a split brain: trust this incarnation.
     #[arg(long, value_name = "UUID", value_parser = uuid)]
     incarnation: Option<Uuid>,
 
-    /// Believe what MEMBER says about the array, whatever the others say: one of two halves, or an older state. Those that
-    /// went another way are not read.
+    /// Trust the metadata of MEMBER: one side of a split brain, or an older state. Members that
+    /// disagree are not read.
     #[arg(long, value_name = "MEMBER", conflicts_with = "incarnation")]
     believe: Option<PathBuf>,
 }
