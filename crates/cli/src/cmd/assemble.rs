@@ -27,8 +27,8 @@ pub struct Args {
     #[arg(long)]
     read_only: bool,
 
-    /// Start read-write after a crash although members are missing. Blocks written during the crash
-    /// may be wrong.
+    /// Start read-write after a crash although members are missing. Blocks in regions that were
+    /// being written may be wrong, flushed ones included.
     #[arg(long)]
     accept_dirty_degraded: bool,
 

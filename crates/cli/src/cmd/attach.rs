@@ -16,7 +16,8 @@ pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Attach the volume as a file only, without a loop device. Prints the path. Needs no root.
+    /// Attach the volume as a file only, without a loop device. Prints the path of the file. Needs
+    /// no root.
     #[arg(long)]
     file: bool,
 

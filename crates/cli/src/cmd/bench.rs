@@ -95,8 +95,8 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
 
-    /// Erase this device although it carries a foreign signature. Repeat the flag for each such
-    /// device.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Repeat
+    /// the flag for each such device.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 }

@@ -57,8 +57,8 @@ pub struct Args {
     #[arg(long, value_name = "ON|OFF")]
     checksums: Option<Switch>,
 
-    /// State that every device writes blocks of this size (4K or more) whole or not at all, even
-    /// when power fails. Ashlar trusts this statement and logs less. If it is wrong, a power cut
+    /// Declare that every device writes blocks of this size (4K or more) atomically, even when
+    /// power fails. Ashlar trusts this statement and logs less. If it is wrong, a power cut
     /// together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,
@@ -71,8 +71,8 @@ pub struct Args {
     #[arg(long = "spare", value_name = "DEVICE")]
     spares: Vec<PathBuf>,
 
-    /// Erase this device although it carries a foreign signature. Repeat the flag for each such
-    /// device.
+    /// Erase this device even if it holds a file system, a partition table or other RAID. Repeat
+    /// the flag for each such device.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 

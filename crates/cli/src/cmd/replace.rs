@@ -20,12 +20,13 @@ pub struct Args {
     /// The new device.
     device: PathBuf,
 
-    /// Erase the new device although it carries a foreign signature. Name the device again.
+    /// Erase the new device even if it holds a file system, a partition table or other RAID. Name
+    /// the device again.
     #[arg(long, value_name = "DEVICE")]
     destroy: Option<PathBuf>,
 
-    /// State that the device writes blocks of this size (4K or more) whole or not at all, even when
-    /// power fails. Ashlar trusts this from the next start on and logs less. If it is wrong, a
+    /// Declare that the device writes blocks of this size (4K or more) atomically, even when power
+    /// fails. Ashlar trusts this from the next start on and logs less. If it is wrong, a
     /// power cut together with a lost drive can corrupt data.
     #[arg(long, value_name = "SIZE")]
     atomic_write: Option<ByteSize>,

@@ -22,12 +22,13 @@ enum Action {
         /// Pool of the spare.
         #[arg(long, value_name = "NAME", default_value = "spares")]
         pool: String,
-        /// Erase the device although it carries a foreign signature. Name the device again.
+        /// Erase the device even if it holds a file system, a partition table or other RAID. Name
+        /// the device again.
         #[arg(long, value_name = "DEVICE")]
         destroy: Option<PathBuf>,
-        /// State that the device writes blocks of this size (4K or more) whole or not at all, even
-        /// when power fails. Arrays with policy log trust this from their next start on and log
-        /// less. If it is wrong, a power cut together with a lost drive can corrupt data.
+        /// Declare that the device writes blocks of this size (4K or more) atomically, even when
+        /// power fails. Arrays with policy log trust this from their next start on and log less. If
+        /// it is wrong, a power cut together with a lost drive can corrupt data.
         #[arg(long, value_name = "SIZE")]
         atomic_write: Option<ByteSize>,
         /// Check everything and say what would happen. Writes nothing.
