@@ -8,6 +8,7 @@ use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
 use ashlar_engine::{ArrayTuning, Signatures};
 use ashlar_nbd::{TlsFiles, TlsTerms};
+use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -231,16 +232,16 @@ const CONNECTIONS_PER_PEER: u64 = 64;
 impl NbdLimits {
     /// The bounds of each session.
     pub fn limits(&self) -> ashlar_nbd::Limits {
-        let base = ashlar_nbd::Limits::default();
+        let base = SessionLimits::default();
         let seconds = |own: Option<u64>, base| own.map_or(base, Duration::from_secs);
-        ashlar_nbd::Limits {
+        ashlar_nbd::Limits::from(SessionLimits {
             sessions_max: self.connections.unwrap_or(base.sessions_max),
             bytes_in_flight_max: self.in_flight.map_or(base.bytes_in_flight_max, |it| it.0),
             handshake_time: seconds(self.handshake_s, base.handshake_time),
             payload_time: seconds(self.stall_s, base.payload_time),
             send_time: seconds(self.stall_s, base.send_time),
             ..base
-        }
+        })
     }
 
     /// Connections from one address at the same time.

@@ -120,7 +120,7 @@ fn nbd_limits(config: &Config, descriptors: u64, say: &impl Fn(&str)) -> NbdLimi
     let others = PeerLimits::default().connections + scrape::CONNECTIONS;
     let most = descriptors::nbd_connections(descriptors, others);
     let mut limits = config.nbd_limits.clone();
-    if limits.limits().sessions_max > most {
+    if limits.limits().session.sessions_max > most {
         say(&format!(
             "at most {most} NBD connections: this process may have {descriptors} descriptors"
         ));

@@ -60,7 +60,7 @@ fn a_file_that_says_everything_is_understood() {
     assert_eq!((tuning.merge_wait_max, tuning.job_floor_bytes), (Duration::ZERO, 64 << 20));
     assert_eq!(tuning.read_errors_max, ArrayTuning::default().read_errors_max);
     assert_eq!(tuning.checksum_cache_bytes, 16 << 20);
-    let limits = config.nbd_limits.limits();
+    let limits = config.nbd_limits.limits().session;
     assert_eq!((limits.sessions_max, limits.bytes_in_flight_max), (100, 4 << 20));
     assert_eq!(limits.send_time, Duration::from_secs(30));
     assert_eq!(limits.handshake_time, Duration::from_secs(10));

@@ -5,7 +5,7 @@
 //! address. Nothing listens anywhere by accident.
 
 use ashlar_api::{ApiError, codes};
-use ashlar_nbd::Listen;
+use ashlar_session::Listen;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub fn parse(address: &str, may_be_tcp: bool) -> Result<Listen, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::parse;
-    use ashlar_nbd::Listen;
+    use ashlar_session::Listen;
 
     #[test]
     fn addresses_are_read_and_nonsense_is_refused_with_examples() {

@@ -7,8 +7,9 @@
 
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
+use ashlar_session::{errno_of, pieces, read};
 use ashlar_units::{Extent, to_u64, to_usize};
-use ashlar_volume::{Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts};
+use ashlar_volume::{Command, Reply, Request, Volume, VolumeFacts};
 use rustix::io::Errno;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -234,10 +235,7 @@ impl<V: Volume> FileIo<'_, V> {
 
     async fn read_blocks(&self, blocks: Extent) -> Result<BufMut, Errno> {
         let buffer = self.volume.buffer(to_usize(blocks.bytes)).await;
-        match self.submit(Command::Read(buffer), blocks, false).await? {
-            Reply::Data(data) => Ok(data),
-            Reply::Done => unreachable!("a read is answered with data"),
-        }
+        read(self.volume, buffer, blocks).await.map_err(errno_of)
     }
 
     async fn submit(&self, command: Command, extent: Extent, fua: bool) -> Result<Reply, Errno> {
@@ -258,23 +256,4 @@ impl<V: Volume> FileIo<'_, V> {
     fn request_bytes_max(&self) -> u64 {
         u64::from(self.facts.request_bytes_max)
     }
-}
-
-/// The error number for a failed request.
-pub fn errno_of(error: VolumeError) -> Errno {
-    match error.kind {
-        VolumeErrorKind::Io => Errno::IO,
-        VolumeErrorKind::BadExtent => Errno::INVAL,
-        VolumeErrorKind::ReadOnly => Errno::ROFS,
-        VolumeErrorKind::NoSpace => Errno::NOSPC,
-        VolumeErrorKind::Stopped => Errno::SHUTDOWN,
-    }
-}
-
-/// Cut an extent at multiples of `bytes_max` from its start.
-fn pieces(extent: Extent, bytes_max: u64) -> impl Iterator<Item = Extent> {
-    (0..extent.bytes.div_ceil(bytes_max)).map(move |index| {
-        let from = index * bytes_max;
-        Extent::new(extent.offset + from, bytes_max.min(extent.bytes - from))
-    })
 }

@@ -15,11 +15,12 @@ use crate::wire::{
 };
 use crate::{Files, attributes};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::local::{Semaphore, Signal};
+use ashlar_ring::local::Semaphore;
 use ashlar_ring::{Handle, Ring};
+use ashlar_session::Slots;
 use ashlar_units::Extent;
 use rustix::io::Errno;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -75,17 +76,10 @@ impl<F: Files> FuseServer<F> {
         let worker = Rc::new(Worker {
             table: FileTable::new(self.files.clone()),
             turn: Semaphore::new(1),
-            running: Cell::new(slots),
-            ended: Signal::new(),
             failure: RefCell::new(None),
             server: self,
         });
-        for _ in 0..slots {
-            worker.server.handle.spawn(worker.clone().run_slot());
-        }
-        while worker.running.get() > 0 {
-            worker.ended.changed().await;
-        }
+        Slots::start(&worker.server.handle, slots, || worker.clone().run_slot()).all_ended().await;
         let failure = worker.failure.take();
         failure.map_or(Ok(()), Err)
     }
@@ -97,8 +91,6 @@ struct Worker<F: Files> {
     table: FileTable<F>,
     /// Whose turn it is to wait in the device.
     turn: Semaphore,
-    running: Cell<usize>,
-    ended: Signal,
     failure: RefCell<Option<io::Error>>,
 }
 
@@ -138,8 +130,6 @@ impl<F: Files> Worker<F> {
                 }
             };
         }
-        self.running.set(self.running.get() - 1);
-        self.ended.notify_all();
     }
 
     /// Wait for a request. `None` if there was one, but it is gone again.

@@ -2,10 +2,9 @@
 //! through TLS. For trying clients and for measuring the export alone.
 
 use ashlar_iobuf::{BufMut, Pool, PoolClass};
-use ashlar_nbd::{
-    Acceptor, Limits, Listen, NbdCounters, NbdServer, OneExport, TlsFiles, TlsTerms, listen,
-};
+use ashlar_nbd::{Limits, NbdCounters, NbdServer, OneExport, TlsFiles, TlsTerms};
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
+use ashlar_session::{Acceptor, Listen, listen};
 use ashlar_units::Extent;
 use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
 use std::error::Error;
@@ -70,7 +69,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         counters: counters.clone(),
         tls,
     };
-    let acceptor = Acceptor { handle: handle.clone(), ring, listener, limits, counters };
+    let sessions_max = limits.session.sessions_max;
+    let sessions = counters.sessions.clone();
+    let acceptor = Acceptor { handle: handle.clone(), ring, listener, sessions_max, sessions };
     let error = executor.block_on(acceptor.run(|connection| {
         let server = server.clone();
         handle.spawn(async move {

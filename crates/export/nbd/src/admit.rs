@@ -1,10 +1,11 @@
 //! What a request header asks of a volume, or the error it gets: pure.
 //!
-//! What must stay true: an [`Order`] lies within the volume, on its logical blocks, and is one the client may
-//! give; so whatever comes out of here can be handed to the volume as it is.
+//! What must stay true: an [`Order`] lies within the volume, on its logical blocks, and is one the
+//! client may give; so whatever comes out of here can be handed to the volume as it is.
 
 use crate::negotiate::PAYLOAD_BYTES_MAX;
 use crate::wire::{Dialect, NbdError, RequestFlags, RequestHead, RequestType};
+use ashlar_session::{Admission, Kind, Refusal};
 use ashlar_units::Extent;
 use ashlar_volume::VolumeFacts;
 
@@ -74,12 +75,13 @@ impl Terms<'_> {
         let extent = Extent::new(head.offset, head.bytes);
         let is_change =
             matches!(kind, RequestType::Write | RequestType::Trim | RequestType::WriteZeroes);
-        if is_change && self.facts.read_only {
-            return Err(NbdError::Permission);
-        }
+        let admission = Admission(self.facts);
+        let looks = if is_change { Kind::Change } else { Kind::Look };
+        let mut admitted = admission.kind(looks);
         if !matches!(kind, RequestType::Disconnect | RequestType::Flush) {
-            self.check_extent(kind, extent)?;
+            admitted = admitted.and_then(|()| admission.extent(extent));
         }
+        admitted.map_err(|refusal| error_for(refusal, kind))?;
         Ok(match kind {
             RequestType::Read => self.admit_read(extent, head.flags)?,
             RequestType::Write => Order::Write { extent, fua },
@@ -127,16 +129,6 @@ impl Terms<'_> {
         if is_known { Ok(()) } else { Err(NbdError::Invalid) }
     }
 
-    fn check_extent(&self, kind: RequestType, extent: Extent) -> Result<(), NbdError> {
-        let is_within = extent.checked_end().is_some_and(|end| end <= self.facts.size_bytes);
-        let is_aligned = extent.is_aligned_to(u64::from(self.facts.logical_block_bytes));
-        match kind {
-            RequestType::Write | RequestType::WriteZeroes if !is_within => Err(NbdError::NoSpace),
-            _ if !is_within || !is_aligned || extent.bytes == 0 => Err(NbdError::Invalid),
-            _ => Ok(()),
-        }
-    }
-
     fn admit_read(&self, extent: Extent, flags: RequestFlags) -> Result<Order, NbdError> {
         let is_too_long = extent.bytes > u64::from(PAYLOAD_BYTES_MAX);
         if is_too_long && !self.dialect.has_parts() {
@@ -149,12 +141,20 @@ impl Terms<'_> {
         Ok(Order::Read(extent))
     }
 
-    /// Whole full stripes go back to the unwritten state without touching their data; for anything else zeros
-    /// are written. A volume that ends within a stripe ends with a whole one.
+    /// Whole full stripes go back to the unwritten state without touching their data; for anything
+    /// else zeros are written. A volume that ends within a stripe ends with a whole one.
     fn is_fast_to_zero(&self, extent: Extent) -> bool {
         let unit = u64::from(self.facts.optimal_bytes.max(1));
         let end = extent.end();
         extent.offset.is_multiple_of(unit)
             && (end.is_multiple_of(unit) || end == self.facts.size_bytes)
+    }
+}
+
+fn error_for(refusal: Refusal, kind: RequestType) -> NbdError {
+    match (refusal, kind) {
+        (Refusal::ReadOnly, _) => NbdError::Permission,
+        (Refusal::Outside, RequestType::Write | RequestType::WriteZeroes) => NbdError::NoSpace,
+        (Refusal::Outside | Refusal::Misaligned | Refusal::Empty, _) => NbdError::Invalid,
     }
 }

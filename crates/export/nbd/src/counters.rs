@@ -1,20 +1,18 @@
 //! What all sessions did so far, for `status` and metrics.
 //!
-//! What must stay true: counters only rise, except `sessions_open`. They are read while they move, so two of
-//! them need not fit together to the last request.
+//! What must stay true: counters only rise, except that of open sessions. They are read while they
+//! move, so two of them need not fit together to the last request.
 
 use crate::wire::RequestType;
+use ashlar_session::SessionCounters;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared by all sessions of all workers.
 #[derive(Debug, Default)]
 pub struct NbdCounters {
-    /// Connections now.
-    pub sessions_open: AtomicU64,
-    /// Connections that reached the transmission phase.
-    pub sessions_total: AtomicU64,
-    /// Connections turned away because there were too many.
-    pub sessions_refused: AtomicU64,
+    /// Connections; `total` are those that reached the transmission phase.
+    pub sessions: Arc<SessionCounters>,
     /// READ requests.
     pub reads: AtomicU64,
     /// WRITE requests.
@@ -55,20 +53,4 @@ impl NbdCounters {
 
 pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
-}
-
-/// Counts a connection while it lives.
-pub(crate) struct OpenSession<'a>(&'a NbdCounters);
-
-impl<'a> OpenSession<'a> {
-    pub(crate) fn new(counters: &'a NbdCounters) -> OpenSession<'a> {
-        add(&counters.sessions_open, 1);
-        OpenSession(counters)
-    }
-}
-
-impl Drop for OpenSession<'_> {
-    fn drop(&mut self) {
-        self.0.sessions_open.fetch_sub(1, Ordering::Relaxed);
-    }
 }

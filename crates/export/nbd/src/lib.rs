@@ -17,15 +17,15 @@
 //! - `wire`, `reply`: pure; the bytes of requests and of replies
 //! - `inbound`, `outbound`: the two directions of a connection
 //! - `socket`: its bytes, in clear text or through `tls`
-//! - `server`: listening and accepting
 //! - `hostile`: pure; all of a client's bytes at once, for tests
-//! - `limits`: what a session may hold; `credit`: what it holds; `counters`: what sessions did
+//! - `limits`: what a session may hold; `counters`: what sessions did
+//!
+//! Listening, admission, credit and waits are those of every protocol: see `ashlar_session`.
 
 #![forbid(unsafe_code)]
 
 mod admit;
 mod counters;
-mod credit;
 #[doc(hidden)]
 pub mod hostile;
 mod inbound;
@@ -34,7 +34,6 @@ mod negotiate;
 mod options;
 mod outbound;
 mod reply;
-mod server;
 mod session;
 mod slot;
 mod socket;
@@ -46,7 +45,6 @@ pub mod wire;
 pub use counters::NbdCounters;
 pub use limits::Limits;
 pub use negotiate::PAYLOAD_BYTES_MAX;
-pub use server::{Acceptor, Listen, listen};
 pub use session::{NbdServer, SessionEnd, SessionError};
 pub use tls::{TlsFileError, TlsFiles, TlsTerms};
 

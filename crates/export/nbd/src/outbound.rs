@@ -5,18 +5,17 @@
 //! first failed send nothing more is sent.
 
 use crate::counters::{NbdCounters, add};
-use crate::credit::Ticket;
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
 use crate::socket::Socket;
 use crate::wire::Dialect;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
 use ashlar_ring::local::{Permit, Queue, Semaphore};
-use ashlar_units::{Nanos, to_u64};
+use ashlar_session::{Sends, Stall, Ticket};
+use ashlar_units::to_u64;
 use std::cell::Cell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Replies in one send.
 const BATCH_MAX: usize = 64;
@@ -38,8 +37,7 @@ pub struct Outbound {
     wire: Semaphore,
     /// `None` ends the task.
     ready: Queue<Option<Outgoing>>,
-    /// When the send under way began.
-    sending_since: Cell<Option<Nanos>>,
+    stall: Stall,
     is_broken: Cell<bool>,
     is_too_slow: Cell<bool>,
 }
@@ -58,7 +56,7 @@ impl Outbound {
             counters,
             wire: Semaphore::new(1),
             ready: Queue::new(),
-            sending_since: Cell::new(None),
+            stall: Stall::default(),
             is_broken: Cell::new(false),
             is_too_slow: Cell::new(false),
         })
@@ -93,22 +91,6 @@ impl Outbound {
         self.is_too_slow.get()
     }
 
-    /// Give the connection up when one send takes longer than `send_time`. Looks four times in that time, so that a
-    /// send costs no timer; holds nothing, so that it never keeps a session.
-    pub async fn watch(out: Weak<Outbound>, handle: Handle, send_time: Duration) {
-        loop {
-            handle.sleep(send_time / 4).await;
-            let Some(out) = out.upgrade() else { return };
-            let since = out.sending_since.get();
-            if since.is_some_and(|since| handle.turn_now().since(since) >= send_time) {
-                out.is_too_slow.set(true);
-                // The send ends with an error, and everything it held goes back.
-                out.break_off();
-                return;
-            }
-        }
-    }
-
     /// Count data that a client asked for.
     pub fn count_read(&self, bytes: u64) {
         add(&self.counters.read_bytes, bytes);
@@ -124,9 +106,9 @@ impl Outbound {
         if self.is_broken.get() {
             return parts;
         }
-        self.sending_since.set(Some(self.handle.turn_now()));
+        self.stall.begin(self.handle.turn_now());
         let (result, parts) = self.socket.send_all(parts).await;
-        self.sending_since.set(None);
+        self.stall.end();
         if result.is_err() {
             self.break_off();
         }
@@ -192,5 +174,16 @@ impl Outbound {
             parts.push(heads.slice(start..end));
         }
         heads
+    }
+}
+
+impl Sends for Outbound {
+    fn stall(&self) -> &Stall {
+        &self.stall
+    }
+
+    fn give_up(&self) {
+        self.is_too_slow.set(true);
+        self.break_off();
     }
 }

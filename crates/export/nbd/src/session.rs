@@ -10,8 +10,7 @@
 //! Not here: accepting (`server`), carrying out (`slot`).
 
 use crate::admit::{Order, Terms};
-use crate::counters::{NbdCounters, OpenSession, add};
-use crate::credit::Credit;
+use crate::counters::{NbdCounters, add};
 use crate::inbound::Inbound;
 use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Protection, Step};
 use crate::options::{OPTION_HEADER_BYTES, decode_option_header, greeting};
@@ -24,16 +23,13 @@ use crate::{Exports, Limits};
 use ashlar_iobuf::Buf;
 use ashlar_ring::local::Queue;
 use ashlar_ring::{Handle, Ring};
+use ashlar_session::{Credit, Slots, Stall, pieces, within};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::Volume;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 /// How a session ended when nothing went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,19 +98,19 @@ impl<E: Exports> NbdServer<E> {
     /// Dropping the future ends the session: the socket is shut down, requests in flight end on their own and
     /// their replies are lost. This is how to stop a session from outside.
     pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
-        let _open = OpenSession::new(&self.counters);
+        let _open = self.counters.sessions.count_open();
         prepare(&socket)?;
         let socket = Socket::new(self.ring.clone(), socket);
         let mut inbound = Inbound::new(socket.clone());
         let (limits, tls) = (&self.limits, self.tls.as_ref());
         let handshake = Handshake { socket: &socket, limits, tls };
         let agreed = handshake.run(&self.exports, &mut inbound);
-        let agreed = within(&self.handle, self.limits.handshake_time, agreed).await;
+        let agreed = within(&self.handle, self.limits.session.handshake_time, agreed).await;
         let Some(agreement) = agreed.ok_or(SessionError::HandshakeTimeout)?? else {
             self.take_leave(&socket).await;
             return Ok(SessionEnd::Aborted);
         };
-        add(&self.counters.sessions_total, 1);
+        add(&self.counters.sessions.total, 1);
         self.exports.began();
         inbound.widen();
         let session = Session::start(self, *agreement, socket.clone());
@@ -129,7 +125,7 @@ impl<E: Exports> NbdServer<E> {
     /// Let a client that left in order know that nothing was cut off behind its back.
     async fn take_leave(&self, socket: &Socket) {
         // If it does not listen any more, it does not care.
-        let _ = within(&self.handle, self.limits.drain_time, socket.say_goodbye()).await;
+        let _ = within(&self.handle, self.limits.session.drain_time, socket.say_goodbye()).await;
     }
 }
 
@@ -239,7 +235,7 @@ struct Session<V: Volume> {
 impl<V: Volume> Drop for Session<V> {
     fn drop(&mut self) {
         self.shared.out.break_off();
-        for _ in 0..self.limits.slots {
+        for _ in 0..self.limits.session.slots {
             self.shared.jobs.push(None);
         }
         self.shared.out.stop();
@@ -252,7 +248,7 @@ impl<V: Volume> Session<V> {
         let (handle, limits) = (server.handle.clone(), server.limits.clone());
         let counters = server.counters.clone();
         let out = Outbound::new(handle.clone(), socket, agreement.dialect, counters.clone());
-        handle.spawn(Outbound::watch(Rc::downgrade(&out), handle.clone(), limits.send_time));
+        handle.spawn(Stall::watch(Rc::downgrade(&out), handle.clone(), limits.session.send_time));
         let shared = Rc::new(Shared {
             volume: agreement.volume,
             facts: agreement.facts,
@@ -260,11 +256,9 @@ impl<V: Volume> Session<V> {
             status_runs_max: limits.status_runs_max,
             out,
             jobs: Queue::new(),
-            credit: Credit::new(limits.slots, limits.bytes_in_flight_max),
+            credit: Credit::new(limits.session.slots, limits.session.bytes_in_flight_max),
         });
-        for _ in 0..limits.slots {
-            handle.spawn(shared.clone().run_slot());
-        }
+        Slots::start(&handle, limits.session.slots, || shared.clone().run_slot());
         handle.spawn(shared.out.clone().run());
         let has_allocation_context = agreement.has_allocation_context;
         Session { handle, limits, counters, shared, has_allocation_context }
@@ -371,7 +365,7 @@ impl<V: Volume> Session<V> {
         &self,
         receiving: impl Future<Output = io::Result<T>>,
     ) -> Result<T, SessionError> {
-        let received = within(&self.handle, self.limits.payload_time, receiving).await;
+        let received = within(&self.handle, self.limits.session.payload_time, receiving).await;
         Ok(received.ok_or(SessionError::PayloadTimeout)??)
     }
 
@@ -379,25 +373,6 @@ impl<V: Volume> Session<V> {
     async fn drain(&self) -> bool {
         let all_back = self.shared.credit.all_back();
         // Too slow: dropping the session breaks the connection off, which frees what waits for the client.
-        within(&self.handle, self.limits.drain_time, all_back).await.is_some()
+        within(&self.handle, self.limits.session.drain_time, all_back).await.is_some()
     }
-}
-
-/// Cut an extent at multiples of `bytes_max` from its start.
-fn pieces(extent: Extent, bytes_max: u64) -> impl Iterator<Item = Extent> {
-    (0..extent.bytes.div_ceil(bytes_max)).map(move |index| {
-        let from = index * bytes_max;
-        Extent::new(extent.offset + from, bytes_max.min(extent.bytes - from))
-    })
-}
-
-/// The output of `work`, or `None` if `wait` is over first.
-async fn within<T>(handle: &Handle, wait: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let mut timer = pin!(handle.sleep(wait));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => timer.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

@@ -6,15 +6,14 @@
 //! Not here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
 
 use crate::admit::Order;
-use crate::credit::{Credit, Ticket};
 use crate::outbound::{Outbound, Outgoing};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead, encode_status, status_bytes};
 use crate::wire::{Dialect, NbdError};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::Queue;
-use ashlar_units::{Extent, to_u64, to_usize};
+use ashlar_session::{Credit, PieceGroup, Ticket, read};
+use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{AllocationRun, Command, Reply, Request, Volume, VolumeFacts};
-use std::cell::Cell;
 use std::rc::Rc;
 
 /// What the tasks of one session share.
@@ -30,25 +29,7 @@ pub struct Shared<V> {
 }
 
 /// A request that was cut into pieces: several jobs, one reply.
-pub struct Group {
-    pieces_left: Cell<u64>,
-    error: Cell<Option<NbdError>>,
-}
-
-impl Group {
-    pub fn new(pieces: u64) -> Rc<Group> {
-        Rc::new(Group { pieces_left: Cell::new(pieces), error: Cell::new(None) })
-    }
-
-    /// Note that a piece has ended; `true` for the last one.
-    fn settle(&self, error: Option<NbdError>) -> bool {
-        if self.error.get().is_none() {
-            self.error.set(error);
-        }
-        self.pieces_left.set(self.pieces_left.get() - 1);
-        self.pieces_left.get() == 0
-    }
-}
+pub type Group = PieceGroup<NbdError>;
 
 /// Work for a slot, and whose.
 pub struct Job {
@@ -122,13 +103,7 @@ impl<V: Volume> Shared<V> {
     }
 
     async fn read_into(&self, buffer: BufMut, extent: Extent) -> Result<BufMut, NbdError> {
-        match self.submit(Command::Read(buffer), extent, false).await? {
-            Reply::Data(data) => {
-                assert_eq!(to_u64(data.len()), extent.bytes, "a read is answered in full");
-                Ok(data)
-            }
-            Reply::Done => unreachable!("a read is answered with data"),
-        }
+        read(&self.volume, buffer, extent).await.map_err(|error| error.kind.into())
     }
 
     /// Answer a read, or one piece of it: dialects with parts take the pieces in any order.
@@ -197,7 +172,7 @@ impl<V: Volume> Shared<V> {
             if !group.settle(error) {
                 return;
             }
-            error = group.error.get();
+            error = group.error();
         }
         let body = match error {
             None => ReplyBody::Done,

@@ -3,6 +3,7 @@
 use crate::server::TestServer;
 use ashlar_nbd::Limits;
 use ashlar_nbd::wire::{Dialect, RequestFlags, RequestHead, encode_request};
+use ashlar_session::SessionLimits;
 use ashlar_volume::MemVolume;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -93,7 +94,10 @@ fn ends_with(server: TestServer, expected: &str) {
 
 #[test]
 fn a_silent_client_is_dropped_in_the_handshake() {
-    let limits = Limits { handshake_time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::from(SessionLimits {
+        handshake_time: Duration::from_millis(50),
+        ..SessionLimits::default()
+    });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", MIB)]);
     Client::connect(&server).expect_end();
     ends_with(server, "in time");
@@ -101,7 +105,10 @@ fn a_silent_client_is_dropped_in_the_handshake() {
 
 #[test]
 fn a_client_that_does_not_read_its_replies_is_dropped_and_holds_nothing() {
-    let limits = Limits { send_time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::from(SessionLimits {
+        send_time: Duration::from_millis(50),
+        ..SessionLimits::default()
+    });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 8 * MIB)]);
     for dialect in [Dialect::Simple, Dialect::Structured] {
         let mut client = Client::transmit(&server, dialect);
@@ -109,7 +116,7 @@ fn a_client_that_does_not_read_its_replies_is_dropped_and_holds_nothing() {
         for _ in 0..8 {
             client.request(dialect, READ, (0, MIB), 0);
         }
-        server.until(|server| server.counters.sessions_open.load(Ordering::Relaxed) == 0);
+        server.until(|server| server.counters.sessions.open.load(Ordering::Relaxed) == 0);
         drop(client);
     }
     ends_with(server, "replies were not read in time");
@@ -117,7 +124,10 @@ fn a_client_that_does_not_read_its_replies_is_dropped_and_holds_nothing() {
 
 #[test]
 fn a_client_that_reads_slowly_but_reads_is_kept() {
-    let limits = Limits { send_time: Duration::from_secs(30), ..Limits::default() };
+    let limits = Limits::from(SessionLimits {
+        send_time: Duration::from_secs(30),
+        ..SessionLimits::default()
+    });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 8 * MIB)]);
     let mut client = Client::transmit(&server, Dialect::Simple);
     for _ in 0..8 {
@@ -194,7 +204,10 @@ fn a_client_that_leaves_within_a_payload_leaves_nothing_behind() {
 
 #[test]
 fn a_payload_that_stalls_is_given_up() {
-    let limits = Limits { payload_time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::from(SessionLimits {
+        payload_time: Duration::from_millis(50),
+        ..SessionLimits::default()
+    });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", MIB)]);
     let mut client = Client::transmit(&server, Dialect::Simple);
     client.request(Dialect::Simple, WRITE, (0, 4096), 0);
@@ -219,7 +232,8 @@ fn requests_before_a_half_close_are_still_answered() {
 
 #[test]
 fn a_client_that_does_not_read_holds_no_more_than_its_limit() {
-    let limits = Limits { bytes_in_flight_max: 4 << 20, ..Limits::default() };
+    let limits =
+        Limits::from(SessionLimits { bytes_in_flight_max: 4 << 20, ..SessionLimits::default() });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 4 * MIB)]);
     let mut client = Client::transmit(&server, Dialect::Structured);
     for _ in 0..200 {
@@ -237,7 +251,10 @@ fn a_client_that_does_not_read_holds_no_more_than_its_limit() {
 
 #[test]
 fn a_client_that_neither_reads_nor_closes_is_drained_in_bounded_time() {
-    let limits = Limits { drain_time: Duration::from_millis(50), ..Limits::default() };
+    let limits = Limits::from(SessionLimits {
+        drain_time: Duration::from_millis(50),
+        ..SessionLimits::default()
+    });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 4 * MIB)]);
     let mut client = Client::transmit(&server, Dialect::Structured);
     for _ in 0..8 {
@@ -265,7 +282,7 @@ fn a_server_that_stops_ends_its_sessions_whatever_they_do() {
     server.until(|server| server.counters.reads.load(Ordering::Relaxed) >= 17);
     let counters = server.counters.clone();
     server.stop_now();
-    assert_eq!(counters.sessions_open.load(Ordering::Relaxed), 0);
+    assert_eq!(counters.sessions.open.load(Ordering::Relaxed), 0);
     for client in [in_handshake, idle, in_payload, unread] {
         client.expect_end();
     }

@@ -2,7 +2,8 @@
 
 use crate::server::TestServer;
 use crate::tools::run;
-use ashlar_nbd::{Limits, Listen, listen};
+use ashlar_nbd::Limits;
+use ashlar_session::{Listen, SessionLimits, listen};
 use ashlar_volume::MemVolume;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -51,15 +52,15 @@ fn tcp_clients_are_served() {
 
 #[test]
 fn one_connection_too_many_is_closed_at_once() {
-    let limits = Limits { sessions_max: 1, ..Limits::default() };
+    let limits = Limits::from(SessionLimits { sessions_max: 1, ..SessionLimits::default() });
     let server = TestServer::with_limits(limits, || vec![MemVolume::new("disk", 1 << 20)]);
     let mut first = UnixStream::connect(server.socket()).unwrap();
     first.read_exact(&mut [0; 18]).unwrap();
     let mut second = UnixStream::connect(server.socket()).unwrap();
     assert_eq!(second.read(&mut [0; 18]).unwrap(), 0);
-    assert_eq!(server.counters.sessions_refused.load(Ordering::Relaxed), 1);
+    assert_eq!(server.counters.sessions.refused.load(Ordering::Relaxed), 1);
     drop(first);
-    server.until(|server| server.counters.sessions_open.load(Ordering::Relaxed) == 0);
+    server.until(|server| server.counters.sessions.open.load(Ordering::Relaxed) == 0);
     UnixStream::connect(server.socket()).unwrap().read_exact(&mut [0; 18]).unwrap();
     server.stop();
 }

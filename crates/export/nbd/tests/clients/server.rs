@@ -1,10 +1,11 @@
 //! The server under test: one worker in a thread, volumes in memory, everything it did to look at afterwards.
 
 use ashlar_iobuf::BufMut;
-use ashlar_nbd::{Acceptor, Exports, Limits, Listen, NbdCounters, NbdServer, listen};
+use ashlar_nbd::{Exports, Limits, NbdCounters, NbdServer};
 use ashlar_ring::local::Signal;
 use ashlar_ring::mailbox::{Sender, mailbox};
 use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
+use ashlar_session::{Acceptor, Listen, listen};
 use ashlar_units::Extent;
 use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
 use std::net::TcpListener;
@@ -163,7 +164,7 @@ impl TestServer {
 
     /// Wait until all sessions have ended, stop, and fail if a session's task or volume is left.
     pub fn stop(self) {
-        self.until(|server| server.counters.sessions_open.load(Ordering::Relaxed) == 0);
+        self.until(|server| server.counters.sessions.open.load(Ordering::Relaxed) == 0);
         self.stop_now();
     }
 
@@ -183,8 +184,8 @@ async fn accept(
         handle: server.handle.clone(),
         ring: server.ring.clone(),
         listener,
-        limits: server.limits.clone(),
-        counters: server.counters.clone(),
+        sessions_max: server.limits.session.sessions_max,
+        sessions: server.counters.sessions.clone(),
     };
     let error = acceptor
         .run(|socket| {

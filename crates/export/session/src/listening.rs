@@ -1,12 +1,10 @@
 //! Listening and accepting.
 //!
-//! What must stay true: a Unix socket has its final permissions before anybody can connect to it, and never
-//! takes the path of a server that still answers; an accept that fails for want of descriptors is tried again,
-//! not fatal.
-//! Not here: which worker serves a connection. The caller chooses.
+//! What must stay true: a Unix socket has its final permissions before anybody can connect to it,
+//! and never takes the path of a server that still answers; an accept that fails for want of
+//! descriptors is tried again, not fatal. Not here: which worker serves a connection. The caller
+//! chooses.
 
-use crate::counters::add;
-use crate::{Limits, NbdCounters};
 use ashlar_ring::{Handle, Ring};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -17,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Connections that wait to be accepted.
@@ -38,7 +36,8 @@ pub enum Listen {
 /// Open a listening socket.
 ///
 /// # Errors
-/// `AddrInUse` if somebody answers at the Unix path or holds the TCP address; else what the system says.
+/// `AddrInUse` if somebody answers at the Unix path or holds the TCP address; else what the system
+/// says.
 pub fn listen(at: &Listen) -> io::Result<Arc<OwnedFd>> {
     let listener = match at {
         Listen::Unix(path, mode) => listen_unix(path, *mode)?,
@@ -55,7 +54,8 @@ fn listen_unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // Linux gives the path the socket's own mode less the umask, so it is never wider than asked for.
+    // Linux gives the path the socket's own mode less the umask, so it is never wider than asked
+    // for.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
@@ -81,6 +81,34 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
+/// How many sessions there are and were. `open` falls again, the others only rise.
+#[derive(Debug, Default)]
+pub struct SessionCounters {
+    /// Connections now.
+    pub open: AtomicU64,
+    /// Connections that got past the handshake.
+    pub total: AtomicU64,
+    /// Connections turned away because there were too many.
+    pub refused: AtomicU64,
+}
+
+impl SessionCounters {
+    /// Counts a connection while the value lives.
+    pub fn count_open(&self) -> OpenSession<'_> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenSession(self)
+    }
+}
+
+/// Counts a connection while it lives.
+pub struct OpenSession<'a>(&'a SessionCounters);
+
+impl Drop for OpenSession<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Accepts connections of one listener on one worker.
 pub struct Acceptor {
     /// The accepting worker's executor.
@@ -89,21 +117,24 @@ pub struct Acceptor {
     pub ring: Ring,
     /// From [`listen`].
     pub listener: Arc<OwnedFd>,
-    /// Of these, `sessions_max` counts here.
-    pub limits: Limits,
+    /// Sessions at the same time, over all workers.
+    pub sessions_max: u64,
     /// Shared with all workers.
-    pub counters: Arc<NbdCounters>,
+    pub sessions: Arc<SessionCounters>,
 }
 
 impl Acceptor {
     /// Accept for ever and hand each connection to `place`, which chooses its worker. With too many
-    /// sessions open, a new connection is closed at once. Returns only when the listener cannot be used any more.
+    /// sessions open, a new connection is closed at once. Returns only when the listener cannot be
+    /// used any more.
     pub async fn run(&self, place: impl Fn(OwnedFd)) -> io::Error {
         use rustix::io::Errno;
         loop {
             match self.ring.accept(&self.listener).await {
                 Ok(socket) if self.has_room() => place(socket),
-                Ok(_) => add(&self.counters.sessions_refused, 1),
+                Ok(_) => {
+                    self.sessions.refused.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PERM) => {}
                     Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -116,6 +147,6 @@ impl Acceptor {
     }
 
     fn has_room(&self) -> bool {
-        self.counters.sessions_open.load(Ordering::Relaxed) < self.limits.sessions_max
+        self.sessions.open.load(Ordering::Relaxed) < self.sessions_max
     }
 }

@@ -1,6 +1,7 @@
 //! What one session may have in flight: slots, and bytes of payload.
 //!
-//! What must stay true: whoever takes a ticket holds its slot and its bytes until the ticket is dropped.
+//! What must stay true: whoever takes a ticket holds its slot and its bytes until the ticket is
+//! dropped.
 
 use ashlar_ring::local::{Permit, Semaphore, Signal};
 use std::cell::Cell;
@@ -35,6 +36,7 @@ impl Drop for Ticket {
 }
 
 impl Credit {
+    /// So many slots, and so many bytes.
     pub fn new(slots: usize, bytes_max: u64) -> Credit {
         let held = Rc::new(Held { bytes: Cell::new(0), released: Signal::new() });
         Credit { slots: Semaphore::new(slots), bytes_max, held }
