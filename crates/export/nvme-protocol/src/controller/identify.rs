@@ -12,6 +12,9 @@ use crate::identify::{
 };
 use zerocopy::IntoBytes;
 
+/// Write Zeroes moves no data, so it takes more than other commands: 65,536 blocks of 512 bytes.
+const ZEROES_POWER_MAX: u8 = 13;
+
 pub(super) fn answer(
     controller: &Controller,
     identify: &Identify,
@@ -54,8 +57,7 @@ fn of_io(
         }
         structure::SPECIFIC_CONTROLLER => {
             asked.check_command_set()?;
-            // Write Zeroes moves no data, so it has no limit of its own.
-            Ok(identify_nvm_controller(0, DSM_RANGES_MAX))
+            Ok(identify_nvm_controller(ZEROES_POWER_MAX, DSM_RANGES_MAX))
         }
         structure::INDEPENDENT_NAMESPACE => Ok(identify_independent_namespace(asked.namespace()?)),
         structure::NAMESPACE_CONTROLLERS => {

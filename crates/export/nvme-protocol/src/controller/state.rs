@@ -64,7 +64,13 @@ pub enum Answer {
     },
     /// It waits for an event.
     Waits,
-    /// Give this command up if it still can be, then answer with 0 in bit 0 if it was.
+    /// This request for an event no longer waits: complete it as aborted, then the Abort with 0.
+    AbortedRequest {
+        /// CID.
+        command: u16,
+    },
+    /// Give this command of an I/O queue up if it still can be, then answer with 0 in bit 0 if it
+    /// was.
     Abort {
         /// SQID.
         queue: u16,
@@ -191,8 +197,10 @@ impl Controller {
                 Ok(Answer::Waits)
             }
             AdminCommand::Abort { queue: 0, command } if self.events.take(*command) => {
-                Ok(Answer::Abort { queue: 0, command: *command })
+                Ok(Answer::AbortedRequest { command: *command })
             }
+            // Nothing else waits on the admin queue for long.
+            AdminCommand::Abort { queue: 0, .. } => Ok(Answer::result(1)),
             AdminCommand::Abort { queue, command } => {
                 Ok(Answer::Abort { queue: *queue, command: *command })
             }

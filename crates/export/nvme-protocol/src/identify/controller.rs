@@ -254,7 +254,7 @@ impl IdentifyController {
 pub fn identify_nvm_controller(zeroes_power_max: u8, dsm_ranges_max: u16) -> [u8; STRUCTURE_BYTES] {
     let mut structure = [0; STRUCTURE_BYTES];
     structure[1] = zeroes_power_max;
-    // Less one nowhere: 0 is "no limit", and 256 ranges are what a command can hold.
+    // 0 is "no limit": a command holds no more than 256 ranges anyway.
     structure[3] = u8::try_from(dsm_ranges_max).unwrap_or(0);
     structure
 }

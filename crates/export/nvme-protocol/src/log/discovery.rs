@@ -85,9 +85,10 @@ const TRTYPE_TCP: u8 = 3;
 /// SUBTYPE.
 const NVM_SUBSYSTEM: u8 = 2;
 const THIS_DISCOVERY: u8 = 3;
-/// TREQ: a secure channel is required, or is not; SQ flow control can be disabled.
+/// TREQ: a secure channel is required, or nothing is said of it (there is none); SQ flow control
+/// can be disabled.
 const SECURE: u8 = 1;
-const NOT_SECURE: u8 = 2;
+const NOT_SPECIFIED: u8 = 0;
 const WITHOUT_FLOW_CONTROL: u8 = 1 << 2;
 
 /// The page of these entries.
@@ -111,7 +112,7 @@ fn encode(entry: &DiscoveryEntry) -> Entry {
         Security::None => 0,
         Security::Tls13 => 2,
     };
-    let need = if security == 0 { NOT_SECURE } else { SECURE };
+    let need = if security == 0 { NOT_SPECIFIED } else { SECURE };
     Entry {
         transport: TRTYPE_TCP,
         family: if address.is_ipv4() { 1 } else { 2 },

@@ -260,7 +260,11 @@ fn requests_for_events_are_bounded_and_can_be_aborted() {
     assert_eq!(request(&mut controller, 3), Err(Status::ASYNC_EVENT_LIMIT));
     let abort = of(admin_opcode::ABORT).with_dword(10, 2 << 16);
     let answer = run(&mut controller, &abort, &view(&[]));
-    assert_eq!(answer, Ok(Answer::Abort { queue: 0, command: 2 }));
+    assert_eq!(answer, Ok(Answer::AbortedRequest { command: 2 }));
+    assert_eq!(result(run(&mut controller, &abort, &view(&[]))), 1, "it does not wait any more");
+    let of_io = of(admin_opcode::ABORT).with_dword(10, 2 << 16 | 3);
+    let answer = run(&mut controller, &of_io, &view(&[]));
+    assert_eq!(answer, Ok(Answer::Abort { queue: 3, command: 2 }));
     assert_eq!(request(&mut controller, 3), Ok(Answer::Waits));
     assert_eq!(controller.drop_event_requests(), [1, 3]);
 }

@@ -80,8 +80,8 @@ fn discovery_entries_come_back_as_they_were() {
     ];
     let page = discovery_page(9, &entries);
     assert_eq!((page.len(), page[0], page[8]), (3072, 9, 2));
-    // TCP, IPv4, NVM subsystem, no secure channel and flow control optional, dynamic controllers.
-    assert_eq!(page[1024..1032], [3, 1, 2, 6, 1, 0, 0xff, 0xff]);
+    // TCP, IPv4, NVM subsystem, flow control optional, dynamic controllers.
+    assert_eq!(page[1024..1032], [3, 1, 2, 4, 1, 0, 0xff, 0xff]);
     assert!(
         page[1024 + 32..].starts_with(b"4420\0") && page[1024 + 512..].starts_with(b"192.0.2.7\0")
     );

@@ -1,0 +1,9 @@
+//! The target from outside: hosts of our own that keep the rules, and hosts that do not.
+
+mod controllers;
+mod fences;
+mod host;
+mod hostile;
+mod identity;
+mod requests;
+mod server;
