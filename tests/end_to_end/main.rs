@@ -15,6 +15,7 @@
 //! - `crash`      the daemon is killed
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
+//! - `second_paths` the drives of a running array by other paths
 //! - `older_copies` a member's place is taken by a copy of it from before
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
@@ -47,6 +48,7 @@ mod raw_nbd;
 mod refusals;
 mod refused_starts;
 mod salvage;
+mod second_paths;
 mod serving;
 mod short;
 mod suites;

@@ -173,11 +173,6 @@ impl Arrays {
                 ApiError::new(codes::REQUEST_MALFORMED, what, "choose another name for the pool")
             })?;
         }
-        if call.dry_run {
-            let devices = running.rest.clone();
-            let would = aside(move || look::would_assemble(&devices, &request)).await;
-            return would.map(Done::unchanged).map_err(|refusal| running.explain(refusal));
-        }
         let spec = AssembleSpec {
             devices: running.rest.clone(),
             request,
@@ -185,6 +180,11 @@ impl Arrays {
             tuning,
             spare_pools: call.spare_pools,
         };
+        if call.dry_run {
+            let would = self.engine.would_assemble(spec).await.map_err(convert::refusal);
+            let would = would.map_err(|refusal| running.explain(refusal))?;
+            return Ok(Done::unchanged(look::told(&would)));
+        }
         let started = self.engine.assemble(spec).await.map_err(convert::refusal);
         let name = started.map_err(|refusal| running.explain(refusal))?;
         Ok(Done::changed(self.how_it_runs(&name).await))
@@ -241,6 +241,13 @@ impl Arrays {
                 "array '{name}' is stopped, not clean: its next start makes parity match where \
                  writes ended in errors"
             ),
+            Stopped::Failed => format!(
+                "array '{name}' is stopped, not clean: more members had failed than the parity \
+                 replaces; attach them, and its next start puts right where writes ended in errors"
+            ),
+            Stopped::TakenOver => {
+                format!("array '{name}' is stopped here and runs elsewhere; nothing was written")
+            }
         })
     }
 

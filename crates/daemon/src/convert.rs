@@ -120,6 +120,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             ashlar_engine::ArrayState::ReadOnly => ArrayState::ReadOnly,
             ashlar_engine::ArrayState::Failed => ArrayState::Failed,
         },
+        taken_over_by: array.taken_over_by,
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
         checksums: array.checksums.name().to_owned(),

@@ -16,7 +16,8 @@
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
 //! - [`mod@bench`] load on the engine itself
 //! - `aside`       looks that may wait for somebody who does not answer
-//! - `look`        what devices hold, without taking them: for dry runs
+//! - `look`        what a start would come to, and whether a device may be taken: for dry runs
+//! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `repeats`     requests that name a device twice, or ask for what is there already
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
@@ -36,6 +37,7 @@ mod guarded;
 mod look;
 pub mod metrics;
 pub mod peer;
+mod process;
 mod repeats;
 mod scrape;
 mod seats;

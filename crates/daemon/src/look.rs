@@ -1,14 +1,16 @@
-//! What devices hold, without taking them: for dry runs.
+//! What a start would come to, in words, and whether a device may be taken: for dry runs.
 //!
-//! What must stay true: devices are only read, and the judgement is the one that the real start makes.
+//! What must stay true: devices are only read.
+//! Not here: the judgement, which is that of the real start
+//! (`ashlar_engine::Engine::would_assemble`).
 
 use crate::config;
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
+use ashlar_engine::WouldStart;
 use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::assembly::{
-    AssemblyRequest, ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict,
-    Start, Verdict, assemble,
+    ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
 use ashlar_units::{Extent, to_usize};
@@ -18,37 +20,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// What would happen if these devices were assembled: the start in one line, then a line for each slot with
+/// What a start would come to, for people: the start in one line, then a line for each slot with
 /// the device and serial that would fill it, then the devices that would be left alone.
-///
-/// # Errors
-/// The refusal that the start would end in.
-pub fn would_assemble(devices: &[String], request: &AssemblyRequest) -> Result<String, ApiError> {
-    let (mut readings, mut problems) = (Vec::new(), Vec::new());
-    for path in devices {
-        match reading(path) {
-            Ok(reading) => readings.push(reading),
-            Err(refusal) => problems.push(refusal.to_string()),
-        }
-    }
-    would_start(&readings, request, &problems)
-}
-
-/// [`would_assemble`] for devices that were read; `problems` are those that could not be.
-fn would_start(
-    readings: &[MemberReading],
-    request: &AssemblyRequest,
-    problems: &[String],
-) -> Result<String, ApiError> {
-    let verdict = assemble(readings, request);
+pub fn told(would: &WouldStart) -> String {
+    let WouldStart { verdict, readings, problems, .. } = would;
     let start = match &verdict.start {
-        Start::Whole => "with all its members".to_owned(),
-        Start::Degraded => format!("degraded, without {}", missing(&verdict)),
         Start::ReadOnly(reason) => format!("read-only, {}", why_read_only(*reason)),
-        Start::Refused(refusal) => {
-            let hint = ashlar_engine::next_after(refusal.kind, problems);
-            return Err(ApiError::new("array.not_started", refusal.line.clone(), hint));
-        }
+        _ if would.is_read_only => "read-only, as asked".to_owned(),
+        Start::Degraded => format!("degraded, without {}", missing(verdict)),
+        _ => "with all its members".to_owned(),
     };
     let name = verdict.newest.as_ref().map_or(String::new(), |it| it.array_name.to_string());
     let mut lines = vec![format!("array '{name}' would start {start}; nothing was written")];
@@ -57,7 +37,7 @@ fn would_start(
         format!("left alone: {} ({})", readings[extra.reading].path, left_alone(extra.reason))
     }));
     lines.extend(problems.iter().map(|problem| format!("could not look at: {problem}")));
-    Ok(lines.join("\n"))
+    lines.join("\n")
 }
 
 fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
@@ -176,11 +156,11 @@ fn read(file: &File, range: Extent) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{reading, would_start};
+    use super::{reading, told};
     use ashlar_device::PathOpener;
-    use ashlar_engine::{CreateSpec, Engine, EngineConfig};
+    use ashlar_engine::{CreateSpec, Engine, EngineConfig, WouldStart};
     use ashlar_layout::{Level, Shape};
-    use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, ReadLabel};
+    use ashlar_ondisk::assembly::{AssemblyRequest, MemberReading, ReadLabel, assemble};
     use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, Text};
     use std::sync::Arc;
 
@@ -236,7 +216,9 @@ mod tests {
             }
         }
         let would = |readings: &[MemberReading]| {
-            would_start(readings, &AssemblyRequest::default(), &[]).expect("it would start")
+            let verdict = assemble(readings, &AssemblyRequest::default());
+            let (readings, problems) = (readings.to_vec(), Vec::new());
+            told(&WouldStart { verdict, readings, problems, is_read_only: false })
         };
         let told = would(&readings);
         let lines: Vec<&str> = told.lines().collect();

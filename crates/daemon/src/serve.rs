@@ -10,7 +10,7 @@ use crate::exports::Exports;
 use crate::exports::fuse::{clear_dead, make_folder};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
-use crate::{config, control, convert};
+use crate::{config, control, convert, process};
 use ashlar_api::v1::array::Assemble;
 use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
@@ -175,16 +175,16 @@ fn engine_config(config: &Config) -> EngineConfig {
 /// Time between two heartbeats on the members.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
-/// This host and this boot, as the heartbeats name them.
+/// This host, this boot and this process, as the heartbeats name them.
 fn runner() -> Runner {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let name: String = read("/proc/sys/kernel/hostname").chars().take(31).collect();
     let boot = read("/proc/sys/kernel/random/boot_id").replace('-', "");
     Runner {
-        host_id: format!("{name}/{}", read("/etc/machine-id")),
-        // Without a boot id every boot looks like the same one: then only the host's name tells.
+        host_id: read("/proc/sys/kernel/hostname"),
         boot_id: u128::from_str_radix(&boot, 16).unwrap_or(0).to_be_bytes(),
+        process: process::own(),
         interval: HEARTBEAT_EVERY,
+        look: Arc::new(process::look),
     }
 }
 

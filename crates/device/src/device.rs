@@ -166,6 +166,10 @@ pub struct DeviceFacts {
     pub discard_reads_zeros: bool,
     /// What sort of thing it is.
     pub kind: DeviceKind,
+    /// What an exclusive opening keeps others out of: two openings with the same numbers exclude
+    /// each other on one boot of one host, two paths to one drive may not. `None`: nothing is
+    /// known.
+    pub exclusion: Option<[u64; 2]>,
     /// I/O goes around the page cache. False only for files on a file system that refuses `O_DIRECT`, which nothing is
     /// written to.
     pub is_direct: bool,
@@ -202,6 +206,7 @@ impl DeviceFacts {
             atomic_write_bytes: None,
             discard_reads_zeros: true,
             kind,
+            exclusion: None,
             is_direct: true,
         }
     }

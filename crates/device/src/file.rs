@@ -128,6 +128,8 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
     };
     let mut facts = DeviceFacts::plain(path, size_bytes, DeviceKind::Block);
     facts.has_volatile_cache = true;
+    // No file system has a device of that number.
+    facts.exclusion = Some([u64::MAX, about.st_rdev]);
     facts.discard_reads_zeros = false;
     facts.memory_alignment = CAUTIOUS_ALIGNMENT;
     if let Some(told) = told {
@@ -178,6 +180,7 @@ fn file_facts(path: &str, file: &OwnedFd, about: &Stat, is_direct: bool) -> Devi
     let size_bytes = u64::try_from(about.st_size).unwrap_or(0);
     let mut facts = DeviceFacts::plain(path, size_bytes, DeviceKind::File);
     facts.is_direct = is_direct;
+    facts.exclusion = Some([about.st_dev, about.st_ino]);
     // The file system itself holds back writes until it is told to sync.
     facts.has_volatile_cache = true;
     if is_direct {

@@ -77,6 +77,10 @@ pub struct Array {
     missing_slots: AtomicUsize,
     is_read_only: AtomicBool,
     is_stopping: AtomicBool,
+    /// A member failed that nobody could stand in for: updates may have ended half way.
+    has_failed: AtomicBool,
+    /// Who runs it now, if somebody else does.
+    taken_over_by: OnceLock<String>,
     may_be_lean: AtomicBool,
 }
 
@@ -161,6 +165,8 @@ impl Array {
             missing_slots: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+            taken_over_by: OnceLock::new(),
             may_be_lean: AtomicBool::new(false),
         };
         for (at, state) in parts.slot_states.into_iter().enumerate() {
@@ -351,6 +357,28 @@ impl Array {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// The member failed something, and its group cannot do without it.
+    pub(crate) fn set_fails(&self, member: MemberIdx) {
+        self.slot(member).set_fails(true);
+        self.has_failed.store(true, Ordering::Release);
+    }
+
+    /// Whether that happened since the array was started. It may be well again: what ended half way
+    /// is not.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Where it runs now, if somebody else took it over: `in process 7 on host 'a'`.
+    pub(crate) fn taken_over_by(&self) -> Option<&str> {
+        self.taken_over_by.get().map(String::as_str)
+    }
+
+    pub(crate) fn set_taken_over(&self, by: String) {
+        // Once is enough: nothing is written here any more.
+        let _known = self.taken_over_by.set(by);
     }
 
     pub(crate) fn set_stopping(&self) {

@@ -10,11 +10,11 @@
 
 mod plan;
 
-use crate::array::{Array, ArrayIdentity, ArrayParts};
+use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
 use crate::aside;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
-use crate::config::ArrayTuning;
+use crate::config::{ArrayTuning, Runner};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::proof::{self, Marks};
@@ -22,12 +22,13 @@ use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::log::{LogShape, replay};
 use crate::member::SlotState;
+use crate::ownership::{self, Seen};
 use crate::roster::Roster;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::spare::Spare;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
-use crate::{control_io, map_pages, ownership, stated};
+use crate::{control_io, map_pages, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::Geometry;
@@ -40,9 +41,11 @@ use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
+pub(crate) use plan::WhyReadOnly;
 use plan::{Filler, Plan, SlotPlan, plan};
 use std::rc::Rc;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -64,36 +67,40 @@ struct Found {
     opened: Arc<dyn Opened>,
 }
 
+/// What a start would come to.
+#[derive(Clone, Debug)]
+pub struct WouldStart {
+    /// What the devices add up to.
+    pub verdict: Verdict,
+    /// What was read from each device that could be opened.
+    pub readings: Vec<MemberReading>,
+    /// The others, and why not.
+    pub problems: Vec<String>,
+    /// It would start read-only.
+    pub is_read_only: bool,
+}
+
 pub(crate) async fn assemble(
     worker: &Rc<Worker>,
     roster: &Arc<Roster>,
     spec: AssembleSpec,
 ) -> Result<String, Refusal> {
-    let (found, mut readings, problems) = read_devices(worker, roster, &spec).await;
-    if sings(Canary::OlderCopyTrusted) {
-        readings.iter_mut().for_each(|reading| reading.mark = None);
-    }
-    let verdict = assembly::assemble(&readings, &spec.request);
-    if let Start::Refused(refusal) = &verdict.start {
-        let next = next_after(refusal.kind, &problems);
-        return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
-    }
-    let mut plan = plan(&spec, &verdict, &found)?;
-    refuse_running(roster, &plan)?;
-    if !plan.is_read_only {
-        ownership::watch(worker, roster, &plan.superblock, &plan.devices(worker)).await?;
-    }
-    let array = Arc::new(make_array(roster, &spec, &plan)?);
+    let looked = look(worker, roster, &spec).await?;
+    let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
+    let reserved = roster.reserve(&plan.superblock)?;
+    let seen = watch(worker, roster, &plan).await?;
+    let array = Arc::new(make_array(roster, &spec, (&plan, reserved.id))?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
     let shard = match install(roster, &array, &plan).await {
-        Ok(()) => home_shard(roster, &array, &plan, worker).await,
+        Ok(()) => home_shard(roster, &array, &plan, (worker, seen)).await,
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = shard {
         remove(roster, &array).await?;
         return Err(refusal);
     }
+    let Looked { found, readings, verdict, .. } = looked;
     let name = array.name().to_owned();
     keep_spares(roster, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
@@ -107,6 +114,64 @@ pub(crate) async fn assemble(
     }
     array.record(names::ARRAY_ASSEMBLED, vec![("missing", array.missing_slots().to_string())]);
     Ok(name)
+}
+
+/// What a start with this `spec` would come to: all that it does before it writes, and then
+/// nothing.
+///
+/// # Errors
+/// The refusal that the start would end in.
+pub(crate) async fn would_assemble(
+    worker: &Rc<Worker>,
+    roster: &Arc<Roster>,
+    spec: AssembleSpec,
+) -> Result<WouldStart, Refusal> {
+    let looked = look(worker, roster, &spec).await?;
+    let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
+    let reserved = roster.reserve(&plan.superblock)?;
+    watch(worker, roster, &plan).await?;
+    let array = Arc::new(make_array(roster, &spec, (&plan, reserved.id))?);
+    let lost_pages = load_maps(worker, &array, &plan).await;
+    accept_lost_map(&mut plan, &spec, &lost_pages)?;
+    let would = match install(roster, &array, &plan).await {
+        Ok(()) => look_at_logs(roster, &array, &plan).await,
+        Err(refusal) => Err(refusal),
+    };
+    remove(roster, &array).await?;
+    would?;
+    let Looked { readings, verdict, problems, .. } = looked;
+    Ok(WouldStart { verdict, readings, problems, is_read_only: plan.read_only.is_some() })
+}
+
+/// Devices that were opened and read, and what they add up to.
+struct Looked {
+    found: Vec<Found>,
+    readings: Vec<MemberReading>,
+    problems: Vec<String>,
+    verdict: Verdict,
+}
+
+async fn look(
+    worker: &Rc<Worker>,
+    roster: &Arc<Roster>,
+    spec: &AssembleSpec,
+) -> Result<Looked, Refusal> {
+    let (found, mut readings, problems) = read_devices(worker, roster, spec).await;
+    if sings(Canary::OlderCopyTrusted) {
+        readings.iter_mut().for_each(|reading| reading.mark = None);
+    }
+    let verdict = assembly::assemble(&readings, &spec.request);
+    if let Start::Refused(refusal) = &verdict.start {
+        let next = next_after(refusal.kind, &problems);
+        return Err(Refusal::new("array.not_started", refusal.line.clone(), next));
+    }
+    Ok(Looked { found, readings, problems, verdict })
+}
+
+/// Nobody else runs the array. Of one that is only read, too: what another process writes meanwhile
+/// would be read half done.
+async fn watch(worker: &Rc<Worker>, roster: &Arc<Roster>, plan: &Plan) -> Result<Seen, Refusal> {
+    ownership::watch(worker, roster, &plan.superblock, &plan.devices(worker)).await
 }
 
 /// An older copy of a member is there: the slot is out, and the events say why.
@@ -217,19 +282,11 @@ fn keep_spares(roster: &Roster, readings: &[MemberReading], found: &[Found]) {
     }
 }
 
-fn refuse_running(roster: &Roster, plan: &Plan) -> Result<(), Refusal> {
-    let name = plan.superblock.array_name.as_str();
-    if roster.arrays().iter().flatten().any(|array| array.name() == name) {
-        return Err(Refusal::new(
-            "array.running",
-            format!("an array called '{name}' runs already"),
-            "stop it first, or rename one of the two",
-        ));
-    }
-    Ok(())
-}
-
-fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<Array, Refusal> {
+fn make_array(
+    roster: &Arc<Roster>,
+    spec: &AssembleSpec,
+    (plan, id): (&Plan, ArrayId),
+) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
     let kernel = roster.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
@@ -238,7 +295,7 @@ fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<
     let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
     let array = Array::new(ArrayParts {
         identity: ArrayIdentity {
-            id: roster.free_id(),
+            id,
             name: superblock.array_name.as_str().to_owned(),
             uuid: superblock.array_uuid.into_bytes(),
             logical_block_bytes: superblock.logical_block_bytes,
@@ -262,7 +319,7 @@ fn make_array(roster: &Arc<Roster>, spec: &AssembleSpec, plan: &Plan) -> Result<
     for (at, slot) in plan.slots.iter().enumerate() {
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
     }
-    array.set_read_only(plan.is_read_only);
+    array.set_read_only(plan.read_only.is_some());
     Ok(array)
 }
 
@@ -346,61 +403,132 @@ async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Resul
     Ok(())
 }
 
+/// Make the home worker's share the home, and do what the start does without writing: read the
+/// logs, and see that there is a way to go on.
+async fn look_at_logs(
+    roster: &Arc<Roster>,
+    array: &Arc<Array>,
+    plan: &Plan,
+) -> Result<(), Refusal> {
+    let (id, plan) = (array.identity.id, plan.clone());
+    let look = async move |worker: Rc<Worker>| {
+        let shard = worker.shard(id).expect("just installed");
+        make_home(&shard, &plan).await.map(drop)
+    };
+    roster.on_worker(array.home, look).await?
+}
+
+async fn make_home(shard: &Rc<Shard>, plan: &Plan) -> Result<Option<replay::Logs>, Refusal> {
+    let page_sequence = plan.found.generation << 32;
+    let marks = Marks::after(plan.marks.0, plan.marks.1);
+    shard.set_home(Home::new(plan.found.clone(), page_sequence, marks));
+    if !plan.has_log {
+        return Ok(None);
+    }
+    replay::look(shard, (&plan.superblock, plan.read_only)).await.map(Some)
+}
+
 /// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep and the jobs.
 async fn home_shard(
     roster: &Arc<Roster>,
     array: &Arc<Array>,
     plan: &Plan,
-    worker: &Rc<Worker>,
+    (worker, seen): (&Rc<Worker>, Seen),
 ) -> Result<(), Refusal> {
-    let id = array.identity.id;
-    let (found, mut next) = (plan.found.clone(), plan.superblock.clone());
-    let (has_log, marks) = (plan.has_log, plan.marks);
-    let incarnation = crate::create::draw_uuid(worker);
-    let now = (roster.config.wall_clock_s)();
-    let is_read_only = plan.is_read_only;
-    let runner = roster.config.runner.clone();
+    let (id, plan) = (array.identity.id, plan.clone());
+    let beginning = Beginning {
+        incarnation: match sings(Canary::IncarnationKept) {
+            true => plan.superblock.incarnation,
+            false => crate::create::draw_uuid(worker),
+        },
+        now_s: (roster.config.wall_clock_s)(),
+        runner: roster.config.runner.clone(),
+        seen,
+        plan,
+    };
     let start = async move |worker: Rc<Worker>| {
         let shard = worker.shard(id).expect("just installed");
-        let page_sequence = found.generation << 32;
-        let marks = Marks::after(marks.0, marks.1);
-        shard.set_home(Home::new(found.clone(), page_sequence, marks));
-        let not_recorded = |lost: ArrayLost| not_recorded(&shard, lost);
-        let logs = if has_log { Some(replay::look(&shard, &next).await?) } else { None };
-        if !is_read_only {
-            catch_up(&shard, found, &mut next).await.map_err(not_recorded)?;
-        }
-        shard.home().set_superblock(next);
-        if let Some(logs) = logs {
-            shard.home().replayed.set(Some(replay::replay(&shard, logs).await?));
-        }
-        if is_read_only {
-            return Ok(());
-        }
-        let mut next = shard.home().superblock();
-        let own = if sings(Canary::IncarnationKept) { next.incarnation } else { incarnation };
-        next.begin_start(own);
-        shard.array.set_incarnation(own);
-        next.updated_at_s = now;
-        stated::allow_lean(&shard, &mut next);
-        proof::begin(&shard, &mut next).await;
-        record::write(&shard, next).await.map_err(not_recorded)?;
-        keeper::settle_intent(&shard).await.map_err(not_recorded)?;
-        if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
-            // Pages of the written map that not all members have: settled before anything is read.
-            keeper::flush(&shard).await.map_err(|_| not_recorded(ArrayLost))?;
-        }
-        worker.handle.spawn(keeper::sweep(Rc::clone(&shard)));
-        if let Some(runner) = runner {
-            worker.handle.spawn(ownership::beat(Rc::clone(&shard), runner));
-        }
-        crate::background::resume(&shard);
-        Ok(())
+        beginning.begin(&shard).await
     };
     let started: Result<(), Refusal> = roster.on_worker(array.home, start).await?;
     started?;
     roster.arrays()[id.0] = Some(Arc::clone(array));
     Ok(())
+}
+
+/// How an array begins to run, on its home worker.
+struct Beginning {
+    plan: Plan,
+    incarnation: Uuid,
+    now_s: u64,
+    runner: Option<Runner>,
+    /// Nobody ran it then.
+    seen: Seen,
+}
+
+impl Beginning {
+    async fn begin(self, shard: &Rc<Shard>) -> Result<(), Refusal> {
+        let logs = make_home(shard, &self.plan).await?;
+        let runner = self.runner.as_ref();
+        if self.plan.read_only.is_some() {
+            if let Some(runner) = runner {
+                let stand_by = ownership::stand_by(Rc::clone(shard), runner.clone(), self.seen);
+                shard.worker.handle.spawn(stand_by);
+            }
+            return self.begin_reading(shard, logs).await;
+        }
+        if let Some(runner) = runner {
+            ownership::claim(shard, runner, self.incarnation, self.seen).await?;
+            let beat = ownership::beat(Rc::clone(shard), runner.clone(), self.incarnation);
+            shard.worker.handle.spawn(beat);
+        }
+        let recorded = self.record(shard, logs).await;
+        if let (Err(_), Some(runner)) = (&recorded, runner) {
+            shard.array.set_stopping();
+            ownership::last_beat(shard, runner, self.incarnation).await;
+        }
+        recorded?;
+        shard.worker.handle.spawn(keeper::sweep(Rc::clone(shard)));
+        crate::background::resume(shard);
+        Ok(())
+    }
+
+    async fn begin_reading(
+        &self,
+        shard: &Rc<Shard>,
+        logs: Option<replay::Logs>,
+    ) -> Result<(), Refusal> {
+        shard.home().set_superblock(self.plan.superblock.clone());
+        if let Some(logs) = logs {
+            shard.home().replayed.set(Some(replay::replay(shard, logs).await?));
+        }
+        Ok(())
+    }
+
+    /// Everything that the start itself writes.
+    async fn record(&self, shard: &Rc<Shard>, logs: Option<replay::Logs>) -> Result<(), Refusal> {
+        let not_recorded = |lost: ArrayLost| not_recorded(shard, lost);
+        let mut next = self.plan.superblock.clone();
+        catch_up(shard, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
+        shard.home().set_superblock(next);
+        if let Some(logs) = logs {
+            shard.home().replayed.set(Some(replay::replay(shard, logs).await?));
+        }
+        ownership::check(&shard.array)?;
+        let mut next = shard.home().superblock();
+        next.begin_start(self.incarnation);
+        shard.array.set_incarnation(self.incarnation);
+        next.updated_at_s = self.now_s;
+        stated::allow_lean(shard, &mut next);
+        proof::begin(shard, &mut next).await;
+        record::write(shard, next).await.map_err(not_recorded)?;
+        keeper::settle_intent(shard).await.map_err(not_recorded)?;
+        if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
+            // Pages of the written map that not all members have: settled before anything is read.
+            keeper::flush(shard).await.map_err(|_| not_recorded(ArrayLost))?;
+        }
+        ownership::check(&shard.array)
+    }
 }
 
 /// Have every member know what the newest one knows. The last crash may have come in the middle of an update, and the

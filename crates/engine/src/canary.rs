@@ -123,6 +123,11 @@ canaries! {
     CopySpeaksOn,
     /// An older copy of a member is taken for the member.
     OlderCopyTrusted,
+    /// On the boot of the last runner the exclusive opening is taken for a fence, whatever it is an
+    /// opening of.
+    SameBootTrusted,
+    /// An array that had failed is stopped as if it had not.
+    FailedCalledClean,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
 }

@@ -3,6 +3,7 @@
 use crate::aside::Aside;
 use crate::error::Refusal;
 use ashlar_device::Opener;
+use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
 use ashlar_ring::affinity;
 use std::sync::Arc;
@@ -81,14 +82,31 @@ impl EngineConfig {
 }
 
 /// Who runs arrays here, and how often they say so.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct Runner {
-    /// The host, as it calls itself: at most 64 bytes count.
+    /// The host, as it calls itself: what does not fit beside the process is cut.
     pub host_id: String,
-    /// The kernel's id of this boot.
+    /// The kernel's id of this boot; zeros if it is not known, and then no process counts as one of
+    /// this boot.
     pub boot_id: [u8; 16],
+    /// This process; `None` if its own name is not known.
+    pub process: Option<ProcessName>,
     /// Time between two heartbeats.
     pub interval: Duration,
+    /// What is known of another process of this boot. Asked with what a heartbeat says.
+    pub look: Arc<dyn Fn(ProcessName) -> ProcessState + Send + Sync>,
+}
+
+/// What is known of a process that ran an array on this boot of this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessState {
+    /// It is there.
+    Lives,
+    /// It is not there any more, and starts nothing any more. What it asked of devices before may
+    /// still be under way.
+    Ended,
+    /// It cannot be told from here.
+    Unknown,
 }
 
 /// Tunables of one array.

@@ -5,7 +5,7 @@
 //! handle: clone it freely, any thread may use it.
 
 use crate::array::Array;
-use crate::assemble::{AssembleSpec, assemble};
+use crate::assemble::{AssembleSpec, WouldStart, assemble, would_assemble};
 use crate::config::EngineConfig;
 use crate::context::WorkerContext;
 use crate::create::{CreateReport, CreateSpec, create};
@@ -86,6 +86,17 @@ impl Engine {
         // Spares among the devices came into their pools when the array had looked for some already.
         self.offer_spares().await;
         Ok(name)
+    }
+
+    /// What a start with this `spec` would come to: it goes as far as the start does before that
+    /// writes.
+    ///
+    /// # Errors
+    /// The refusal that the start would end in.
+    pub async fn would_assemble(&self, spec: AssembleSpec) -> Result<WouldStart, Refusal> {
+        let roster = Arc::clone(&self.roster);
+        let look = async move |worker| would_assemble(&worker, &roster, spec).await;
+        self.on_worker(0, look).await?
     }
 
     /// Stop an array: finish what is under way, flush, mark it clean, let its members go.

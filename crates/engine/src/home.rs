@@ -51,6 +51,7 @@ pub(crate) struct Home {
     marks: proof::Marks,
     pub(crate) jobs: crate::background::Jobs,
     pub(crate) looks: look::Looks,
+    pub(crate) beats: crate::ownership::Beats,
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
@@ -71,6 +72,7 @@ impl Home {
             marks,
             jobs: crate::background::Jobs::default(),
             looks: look::Looks::default(),
+            beats: crate::ownership::Beats::default(),
             replayed: Cell::new(None),
         }
     }
@@ -276,7 +278,7 @@ pub(crate) async fn take_out_alone(
     let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
     fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
-        array.slot(member).set_fails(true);
+        array.set_fails(member);
         array.record(names::ARRAY_FAILED, fields);
         return Err(ArrayLost);
     }

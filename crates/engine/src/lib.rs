@@ -69,12 +69,12 @@ mod written;
 
 pub use array::Array;
 pub use aside::Aside;
-pub use assemble::{AssembleSpec, next_after};
+pub use assemble::{AssembleSpec, WouldStart, next_after};
 pub use background::JobStatus;
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::CacheUsage;
-pub use config::{ArrayTuning, EngineConfig, Runner, Signatures};
+pub use config::{ArrayTuning, EngineConfig, ProcessState, Runner, Signatures};
 pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;

@@ -1,15 +1,22 @@
 //! Whose array it is: a heartbeat on the members while it runs, and a look at it before it is started.
 //!
-//! What must stay true: an array that another host, or another boot of this one, may be running is watched
-//! for several of that runner's intervals before anything is written, and not started if its heartbeat
-//! goes on. Within one boot of one host the exclusive open of the members is the fence, and nobody waits.
-//! A running array that meets somebody else's heartbeat writes nothing more. No wall clock is compared.
+//! What must stay true: an array that another process may be running is not started. One whose
+//! process lives on this host is refused; one whose process has ended here, and had every member
+//! open by what keeps this one out until its last write has landed, starts at once; any other is
+//! watched for several of its intervals before anything is written, and not started if its
+//! heartbeat goes on. Before a start writes anything else it claims the array in both heartbeat
+//! places in turn, and of several that do so at the same time at most one goes on. A running array
+//! that meets somebody else's heartbeat writes nothing more. No wall clock is compared.
 //!
-//! What it cannot see: two hosts that start a *cleanly stopped* array in the same moment. Both find out
-//! with their next heartbeat, and both stop writing.
+//! Why one at most goes on: who claims writes the first place, finds nobody in the second, writes
+//! that, and finds only itself in the first (Lamport's fast mutual exclusion, without its wait: who
+//! meets another gives up). One member that both can read and write is enough. Not here: whether a
+//! process lives ([`Runner::look`]).
 
+use crate::array::Array;
 use crate::background;
-use crate::config::Runner;
+use crate::canary::{Canary, sings};
+use crate::config::{ProcessState, Runner};
 use crate::control_io;
 use crate::error::Refusal;
 use crate::event::names;
@@ -17,11 +24,13 @@ use crate::home::{keeper, look, record};
 use crate::roster::Roster;
 use crate::shard::Shard;
 use crate::worker::Worker;
-use ashlar_device::{Command, Device};
-use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS, HOST_BYTES};
-use ashlar_ondisk::{Heartbeat, Superblock, Text};
+use ashlar_device::{Command, Device, DeviceFacts, Outcome};
+use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS};
+use ashlar_ondisk::{Heartbeat, RunnerName, Superblock, tag_of};
 use ashlar_ring::Pending;
+use ashlar_ring::local::Semaphore;
 use ashlar_units::{Extent, to_u64, to_usize};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -29,17 +38,49 @@ use uuid::Uuid;
 /// Intervals that a silent heartbeat is watched, and a little more.
 const WATCH_INTERVALS: u32 = 3;
 
-impl Runner {
-    fn host(&self) -> Text<HOST_BYTES> {
-        Text::cut(&self.host_id)
-    }
+/// What an array that runs here says of itself on its members. On the home worker.
+pub(crate) struct Beats {
+    /// One block is written at a time: none follows the last.
+    turn: Semaphore,
+    /// Sequence of the last one written; `None`: none was.
+    last: Cell<Option<u64>>,
+}
 
-    fn is_other(&self, heartbeat: &Heartbeat) -> bool {
-        heartbeat.boot_id.into_bytes() != self.boot_id || heartbeat.host_id != self.host()
+impl Default for Beats {
+    fn default() -> Self {
+        Beats { turn: Semaphore::new(1), last: Cell::new(None) }
     }
 }
 
-/// Wait until it is sure that nobody else runs the array; `devices` are its members.
+/// The newest heartbeat before a start, when it was found that nobody runs the array.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen(Option<Heartbeat>);
+
+/// What a device carries, and what it is open by here.
+struct Found {
+    heartbeats: Vec<Heartbeat>,
+    opened: u32,
+}
+
+impl Found {
+    fn newest(&self) -> Option<&Heartbeat> {
+        self.heartbeats.iter().max_by_key(|beat| beat.sequence)
+    }
+
+    /// Whether the runner of `beat` had this device open by what it is open by here now.
+    fn was_open_in(&self, beat: &Heartbeat) -> bool {
+        let is_its = |own: &&Heartbeat| own.incarnation == beat.incarnation;
+        let opened = self.newest().filter(is_its).map(|own| RunnerName::of(&own.host_id).opened);
+        opened.is_some_and(|opened| opened != 0 && opened == self.opened)
+    }
+}
+
+fn opened_by(facts: &DeviceFacts) -> u32 {
+    facts.exclusion.map_or(0, tag_of)
+}
+
+/// Wait until it is sure that nobody else runs the array; `devices` are its members. Nothing is
+/// written.
 ///
 /// # Errors
 /// A refusal if somebody does.
@@ -48,111 +89,261 @@ pub(crate) async fn watch(
     roster: &Roster,
     superblock: &Superblock,
     devices: &[Rc<dyn Device>],
-) -> Result<(), Refusal> {
-    let Some(runner) = &roster.config.runner else { return Ok(()) };
-    let before = newest(worker, superblock.array_uuid, devices).await;
-    let Some(before) = before.filter(|beat| beat.is_running() && runner.is_other(beat)) else {
-        return Ok(());
-    };
-    let interval = Duration::from_millis(u64::from(before.interval_ms));
-    worker.handle.sleep(interval * WATCH_INTERVALS + interval / 2).await;
-    let after = newest(worker, superblock.array_uuid, devices).await;
-    if after == Some(before) {
-        return Ok(());
-    }
+) -> Result<Seen, Refusal> {
+    let Some(runner) = &roster.config.runner else { return Ok(Seen(None)) };
+    let array = superblock.array_uuid;
+    let found = read(worker, array, devices).await;
+    let before = newest_of(&found);
+    let Some(running) = before.filter(Heartbeat::is_running) else { return Ok(Seen(before)) };
     let name = superblock.array_name.as_str();
-    Err(Refusal::new(
-        "array.in_use",
-        format!("array '{name}' is running on host '{}'", before.host_id.as_str()),
-        "stop it there first, or fence that host; nothing was written",
-    ))
+    match state_of(runner, &running) {
+        ProcessState::Lives => return Err(in_use(name, &running, runner)),
+        ProcessState::Ended if found.iter().all(|found| found.was_open_in(&running)) => {
+            return Ok(Seen(before));
+        }
+        ProcessState::Ended | ProcessState::Unknown => {}
+    }
+    let interval = Duration::from_millis(u64::from(running.interval_ms));
+    worker.handle.sleep(interval * WATCH_INTERVALS + interval / 2).await;
+    match newest_of(&read(worker, array, devices).await) {
+        after if after == before => Ok(Seen(before)),
+        after => Err(in_use(name, &after.unwrap_or(running), runner)),
+    }
 }
 
-/// The newest heartbeat that any of the devices carries; devices that cannot be read say nothing.
-async fn newest(worker: &Worker, array: Uuid, devices: &[Rc<dyn Device>]) -> Option<Heartbeat> {
+/// Whether the process that wrote the heartbeat lives, as far as can be told from here.
+fn state_of(runner: &Runner, beat: &Heartbeat) -> ProcessState {
+    let is_here = beat.boot_id.into_bytes() == runner.boot_id && runner.boot_id != [0; 16];
+    if is_here && sings(Canary::SameBootTrusted) {
+        return ProcessState::Ended;
+    }
+    match RunnerName::of(&beat.host_id).process {
+        // An array that runs in this process was refused before.
+        Some(process) if is_here && Some(process) == runner.process => ProcessState::Ended,
+        Some(process) if is_here => (runner.look)(process),
+        _ => ProcessState::Unknown,
+    }
+}
+
+fn in_use(name: &str, by: &Heartbeat, runner: &Runner) -> Refusal {
+    let is_here = by.boot_id.into_bytes() == runner.boot_id;
+    let by = RunnerName::of(&by.host_id);
+    let next = match by.process.filter(|_| is_here) {
+        Some(process) => format!(
+            "it may use other paths to the same drives; stop it there (ashlar stop {name}), or end \
+             process {}; nothing was written",
+            process.id
+        ),
+        None => "stop it there first, or fence that host; nothing was written".to_owned(),
+    };
+    Refusal::new("array.in_use", format!("array '{name}' is running {by}"), next)
+}
+
+fn newest_of(found: &[Found]) -> Option<Heartbeat> {
+    found.iter().filter_map(Found::newest).max_by_key(|beat| beat.sequence).copied()
+}
+
+/// The heartbeats on the devices; those that cannot be read say nothing.
+async fn read(worker: &Worker, array: Uuid, devices: &[Rc<dyn Device>]) -> Vec<Found> {
     let extent = Extent::new(HEARTBEAT_OFFSET, HEARTBEAT_BYTES * to_u64(HEARTBEAT_SLOTS));
-    let mut newest: Option<Heartbeat> = None;
     let start = |device: &Rc<dyn Device>| control_io::start_read(worker, device.as_ref(), extent);
     let started: Vec<control_io::Reading> = devices.iter().map(start).collect();
-    for reading in started {
-        let Ok(blocks) = reading.finish().await else { continue };
-        let (first, second) = blocks.split_at(to_usize(HEARTBEAT_BYTES));
-        let found = Heartbeat::newest([Some(first), Some(second)], array);
-        newest = [newest, found].into_iter().flatten().max_by_key(|beat| beat.sequence);
+    let mut found = Vec::new();
+    for (device, reading) in devices.iter().zip(started) {
+        let blocks = reading.finish().await.ok();
+        let blocks = blocks.iter().flat_map(|blocks| blocks.chunks(to_usize(HEARTBEAT_BYTES)));
+        let beats = blocks.filter_map(Heartbeat::decode);
+        let heartbeats = beats.filter(|beat| beat.array_uuid == array).collect();
+        found.push(Found { heartbeats, opened: opened_by(device.facts()) });
     }
-    newest
+    found
 }
 
-/// Say on the members that the array runs here, until it stops. Spawned once, on the home worker.
-pub(crate) async fn beat(shard: Rc<Shard>, runner: Runner) {
+/// Who says what of an array.
+struct Speaker<'s> {
+    shard: &'s Rc<Shard>,
+    runner: &'s Runner,
+    array: Uuid,
+    incarnation: Uuid,
+}
+
+impl Speaker<'_> {
+    fn devices(&self) -> Vec<Rc<dyn Device>> {
+        let devices = keeper::devices_in_service(self.shard);
+        devices.into_iter().map(|(_, device)| device).collect()
+    }
+
+    async fn read(&self) -> Vec<Found> {
+        read(&self.shard.worker, self.array, &self.devices()).await
+    }
+
+    /// Write the block of this number to all devices in service. An `interval` of zero: the array
+    /// does not run here.
+    async fn write(&self, sequence: u64, interval: Duration) {
+        self.write_to(self.devices(), sequence, interval).await;
+    }
+
+    async fn write_to(&self, devices: Vec<Rc<dyn Device>>, sequence: u64, interval: Duration) {
+        let mut writes: Vec<Pending<Outcome>> = Vec::new();
+        for device in devices {
+            let heartbeat = self.heartbeat(sequence, interval, device.facts());
+            let block = record::aligned(&heartbeat.encode());
+            let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
+            writes.push(self.shard.start_on(device.as_ref(), offset, Command::Write(block)));
+        }
+        for write in writes {
+            // A member that fails says so where data goes to it; a heartbeat alone puts nobody out.
+            let _written = write.await;
+        }
+    }
+
+    fn heartbeat(&self, sequence: u64, interval: Duration, facts: &DeviceFacts) -> Heartbeat {
+        let name = RunnerName {
+            host: self.runner.host_id.clone(),
+            process: self.runner.process,
+            opened: opened_by(facts),
+        };
+        Heartbeat {
+            array_uuid: self.array,
+            incarnation: self.incarnation,
+            sequence,
+            interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX),
+            host_id: name.to_text(),
+            boot_id: Uuid::from_bytes(self.runner.boot_id),
+        }
+    }
+
+    /// Take back the claims that begin at `first`, where they still are: the array does not run
+    /// here. Under the same numbers, for whoever goes on takes a higher one for somebody else's.
+    async fn release(&self, first: u64) {
+        let devices = self.devices();
+        let found = read(&self.shard.worker, self.array, &devices).await;
+        for sequence in [first, first + 1] {
+            let is_own = |found: &Found| {
+                let mut all = found.heartbeats.iter();
+                all.any(|it| it.sequence == sequence && it.incarnation == self.incarnation)
+            };
+            let own = devices.iter().zip(&found).filter(|(_, found)| is_own(found));
+            let own = own.map(|(device, _)| Rc::clone(device)).collect();
+            self.write_to(own, sequence, Duration::ZERO).await;
+        }
+    }
+}
+
+/// Claim the array for the start `incarnation`, before that writes anything else.
+///
+/// # Errors
+/// A refusal if somebody else claimed it since `seen`.
+pub(crate) async fn claim(
+    shard: &Rc<Shard>,
+    runner: &Runner,
+    incarnation: Uuid,
+    seen: Seen,
+) -> Result<(), Refusal> {
+    let array = shard.home().superblock().array_uuid;
+    let speaker = Speaker { shard, runner, array, incarnation };
+    let last = seen.0.map_or(0, |beat| beat.sequence);
+    // The first look is before anything is written.
+    for claimed in 0..=to_u64(HEARTBEAT_SLOTS) {
+        if claimed > 0 {
+            speaker.write(last + claimed, runner.interval).await;
+        }
+        if let Some(other) = other_since(&speaker.read().await, last, incarnation) {
+            if claimed > 0 {
+                speaker.release(last + 1).await;
+            }
+            let name = shard.array.name();
+            return Err(in_use(name, &other, runner));
+        }
+    }
+    shard.home().beats.last.set(Some(last + to_u64(HEARTBEAT_SLOTS)));
+    Ok(())
+}
+
+/// Somebody else's heartbeat that is newer than `last`.
+fn other_since(found: &[Found], last: u64, incarnation: Uuid) -> Option<Heartbeat> {
+    let all = found.iter().flat_map(|found| &found.heartbeats);
+    let is_other = |beat: &&Heartbeat| beat.sequence > last && beat.incarnation != incarnation;
+    all.filter(is_other).max_by_key(|beat| beat.sequence).copied()
+}
+
+/// Say on the members that the array runs here, as `incarnation`, until it stops. Spawned once, on
+/// the home worker.
+pub(crate) async fn beat(shard: Rc<Shard>, runner: Runner, incarnation: Uuid) {
     let handle = shard.worker.handle.clone();
     let shard = {
         let weak = Rc::downgrade(&shard);
         drop(shard);
         weak
     };
-    let mut last: Option<u64> = None;
     loop {
+        handle.sleep(runner.interval).await;
         let Some(shard) = shard.upgrade() else { return };
         if shard.array.is_stopping() {
             return;
         }
-        match beat_once(&shard, &runner, last, runner.interval).await {
-            Beat::Written(sequence) => last = Some(sequence),
-            Beat::TakenOver(by) => return give_up(&shard, &by).await,
+        if let Some(by) = beat_once(&shard, &runner, incarnation).await {
+            return give_up(&shard, &by).await;
         }
         look::look_at_all(&shard);
+    }
+}
+
+/// An array that is only read gives up as soon as somebody runs it. Spawned once, on the home
+/// worker.
+pub(crate) async fn stand_by(shard: Rc<Shard>, runner: Runner, seen: Seen) {
+    let handle = shard.worker.handle.clone();
+    let shard = {
+        let weak = Rc::downgrade(&shard);
         drop(shard);
+        weak
+    };
+    let last = seen.0.map_or(0, |beat| beat.sequence);
+    loop {
         handle.sleep(runner.interval).await;
+        let Some(shard) = shard.upgrade() else { return };
+        if shard.array.is_stopping() {
+            return;
+        }
+        let (array, runner) = (shard.home().superblock().array_uuid, &runner);
+        let speaker = Speaker { shard: &shard, runner, array, incarnation: Uuid::nil() };
+        if let Some(by) = other_since(&speaker.read().await, last, Uuid::nil()) {
+            return give_up(&shard, &by).await;
+        }
     }
 }
 
-/// The array stops here: the next one to start it need not watch.
-pub(crate) async fn last_beat(shard: &Rc<Shard>, runner: &Runner) {
-    // Not having written it costs the next host a wait, nothing else.
-    let _written = beat_once(shard, runner, None, Duration::ZERO).await;
+/// Write the next block; or nothing, if the array is being stopped or somebody else runs it, who is
+/// returned then.
+async fn beat_once(shard: &Rc<Shard>, runner: &Runner, incarnation: Uuid) -> Option<Heartbeat> {
+    let beats = &shard.home().beats;
+    let _turn = beats.turn.acquire().await;
+    if shard.array.is_stopping() {
+        return None;
+    }
+    let array = shard.home().superblock().array_uuid;
+    let speaker = Speaker { shard, runner, array, incarnation };
+    let last = beats.last.get().unwrap_or(0);
+    if let Some(other) = other_since(&speaker.read().await, last, incarnation) {
+        return Some(other);
+    }
+    beats.last.set(Some(last + 1));
+    speaker.write(last + 1, runner.interval).await;
+    None
 }
 
-enum Beat {
-    Written(u64),
-    TakenOver(Heartbeat),
-}
-
-async fn beat_once(
-    shard: &Rc<Shard>,
-    runner: &Runner,
-    last: Option<u64>,
-    interval: Duration,
-) -> Beat {
-    let superblock = shard.home().superblock();
-    let devices = keeper::devices_in_service(shard);
-    let devices: Vec<Rc<dyn Device>> = devices.into_iter().map(|(_, device)| device).collect();
-    let found = newest(&shard.worker, superblock.array_uuid, &devices).await;
-    if let (Some(found), Some(last)) = (found, last)
-        && found.incarnation != superblock.incarnation
-        && found.sequence >= last
-    {
-        return Beat::TakenOver(found);
+/// The array does not run here any more: the next one to start it need not watch. It is called
+/// stopping already.
+pub(crate) async fn last_beat(shard: &Rc<Shard>, runner: &Runner, incarnation: Uuid) {
+    let beats = &shard.home().beats;
+    let _turn = beats.turn.acquire().await;
+    let array = shard.home().superblock().array_uuid;
+    let speaker = Speaker { shard, runner, array, incarnation };
+    let Some(last) = beats.last.get() else { return };
+    if other_since(&speaker.read().await, last, incarnation).is_none() {
+        // Not having written it costs the next one a wait, nothing else.
+        speaker.write(last + 1, Duration::ZERO).await;
     }
-    let heartbeat = Heartbeat {
-        array_uuid: superblock.array_uuid,
-        incarnation: superblock.incarnation,
-        sequence: found.map_or(0, |found| found.sequence).max(last.unwrap_or(0)) + 1,
-        interval_ms: u32::try_from(interval.as_millis()).unwrap_or(u32::MAX),
-        host_id: runner.host(),
-        boot_id: Uuid::from_bytes(runner.boot_id),
-    };
-    let block = record::aligned(&heartbeat.encode());
-    let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
-    let start = |device: &Rc<dyn Device>| {
-        shard.start_on(device.as_ref(), offset, Command::Write(block.clone()))
-    };
-    let writes: Vec<Pending<_>> = devices.iter().map(start).collect();
-    for write in writes {
-        // A member that fails says so where data goes to it; a heartbeat alone puts nobody out.
-        let _written = write.await;
-    }
-    Beat::Written(heartbeat.sequence)
 }
 
 /// Somebody else runs the array: nothing more is written from here, and nothing read, since what the other
@@ -160,7 +351,26 @@ async fn beat_once(
 async fn give_up(shard: &Rc<Shard>, by: &Heartbeat) {
     shard.array.set_read_only(true);
     shard.array.set_stopping();
+    let by = RunnerName::of(&by.host_id);
+    shard.array.set_taken_over(by.to_string());
     background::stopped(shard).await;
-    let fields = vec![("host", by.host_id.as_str().to_owned())];
+    let process = by.process.map_or_else(String::new, |process| process.id.to_string());
+    let fields = vec![("host", by.host), ("process", process)];
     shard.array.record(names::ARRAY_TAKEN_OVER, fields);
+}
+
+/// Whether somebody else runs the array: the refusal of a start that it came in between.
+///
+/// # Errors
+/// Who does.
+pub(crate) fn check(array: &Array) -> Result<(), Refusal> {
+    let Some(by) = array.taken_over_by() else { return Ok(()) };
+    Err(Refusal::new(
+        "array.in_use",
+        format!(
+            "array '{}' was taken over while it was being started: it is running {by}",
+            array.name()
+        ),
+        "stop it there, and look at its members with `ashlar examine`",
+    ))
 }

@@ -8,11 +8,13 @@ use crate::error::Refusal;
 use crate::event::{EventLog, names};
 use crate::spare::SparePools;
 use crate::worker::{Message, Worker, WorkerLoad};
+use ashlar_ondisk::{ArrayName, Superblock};
 use ashlar_ring::mailbox::Sender;
 use futures_channel::oneshot;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
 
 /// What all handles and workers of an engine share.
 pub(crate) struct Roster {
@@ -22,6 +24,28 @@ pub(crate) struct Roster {
     pub(crate) loads: Vec<Arc<WorkerLoad>>,
     pub(crate) peers: Box<[Sender<Message>]>,
     arrays: Mutex<Vec<Option<Arc<Array>>>>,
+    /// Arrays that are being started, and do not run yet.
+    starting: Mutex<Vec<Starting>>,
+}
+
+/// An array that is being started.
+#[derive(Clone, Copy)]
+struct Starting {
+    id: ArrayId,
+    uuid: Uuid,
+    name: ArrayName,
+}
+
+/// A number that an array which is being started has for itself, and its name; let go when dropped.
+pub(crate) struct Reserved<'r> {
+    roster: &'r Roster,
+    pub(crate) id: ArrayId,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.roster.starting().retain(|starting| starting.id != self.id);
+    }
 }
 
 /// Events kept for followers.
@@ -35,6 +59,7 @@ impl Roster {
             loads: peers.iter().map(|_| Arc::default()).collect(),
             peers,
             arrays: Mutex::default(),
+            starting: Mutex::default(),
             config,
         };
         roster.record_kernel();
@@ -58,14 +83,39 @@ impl Roster {
         self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A free number for an array that is about to run.
-    pub(crate) fn free_id(&self) -> ArrayId {
-        let mut arrays = self.arrays();
-        let at = arrays.iter().position(Option::is_none).unwrap_or(arrays.len());
-        if at == arrays.len() {
-            arrays.push(None);
+    fn starting(&self) -> MutexGuard<'_, Vec<Starting>> {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A free number for an array that is about to be started.
+    ///
+    /// # Errors
+    /// If it, or another one of its name, runs or is being started.
+    pub(crate) fn reserve(&self, superblock: &Superblock) -> Result<Reserved<'_>, Refusal> {
+        let (uuid, name) = (superblock.array_uuid, superblock.array_name);
+        let (mut arrays, mut starting) = (self.arrays(), self.starting());
+        let is_it = |array: &Arc<Array>| {
+            array.name() == name.as_str() || array.identity.uuid == uuid.into_bytes()
+        };
+        let next = "stop it first, or rename one of the two";
+        if arrays.iter().flatten().any(is_it) {
+            let what = format!("an array called '{name}' runs already");
+            return Err(Refusal::new("array.running", what, next));
         }
-        ArrayId(at)
+        if starting.iter().any(|other| other.name == name || other.uuid == uuid) {
+            let what = format!("an array called '{name}' is being started already");
+            return Err(Refusal::new("array.running", what, next));
+        }
+        let is_free = |at: &usize| {
+            let is_reserved = starting.iter().any(|other| other.id.0 == *at);
+            arrays.get(*at).is_none_or(Option::is_none) && !is_reserved
+        };
+        let at = (0..).find(is_free).expect("numbers do not end");
+        if at >= arrays.len() {
+            arrays.resize(at + 1, None);
+        }
+        starting.push(Starting { id: ArrayId(at), uuid, name });
+        Ok(Reserved { roster: self, id: ArrayId(at) })
     }
 
     pub(crate) async fn on_worker<T, A, F>(&self, worker: usize, action: A) -> Result<T, Refusal>

@@ -54,6 +54,8 @@ pub struct ArrayStatus {
     pub geometry: Geometry,
     /// Its state.
     pub state: ArrayState,
+    /// Where it runs now, if another process took it over: `in process 7 on host 'a'`.
+    pub taken_over_by: Option<String>,
     /// Members that may still be lost, in the group that has lost most.
     pub tolerates: usize,
     /// How it stays consistent over a crash.
@@ -204,6 +206,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         uuid: superblock.array_uuid,
         geometry: array.geometry,
         state: state_of(array),
+        taken_over_by: array.taken_over_by().map(str::to_owned),
         tolerates: tolerates(array),
         policy: superblock.policy,
         checksums: superblock.checksums,

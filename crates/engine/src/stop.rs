@@ -1,9 +1,11 @@
 //! Stop an array: no more requests, what is under way ends, everything is flushed, the members say clean.
 //!
-//! What must stay true: the members are called clean only if every region's parity is trusted and the
-//! flush went well; otherwise the next start resyncs.
+//! What must stay true: the members are called clean only if every region's parity is trusted, the
+//! flush went well, and no member failed that nobody could stand in for; otherwise the next start
+//! resyncs, or rolls the log forward.
 
 use crate::assemble::remove;
+use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, proof, record};
@@ -26,6 +28,11 @@ pub enum Stopped {
     ReadOnly,
     /// Its members say that parity of some regions is not trusted: the next start resyncs them, or rolls the log forward.
     Unclean,
+    /// More members failed than the parity replaces, perhaps for a while only: its members say that
+    /// it was not stopped, so that the next start puts right what ended half way.
+    Failed,
+    /// Another process runs it: nothing was written.
+    TakenOver,
 }
 
 /// Runs on the home worker.
@@ -44,11 +51,12 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
         shard.worker.handle.sleep(LOOK_EVERY).await;
     }
     let recorded = match array.is_read_only() {
+        true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
         true => Some(Stopped::ReadOnly),
         false => record_stop(shard, roster).await,
     };
     if let (Some(runner), false) = (&roster.config.runner, array.is_read_only()) {
-        ownership::last_beat(shard, runner).await;
+        ownership::last_beat(shard, runner, array.incarnation()).await;
     }
     remove(roster, array).await?;
     let is_clean = match recorded {
@@ -69,6 +77,9 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
 async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> Option<Stopped> {
     if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
         return None;
+    }
+    if shard.array.has_failed() && !sings(Canary::FailedCalledClean) {
+        return Some(Stopped::Failed);
     }
     keeper::clear_all(shard).await;
     proof::prove(shard).await;

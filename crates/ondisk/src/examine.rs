@@ -16,6 +16,7 @@ use crate::format::{
 };
 use crate::heartbeat::Heartbeat;
 use crate::member::Role;
+use crate::runner::RunnerName;
 use crate::superblock::Superblock;
 
 /// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last 128 KiB
@@ -177,11 +178,15 @@ impl fmt::Display for Examination {
             None => line(f, "superblock", format_args!("no intact copy"))?,
         }
         if let Some(heartbeat) = &self.heartbeat {
-            let state = if heartbeat.is_running() { "running on" } else { "stopped cleanly by" };
+            let state = if heartbeat.is_running() { "running" } else { "stopped cleanly" };
             line(
                 f,
                 "heartbeat",
-                format_args!("{} {state} {}", heartbeat.sequence, heartbeat.host_id),
+                format_args!(
+                    "{} {state} {}",
+                    heartbeat.sequence,
+                    RunnerName::of(&heartbeat.host_id)
+                ),
             )?;
         }
         for (number, copy) in self.copies.iter().enumerate() {

@@ -1,9 +1,10 @@
-//! The heartbeat: who runs the array now, so that a second host keeps its hands off.
+//! The heartbeat: who runs the array now, so that nobody else does.
 //!
 //! What must stay true: the running engine writes a block with a rising sequence every interval, in turn
 //! to the two places, so one of them is always whole; a clean stop writes one with interval zero. Whoever
-//! wants to start an array that another host or boot left running waits, without writing, longer than the
-//! interval says and starts only if the sequence stood still. No wall clock is compared.
+//! wants to start an array that somebody left running waits, without writing, longer than the
+//! interval says and starts only if the sequence stood still, unless it is known that that process
+//! has ended. No wall clock is compared.
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -28,7 +29,7 @@ pub struct Heartbeat {
     pub sequence: u64,
     /// Time to the next block, in milliseconds; zero: stopped cleanly, nobody runs the array.
     pub interval_ms: u32,
-    /// The host, as it calls itself.
+    /// The host and the process: see [`RunnerName`](crate::RunnerName).
     pub host_id: Text<HOST_BYTES>,
     /// The kernel's id of this boot.
     pub boot_id: Uuid,

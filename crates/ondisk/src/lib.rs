@@ -10,6 +10,7 @@
 //! - `areas`: where everything lies; `plan`: how large it is and how many rows fit a device
 //! - `superblock`, `spare`: encode and decode; `check`: what is coherent; `seal`: their envelope
 //! - `copies`: choose among the four of one device
+//! - `runner`: who a heartbeat says runs the array
 //! - `heartbeat`, `flush_mark`, `bitmap`, `checksums`: the other records
 //! - `log`: the stripe intent log
 //! - `assembly`: from superblocks of many devices to a verdict
@@ -35,6 +36,7 @@ mod member;
 mod page;
 pub mod plan;
 mod policy;
+mod runner;
 mod seal;
 mod spare;
 mod superblock;
@@ -53,6 +55,7 @@ pub use member::{BadTransition, MemberEntry, MemberEvent, Role, Update};
 pub use page::PageFault;
 pub use plan::{AreaPlan, AreaRequest, LogReserve, PlanFault};
 pub use policy::{ChecksumKind, ConsistencyPolicy, ForcedActions};
+pub use runner::{ProcessName, RunnerName, tag_of};
 pub use spare::{DEFAULT_POOL, SpareSuperblock};
 pub use superblock::{RecordFault, Superblock, UPDATE_ORDER};
 pub use text::{ArrayName, NameFault, Text};

@@ -247,6 +247,9 @@ fn one_half(found: &[(usize, &Superblock)], newest: &Superblock) -> Result<(), R
     Err(Refused::TwoHalves([(trusted, newest.incarnation), (*image, other.incarnation)]))
 }
 
+/// A member that is put out may lack so many of the generations before.
+const MISSED_WHEN_PUT_OUT: u64 = 2;
+
 /// Whether a member was written to by a start of the array that the newest superblock knows nothing of.
 fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
     let known = [newest.incarnation, newest.previous_incarnation];
@@ -264,10 +267,21 @@ fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
         let agrees =
             own.is_some_and(|own| own.role != Role::Active && own.out_since == entry.out_since);
         let recorded = entry.out_incarnations.contains(&it.incarnation);
-        return !agrees && (it.generation >= entry.out_since || !recorded);
+        return !agrees
+            && !is_older(it, newest, entry)
+            && (it.generation >= entry.out_since || !recorded);
     }
     // A newest generation of 0 does not decode.
     it.generation == newest.generation - 1 && !known.contains(&it.incarnation)
+}
+
+/// A copy of a member from before it was put out, and no other side: the member itself got on
+/// further, and the copy counts on another one that the newest superblock knows.
+fn is_older(it: &Superblock, newest: &Superblock, entry: &Entry) -> bool {
+    let is_behind = it.generation + MISSED_WHEN_PUT_OUT < entry.out_since;
+    let counts_on = |other: &&Entry| other.member_uuid != it.member_uuid && other.out_since == 0;
+    let mut others = it.entries.iter().filter(counts_on);
+    is_behind && others.any(|other| newest.entry(&other.member_uuid).is_some())
 }
 
 fn judged(reading: &Reading, newest: &Superblock) -> Judged {

@@ -31,6 +31,8 @@ pub(crate) struct SimOpened {
 pub(crate) struct Hold {
     pub(crate) world: Arc<World>,
     pub(crate) at: usize,
+    /// By which name.
+    pub(crate) path: String,
     /// Number of the opening.
     pub(crate) opening: u64,
 }
@@ -38,8 +40,8 @@ pub(crate) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let disk = &mut self.world.lock().disks[self.at];
-        if disk.holder == Some(self.opening) {
-            disk.holder = None;
+        if disk.holders.get(&self.path) == Some(&self.opening) {
+            disk.holders.remove(&self.path);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! How the program under test finds the world's disks: by name, exclusively.
 //!
-//! What must stay true: at most one exclusive opening of a disk at a time; it ends when it and all devices attached to it
-//! are dropped and nothing that they were asked for is under way any more, or with the host that had it.
+//! What must stay true: at most one exclusive opening of a disk by one name at a time; it ends when
+//! it and all devices attached to it are dropped and nothing that they were asked for is under way
+//! any more, or with the host that had it.
 
 use std::sync::Arc;
 
 use ashlar_device::{Access, OpenRefusal, Opened, Opener};
+use ashlar_units::to_u64;
 
 use crate::device::{Hold, SimOpened};
 use crate::world::World;
@@ -17,7 +19,7 @@ pub struct SimOpener(pub(crate) Arc<World>);
 impl Opener for SimOpener {
     fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
         let mut state = self.0.lock();
-        let Some(at) = state.disks.iter().position(|disk| disk.name == path) else {
+        let Some(at) = state.disk_at(path) else {
             return Err(OpenRefusal::new(path, "no such simulated disk"));
         };
         state.openings += 1;
@@ -27,15 +29,18 @@ impl Opener for SimOpener {
             return Err(OpenRefusal::new(path, "the simulated disk has vanished"));
         }
         if access == Access::Exclusive {
-            if disk.holder.is_some() {
+            if disk.holders.contains_key(path) {
                 return Err(OpenRefusal::new(path, "in use: it is open exclusively already"));
             }
-            disk.holder = Some(opening);
+            disk.holders.insert(path.to_owned(), opening);
         }
-        let facts = disk.options.facts(path);
-        let world = Arc::clone(&self.0);
+        let mut facts = disk.options.facts(&disk.name);
+        facts.path = path.to_owned();
+        let number = disk.other_paths.iter().position(|other| other == path);
+        facts.exclusion = Some([to_u64(at), number.map_or(0, |number| to_u64(number) + 1)]);
+        let (world, path) = (Arc::clone(&self.0), path.to_owned());
         let hold = (access == Access::Exclusive)
-            .then(|| Arc::new(Hold { world: Arc::clone(&world), at, opening }));
+            .then(|| Arc::new(Hold { world: Arc::clone(&world), at, path, opening }));
         Ok(Arc::new(SimOpened { world, at, hold, facts }))
     }
 }

@@ -75,8 +75,11 @@ pub(crate) struct DiskState {
     pub(crate) random: Random,
     /// Writes submitted and not completed, by operation number.
     pub(crate) in_flight: BTreeMap<u64, Change>,
-    /// Who has it exclusively: the number of the opening.
-    pub(crate) holder: Option<u64>,
+    /// Other names of it, as of several paths to one drive.
+    pub(crate) other_paths: Vec<String>,
+    /// Who has it exclusively: the number of the opening, by the name that it was opened by. One
+    /// name does not know of the others.
+    pub(crate) holders: BTreeMap<String, u64>,
     /// Commands that change it, submitted so far.
     pub(crate) changes: u64,
 }
@@ -185,7 +188,8 @@ impl DiskState {
             faults: Faults::default(),
             random,
             in_flight: BTreeMap::new(),
-            holder: None,
+            other_paths: Vec::new(),
+            holders: BTreeMap::new(),
             changes: 0,
         }
     }
@@ -318,13 +322,13 @@ impl DiskState {
             }
         }
         self.in_flight.clear();
-        self.holder = None;
+        self.holders.clear();
     }
 
     /// Power is gone everywhere, and with it whoever used the disk.
     pub(crate) fn lose_power(&mut self) {
         self.lose_cache();
-        self.holder = None;
+        self.holders.clear();
     }
 
     /// What is not durable: oldest first, what the cache holds before what is under way.

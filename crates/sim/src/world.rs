@@ -136,7 +136,7 @@ impl SimWorld {
     pub fn add_disk(&mut self, name: &str, options: DiskOptions) -> SimDisk {
         options.check();
         let mut state = self.world.lock();
-        assert!(state.disks.iter().all(|disk| disk.name != name), "disk {name} is there already");
+        assert!(state.disk_at(name).is_none(), "disk {name} is there already");
         let at = state.disks.len();
         let purpose = 1 + u64::try_from(at).expect("few disks");
         let random = Random::stream(state.seed, purpose);
@@ -145,9 +145,21 @@ impl SimWorld {
         SimDisk { world: Arc::clone(&self.world), at }
     }
 
+    /// Gives a disk another name. Exclusive openings by one name do not exclude those by another:
+    /// two paths to one drive.
+    ///
+    /// # Panics
+    /// If there is a disk of that name, or none called `of`.
+    pub fn add_path(&mut self, of: &str, name: &str) {
+        let mut state = self.world.lock();
+        assert!(state.disk_at(name).is_none(), "disk {name} is there already");
+        let at = state.disk_at(of).expect("a disk to be named");
+        state.disks[at].other_paths.push(name.to_owned());
+    }
+
     /// The disk of that name.
     pub fn disk(&self, name: &str) -> Option<SimDisk> {
-        let at = self.world.lock().disks.iter().position(|disk| disk.name == name)?;
+        let at = self.world.lock().disk_at(name)?;
         Some(SimDisk { world: Arc::clone(&self.world), at })
     }
 
@@ -267,6 +279,13 @@ impl World {
 }
 
 impl State {
+    /// The number of the disk that is called so, perhaps among other names.
+    pub(crate) fn disk_at(&self, name: &str) -> Option<usize> {
+        let is_it =
+            |disk: &DiskState| disk.name == name || disk.other_paths.iter().any(|it| it == name);
+        self.disks.iter().position(is_it)
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.is_some()
     }
@@ -331,7 +350,7 @@ impl State {
             match stop {
                 Stop::PowerCut => disk.lose_power(),
                 Stop::Kill => disk.lose_host(),
-                Stop::Freeze => disk.holder = None,
+                Stop::Freeze => disk.holders.clear(),
             }
         }
         self.trace.add(u64::from(stop == Stop::PowerCut));

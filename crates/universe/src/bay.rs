@@ -84,6 +84,7 @@ impl Bays {
         for (at, options) in config.disks.iter().enumerate() {
             let name = format!("disk{at}");
             let disk = world.add_disk(&name, options.clone());
+            world.add_path(&name, &second_path(&name));
             all.push(Bay {
                 disk,
                 name,
@@ -107,6 +108,11 @@ impl Bays {
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.all.iter().map(|bay| bay.name.clone()).collect()
+    }
+
+    /// The same devices by their other paths.
+    pub(crate) fn second_paths(&self) -> Vec<String> {
+        self.all.iter().map(|bay| second_path(&bay.name)).collect()
     }
 
     /// The bay in a slot, as far as is known.
@@ -357,6 +363,10 @@ impl Bays {
         };
         (0..slots).map(|slot| !holds(slot)).collect()
     }
+}
+
+fn second_path(name: &str) -> String {
+    format!("{name}-again")
 }
 
 /// Slots that are not in sync.

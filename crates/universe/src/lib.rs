@@ -12,6 +12,8 @@
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
 //! - `bay`       the devices and the budget of losses
 //! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `rehearsal`  dry runs and starts, held against each other
+//! - `two_runners`  one array run by two programs through different paths to its devices
 //! - `spoilt`  what devices with checksums lie about, and that they are named for it
 //! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from them
 //! - `exhaustive`  every crash state of small workloads
@@ -36,9 +38,11 @@ mod life;
 mod marks;
 mod menu;
 mod ordeal;
+mod rehearsal;
 mod shrink;
 mod spoilt;
 mod stage;
+mod two_runners;
 mod universe;
 
 pub use aim::Aim;

@@ -12,8 +12,10 @@ use crate::director::{Director, TANK};
 use crate::spoilt;
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
+use ashlar_device::Opener;
 use ashlar_engine::{
-    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, event_names as names,
+    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner,
+    event_names as names,
 };
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
@@ -64,7 +66,7 @@ pub(crate) struct Life<'w> {
 pub(crate) struct Running {
     pub(crate) engine: Engine,
     pub(crate) array: Arc<Array>,
-    is_read_only: bool,
+    pub(crate) is_read_only: bool,
 }
 
 impl Life<'_> {
@@ -400,6 +402,15 @@ fn draw_end_anywhere(random: &mut Random, class: Class, later: usize) -> End {
 }
 
 pub(crate) fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Stage) -> Engine {
+    engine_of((Arc::new(opener), None), handle, stage)
+}
+
+/// An engine that opens devices so, and says on members that this process runs their array.
+pub(crate) fn engine_of(
+    (opener, runner): (Arc<dyn Opener>, Option<Runner>),
+    handle: &Handle,
+    stage: &Stage,
+) -> Engine {
     let config = EngineConfig {
         worker_count: stage.config().workers,
         payload_bytes: 4 << 20,
@@ -408,7 +419,8 @@ pub(crate) fn engine(opener: ashlar_sim::SimOpener, handle: &Handle, stage: &Sta
             pass_discards: stage.config().passes_discards,
             ..ArrayTuning::default()
         },
-        ..EngineConfig::new(Arc::new(opener))
+        runner,
+        ..EngineConfig::new(opener)
     };
     match Engine::on_executor(config, handle) {
         Ok(engine) => engine,
@@ -423,6 +435,17 @@ pub(crate) async fn assemble(
     outlook: &Outlook,
 ) -> Running {
     let engine = engine(opener, handle, stage);
+    let devices = bays.names();
+    assemble_on((engine, devices), handle, stage, (bays, outlook)).await
+}
+
+/// Start the array on an engine, by these names of its devices.
+pub(crate) async fn assemble_on(
+    (engine, devices): (Engine, Vec<String>),
+    handle: &Handle,
+    stage: &Stage,
+    (bays, outlook): (&mut Bays, &Outlook),
+) -> Running {
     stage.set_array(None);
     stage.follow(Some(&engine));
     let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
@@ -430,7 +453,7 @@ pub(crate) async fn assemble(
     let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
     bays.note_start(stage.config());
     let spoilt = bays.spoilt_blocks(stage.config());
-    let spec = AssembleSpec { devices: bays.names(), ..AssembleSpec::default() };
+    let spec = AssembleSpec { devices, ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
     }

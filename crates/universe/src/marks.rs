@@ -67,7 +67,7 @@ impl fmt::Display for Marks {
 }
 
 /// What may be done to members while nobody uses them.
-pub(crate) const ORDEALS: [&str; 8] = [
+pub(crate) const ORDEALS: [&str; 10] = [
     "ordeal.swapped",
     "ordeal.shrunk",
     "ordeal.foreign",
@@ -76,6 +76,8 @@ pub(crate) const ORDEALS: [&str; 8] = [
     "ordeal.damaged_copies",
     "ordeal.too_many_gone",
     "ordeal.too_many_lost",
+    "ordeal.second_runner",
+    "ordeal.nothing",
 ];
 
 /// What some thousand universes must reach.
@@ -174,11 +176,17 @@ pub const EXPECTED: &[&str] = &[
     "ordeal.degraded",
     "ordeal.foreign",
     "ordeal.read_failed",
+    "ordeal.nothing",
     "ordeal.refused",
+    "ordeal.second_runner",
+    "ordeal.second_runner_at_once",
+    "ordeal.second_runner_later",
+    "ordeal.second_runner_of_one_that_ended",
     "ordeal.shrunk",
     "ordeal.spoilt_beyond",
     "ordeal.spoilt_is_an_error",
     "ordeal.stale_copy",
+    "ordeal.stopped_after_a_failure",
     "ordeal.stale_copy_of_this_generation",
     "ordeal.swapped",
     "ordeal.too_many_gone",
@@ -194,6 +202,9 @@ pub const EXPECTED: &[&str] = &[
     "policy.log, class.losses",
     "policy.log, with checksums",
     "rebuild.awaited",
+    "rehearsal.option_named",
+    "rehearsal.refused",
+    "rehearsal.started",
     "replay.blocks",
     "replay.dropped",
     "replay.rolled_forward",

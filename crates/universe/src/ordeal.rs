@@ -1,9 +1,10 @@
-//! Ordeals: something is done to devices that nobody uses which no operator wants, and the array is started. It must
-//! refuse and change nothing, or go on with what is right and leave everything else alone. Afterwards the
-//! world is put back as it was: an ordeal costs the universe nothing, so it may go beyond the budget.
+//! Ordeals: something is done to devices that nobody uses which no operator wants, and the array is
+//! started. It must refuse and change nothing, or go on with what is right and leave everything
+//! else alone. Afterwards the world is put back as it was: an ordeal costs the universe nothing, so
+//! it may go beyond the budget.
 //!
-//! What must stay true: what is demanded depends on how many members of a group are of no use, not on the
-//! engine's word for it; whatever is read, at any time, is right or an error.
+//! What must stay true: what is demanded depends on how many members of a group are of no use, not
+//! on the engine's word for it; whatever is read, at any time, is right or an error.
 
 use crate::audit;
 use crate::bay::{Bay, Bays, Rest, Trouble};
@@ -12,9 +13,10 @@ use crate::ledger::{Change, Ending};
 use crate::life::{Outlook, assemble, engine, stop};
 use crate::marks::ORDEALS;
 use crate::stage::Stage;
+use crate::universe::draw_stop;
 use ashlar_device::CommandKind;
 use ashlar_engine::{
-    ArrayState, ArrayVolume, AssembleSpec, Engine, Event, SlotState, event_names as names,
+    ArrayState, ArrayVolume, AssembleSpec, Engine, Event, SlotState, Stopped, event_names as names,
 };
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
 use ashlar_ondisk::{MemberEntry, Role, Superblock};
@@ -41,10 +43,15 @@ enum Evil {
     TooManyGone,
     /// The same while the array runs.
     TooManyLost,
+    /// The array is started once more while it runs, or at the same moment, by other paths to its
+    /// devices.
+    SecondRunner,
+    /// Nothing: a dry run and a start of what is there.
+    Nothing,
 }
 
 /// In the order of [`ORDEALS`].
-const ALL: [Evil; 8] = [
+const ALL: [Evil; 10] = [
     Evil::Swapped,
     Evil::Shrunk,
     Evil::Foreign,
@@ -53,6 +60,8 @@ const ALL: [Evil; 8] = [
     Evil::DamagedCopies,
     Evil::TooManyGone,
     Evil::TooManyLost,
+    Evil::SecondRunner,
+    Evil::Nothing,
 ];
 
 /// A device as it was a while ago.
@@ -66,9 +75,10 @@ pub(crate) struct Older {
 }
 
 impl Older {
-    /// Whether it counts as one that was started on its own. It is a device that was replaced and came back as another
-    /// member, its copy is of the first, none of the members of that time is left, and the copy is older than what is remembered of
-    /// members that are out: nobody can tell it from one that was used elsewhere meanwhile, so nothing starts.
+    /// Whether it counts as one that was started on its own. It is a device that was replaced and
+    /// came back as another member, its copy is of the first, none of the members of that time is
+    /// left, and the copy is older than what is remembered of members that are out: nobody can tell
+    /// it from one that was used elsewhere meanwhile, so nothing starts.
     fn may_have_lived_on(&self, newest: &Superblock) -> bool {
         let is_out = |entry: &&MemberEntry| entry.out_since != 0 && entry.role != Role::Rebuilding;
         let Some(entry) = newest.member(self.own.member_uuid).filter(is_out) else { return false };
@@ -82,6 +92,16 @@ impl Older {
             is_later && is_other && self.own.member(entry.uuid).is_some_and(in_service)
         };
         let is_seen_off = newest.members.iter().any(went_on);
+        // The member itself went on from there, and the copy counts on another one that is known.
+        let is_known = |other: &&MemberEntry| {
+            let is_other = other.uuid != entry.uuid && other.out_since == 0;
+            is_other && newest.member(other.uuid).is_some()
+        };
+        let is_history = self.own.generation + 2 < entry.out_since
+            && self.own.members.iter().any(|other| is_known(&other));
+        if is_history {
+            return false;
+        }
         !is_left && !is_seen_off && !entry.out_incarnations.contains(&self.own.incarnation)
     }
 }
@@ -137,8 +157,21 @@ impl Ordeals<'_> {
             self.stage.say(|| format!("ordeal: {evil:?} {:?}", demand.useless));
             self.stage.mark(mark);
             match evil {
-                Evil::TooManyLost => self.lose_while_running(outlook),
-                _ if demand.is_refused => self.must_refuse(),
+                Evil::TooManyLost => {
+                    self.lose_while_running(outlook);
+                    self.bays.all.iter().for_each(|bay| {
+                        bay.disk.come_back();
+                        bay.disk.stop_failing();
+                    });
+                    self.rehearse();
+                }
+                Evil::Nothing => self.rehearse(),
+                Evil::SecondRunner => self.run_twice(outlook),
+                _ if demand.is_refused => {
+                    self.must_refuse();
+                    self.world.stop(Stop::Kill);
+                    self.rehearse();
+                }
                 _ => self.must_go_on(&demand, outlook),
             }
             self.world.call_off();
@@ -216,6 +249,7 @@ impl Ordeals<'_> {
                 self.too_many(rest)?;
                 Vec::new()
             }
+            Evil::SecondRunner | Evil::Nothing => Vec::new(),
         };
         let mut out = self.bays.out_at_rest(rest, slots);
         for at in &useless {
@@ -267,7 +301,8 @@ impl Ordeals<'_> {
 
     fn make_stale(&self, sound: &[usize], rest: &Rest) -> Option<Vec<usize>> {
         let older = self.older.as_ref().filter(|older| sound.contains(&older.at))?;
-        // One generation behind is what a crash in the middle of an update leaves, but for what is known to be flushed.
+        // One generation behind is what a crash in the middle of an update leaves, but for what is
+        // known to be flushed.
         let is_behind = older.own.generation + 1 < rest.newest.generation;
         if !is_behind && !self.lacks_what_is_flushed(older, sound) {
             return None;
@@ -280,7 +315,8 @@ impl Ordeals<'_> {
         Some(vec![older.at])
     }
 
-    /// Whether another member knows something to be flushed that the copy lacks, read by the test's own hand.
+    /// Whether another member knows something to be flushed that the copy lacks, read by the test's
+    /// own hand.
     fn lacks_what_is_flushed(&self, older: &Older, sound: &[usize]) -> bool {
         let others = sound.iter().filter(|at| **at != older.at);
         let flushed = others.filter_map(|at| mark_on(&self.bays.all[*at].disk)).map(|mark| mark.1);
@@ -311,8 +347,8 @@ impl Ordeals<'_> {
         useless
     }
 
-    /// All devices of one slot more of a group than it can do without. Those that are out go, too: alone, one that does
-    /// not know that it is out would be all there is to believe.
+    /// All devices of one slot more of a group than it can do without. Those that are out go, too:
+    /// alone, one that does not know that it is out would be all there is to believe.
     fn too_many(&mut self, rest: &Rest) -> Option<Vec<usize>> {
         let slots = to_u64(self.stage.config().shape.members);
         let group = self.bays.group_of(to_usize(self.random.below(slots)));
@@ -378,6 +414,7 @@ impl Ordeals<'_> {
         let Some(gone) = self.too_many(&rest) else { return };
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let fails_only = self.random.percent(30);
+        let (is_back, stop) = (self.random.percent(50), draw_stop(self.random));
         let bays = &mut *self.bays;
         self.world
             .run(async |handle| {
@@ -415,6 +452,21 @@ impl Ordeals<'_> {
                     }
                     stage.mark("ordeal.failure_was_said");
                 }
+                if is_back {
+                    bays.all.iter().for_each(|bay| {
+                        bay.disk.come_back();
+                        bay.disk.stop_failing();
+                    });
+                    // What was lost while it ran was never whole again, whatever the devices say
+                    // now.
+                    let has_failed = state == Some(ArrayState::Failed);
+                    if let (Ok(Stopped::Clean), true) =
+                        (running.engine.stop(TANK).await, has_failed)
+                    {
+                        stage.fail("an array that had failed was stopped as clean");
+                    }
+                    stage.mark("ordeal.stopped_after_a_failure");
+                }
                 match state {
                     Some(ArrayState::Failed) => stage.mark("ordeal.failed"),
                     Some(ArrayState::ReadOnly) => stage.mark("ordeal.read_only"),
@@ -422,11 +474,13 @@ impl Ordeals<'_> {
                 }
             })
             .done();
+        self.world.call_off();
+        self.world.stop(stop);
     }
 }
 
 /// A write to each of some stripes; any answer will do.
-async fn write_some(engine: &Engine, stage: &Stage) {
+pub(crate) async fn write_some(engine: &Engine, stage: &Stage) {
     let own = stage.clone();
     let write = async move |volume: ArrayVolume| {
         let (stripe, window) = (own.config().stripe_bytes(), own.ledger().bytes());

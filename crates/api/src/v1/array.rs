@@ -188,6 +188,10 @@ pub struct ArrayStatus {
     pub volume_bytes: u64,
     /// What it can promise now.
     pub state: ArrayState,
+    /// Where it runs now, if another process took it over: `in process 7 on host 'a'`. Nothing is
+    /// read or written here then.
+    #[serde(default)]
+    pub taken_over_by: Option<String>,
     /// How many more members may be lost, at the worst place, without losing data.
     pub tolerates: u16,
     /// How parity is made right after an unclean stop.

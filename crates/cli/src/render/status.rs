@@ -92,6 +92,7 @@ fn state(array: &ArrayStatus) -> String {
         .filter(|it| it.state != MemberState::InSync && it.state != MemberState::Replacing);
     let out = out.count();
     match (array.state, out) {
+        _ if let Some(by) = &array.taken_over_by => format!("taken over: it runs {by}"),
         (ArrayState::Failed, _) => format!("{}; see 'ashlar events'", array.state),
         (_, 0) => array.state.to_string(),
         (_, out) => {

@@ -117,6 +117,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         strip_bytes: 65_536,
         volume_bytes: 1,
         state: ArrayState::Clean,
+        taken_over_by: None,
         tolerates: 2,
         policy: "resync".to_owned(),
         checksums: "none".to_owned(),

@@ -13,13 +13,23 @@ use crate::shard::{SlotDevice, Tags};
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
-use ashlar_ondisk::assembly::{self, Start, Verdict};
+use ashlar_ondisk::assembly::{self, ReadOnlyReason, Start, Verdict};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, MemberEntry, MemberEvent, Superblock};
 use ashlar_units::StripeNo;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Why an array is not to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WhyReadOnly {
+    /// The operator says so.
+    Asked,
+    /// The judgement does.
+    Judged(ReadOnlyReason),
+}
+
 /// Everything the start needs once the judgement is made.
+#[derive(Clone)]
 pub(super) struct Plan {
     /// The newest superblock, as it was found.
     pub(super) found: Superblock,
@@ -27,7 +37,9 @@ pub(super) struct Plan {
     pub(super) superblock: Superblock,
     pub(super) geometry: Geometry,
     pub(super) slots: Vec<SlotPlan>,
-    pub(super) is_read_only: bool,
+    /// Why it is not to be written, if it is not. What the judgement says comes first: it holds
+    /// whatever is asked.
+    pub(super) read_only: Option<WhyReadOnly>,
     /// Regions that were dirty must not be trusted.
     pub(super) is_unclean: bool,
     /// The newest flush mark on any device, and the one that is known to be on all members in sync.
@@ -131,7 +143,10 @@ pub(super) fn plan(
     let is_forced = verdict.forced & ForcedActions::DIRTY_DEGRADED != 0;
     let is_logged = superblock.policy == ConsistencyPolicy::Log;
     Ok(Plan {
-        is_read_only: spec.is_read_only || matches!(verdict.start, Start::ReadOnly(_)),
+        read_only: match verdict.start {
+            Start::ReadOnly(reason) => Some(WhyReadOnly::Judged(reason)),
+            _ => spec.is_read_only.then_some(WhyReadOnly::Asked),
+        },
         is_unclean: !is_forced
             && (superblock.resync_dirty_regions || superblock.unclean && !is_logged),
         marks: (verdict.newest_mark, verdict.flushed),

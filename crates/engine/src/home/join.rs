@@ -227,7 +227,9 @@ async fn prepare(
     // What it says of an earlier life must not be taken for marks of this one; a member that comes back has its own.
     let is_back = superblock.member(uuid).is_some_and(|entry| entry.role == Role::Out);
     let marks = if is_back { Extent::default() } else { FLUSH_MARKS };
-    for area in [superblock.areas.write_intent, superblock.areas.written_map, marks] {
+    // Nor may a heartbeat of somebody who ran it elsewhere.
+    let areas = superblock.areas;
+    for area in [areas.heartbeat, areas.write_intent, areas.written_map, marks] {
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }

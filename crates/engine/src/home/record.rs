@@ -94,7 +94,7 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
                 ("reason", "its superblock could not be written".to_owned()),
             ];
             if array.others_missing_in_group(target.slot) >= array.geometry.parity_strips() {
-                array.slot(target.slot).set_fails(true);
+                array.set_fails(target.slot);
                 array.record(names::ARRAY_FAILED, fields);
                 return Err(ArrayLost);
             }

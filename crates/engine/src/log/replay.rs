@@ -14,6 +14,7 @@ mod found;
 mod mend;
 mod prove;
 
+use crate::assemble::WhyReadOnly;
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
@@ -24,6 +25,7 @@ use crate::shard::Shard;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::Superblock;
+use ashlar_ondisk::assembly::ReadOnlyReason;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
     DeviceLog, HomeBlock, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
@@ -72,14 +74,22 @@ pub(crate) struct Logs {
 /// found recorded as lost. Nothing is written before this says that there is a way to go on.
 ///
 /// # Errors
-/// If the logs contradict each other, or those of more members cannot be relied on than the parity replaces.
-pub(crate) async fn look(shard: &Rc<Shard>, superblock: &Superblock) -> Result<Logs, Refusal> {
+/// If the logs contradict each other, or those of more members cannot be relied on than the parity
+/// replaces; if the array is not to be written and there is something to write.
+pub(crate) async fn look(
+    shard: &Rc<Shard>,
+    (superblock, read_only): (&Superblock, Option<WhyReadOnly>),
+) -> Result<Logs, Refusal> {
     let began = shard.worker.handle.now();
     let sources = read_logs(shard, superblock).await;
     let found = found::read(shard, homes_of(&sources)).await;
-    let (_, kept) = judge_reliable(shard, &sources, &found)?;
+    let (mut judgement, kept) = judge_reliable(shard, &sources, &found)?;
     let array = &shard.array;
-    if !array.is_read_only() && is_beyond(shard, &sources, &kept) {
+    leave_clean(shard, &mut judgement);
+    if let (Some(why), false) = (read_only, judgement.stripes.is_empty()) {
+        return Err(to_be_written(shard, judgement.stripes.len(), why));
+    }
+    if read_only.is_none() && is_beyond(shard, &sources, &kept) {
         let what = format!(
             "array '{}' stopped with updates under way, and the logs of more members cannot be relied on than the \
              parity can replace; nothing was written",
@@ -121,9 +131,7 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
     leave_clean(shard, &mut judgement);
     let mut summary = summary_of(&judgement.tally);
     if !judgement.stripes.is_empty() {
-        if shard.array.is_read_only() {
-            return Err(read_only(shard, &judgement));
-        }
+        debug_assert!(!shard.array.is_read_only(), "looked at before");
         if !sings(Canary::ReplayBeforeLossRecorded) {
             record::locked_update(shard, |_| {}).await.map_err(|_| lost(shard))?;
         }
@@ -312,15 +320,31 @@ fn lost(shard: &Shard) -> Refusal {
     )
 }
 
-fn read_only(shard: &Shard, judgement: &Judgement) -> Refusal {
+fn to_be_written(shard: &Shard, stripes: usize, why: WhyReadOnly) -> Refusal {
+    let name = shard.array.name();
+    let (what, next) = match why {
+        WhyReadOnly::Asked => (
+            "a read-only start does not write",
+            format!("to start it for writing, run: ashlar assemble --name {name} DEVICE..."),
+        ),
+        WhyReadOnly::Judged(ReadOnlyReason::DirtyDegraded) => (
+            "it lacks members and was not shut down cleanly, so that it is not started for writing by itself",
+            format!(
+                "attach the members that are missing, or start it and accept that blocks of missing members which were being \
+                 written then may be wrong: ashlar assemble --accept-dirty-degraded --name {name} DEVICE..."
+            ),
+        ),
+        WhyReadOnly::Judged(ReadOnlyReason::UnknownFeatures { .. }) => (
+            "a newer program uses features on it that this one must not write",
+            "start it with the program that wrote it, or a newer one".to_owned(),
+        ),
+    };
     Refusal::new(
         "array.log_not_replayed",
         format!(
-            "array '{}' stopped with updates under way: {} stripes are to be put right from the log before \
-             anything is read, and a read-only start may not; nothing was written",
-            shard.array.name(),
-            judgement.stripes.len()
+            "array '{name}' stopped with updates under way: {stripes} stripes are to be put right from the log before \
+             anything is read, and {what}; nothing was written and all data is as it was"
         ),
-        "assemble it for writing",
+        next,
     )
 }

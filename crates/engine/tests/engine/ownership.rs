@@ -4,9 +4,9 @@
 //! engine would; what a refused start left on the disks is compared byte by byte.
 
 use crate::world::{add_disks, assemble_spec, create_spec};
-use ashlar_engine::{Engine, EngineConfig, Runner, event_names};
+use ashlar_engine::{AssembleSpec, Engine, EngineConfig, ProcessState, Runner, event_names};
 use ashlar_layout::Level;
-use ashlar_ondisk::{Heartbeat, Text};
+use ashlar_ondisk::{Heartbeat, ProcessName, Text};
 use ashlar_ring::Handle;
 use ashlar_sim::{SimDisk, SimOpener, SimWorld, Stop};
 use ashlar_units::{Extent, Nanos};
@@ -19,8 +19,19 @@ const MEMBERS: usize = 4;
 const INTERVAL: Duration = Duration::from_secs(1);
 const HEARTBEAT_OFFSET: u64 = 128 << 10;
 
+/// A process of that host and boot, and what is known there of all others.
+fn process(host: &str, (boot, id): (u8, u32), others: ProcessState) -> Runner {
+    Runner {
+        host_id: host.to_owned(),
+        boot_id: [boot; 16],
+        process: Some(ProcessName { id, started: 1000 + u64::from(id), namespaces: 1 }),
+        interval: INTERVAL,
+        look: Arc::new(move |_| others),
+    }
+}
+
 fn runner(host: &str, boot: u8) -> Runner {
-    Runner { host_id: host.to_owned(), boot_id: [boot; 16], interval: INTERVAL }
+    process(host, (boot, 1), ProcessState::Unknown)
 }
 
 fn engine_of(opener: SimOpener, handle: &Handle, runner: Runner) -> Engine {
@@ -105,7 +116,7 @@ fn an_array_whose_heartbeat_goes_on_elsewhere_is_refused_and_nothing_is_written(
         engine.assemble(assemble_spec(MEMBERS)).await.expect_err("a runs it").to_string()
     });
     let line = refused.done();
-    assert!(line.contains("running on host 'a'"), "{line}");
+    assert!(line.contains("running in process 1 on host 'a'; stop it there first"), "{line}");
     assert!(all_but_heartbeats(&disks) == before, "a refused start wrote to the members");
 }
 
@@ -117,13 +128,133 @@ fn an_array_whose_heartbeat_stands_still_starts_after_the_watch() {
 }
 
 #[test]
-fn another_boot_of_the_same_host_watches_too_and_the_same_boot_does_not() {
+fn another_boot_of_the_same_host_watches_too() {
     let (mut world, _disks) = left_running_by_a();
     let took = start_as(&mut world, runner("a", 2)).expect("the boot before is over");
     assert!(took >= INTERVAL * 3, "watched {took:?}");
+}
+
+#[test]
+fn a_process_that_has_ended_is_not_waited_for_and_one_that_lives_is_refused_at_once() {
     let (mut world, _disks) = left_running_by_a();
-    let took = start_as(&mut world, runner("a", 1)).expect("the exclusive open is the fence");
+    let next = process("a", (1, 2), ProcessState::Ended);
+    let took = start_as(&mut world, next).expect("it is gone");
+    assert!(took < INTERVAL, "waited {took:?} for nobody");
+    world.stop(Stop::Kill);
+    let took = start_as(&mut world, process("a", (1, 2), ProcessState::Unknown)).expect("itself");
     assert!(took < INTERVAL, "waited {took:?} for itself");
+    world.stop(Stop::Kill);
+    // Its heartbeat stands still, as that of a process which was stopped by a signal.
+    let line = start_as(&mut world, process("a", (1, 3), ProcessState::Lives)).expect_err("lives");
+    assert!(line.contains("is running in process 2 on host 'a'"), "{line}");
+    let took = start_as(&mut world, process("a", (1, 3), ProcessState::Unknown)).expect("watched");
+    assert!(took >= INTERVAL * 3, "watched {took:?}");
+}
+
+/// The world of [`left_running_by_a`], with a second path to each disk.
+fn with_second_paths() -> (SimWorld, Vec<SimDisk>) {
+    let (mut world, disks) = left_running_by_a();
+    disks.iter().for_each(|disk| world.add_path(&disk.name(), &other_path(&disk.name())));
+    (world, disks)
+}
+
+fn other_path(name: &str) -> String {
+    format!("{name}-again")
+}
+
+fn by_second_paths() -> AssembleSpec {
+    let mut spec = assemble_spec(MEMBERS);
+    spec.devices.iter_mut().for_each(|device| *device = other_path(device));
+    spec
+}
+
+/// A killed process may have writes under way by the path that it used. By another one nobody waits
+/// for them.
+#[test]
+fn a_process_that_has_ended_is_waited_for_where_it_had_the_devices_open_by_other_paths() {
+    let (mut world, _disks) = with_second_paths();
+    let opener = world.opener();
+    let ran = world.run(async move |handle| {
+        let engine = engine_of(opener, &handle, process("a", (1, 2), ProcessState::Ended));
+        let began: Nanos = handle.now();
+        engine.assemble(by_second_paths()).await.expect("it is gone");
+        handle.now().since(began)
+    });
+    let took = ran.done();
+    assert!(took >= INTERVAL * 3, "watched {took:?}");
+}
+
+/// The second one started within 0.15 s, and replayed its log under the first.
+#[test]
+fn an_array_that_runs_is_not_started_again_by_second_paths_to_its_devices() {
+    let (mut world, disks) = with_second_paths();
+    let opener = world.opener();
+    let ran = world.run(async move |handle| {
+        let first = engine_of(opener.clone(), &handle, process("a", (1, 1), ProcessState::Ended));
+        first.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+        for others in [ProcessState::Lives, ProcessState::Unknown] {
+            let before = all_but_heartbeats(&disks);
+            let second = engine_of(opener.clone(), &handle, process("a", (1, 2), others));
+            let refused = second.assemble(by_second_paths()).await.expect_err("it runs");
+            let line = refused.to_string();
+            assert!(line.contains("is running in process 1 on host 'a'"), "{line}");
+            assert!(all_but_heartbeats(&disks) == before, "a refused start wrote to the members");
+        }
+        handle.sleep(INTERVAL * 3).await;
+        let events = first.events().since(0);
+        assert!(events.iter().all(|event| event.name != event_names::ARRAY_TAKEN_OVER));
+        first.stop("tank").await.expect("stopped");
+    });
+    ran.done();
+}
+
+/// Both see that nobody runs it. Whichever steps follow each other, at most one goes on, and
+/// whoever comes later can start it.
+#[test]
+fn of_two_starts_at_the_same_moment_at_most_one_goes_on() {
+    let (mut both_refused, mut one_started) = (0, 0);
+    for seed in 0..200 {
+        let mut world = SimWorld::new(seed);
+        let disks = add_disks(&mut world, MEMBERS);
+        disks.iter().for_each(|disk| world.add_path(&disk.name(), &other_path(&disk.name())));
+        let opener = world.opener();
+        let ran = world.run(async move |handle| {
+            let shape = crate::world::shape(Level::Raid6, MEMBERS, None, None);
+            let of = |id| process("a", (1, id), ProcessState::Lives);
+            let first = engine_of(opener.clone(), &handle, of(1));
+            let second = engine_of(opener.clone(), &handle, of(2));
+            first.create(create_spec(shape)).await.expect("created");
+            let (sender, mut receiver) = ashlar_ring::mailbox::mailbox(&handle);
+            let late = Duration::from_micros(seed * 7 % 1500);
+            let (engine, timer) = (second.clone(), handle.clone());
+            handle.spawn(async move {
+                timer.sleep(late).await;
+                sender.send(engine.assemble(by_second_paths()).await.is_ok());
+            });
+            let started =
+                [first.assemble(assemble_spec(MEMBERS)).await.is_ok(), receiver.receive().await];
+            handle.sleep(INTERVAL * 5).await;
+            for engine in [&first, &second] {
+                let events = engine.events().since(0);
+                let is_over = events.iter().any(|it| it.name == event_names::ARRAY_TAKEN_OVER);
+                assert!(!is_over, "seed {seed}: stopped after it had started");
+            }
+            let count = started.iter().filter(|is_started| **is_started).count();
+            assert!(count <= 1, "seed {seed}: both started");
+            match started {
+                [true, _] => drop(first.stop("tank").await.expect("stopped")),
+                [_, true] => drop(second.stop("tank").await.expect("stopped")),
+                _ => {}
+            }
+            second.assemble(by_second_paths()).await.expect("nobody runs it");
+            count
+        });
+        match ran.done() {
+            0 => both_refused += 1,
+            _ => one_started += 1,
+        }
+    }
+    assert!(one_started > 50, "{one_started} started, {both_refused} times neither");
 }
 
 #[test]
@@ -168,6 +299,32 @@ fn a_running_array_that_meets_another_runner_writes_nothing_more() {
         assert_eq!(kind, VolumeErrorKind::Stopped);
         engine.stop("tank").await.expect("stops without a word to the members");
         assert!(all_but_heartbeats(&disks) == before, "it went on writing");
+    });
+    ran.done();
+}
+
+/// A device that ran elsewhere with the array, and has heartbeats from there, joins anew.
+#[test]
+fn what_a_device_that_joins_says_of_somebody_else_stops_nobody() {
+    let (mut world, disks) = left_running_by_a();
+    let opener = world.opener();
+    let ran = world.run(async move |handle| {
+        let engine = engine_of(opener, &handle, process("a", (1, 2), ProcessState::Ended));
+        engine.assemble(assemble_spec(MEMBERS)).await.expect("assembled");
+        engine.fail("tank", ashlar_units::MemberIdx(3)).await.expect("put out");
+        let mut beat = beat_of(&disks[3]);
+        beat.incarnation = Uuid::from_u128(42);
+        for _ in 0..2 {
+            beat.sequence += 1000;
+            disks[3].poke(HEARTBEAT_OFFSET + (beat.sequence % 2) * 4096, &beat.encode());
+            beat.sequence += 1;
+        }
+        let device = assemble_spec(MEMBERS).devices[3].clone();
+        engine.replace("tank", ashlar_units::MemberIdx(3), &device, true).await.expect("joins");
+        handle.sleep(INTERVAL * 5).await;
+        let events = engine.events().since(0);
+        assert!(events.iter().all(|event| event.name != event_names::ARRAY_TAKEN_OVER));
+        engine.stop("tank").await.expect("stopped");
     });
     ran.done();
 }

@@ -18,6 +18,9 @@
 //! it not. Nor, of two that carry one generation, does what the newest lists: its own update may be the one that never
 //! came about.
 //!
+//! Nor is an older copy of a member that was put out since another half: the member itself went on
+//! from there.
+//!
 //! `tests/ondisk/lineages.rs` tries these rules on random lives, and knows what was served.
 
 use std::cmp::Ordering;
@@ -139,7 +142,7 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
         return false;
     }
     match entry {
-        Some(entry) if is_out(entry) => woke_while_out(own, entry),
+        Some(entry) if is_out(entry) => woke_while_out(own, entry) && !is_older(own, newest, entry),
         // One generation behind: an update was interrupted, perhaps that of a start.
         Some(_) if own.generation + 1 == newest.generation => {
             own.incarnation != newest.incarnation && own.incarnation != newest.previous_incarnation
@@ -166,6 +169,16 @@ fn woke_while_out(own: &Superblock, entry: &MemberEntry) -> bool {
     let knows_it_is_out = own.member(own.member_uuid).is_some_and(|seen| is_same_loss(seen, entry));
     let stranger = !entry.out_incarnations.contains(&own.incarnation);
     !knows_it_is_out && (own.generation >= entry.out_since || stranger)
+}
+
+/// Whether `own` is an older copy of a member that was put out since: the member itself got on
+/// further before, and the copy counts on another one that the newest knows. Who starts the member
+/// on its own begins where it was put out; who starts the copy on its own has all others out.
+fn is_older(own: &Superblock, newest: &Superblock, entry: &MemberEntry) -> bool {
+    let is_behind = own.generation + GENERATIONS_MISSED < entry.out_since;
+    let counts_on = |other: &&MemberEntry| other.uuid != own.member_uuid && must_have_it(other);
+    let mut others = own.members.iter().filter(counts_on);
+    is_behind && others.any(|other| newest.member(other.uuid).is_some())
 }
 
 /// Whether a member that has not been in sync since knows that it was put out when the newest says.

@@ -59,7 +59,7 @@ fn a_healthy_member_tells_all_about_its_array() {
         "out since generation 11",
         "SER0004",
         "clean",
-        "running on node-7",
+        "running on host 'node-7'",
         "copy 3",
         "ok",
     ] {

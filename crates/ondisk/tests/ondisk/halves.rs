@@ -462,6 +462,37 @@ fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
+/// A mirror. An image of slot 1 is kept; slot 0 is lost right after, so nobody is left who shows
+/// that the image is from before. Slot 1 goes on alone over some starts, and both slots are given
+/// to other devices. The image, plugged in again, is history. A member that was started on its own
+/// from where it was put out is not, however far both got.
+#[test]
+fn an_older_image_of_a_device_whose_slot_was_given_to_another_is_no_half() {
+    let joins = |base: &Superblock, (slot, number): (u16, u16)| {
+        let mut next = updated(base);
+        next.record(member_uuid(slot), MemberEvent::Dismissed).expect("it can be dismissed");
+        let entry = MemberEntry::new(member_uuid(number), MemberIdx(slot), Role::Active);
+        next.members.push(entry.on_device(DEVICE_BYTES, Text::cut(&serial(number))));
+        next
+    };
+    let image = started(&array(1, 1, 1), 2);
+    let alone = started(&started(&started(&lost(&image, &[0]), 3), 4), 5);
+    let newest = joins(&joins(&alone, (0, 7)), (1, 8));
+    let verdict = judge(&[reading(&newest, 7), reading(&newest, 8), reading(&image, 1)], None);
+    assert_eq!(verdict.start, Start::Whole);
+    assert_eq!(verdict.extra(2), Some(ExtraReason::Removed));
+    let mut elsewhere = started(&alone, 6);
+    let mut here = joins(&alone, (0, 7));
+    here.record(member_uuid(1), MemberEvent::Lost).expect("was active");
+    for _ in 0..4 {
+        elsewhere = updated(&elsewhere);
+        here = updated(&here);
+        let newest = joins(&here, (1, 8));
+        let all = [reading(&newest, 7), reading(&newest, 8), reading(&elsewhere, 1)];
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    }
+}
+
 /// A member that was out came back elsewhere and was written there: it has missed more than it says.
 #[test]
 fn a_member_that_came_back_elsewhere_does_not_come_back_here() {

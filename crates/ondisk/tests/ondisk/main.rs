@@ -20,5 +20,6 @@ mod members;
 mod older;
 mod pages;
 mod plan;
+mod runner;
 mod samples;
 mod superblock;
