@@ -16,6 +16,7 @@
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
 //! - `second_paths` the drives of a running array by other paths
+//! - `no_room`    thin members on a file system that runs full
 //! - `older_copies` a member's place is taken by a copy of it from before
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
@@ -43,6 +44,7 @@ mod encrypted;
 mod hostile;
 mod leftovers;
 mod load;
+mod no_room;
 mod older_copies;
 mod raw_nbd;
 mod refusals;

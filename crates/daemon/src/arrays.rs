@@ -220,6 +220,7 @@ impl Serves<Stop> for Arrays {
     async fn serve(&self, call: Stop) -> Result<Done, ApiError> {
         self.engine.array(&call.array).map_err(convert::refusal)?;
         if !call.force {
+            self.refuse_if_paused(&call.array)?;
             self.exports.refuse_if_used(&call.array)?;
         }
         self.stop(&call.array).await.map(Done::changed)
@@ -229,6 +230,11 @@ impl Serves<Stop> for Arrays {
 impl Arrays {
     /// Stop an array whoever uses it, and wait until its devices are free. What it says about that.
     pub async fn stop(&self, name: &str) -> Result<String, ApiError> {
+        let array = self.engine.array(name).map_err(convert::refusal)?;
+        if array.pause().is_some() {
+            self.engine.give_up_waiting(name).map_err(convert::refusal)?;
+        }
+        drop(array);
         let stopped = self.engine.stop(name).await.map_err(convert::refusal);
         // Sessions get errors from now on; they must also let go of the devices.
         self.exports.drop_clients_of(name).await;
@@ -249,6 +255,17 @@ impl Arrays {
                 format!("array '{name}' is stopped here and runs elsewhere; nothing was written")
             }
         })
+    }
+
+    fn refuse_if_paused(&self, name: &str) -> Result<(), ApiError> {
+        let array = self.engine.array(name).map_err(convert::refusal)?;
+        let Some(pause) = array.pause() else { return Ok(()) };
+        let pause = convert::pause(&pause);
+        let message = format!("array '{name}' is paused: {pause}; nothing was changed");
+        let hint = format!(
+            "make room and they go on; to end them with errors: ashlar stop --force {name}"
+        );
+        Err(ApiError::new("array.paused", message, hint))
     }
 
     /// One line about an array that has just been started: what is wrong with it must not wait for `status`.

@@ -6,7 +6,7 @@ use crate::scrape;
 use crate::seats::Taken;
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{
-    self, ArrayCounters, ArrayState, ArrayStatus, Replayed, ScrubResult, Share, StageLatency,
+    self, ArrayCounters, ArrayState, ArrayStatus, Pause, Replayed, ScrubResult, Share, StageLatency,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
@@ -103,6 +103,11 @@ pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyP
     }
 }
 
+/// Writes that wait for space.
+pub fn pause(pause: &ashlar_engine::Pause) -> Pause {
+    Pause { slots: pause.slots.iter().map(|slot| slot.0).collect(), waiting: to_u64(pause.waiting) }
+}
+
 pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
     let geometry = &array.geometry;
     ArrayStatus {
@@ -121,6 +126,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             ashlar_engine::ArrayState::Failed => ArrayState::Failed,
         },
         taken_over_by: array.taken_over_by,
+        pause: array.pause.as_ref().map(pause),
         tolerates: small(array.tolerates),
         policy: array.policy.name().to_owned(),
         checksums: array.checksums.name().to_owned(),

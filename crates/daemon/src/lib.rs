@@ -16,6 +16,7 @@
 //! - `exports`     NBD listeners and attached volumes, on the engine's workers
 //! - [`mod@bench`] load on the engine itself
 //! - `aside`       looks that may wait for somebody who does not answer
+//! - `memory`      how much memory this process may have
 //! - `look`        what a start would come to, and whether a device may be taken: for dry runs
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `repeats`     requests that name a device twice, or ask for what is there already
@@ -35,6 +36,7 @@ mod descriptors;
 mod exports;
 mod guarded;
 mod look;
+mod memory;
 pub mod metrics;
 pub mod peer;
 mod process;

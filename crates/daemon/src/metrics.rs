@@ -103,7 +103,10 @@ fn arrays(text: &mut Text, arrays: &[ArrayStatus]) {
         }
     }
     type Gauge = (&'static str, &'static str, fn(&ArrayStatus) -> u64);
-    const GAUGES: [Gauge; 4] = [
+    const GAUGES: [Gauge; 5] = [
+        ("ashlar_array_paused_writes", "Member writes that wait for space.", |it| {
+            it.pause.as_ref().map_or(0, |pause| pause.waiting)
+        }),
         ("ashlar_array_volume_bytes", "Usable size.", |it| it.volume_bytes),
         ("ashlar_array_tolerated_members", "Members that may still be lost.", |it| {
             it.tolerates.into()

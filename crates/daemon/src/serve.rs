@@ -8,6 +8,7 @@ use crate::config::{Config, NbdLimits, expand};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::Exports;
 use crate::exports::fuse::{clear_dead, make_folder};
+use crate::memory::{self, Sources};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
 use crate::{config, control, convert, process};
@@ -16,6 +17,7 @@ use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
+use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +75,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
         );
         return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
     }
-    let mut engine_config = engine_config(&options.config);
+    let mut engine_config = engine_config(&options.config)?;
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
         say(&format!("recording all writes to {}: this is for tests", record.display()));
@@ -156,7 +158,9 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
     Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
-fn engine_config(config: &Config) -> EngineConfig {
+/// # Errors
+/// More memory is asked for than this process may have.
+fn engine_config(config: &Config) -> Result<EngineConfig, ApiError> {
     let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
     engine.signatures = config::foreign_signatures();
     if let Some(workers) = config.serve.workers {
@@ -166,10 +170,15 @@ fn engine_config(config: &Config) -> EngineConfig {
     engine.pin_cores = config.serve.pin.unwrap_or(true);
     engine.kernel.clone_from(&config.serve.kernel);
     engine.tuning = config.tuning.over(engine.tuning);
-    if let Some(pool) = config.serve.pool {
-        engine.payload_bytes = convert::payload_bytes(pool, engine.worker_count);
-    }
-    engine
+    let usual = to_u64(engine.payload_bytes * engine.worker_count);
+    let asked = config.serve.pool.map(|pool| pool.0);
+    let payload = memory::payload_bytes(asked, usual, Sources::own().limit_bytes());
+    let payload = payload.map_err(|what| {
+        let message = format!("{what}; nothing was started");
+        ApiError::new(codes::REQUEST_MALFORMED, message, "ask for less, or raise the limit")
+    })?;
+    engine.payload_bytes = convert::payload_bytes(ByteSize(payload), engine.worker_count);
+    Ok(engine)
 }
 
 /// Time between two heartbeats on the members.

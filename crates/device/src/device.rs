@@ -164,6 +164,9 @@ pub struct DeviceFacts {
     pub atomic_write_bytes: Option<u64>,
     /// `Discard` is there and afterwards the range reads as zeros.
     pub discard_reads_zeros: bool,
+    /// What it takes space from when it is written to: devices with the same number run out of it
+    /// together. `None`: nobody knows, or it has all it needs.
+    pub store: Option<u64>,
     /// What sort of thing it is.
     pub kind: DeviceKind,
     /// What an exclusive opening keeps others out of: two openings with the same numbers exclude
@@ -205,6 +208,7 @@ impl DeviceFacts {
             has_volatile_cache: false,
             atomic_write_bytes: None,
             discard_reads_zeros: true,
+            store: None,
             kind,
             exclusion: None,
             is_direct: true,

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 use crate::device::{Access, Device, DeviceFacts, DeviceKind, OpenRefusal, Opened};
 use crate::holders;
 use crate::identity::Identity;
+use crate::store;
 use crate::sysfs;
 use crate::uring::UringDevice;
 
@@ -132,6 +133,8 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
     facts.exclusion = Some([u64::MAX, about.st_rdev]);
     facts.discard_reads_zeros = false;
     facts.memory_alignment = CAUTIOUS_ALIGNMENT;
+    facts.store =
+        store::of_block(Path::new(sysfs::SYS), major(about.st_rdev), minor(about.st_rdev));
     if let Some(told) = told {
         facts.logical_block_bytes = told.logical_block_bytes;
         facts.is_rotational = told.is_rotational;
@@ -181,6 +184,7 @@ fn file_facts(path: &str, file: &OwnedFd, about: &Stat, is_direct: bool) -> Devi
     let mut facts = DeviceFacts::plain(path, size_bytes, DeviceKind::File);
     facts.is_direct = is_direct;
     facts.exclusion = Some([about.st_dev, about.st_ino]);
+    facts.store = store::of_file(about);
     // The file system itself holds back writes until it is told to sync.
     facts.has_volatile_cache = true;
     if is_direct {

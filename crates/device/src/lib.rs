@@ -14,7 +14,8 @@
 //! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward` waits for that one
 //! - `record`: [`RecordingOpener`], a record of everything that changes devices
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
-//! - `sysfs`: what the kernel tells about a block device
+//! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space
+//!   from
 #![forbid(unsafe_code)]
 
 mod device;
@@ -31,6 +32,7 @@ mod probe;
 mod record;
 mod start;
 mod stats;
+mod store;
 mod sysfs;
 mod uring;
 

@@ -18,6 +18,7 @@ use crate::member::SlotState;
 use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
 };
+use crate::room::{Pause, Room};
 use crate::slot::{Slot, Tenure};
 use crate::spare::SparePools;
 use crate::written::WrittenMap;
@@ -57,6 +58,8 @@ pub struct Array {
     pub(crate) checksums: Option<Checksums>,
     /// What only caches hold.
     pub(crate) caches: Caches,
+    /// Which members have no room for writes.
+    pub(crate) room: Room,
     /// What the members do not know yet to be on all of them.
     pub(crate) unproven: Unproven,
     incarnation: OnceLock<Uuid>,
@@ -148,6 +151,7 @@ impl Array {
             log: parts.log,
             checksums: parts.checksums,
             caches: Caches::default(),
+            room: Room::new(parts.slot_states.len()),
             unproven: Unproven::default(),
             incarnation: OnceLock::new(),
             events: parts.events,
@@ -188,6 +192,12 @@ impl Array {
     /// Regions whose parity is not trusted: a resync has not been there yet.
     pub fn unsynced_regions(&self) -> usize {
         self.intent.unsynced_count()
+    }
+
+    /// Members without room for writes, if writes wait for that, and how many of them do.
+    pub fn pause(&self) -> Option<Pause> {
+        let waiting = self.room.waiting();
+        (waiting != 0).then(|| Pause { slots: self.room.full(), waiting })
     }
 
     /// Background work, as last shown.

@@ -157,6 +157,9 @@ async fn look(
     spec: &AssembleSpec,
 ) -> Result<Looked, Refusal> {
     let (found, mut readings, problems) = read_devices(worker, roster, spec).await;
+    if sings(Canary::CutShortTrusted) {
+        readings.iter_mut().for_each(|reading| reading.is_cut_short = false);
+    }
     if sings(Canary::OlderCopyTrusted) {
         readings.iter_mut().for_each(|reading| reading.mark = None);
     }
@@ -451,7 +454,7 @@ async fn home_shard(
         beginning.begin(&shard).await
     };
     let started: Result<(), Refusal> = roster.on_worker(array.home, start).await?;
-    started?;
+    started.map_err(|refusal| no_room(array).unwrap_or(refusal))?;
     roster.arrays()[id.0] = Some(Arc::clone(array));
     Ok(())
 }
@@ -488,6 +491,7 @@ impl Beginning {
             ownership::last_beat(shard, runner, self.incarnation).await;
         }
         recorded?;
+        shard.array.room.begin();
         shard.worker.handle.spawn(keeper::sweep(Rc::clone(shard)));
         crate::background::resume(shard);
         Ok(())
@@ -563,6 +567,21 @@ fn not_recorded(shard: &Shard, lost: ArrayLost) -> Refusal {
         format!("the start of array '{}' could not be recorded: {lost}", shard.array.name()),
         "check the members with `ashlar examine`",
     )
+}
+
+/// Why a start that met members without room was refused.
+fn no_room(array: &Array) -> Option<Refusal> {
+    let slots: Vec<String> = array.room.full().iter().map(ToString::to_string).collect();
+    array.room.is_given_up().then(|| {
+        let (name, slots) = (array.name(), slots.join(", "));
+        Refusal::new(
+            "array.no_room",
+            format!(
+                "array '{name}' was not started: no space under slots {slots}; nothing is lost"
+            ),
+            "make room where these members lie, and run the command again",
+        )
+    })
 }
 
 /// Take every worker's share away again.

@@ -35,6 +35,12 @@ canaries! {
     TakeOutNotRecorded,
     /// A write that failed on a member counts as stored.
     FailedWriteIgnored,
+    /// Members are put out one after the other when none of them has room.
+    FullMembersPutOut,
+    /// What met no room counts as stored when it is to be tried again.
+    NoRoomForgotten,
+    /// A member that was cut short and made longer again is believed.
+    CutShortTrusted,
     /// A repair is written to a device that became smaller, which makes it grow.
     ShorterMemberRepaired,
     /// A reconstructed block has a wrong bit.

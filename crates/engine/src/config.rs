@@ -124,6 +124,9 @@ pub struct ArrayTuning {
     pub job_floor_bytes: u64,
     /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is read when it is needed.
     pub checksum_cache_bytes: u64,
+    /// How long a write may wait because the members have no room for it, before it is answered
+    /// with an error; `None`: without end.
+    pub no_room_wait_max: Option<Duration>,
     /// Members are told which blocks clients gave back, as soon as that is safe, if they then read zeros there. Not on an
     /// array with checksums.
     pub pass_discards: bool,
@@ -138,6 +141,7 @@ impl Default for ArrayTuning {
             job_latency_target: Duration::from_millis(5),
             job_floor_bytes: 16 << 20,
             checksum_cache_bytes: 64 << 20,
+            no_room_wait_max: None,
             pass_discards: false,
         }
     }

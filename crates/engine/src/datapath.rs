@@ -77,8 +77,12 @@ pub(crate) enum Answer {
 pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
     let _under_way = shard.begin();
     match piece {
-        Piece::Write(stripe_write) => done(merge::write(shard, stripe_write).await),
-        Piece::Zero(stripe_zero) => done(trim::zero_stripe(shard, stripe_zero).await),
+        Piece::Write(stripe_write) => {
+            done(changing(shard, merge::write(shard, stripe_write)).await)
+        }
+        Piece::Zero(stripe_zero) => {
+            done(changing(shard, trim::zero_stripe(shard, stripe_zero)).await)
+        }
         Piece::Reconstruct(read) => match reconstruct::read_stripe(shard, read).await {
             Ok(buffer) => Answer::Data(buffer),
             Err(kind) => Answer::Failed(kind),
@@ -92,6 +96,14 @@ pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
             Answer::Done
         }
     }
+}
+
+async fn changing<T>(shard: &Shard, change: impl Future<Output = T>) -> T {
+    let count = &shard.changes_under_way;
+    count.set(count.get() + 1);
+    let done = change.await;
+    count.set(count.get() - 1);
+    done
 }
 
 fn done(result: Result<(), VolumeErrorKind>) -> Answer {

@@ -110,6 +110,16 @@ impl Engine {
         self.on_home_of(&array, stop).await?
     }
 
+    /// Nobody is to wait for room behind the members any more: writes that do are answered with
+    /// errors, and so is every later one that would. The array is to be stopped next.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn give_up_waiting(&self, name: &str) -> Result<(), Refusal> {
+        self.array(name)?.room.give_up();
+        Ok(())
+    }
+
     /// Put a member out of service by hand. Its array goes on without it.
     ///
     /// # Errors

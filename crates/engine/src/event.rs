@@ -23,6 +23,11 @@ pub mod names {
     /// (updates), `rows_in_doubt`, `rows_left` (of these, for lack of readable blocks),
     /// `put_back` (blocks of these that their checksums proved wrong), `blocks`, `duration_us`.
     pub const LOG_REPLAYED: &str = "log.replayed";
+    /// Members have no room for what is written, more of them than the array can do without: writes
+    /// wait. Fields: `slots`.
+    pub const ARRAY_PAUSED: &str = "array.paused";
+    /// There is room again: writes go on.
+    pub const ARRAY_RESUMED: &str = "array.resumed";
     /// More members are missing than the parity can replace.
     pub const ARRAY_FAILED: &str = "array.failed";
     /// Another host runs the array: nothing more is written here. Fields: `host`.

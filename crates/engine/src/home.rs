@@ -11,6 +11,7 @@
 //! - `look`     whether devices are still what was opened
 //! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `rounds`   many callers, one round of work
+//! - `writes`   superblocks and pages on their way to one device
 
 pub(crate) mod join;
 pub(crate) mod keeper;
@@ -18,6 +19,7 @@ pub(crate) mod look;
 pub(crate) mod proof;
 pub(crate) mod record;
 mod rounds;
+pub(crate) mod writes;
 
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
@@ -267,6 +269,9 @@ pub(crate) async fn take_out_alone(
     let state = array.slot(member).state();
     if state == SlotState::Out {
         return Ok(());
+    }
+    if array.room.is_given_up() {
+        return Err(ArrayLost);
     }
     let has_replacement = shard.replacement(member).is_some();
     let says_out = record::says_out(&shard.home().superblock.borrow(), member, has_replacement);

@@ -11,6 +11,7 @@
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it
 //! - `worker`      one core and everything it owns; messages between workers
+//! - `room`        members without room: the array waits
 //! - `shard`       an array on one worker: devices, row locks, stripe buffers
 //! - `volume`      what exports see
 //! - `datapath`    the path of every request
@@ -52,6 +53,7 @@ mod member;
 mod metrics;
 mod newcomer;
 mod ownership;
+mod room;
 mod roster;
 mod scratch;
 mod service;
@@ -86,6 +88,7 @@ pub use metrics::{
     ArrayCounters, ArrayCounts, Counter, Latency, LatencySummary, MemberCounters, MemberCounts,
     POWERS, STAGE_SAMPLE_EVERY, StageLatencies, WriteStage,
 };
+pub use room::Pause;
 pub use service::NewDevice;
 pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};

@@ -206,7 +206,7 @@ impl Log {
             let (done, pending): (_, Pending<Outcome>) = shard.worker.outcomes.pair();
             let (strip, blocks) = (holder.strip, body.blocks_of(holder.strip));
             lane.push(Item { body: Rc::clone(&body), strip, blocks, done });
-            batches.push((target, pending));
+            batches.push((target, pending, None));
         }
         (Update { shard: Rc::clone(shard), body: Some(body) }, batches)
     }

@@ -43,6 +43,8 @@ pub(crate) struct Shard {
     pub(crate) merging: crate::datapath::merge::Merging,
     /// Requests and jobs under way here; the array stops when all workers' are zero.
     pub(crate) under_way: Cell<usize>,
+    /// Pieces of them that change stripes, in stripe tasks.
+    pub(crate) changes_under_way: Cell<usize>,
     devices: RefCell<Vec<SlotDevices>>,
     log: Option<Log>,
     /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
@@ -107,6 +109,9 @@ impl Shard {
     ) -> io::Result<Rc<Shard>> {
         let geometry = &array.geometry;
         let strip_bytes = ashlar_units::to_usize(geometry.strip_bytes());
+        for (at, devices) in devices.iter().enumerate() {
+            note_store(array, MemberIdx::from_at(at), devices);
+        }
         let log = Log::new(worker, array)?;
         if let Some(log) = &log {
             for (at, devices) in devices.iter().enumerate() {
@@ -126,6 +131,7 @@ impl Shard {
             part_lists: Lists::default(),
             piece_lists: Lists::default(),
             under_way: Cell::new(0),
+            changes_under_way: Cell::new(0),
             tenures: RefCell::new(
                 devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),
             ),
@@ -209,6 +215,7 @@ impl Shard {
         if let Some(log) = &self.log {
             log.set_devices(member, &devices);
         }
+        note_store(&self.array, member, &devices);
         self.devices.borrow_mut()[member.at()] = devices;
     }
 
@@ -283,6 +290,12 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.worker.under_way.end();
         self.0.under_way.set(self.0.under_way.get() - 1);
+    }
+}
+
+fn note_store(array: &Array, member: MemberIdx, devices: &SlotDevices) {
+    if let Some(current) = &devices.current {
+        array.room.joins(member, current.device.facts());
     }
 }
 

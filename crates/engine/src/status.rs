@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
+use crate::room::Pause;
 use crate::shard::Shard;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
@@ -56,6 +57,8 @@ pub struct ArrayStatus {
     pub state: ArrayState,
     /// Where it runs now, if another process took it over: `in process 7 on host 'a'`.
     pub taken_over_by: Option<String>,
+    /// Writes wait: more members have no room for them than the array can do without.
+    pub pause: Option<Pause>,
     /// Members that may still be lost, in the group that has lost most.
     pub tolerates: usize,
     /// How it stays consistent over a crash.
@@ -207,6 +210,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         geometry: array.geometry,
         state: state_of(array),
         taken_over_by: array.taken_over_by().map(str::to_owned),
+        pause: array.pause(),
         tolerates: tolerates(array),
         policy: superblock.policy,
         checksums: superblock.checksums,

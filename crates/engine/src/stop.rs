@@ -10,6 +10,7 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, proof, record};
 use crate::ownership;
+use crate::room;
 use crate::roster::Roster;
 use crate::shard::Shard;
 use std::rc::Rc;
@@ -52,11 +53,17 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
     }
     let recorded = match array.is_read_only() {
         true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
+        // It is so because a doubt could not be recorded.
+        true if array.room.is_given_up() => None,
         true => Some(Stopped::ReadOnly),
         false => record_stop(shard, roster).await,
     };
     if let (Some(runner), false) = (&roster.config.runner, array.is_read_only()) {
         ownership::last_beat(shard, runner, array.incarnation()).await;
+    }
+    if array.room.is_given_up() {
+        // Whoever waits for the next attempt has its device until then.
+        shard.worker.handle.sleep(room::RETRY_EVERY).await;
     }
     remove(roster, array).await?;
     let is_clean = match recorded {

@@ -246,12 +246,25 @@ impl Worker {
     /// Have a piece done here, by a task of its own as long as there may be more.
     fn take_up(self: &Rc<Self>, task: StripeTask) {
         self.queue.push(task);
+        self.start_task_if_needed();
+    }
+
+    fn start_task_if_needed(self: &Rc<Self>) {
         let StripeTasks { started, idle } = &self.stripe_tasks;
-        if self.queue.len() > idle.get() && started.get() < STRIPE_TASKS {
+        let may_start =
+            || started.get() < STRIPE_TASKS || started.get() < STRIPE_TASKS + self.pieces_paused();
+        if self.queue.len() > idle.get() && may_start() {
             started.set(started.get() + 1);
             idle.set(idle.get() + 1);
             self.handle.spawn(Rc::clone(self).work_on_stripes());
         }
+    }
+
+    /// Pieces that may be waiting for room: reads, and other arrays, are not to wait behind them.
+    fn pieces_paused(&self) -> usize {
+        let shards = self.shards.borrow();
+        let paused = shards.iter().flatten().filter(|shard| shard.array.room.waiting() != 0);
+        paused.map(|shard| shard.changes_under_way.get()).sum()
     }
 
     /// Run `action` on another worker's (or this one's) thread, soon.
@@ -285,6 +298,7 @@ impl Worker {
         loop {
             let StripeTask { shard, piece, reply } = self.queue.pop().await;
             idle.set(idle.get() - 1);
+            self.start_task_if_needed();
             let answer = datapath::perform(&shard, piece).await;
             drop(shard);
             self.answer(reply, answer);

@@ -23,6 +23,8 @@ mod lost_stripes;
 mod older_copies;
 #[path = "engine/oracle.rs"]
 mod oracle;
+#[path = "engine/room.rs"]
+mod room;
 #[path = "engine/scrub.rs"]
 mod scrub;
 #[path = "engine/spares.rs"]

@@ -23,5 +23,7 @@ mod lost_stripes;
 mod older_copies;
 #[path = "engine/oracle.rs"]
 mod oracle;
+#[path = "engine/room.rs"]
+mod room;
 #[path = "engine/spares.rs"]
 mod spares;

@@ -32,6 +32,9 @@ pub struct DiskOptions {
     /// Where a power cut tears a write over sectors that could not be read, all of them can be read again, and those
     /// that were not stored hold junk: the device had put others in their place.
     pub torn_repairs_leave_junk: bool,
+    /// What it takes space from; disks with the same number are full together, as the engine sees
+    /// it.
+    pub store: Option<u64>,
     /// Serial number; the disk's name if `None`.
     pub serial: Option<String>,
     /// How long commands take.
@@ -85,6 +88,7 @@ impl DiskOptions {
             has_volatile_cache: true,
             discard_reads_zeros: true,
             torn_repairs_leave_junk: false,
+            store: None,
             serial: None,
             latency: Latency::default(),
         }
@@ -96,6 +100,7 @@ impl DiskOptions {
         facts.serial = Some(self.serial.clone().unwrap_or_else(|| name.to_owned()));
         facts.has_volatile_cache = self.has_volatile_cache;
         facts.discard_reads_zeros = self.discard_reads_zeros;
+        facts.store = self.store;
         facts
     }
 
@@ -168,6 +173,24 @@ impl SimDisk {
     /// Undoes [`fail`](Self::fail) for all kinds.
     pub fn stop_failing(&self) {
         self.with(|disk| disk.faults.by_kind = Default::default());
+    }
+
+    /// From now on there is no space for any write. What is under way is asked when it completes.
+    pub fn fill_up(&self) {
+        self.with(|disk| disk.faults.is_full = true);
+    }
+
+    /// Undoes [`fill_up`](Self::fill_up).
+    pub fn make_room(&self) {
+        self.with(|disk| disk.faults.is_full = false);
+    }
+
+    /// It was cut short and made as long as before again: from `offset` on it reads as zeros.
+    pub fn cut_and_grow(&self, offset: u64) {
+        self.with(|disk| {
+            let lost = disk.options.size_bytes.saturating_sub(offset);
+            disk.content.put(offset, &vec![0; to_usize(lost)]);
+        });
     }
 
     /// Makes every sector that `extent` touches unreadable until it is written.

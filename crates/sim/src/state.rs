@@ -88,6 +88,8 @@ pub(crate) struct DiskState {
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     pub(crate) is_absent: bool,
+    /// There is no space for what is written.
+    pub(crate) is_full: bool,
     pub(crate) lies_on_flush: bool,
     /// For each kind of command: the fault, and how many more times (`None` is for ever).
     pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
@@ -203,6 +205,9 @@ impl DiskState {
     pub(crate) fn fault_of(&mut self, kind: CommandKind) -> Option<Fault> {
         if self.faults.is_absent {
             return Some(Fault::GONE);
+        }
+        if self.faults.is_full && matches!(kind, CommandKind::Write | CommandKind::WriteDurable) {
+            return Some(Fault::NO_SPACE);
         }
         let slot = &mut self.faults.by_kind[kind.at()];
         let (fault, times) = slot.as_mut()?;

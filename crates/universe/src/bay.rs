@@ -294,6 +294,11 @@ impl Bays {
         }
     }
 
+    /// There is space under all devices.
+    pub(crate) fn make_room(&self) {
+        self.all.iter().for_each(|bay| bay.disk.make_room());
+    }
+
     /// After a stop: nothing is under way any more that a device could go out for.
     pub(crate) fn forget_suspicions(&mut self) {
         self.all.iter_mut().for_each(|bay| bay.suspect_until = Nanos(0));

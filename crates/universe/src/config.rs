@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::aim::{Aim, Cuts};
 use crate::ledger::Relaxed;
-use crate::menu::Menu;
+use crate::menu::{Act, Menu};
 
 /// Devices that wait to replace others.
 pub const SPARE_DEVICES: usize = 3;
@@ -128,6 +128,8 @@ pub struct Config {
 
 /// Arrays with checksums, of a hundred with a log.
 const CHECKSUMS: u64 = 40;
+/// Universes whose devices may all be without space for a while, of a hundred.
+const NO_ROOM: u64 = 25;
 /// Size of each disk, bytes.
 const DISK_BYTES: u64 = 8 << 20;
 
@@ -166,6 +168,10 @@ impl Config {
         let has_checksums = is_summed && policy == ConsistencyPolicy::Log;
         if has_checksums && class == Class::Everything {
             menu.add_lies(&mut own);
+        }
+        if Random::stream(seed, 0xC6).percent(NO_ROOM) {
+            menu.add(Act::NoRoom);
+            disks.iter_mut().for_each(|disk| disk.store = Some(1));
         }
         let mut config = Config {
             seed,

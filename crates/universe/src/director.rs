@@ -78,7 +78,25 @@ impl Director<'_> {
             }
             Act::PauseJobs => self.pause_jobs().await,
             Act::AwaitRebuild => self.await_rebuild().await,
+            Act::NoRoom => self.no_room().await,
         }
+    }
+
+    /// Nothing but time passes meanwhile: requests and jobs wait, and nobody goes out for it.
+    async fn no_room(&mut self) {
+        self.say("no space under any device");
+        self.stage.mark("fault.no_room");
+        self.bays.all.iter().for_each(|bay| bay.disk.fill_up());
+        if self.random.percent(20) {
+            let stop = if self.random.percent(50) { Stop::PowerCut } else { Stop::Kill };
+            self.stage.cut_after(1 + self.random.below(60), stop);
+        }
+        self.pass(100_000, 6_000_000).await;
+        if self.array.pause().is_some() {
+            self.stage.mark("array.is_paused");
+        }
+        self.bays.make_room();
+        self.say("there is space again");
     }
 
     async fn pass(&mut self, least_us: u64, more_us: u64) {

@@ -434,6 +434,7 @@ pub(crate) async fn assemble(
     bays: &mut Bays,
     outlook: &Outlook,
 ) -> Running {
+    bays.make_room();
     let engine = engine(opener, handle, stage);
     let devices = bays.names();
     assemble_on((engine, devices), handle, stage, (bays, outlook)).await

@@ -67,7 +67,7 @@ impl fmt::Display for Marks {
 }
 
 /// What may be done to members while nobody uses them.
-pub(crate) const ORDEALS: [&str; 10] = [
+pub(crate) const ORDEALS: [&str; 11] = [
     "ordeal.swapped",
     "ordeal.shrunk",
     "ordeal.foreign",
@@ -78,10 +78,12 @@ pub(crate) const ORDEALS: [&str; 10] = [
     "ordeal.too_many_lost",
     "ordeal.second_runner",
     "ordeal.nothing",
+    "ordeal.cut_and_grown",
 ];
 
 /// What some thousand universes must reach.
 pub const EXPECTED: &[&str] = &[
+    "array.is_paused",
     "audit.stripes_checked",
     "client.error_within_contract",
     "count.decode_writes",
@@ -122,6 +124,7 @@ pub const EXPECTED: &[&str] = &[
     "fault.flush_fails",
     "fault.lost_write",
     "fault.misdirected_write",
+    "fault.no_room",
     "fault.reads_fail",
     "fault.rot",
     "fault.sectors_broken",
@@ -172,6 +175,7 @@ pub const EXPECTED: &[&str] = &[
     "operator.spare_added",
     "operator.spare_removed",
     "operator.unpaused",
+    "ordeal.cut_and_grown",
     "ordeal.damaged_copies",
     "ordeal.degraded",
     "ordeal.foreign",

@@ -53,6 +53,8 @@ pub enum Act {
     PauseJobs,
     /// Wait until all members are in sync.
     AwaitRebuild,
+    /// No device has space for writes, and after a while they have.
+    NoRoom,
     /// Blocks of a strip change silently.
     Rot,
     /// A write is acknowledged and not stored.
@@ -141,6 +143,11 @@ impl Menu {
         let mut acts = acts.to_vec();
         acts.sort_unstable();
         Menu(acts)
+    }
+
+    /// One more.
+    pub fn add(&mut self, act: Act) {
+        self.0.push(act);
     }
 
     /// Some of what only checksums can notice.

@@ -21,7 +21,7 @@ use ashlar_engine::{
 use ashlar_ondisk::format::{SUPERBLOCK_COPIES, copy_slots};
 use ashlar_ondisk::{MemberEntry, Role, Superblock};
 use ashlar_sim::{KeptDisk, Random, SimDisk, SimWorld, Stop};
-use ashlar_units::{Extent, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Request, Volume};
 
 /// What is done.
@@ -48,10 +48,12 @@ enum Evil {
     SecondRunner,
     /// Nothing: a dry run and a start of what is there.
     Nothing,
+    /// A member was cut short and made as long as before again.
+    CutAndGrown,
 }
 
 /// In the order of [`ORDEALS`].
-const ALL: [Evil; 10] = [
+const ALL: [Evil; 11] = [
     Evil::Swapped,
     Evil::Shrunk,
     Evil::Foreign,
@@ -62,6 +64,7 @@ const ALL: [Evil; 10] = [
     Evil::TooManyLost,
     Evil::SecondRunner,
     Evil::Nothing,
+    Evil::CutAndGrown,
 ];
 
 /// A device as it was a while ago.
@@ -227,6 +230,13 @@ impl Ordeals<'_> {
             Evil::Shrunk => {
                 let disk = &self.bays.all[first].disk;
                 disk.set_size(disk.size_bytes() - (1 << 20) - (self.random.below(4) << 19));
+                vec![first]
+            }
+            Evil::CutAndGrown => {
+                let disk = &self.bays.all[first].disk;
+                let first_byte = self.bays.data_offset;
+                let blocks = (disk.size_bytes() - (1 << 20) - first_byte) / BLOCK_BYTES;
+                disk.cut_and_grow(first_byte + self.random.below(blocks) * BLOCK_BYTES);
                 vec![first]
             }
             Evil::Foreign => self.make_foreign(first),

@@ -194,6 +194,9 @@ pub struct ArrayStatus {
     pub taken_over_by: Option<String>,
     /// How many more members may be lost, at the worst place, without losing data.
     pub tolerates: u16,
+    /// Writes wait: more members have no space for them than the array can do without.
+    #[serde(default)]
+    pub pause: Option<Pause>,
     /// How parity is made right after an unclean stop.
     pub policy: String,
     /// Checksums of its blocks: none or crc32c.
@@ -232,6 +235,22 @@ pub struct ArrayStatus {
     /// Stages of stripe writes, in order, of a sample of them.
     #[serde(default)]
     pub write_stages: Vec<StageLatency>,
+}
+
+/// An array whose writes wait for space.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pause {
+    /// Slots of the members that have none.
+    pub slots: Vec<u16>,
+    /// Writes to members that wait.
+    pub waiting: u64,
+}
+
+impl std::fmt::Display for Pause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slots: Vec<String> = self.slots.iter().map(u16::to_string).collect();
+        write!(f, "no space under slots {}; {} writes wait", slots.join(", "), self.waiting)
+    }
 }
 
 /// How long one stage of a stripe write took.

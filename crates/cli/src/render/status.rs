@@ -57,6 +57,9 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         array.kernel
     ));
     lines.push(summary(array));
+    lines.extend(array.pause.as_ref().map(|pause| {
+        format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
+    }));
     lines.extend(array.replayed.as_ref().map(replayed));
     for member in array.members.iter().filter(|member| member.state != MemberState::InSync) {
         lines.push(member_line(member, array));

@@ -118,6 +118,7 @@ fn status_of(array: &Create) -> ArrayStatus {
         volume_bytes: 1,
         state: ArrayState::Clean,
         taken_over_by: None,
+        pause: None,
         tolerates: 2,
         policy: "resync".to_owned(),
         checksums: "none".to_owned(),

@@ -18,11 +18,11 @@ use crate::datapath::reconstruct::decode_one;
 use crate::datapath::settle::settle;
 use crate::datapath::store::Writes;
 use crate::home;
+use crate::home::writes::DeviceWrites;
 use crate::member::SlotState;
 use crate::scratch::Leave;
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
-use ashlar_device::Command;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{Geometry, RowRange, StripIo, plan_decode};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
@@ -218,16 +218,16 @@ async fn write_replacement(shard: &Rc<Shard>, slot: MemberIdx, part: Part, conte
     let offset = shard.array.device_offset(part.stripe, part.strip, part.rows.start);
     shard.counts().member_writes.add(1);
     shard.counts().job_member_writes.add(1);
-    let written = shard.start_on(device.as_ref(), offset, Command::Write(content.clone())).await;
-    let why = match written.map(|outcome| outcome.result) {
-        Some(Ok(())) => {
+    let mut write = DeviceWrites::new(slot, &device);
+    write.start(shard, offset, content.clone());
+    let why = match write.finish(shard).await {
+        Ok(()) => {
             let block = block_of(&shard.array, part.stripe, part.strip, part.rows.start);
             let noted = Noted::new((slot, tenure), block, content);
             pins.inspect(|pins| pins.note(shard, &noted));
             return true;
         }
-        Some(Err(fault)) => fault.to_string(),
-        None => "its device is gone".to_owned(),
+        Err(fault) => fault.to_string(),
     };
     home::replacement_failed(shard, (slot, tenure), why).await;
     false

@@ -9,11 +9,11 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::home::keeper::{Holder, lose};
 use crate::home::record::aligned;
+use crate::home::writes::DeviceWrites;
 use crate::member::SlotState;
 use crate::shard::Shard;
-use ashlar_device::{Command, Device, Outcome};
+use ashlar_device::Device;
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
-use ashlar_ring::Pending;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -47,11 +47,14 @@ pub(crate) async fn store(
                 put_back_unless_gone(&shard.array, page);
                 continue;
             };
-            under_way.push((page, *holder, start(shard, device.as_ref(), page, next_sequence())));
+            under_way.push((page, *holder, start(shard, (*holder, device), page, next_sequence())));
+        }
+        for (_, _, write) in &mut under_way {
+            write.end(shard).await;
         }
         let mut failed: Vec<Holder> = Vec::new();
-        for (page, holder, pending) in under_way {
-            let is_stored = pending.await.is_some_and(|outcome| outcome.result.is_ok());
+        for (page, holder, write) in under_way {
+            let is_stored = write.finish(shard).await.is_ok();
             holder.set_unflushed(&shard.array);
             if !is_stored && failed.iter().all(|known| known.owner() != holder.owner()) {
                 failed.push(holder);
@@ -66,12 +69,19 @@ pub(crate) async fn store(
     round
 }
 
-fn start(shard: &Shard, device: &dyn Device, page: &Page, sequence: u64) -> Pending<Outcome> {
+fn start(
+    shard: &Shard,
+    (holder, device): (Holder, &Rc<dyn Device>),
+    page: &Page,
+    sequence: u64,
+) -> DeviceWrites {
     let sums = shard.array.checksums.as_ref().expect("kept");
     let identity = SumPageIdentity { array_tag: sums.array_tag, page: page.key.page };
     let bytes = aligned(&identity.encode(sequence, &page.take()));
     let offset = sums.area.offset + place_offset(page.key.page, page.next_place());
-    shard.start_on(device, offset, Command::Write(bytes))
+    let mut write = DeviceWrites::new(holder.member, device);
+    write.start(shard, offset, bytes);
+    write
 }
 
 /// A page of a device that is not in service: nobody needs it any more, unless the device is only about to go.

@@ -11,11 +11,12 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
 use crate::home::look::fault_of;
+use crate::home::writes::try_again;
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
 use crate::slot::Tenure;
-use ashlar_device::{Command, Fault, Outcome};
+use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, WritePlan};
 use ashlar_ondisk::log::RecordKind;
@@ -27,8 +28,11 @@ use std::rc::Rc;
 /// Members that failed a write, each once, and on which of their devices.
 pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Tenure, Fault); 4]>;
 
-/// One write under way.
-pub(crate) type StoreWrite = (Target, Pending<Outcome>);
+/// One write under way; what it writes and where, unless somebody else sees to its end.
+pub(crate) type StoreWrite = (Target, Pending<Outcome>, Option<(u64, Buf)>);
+
+/// Writes that met no room: the how manieth each was, where it goes, and what it is.
+type NoRoom = Vec<(usize, Target, (u64, Buf))>;
 
 /// Writes under way.
 pub(crate) struct Writes {
@@ -203,6 +207,16 @@ impl Target {
     pub(crate) fn replacement(member: MemberIdx, tenure: Tenure) -> Target {
         Target { member, tenure, is_replacement: true }
     }
+
+    /// The device, as long as it is there.
+    fn device(self, shard: &Shard) -> Option<Rc<dyn Device>> {
+        let (current, replacement) = shard.tenures(self.member);
+        match self.is_replacement {
+            true if replacement == self.tenure => shard.replacement(self.member),
+            false if current == self.tenure => shard.device(self.member),
+            _ => None,
+        }
+    }
 }
 
 impl Writes {
@@ -233,9 +247,9 @@ impl Writes {
             self.note(array, (member, replacement), (offset, &buffer));
             let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
             let target = Target::replacement(member, replacement);
-            self.started.push((target, pending));
+            self.started.push((target, pending, Some((offset, buffer.clone()))));
         }
-        let noted = self.noted.is_some().then(|| buffer.clone());
+        let again = buffer.clone();
         let bytes = to_u64(buffer.len());
         shard.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity, and
@@ -243,10 +257,8 @@ impl Writes {
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
             shard.tally(member).begin_write(bytes);
             let target = Target::current(member, current);
-            self.started.push((target, pending));
-            if let Some(buffer) = noted {
-                self.note(array, (member, current), (offset, &buffer));
-            }
+            self.note(array, (member, current), (offset, &again));
+            self.started.push((target, pending, Some((offset, again))));
         }
     }
 
@@ -260,7 +272,9 @@ impl Writes {
     /// Wait for all of them.
     pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
-        for (at, (target, pending)) in self.started.drain(..).enumerate() {
+        // They are tried again when all have ended, so that each that has no room has said so.
+        let mut without_room = NoRoom::new();
+        for (at, (target, pending, again)) in self.started.drain(..).enumerate() {
             let result = ended(pending).await;
             if !target.is_replacement {
                 let tally = shard.tally(target.member);
@@ -275,16 +289,50 @@ impl Writes {
                     }
                 }
                 Err(_) if sings(Canary::FailedWriteIgnored) => {}
-                Err(fault) => blame(shard, target, fault, &mut failed).await,
+                Err(fault) => match again.filter(|_| fault.kind == FaultKind::NoSpace) {
+                    Some(again) => without_room.push((at, target, again)),
+                    None => blame(shard, target, fault, &mut failed).await,
+                },
             }
         }
+        if !without_room.is_empty() {
+            Box::pin(self.store_when_there_is_room(shard, without_room, &mut failed)).await;
+        }
         failed
+    }
+
+    async fn store_when_there_is_room(
+        &self,
+        shard: &Rc<Shard>,
+        without_room: NoRoom,
+        failed: &mut FailedMembers,
+    ) {
+        for (_, target, _) in &without_room {
+            shard.array.room.note_full(target.member);
+        }
+        for (at, target, (offset, bytes)) in without_room {
+            match target.device(shard) {
+                None => blame(shard, target, Fault::GONE, failed).await,
+                Some(device) => {
+                    let device = (target.member, &device);
+                    match try_again(shard, device, (offset, &bytes)).await {
+                        Ok(()) => {
+                            shard.array.slot(target.member).set_unflushed();
+                            if let Some((pins, noted)) = &self.noted {
+                                pins.note(shard, &noted[at]);
+                            }
+                        }
+                        Err(fault) => blame(shard, target, fault, failed).await,
+                    }
+                }
+            }
+        }
     }
 
     /// Wait for all of them; they are batches of the log.
     pub(crate) async fn finish_records(mut self, shard: &Rc<Shard>) -> FailedMembers {
         let mut failed = FailedMembers::new();
-        for (target, pending) in self.started.drain(..) {
+        for (target, pending, _) in self.started.drain(..) {
             if let Err(fault) = ended(pending).await {
                 blame(shard, target, fault, &mut failed).await;
             }

@@ -10,6 +10,7 @@ use super::trim::{self, StripeZero};
 use super::write::StripeWrite;
 use super::{Answer, Piece};
 use crate::canary::{Canary, sings};
+use crate::room;
 use crate::shard::Shard;
 use ashlar_iobuf::Buf;
 use ashlar_layout::split;
@@ -41,15 +42,21 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
         Command::Write(bytes) => {
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
-            let result = write(shard, extent, bytes).await;
-            let fua = fua || !is_settled(shard, extent);
-            (durable(shard, result, fua).await, &counters.write_latency)
+            let result = when_there_is_room(shard, async {
+                let result = write(shard, extent, bytes).await;
+                let fua = fua || !is_settled(shard, extent);
+                durable(shard, result, fua).await
+            });
+            (result.await, &counters.write_latency)
         }
         Command::WriteZeroes { .. } => {
             counts.discards.add(1);
-            let result = Box::pin(zero(shard, extent)).await;
-            let fua = fua || !is_settled(shard, extent);
-            (durable(shard, result, fua).await, &counters.write_latency)
+            let result = when_there_is_room(shard, async {
+                let result = zero(shard, extent).await;
+                let fua = fua || !is_settled(shard, extent);
+                durable(shard, result, fua).await
+            });
+            (Box::pin(result).await, &counters.write_latency)
         }
         Command::Discard => {
             counts.discards.add(1);
@@ -66,6 +73,20 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
         counts.errors.add(1);
         VolumeError::new(kind, extent)
     })
+}
+
+/// A write of a client: while the array is paused for lack of room it waits before it takes
+/// anything, and for no longer than the array is told to.
+async fn when_there_is_room(
+    shard: &Shard,
+    write: impl Future<Output = Result<Reply, VolumeErrorKind>>,
+) -> Result<Reply, VolumeErrorKind> {
+    let (array, handle) = (&shard.array, &shard.worker.handle);
+    room::answered_in_time(array, handle, async {
+        room::admitted(array, handle).await?;
+        write.await
+    })
+    .await
 }
 
 fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {

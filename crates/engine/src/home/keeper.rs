@@ -5,6 +5,7 @@
 //! clearing one follows a flush of the data it covered.
 
 use super::record::{aligned, all_went_well};
+use super::writes::DeviceWrites;
 use super::{ArrayLost, on_home, proof, take_out_holder};
 use crate::array::Array;
 use crate::background::discard;
@@ -111,17 +112,19 @@ impl PageToStore {
 async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: bool) -> bool {
     let mut under_way = Vec::new();
     for (holder, device) in devices_in_service(shard) {
-        let write = |page: &PageToStore| {
-            let bytes = page.encode(holder.page_tag);
-            shard.start_on(device.as_ref(), page.offset, Command::Write(bytes))
-        };
-        let writes: Vec<_> = pages.iter().map(write).collect();
+        let mut writes = DeviceWrites::new(holder.member, &device);
+        for page in pages {
+            writes.start(shard, page.offset, page.encode(holder.page_tag));
+        }
         under_way.push((holder, device, writes));
+    }
+    for (_, _, writes) in &mut under_way {
+        writes.end(shard).await;
     }
     let mut flushes = Vec::new();
     let mut is_kept = true;
     for (holder, device, writes) in under_way {
-        if !all_went_well(writes).await {
+        if writes.finish(shard).await.is_err() {
             is_kept &= lose(shard, holder, "a bitmap page").await;
         } else if is_durable {
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);

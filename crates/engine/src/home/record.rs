@@ -4,6 +4,7 @@
 //! are touched, so a crash leaves each member with a whole pair; a member that cannot take the update is
 //! put out by the next generation, which the rest take instead; a generation is never used twice.
 
+use super::writes::DeviceWrites;
 use super::{ArrayLost, proof};
 use crate::canary::{Canary, sings};
 use crate::event::names;
@@ -76,6 +77,9 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
         if failed.is_empty() {
             return Ok(());
         }
+        if array.room.is_given_up() {
+            return Err(ArrayLost);
+        }
         next.generation += 1;
         for target in failed {
             if target.is_replacement {
@@ -129,9 +133,15 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
         for target in &targets {
             started.push(start_copies(shard, superblock, target, copies));
         }
+        for writes in &mut started {
+            writes.end(shard).await;
+        }
         let mut alive = Vec::new();
         for (target, writes) in targets.into_iter().zip(started) {
-            if all_went_well(writes).await { alive.push(target) } else { failed.push(target) }
+            match writes.finish(shard).await {
+                Ok(()) => alive.push(target),
+                Err(_) => failed.push(target),
+            }
         }
         let flushes: Vec<_> = alive
             .iter()
@@ -180,16 +190,16 @@ fn start_copies(
     superblock: &Superblock,
     target: &Target,
     copies: [usize; 2],
-) -> Vec<Pending<Outcome>> {
+) -> DeviceWrites {
     let own = superblock.for_member(target.uuid).expect("targets come from its table");
     let bytes = own.encode().expect("the engine makes valid superblocks");
     let slots = copy_slots(own.member_bytes).expect("members are large enough for their copies");
     let buffer = aligned(&bytes);
-    let start = |copy: usize| {
-        let write = Command::Write(buffer.clone());
-        shard.start_on(target.device.as_ref(), slots[copy].offset, write)
-    };
-    copies.into_iter().map(start).collect()
+    let mut writes = DeviceWrites::new(target.slot, &target.device);
+    for copy in copies {
+        writes.start(shard, slots[copy].offset, buffer.clone());
+    }
+    writes
 }
 
 /// Bytes of a control structure in memory that devices accept.

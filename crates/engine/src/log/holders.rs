@@ -74,7 +74,7 @@ impl Lanes {
                 Some(lane) => Rc::clone(lane),
                 None => {
                     let before = before.each().find(|lane| lane.is_on(&device)).cloned();
-                    Lane::open(common, handle, (device, log_tag), before)
+                    Lane::open(common, handle, (member, device, log_tag), before)
                 }
             })
         };

@@ -12,12 +12,13 @@ use super::shape::LogShape;
 use super::update::Body;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
-use ashlar_device::{Command, Device, Fault, Outcome};
+use crate::room::Patience;
+use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_ondisk::log::{BATCHES_IN_FLIGHT_MAX, HeaderEncoder, LogIdentity, NewRecord, Part};
 use ashlar_ring::local::Signal;
 use ashlar_ring::{Completion, Completions, PARTS_MAX, Pending};
-use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -103,6 +104,9 @@ impl Item {
 /// One worker's lane on one device.
 pub(super) struct Lane {
     common: Rc<Common>,
+    handle: ashlar_ring::Handle,
+    /// The slot that its device is in, or on its way into.
+    member: MemberIdx,
     pub(super) log_tag: u64,
     /// Let go when the lane is closed and has nothing to write: a stopped array holds no device open.
     device: RefCell<Option<Rc<dyn Device>>>,
@@ -124,8 +128,7 @@ struct Batch {
     number: u64,
     /// Where it goes, bytes from the device's start.
     offset: u64,
-    /// Header and payload.
-    parts: Vec<Buf>,
+    header: Buf,
     items: Vec<Item>,
 }
 
@@ -135,7 +138,7 @@ impl Lane {
     pub(super) fn open(
         common: &Rc<Common>,
         handle: &ashlar_ring::Handle,
-        (device, log_tag): (Rc<dyn Device>, u64),
+        (member, device, log_tag): (MemberIdx, Rc<dyn Device>, u64),
         before: Option<Rc<Lane>>,
     ) -> Rc<Lane> {
         assert!(log_tag != 0, "a device of an array with a log has a log tag");
@@ -143,6 +146,8 @@ impl Lane {
         let has_volatile_cache = device.facts().has_volatile_cache;
         let lane = Rc::new(Lane {
             common: Rc::clone(common),
+            handle: handle.clone(),
+            member,
             log_tag,
             device: RefCell::new(Some(device)),
             ring: RefCell::new(Ring::new(shape.lane_bytes, shape.record_bytes_max())),
@@ -285,14 +290,11 @@ impl Lane {
         let bytes =
             encoder.finish(lane, number, settled_below, payload().map(|piece| &piece.bytes[..]));
         let place = ring.place(to_u64(bytes), promised, (newest_update, settled_below));
-        let mut parts = Vec::with_capacity(1 + pieces);
-        parts.push(header.freeze());
-        parts.extend(payload().map(|piece| piece.bytes.clone()));
         let counts = self.common.counts();
         counts.log_batches.add(1);
         counts.log_bytes.add(to_u64(bytes));
         let offset = self.common.shape.lane_offset(self.common.worker) + place.offset;
-        Some(Batch { number: place.number, offset, parts, items })
+        Some(Batch { number: place.number, offset, header: header.freeze(), items })
     }
 
     fn identity(&self) -> LogIdentity {
@@ -308,28 +310,53 @@ impl Lane {
 
     /// What becomes of a batch. Behind one that failed none is written: the device goes, and until that is recorded its log
     /// must not look as if it had a hole.
-    async fn written(&self, offset: u64, parts: Vec<Buf>) -> Result<(), Fault> {
+    async fn written(&self, batch: &Batch) -> Result<(), Fault> {
         if let Some(fault) = self.fault.get() {
             return Err(fault);
         }
-        let pending = self.start(offset, parts).ok_or(Fault::GONE)?;
-        pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
+        let pending = self.start(batch).ok_or(Fault::GONE)?;
+        match pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result) {
+            Err(fault) if fault.kind == FaultKind::NoSpace => {
+                Box::pin(self.written_when_there_is_room(batch, fault)).await
+            }
+            result => result,
+        }
+    }
+
+    async fn written_when_there_is_room(&self, batch: &Batch, fault: Fault) -> Result<(), Fault> {
+        let mut patience = Patience::new((&self.common.array, &self.handle), self.member);
+        let is_gone = || self.is_closed.get() || self.fault.get().is_some();
+        let mut result = Err(fault);
+        while let Err(fault) = result
+            && patience.may_try_again(fault, is_gone).await
+        {
+            if sings(Canary::NoRoomForgotten) {
+                return Ok(());
+            }
+            let pending = self.start(batch).ok_or(Fault::GONE)?;
+            result = pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result);
+        }
+        result
     }
 
     /// Start to write a batch; `None` if the lane has let its device go.
-    fn start(&self, offset: u64, parts: Vec<Buf>) -> Option<Pending<Outcome>> {
+    fn start(&self, batch: &Batch) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
+        let payload = batch.items.iter().flat_map(|item| item.body.parts_of(item.strip));
+        let parts = std::iter::once(&batch.header).chain(payload.map(|piece| &piece.bytes));
+        let parts: Vec<Buf> = parts.cloned().collect();
         let is_durable = device.facts().has_volatile_cache && !sings(Canary::RecordNotForced);
         let command = Command::WriteParts { parts, is_durable };
         let (completion, pending) = self.common.outcomes.pair();
-        device.submit(offset, command, completion);
+        device.submit(batch.offset, command, completion);
         Some(pending)
     }
 
     /// Write the batch and tell its records; the list comes back empty.
     async fn store(&self, batch: Batch) -> Vec<Item> {
-        let Batch { number, offset, parts, mut items } = batch;
-        let result = self.written(offset, parts).await;
+        let result = self.written(&batch).await;
+        let Batch { number, header, mut items, .. } = batch;
+        drop(header);
         let is_news = match result {
             Ok(_) => self.ring.borrow_mut().set_whole(number),
             Err(fault) => {

@@ -63,8 +63,8 @@ fn a_write_that_fails_halfway_leaves_word_of_it_on_the_members() {
             let run = engine.with_volume(0, "tank", async move |volume| {
                 model.write(&volume, Extent::new(0, BLOCK)).await;
                 let looks = disks.clone();
-                disks[0].fail(CommandKind::Write, FaultKind::NoSpace, Some(1));
-                disks[1].fail(CommandKind::Write, FaultKind::NoSpace, Some(1));
+                disks[0].fail(CommandKind::Write, FaultKind::Media, Some(1));
+                disks[1].fail(CommandKind::Write, FaultKind::Media, Some(1));
                 let buffer = volume.buffer(48 << 10).await;
                 let request = ashlar_volume::Request {
                     command: Command::Write(buffer.freeze()),

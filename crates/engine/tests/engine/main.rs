@@ -35,6 +35,7 @@ mod oracle;
 mod ownership;
 mod power_cut;
 mod reads;
+mod room;
 mod scrub;
 mod second_reader;
 mod spares;

@@ -1,0 +1,148 @@
+//! How much memory this process may have: what the machine has, and what its control groups allow.
+//!
+//! What must stay true: the least of all limits counts, those of the groups above included; a limit
+//! that cannot be read is none.
+
+use ashlar_units::ByteSize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Part of the memory limit that payload takes at most if nobody says otherwise: a fourth.
+const SHARE: u64 = 4;
+
+/// Payload memory of all workers together, in bytes: what is asked for, or `usual`, but no more
+/// than a share of the `limit`.
+///
+/// # Errors
+/// More is asked for than the limit.
+pub fn payload_bytes(asked: Option<u64>, usual: u64, limit: Option<u64>) -> Result<u64, String> {
+    let limit = limit.unwrap_or(u64::MAX);
+    match asked {
+        Some(asked) if asked > limit => Err(format!(
+            "a pool of {} is more than this process may have, {}",
+            ByteSize(asked),
+            ByteSize(limit)
+        )),
+        Some(asked) => Ok(asked),
+        None => Ok(usual.min(limit / SHARE)),
+    }
+}
+
+/// Where the system tells, so that tests can tell something else.
+pub struct Sources {
+    /// The text of /proc/meminfo.
+    pub meminfo: String,
+    /// The text of /proc/self/cgroup.
+    pub groups: String,
+    /// Where control groups are mounted.
+    pub root: PathBuf,
+}
+
+impl Sources {
+    /// Those of this process.
+    pub fn own() -> Sources {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Sources {
+            meminfo: read("/proc/meminfo"),
+            groups: read("/proc/self/cgroup"),
+            root: PathBuf::from("/sys/fs/cgroup"),
+        }
+    }
+
+    /// The most that this process may have, in bytes; `None` if nobody tells.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        let groups = self.groups.lines().flat_map(|line| self.limits_of(line));
+        physical_bytes(&self.meminfo).into_iter().chain(groups).min()
+    }
+
+    /// Of one line: `0::PATH` in the unified hierarchy, `N:CONTROLLERS:PATH` in the older ones.
+    fn limits_of(&self, line: &str) -> Vec<u64> {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            return Vec::new();
+        };
+        let (roots, file): (&[&str], &str) = match controllers {
+            "" => (&["", "unified"], "memory.max"),
+            list if list.split(',').any(|name| name == "memory") => {
+                (&["memory"], "memory.limit_in_bytes")
+            }
+            _ => return Vec::new(),
+        };
+        let up = |root: &&str| up_the_hierarchy(&self.root.join(root), path, file);
+        roots.iter().flat_map(up).collect()
+    }
+}
+
+/// The limits of a group and of those above it. In a container the path may be that of the host:
+/// what is there of it counts.
+fn up_the_hierarchy(root: &Path, path: &str, file: &str) -> Vec<u64> {
+    let own = root.join(path.trim_start_matches('/'));
+    let groups = own.ancestors().take_while(|group| group.starts_with(root));
+    let limit = |group: &Path| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
+    groups.filter_map(limit).collect()
+}
+
+fn physical_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Sources, payload_bytes};
+    use std::fs;
+    use std::path::Path;
+
+    const GIB: u64 = 1 << 30;
+
+    fn sources(root: &Path, groups: &str) -> Sources {
+        let meminfo = "MemTotal:       16777216 kB\nMemFree: 1 kB\n".to_owned();
+        Sources { meminfo, groups: groups.to_owned(), root: root.to_owned() }
+    }
+
+    fn write(root: &Path, file: &str, content: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("made");
+        fs::write(path, content).expect("written");
+    }
+
+    #[test]
+    fn payload_is_a_share_of_the_limit_unless_asked_for() {
+        assert_eq!(payload_bytes(None, GIB, None), Ok(GIB));
+        assert_eq!(payload_bytes(None, GIB, Some(16 * GIB)), Ok(GIB));
+        assert_eq!(payload_bytes(None, GIB, Some(GIB)), Ok(GIB / 4));
+        assert_eq!(payload_bytes(Some(GIB / 2), GIB, Some(GIB)), Ok(GIB / 2));
+        let refused = payload_bytes(Some(2 * GIB), GIB, Some(GIB)).expect_err("too much");
+        assert_eq!(refused, "a pool of 2 GiB is more than this process may have, 1 GiB");
+    }
+
+    #[test]
+    fn the_least_limit_counts_up_the_hierarchy() {
+        let root = tempfile::tempdir().expect("a directory for the test");
+        let root = root.path();
+        let limit = |groups: &str| sources(root, groups).limit_bytes();
+        assert_eq!(limit("0::/a/b"), Some(16 * GIB), "no group tells anything");
+        write(root, "a/memory.max", "4294967296\n");
+        write(root, "a/b/memory.max", "max\n");
+        assert_eq!(limit("0::/a/b\n"), Some(4 * GIB), "of the group above");
+        write(root, "a/b/memory.max", "1073741824\n");
+        assert_eq!(limit("0::/a/b\n"), Some(GIB));
+        assert_eq!(limit("0::/other\n"), Some(16 * GIB));
+        assert_eq!(limit("0::/../../etc\n"), Some(16 * GIB), "a path of the host");
+    }
+
+    #[test]
+    fn the_older_hierarchy_counts_as_well() {
+        let root = tempfile::tempdir().expect("a directory for the test");
+        let root = root.path();
+        let groups = "12:cpu,cpuacct:/x\n7:memory:/x/y\n0::/\n";
+        // What the kernel writes where there is no limit.
+        write(root, "memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(sources(root, groups).limit_bytes(), Some(16 * GIB));
+        write(root, "memory/x/memory.limit_in_bytes", "2147483648\n");
+        assert_eq!(sources(root, groups).limit_bytes(), Some(2 * GIB));
+        write(root, "unified/memory.max", "1073741824\n");
+        assert_eq!(sources(root, groups).limit_bytes(), Some(GIB), "both are mounted");
+    }
+}
