@@ -4,6 +4,7 @@
 //! - `contents`   what else is done with it
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `raw_nbd`    a client that speaks NBD byte by byte
+//! - `many_arrays` arrays that share a pattern of devices
 //! - `load`       a client that goes on writing and reading back
 //! - `doomed`     a member that vanishes: every request to it fails
 //! - `certificates` authorities and certificates, made anew for each test
@@ -44,6 +45,7 @@ mod encrypted;
 mod hostile;
 mod leftovers;
 mod load;
+mod many_arrays;
 mod no_room;
 mod older_copies;
 mod raw_nbd;

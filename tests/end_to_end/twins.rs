@@ -54,3 +54,33 @@ fn a_loop_device_over_a_file_is_that_file() {
     assert_eq!(world.array()["state"], "clean");
     run("losetup", &["--detach", device]);
 }
+
+/// It said that nothing was changed, and the exit code said that all went well.
+#[test]
+fn a_device_of_the_array_itself_replaces_nothing() {
+    let world = World::new();
+    world.members(4);
+    world.ok(&["create", "tank0", "--level", "5", "m0", "m1", "m2"]);
+    for device in ["m1", "m2"] {
+        let line = world.refused(&["replace", "tank0", "1", device]);
+        assert!(line.contains("of 'tank0' already; nothing was changed"), "{line}");
+    }
+    assert_eq!(world.array()["state"], "clean");
+}
+
+/// The path of a member leads to another file by now: that one is no member, whatever it is called.
+#[test]
+fn a_path_that_leads_elsewhere_by_now_is_not_the_member_that_was_opened_by_it() {
+    let world = World::new();
+    world.members(4);
+    world.ok(&["create", "tank0", "--level", "5", "m0", "m1", "m2"]);
+    std::fs::rename(world.path("m1"), world.path("m1-moved")).expect("renamed");
+    std::fs::copy(world.path("m3"), world.path("m1")).expect("copied");
+    let line = world.refused(&["re-add", "tank0", "m1"]);
+    assert!(line.contains("no slot of array 'tank0' is out; nothing was changed"), "{line}");
+    let told = world.ok(&["re-add", "tank0", "m1-moved"]);
+    assert!(told.contains("is in slot 1 of 'tank0' already"), "{told}");
+    // As a new device it is refused only for what is on it.
+    world.ok(&["replace", "tank0", "2", "m1"]);
+    world.ok(&["status"]);
+}

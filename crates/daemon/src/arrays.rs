@@ -32,6 +32,7 @@ use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::{ArrayName, DEFAULT_POOL};
 use ashlar_units::ByteSize;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -51,6 +52,8 @@ pub struct Arrays {
     pub started: Instant,
     /// Name of the parity kernel.
     pub kernel: &'static str,
+    /// What is configured was started, as far as it can be.
+    pub is_ready: watch::Receiver<bool>,
 }
 
 /// The connections of the listeners that the control side has.
@@ -332,6 +335,12 @@ impl Serves<GetStatus> for Arrays {
 }
 
 impl Backend for Arrays {
+    async fn ready(&self) {
+        // Without a sender the process ends.
+        let mut is_ready = self.is_ready.clone();
+        drop(is_ready.wait_for(|is_ready| *is_ready).await);
+    }
+
     fn events_since(&self, after: u64) -> Vec<Event> {
         self.engine.events().since(after).into_iter().map(convert::event).collect()
     }

@@ -44,6 +44,11 @@ pub trait Backend:
     + Sync
     + 'static
 {
+    /// Wait until changes may be asked for: what is configured was started, as far as it can be.
+    fn ready(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// The kept events with a sequence above `after`, oldest first.
     fn events_since(&self, after: u64) -> Vec<Event>;
 

@@ -145,6 +145,10 @@ async fn guard<B: Backend>(
     if head.uri.path() != FOLLOW_PATH {
         serving.carry_out();
     }
+    if is_change {
+        // What is asked of an array that is still being started would be refused.
+        backend.ready().await;
+    }
     let response = next.run(Request::from_parts(head, Body::from(body))).await;
     if is_change {
         let code = response.extensions().get::<RefusalCode>();

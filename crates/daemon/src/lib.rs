@@ -3,6 +3,7 @@
 //! In reading order:
 //! - [`config`]    what a TOML file may say
 //! - [`serve`]     from configuration to a running process, and its orderly end
+//! - `begin`       starting what the configuration names
 //! - [`backend`]   the seam: what the control socket asks, and whoever answers it
 //! - [`control`]   the control socket: routes, refusals, the stream of events
 //! - [`peer`]      who is at the other end of it, and how much one of them may hold
@@ -19,6 +20,7 @@
 //! - `memory`      how much memory this process may have
 //! - `look`        what a start would come to, and whether a device may be taken: for dry runs
 //! - `process`     this process as heartbeats name it, and whether another one lives
+//! - `waits`       which devices are waited for
 //! - `repeats`     requests that name a device twice, or ask for what is there already
 //!
 //! What must stay true: the control side runs on a thread of its own and is never on the path of a
@@ -28,6 +30,7 @@
 mod arrays;
 mod aside;
 pub mod backend;
+mod begin;
 pub mod bench;
 pub mod config;
 pub mod control;
@@ -44,5 +47,6 @@ mod repeats;
 mod scrape;
 mod seats;
 pub mod serve;
+mod waits;
 
 pub use exports::loops;

@@ -8,11 +8,11 @@ use crate::config;
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
 use ashlar_engine::WouldStart;
-use ashlar_ondisk::SuperblockCopies;
 use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
+use ashlar_ondisk::{Choice, SuperblockCopies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -134,18 +134,64 @@ fn missing(verdict: &Verdict) -> String {
     slots.join(", ")
 }
 
+/// What a device is, to tell which start it is for.
+pub enum Label {
+    /// A member.
+    Member {
+        /// UUID of its array.
+        array: String,
+        /// The array's name.
+        name: String,
+    },
+    /// Written by a newer program.
+    Newer {
+        /// UUID of its array.
+        array: String,
+    },
+    /// A spare.
+    Spare,
+    /// It was ours and is damaged, or it cannot be looked at.
+    Unknown,
+    /// Blank, or somebody else's.
+    Nothing,
+}
+
+/// What the device at `path` is now. It is only looked at, so it may be in use.
+pub fn label(path: &str) -> Label {
+    // Memory is opened once.
+    if path.starts_with("mem:") || path.starts_with("null:") {
+        return Label::Unknown;
+    }
+    match contents(path).map(|(_, _, choice)| MemberReading::new(path, 0, "", choice).label) {
+        Ok(ReadLabel::Member(superblock)) => Label::Member {
+            array: superblock.array_uuid.to_string(),
+            name: superblock.array_name.to_string(),
+        },
+        Ok(ReadLabel::Unsupported { array, .. }) => Label::Newer { array: array.to_string() },
+        Ok(ReadLabel::Spare(_)) => Label::Spare,
+        Ok(ReadLabel::Foreign | ReadLabel::Blank) => Label::Nothing,
+        Ok(ReadLabel::Damaged) | Err(_) => Label::Unknown,
+    }
+}
+
 /// The device as it is now. It is only looked at, so it may be in use.
 fn reading(path: &str) -> Result<MemberReading, OpenRefusal> {
+    let (device_bytes, head, choice) = contents(path)?;
+    let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
+    // What cannot be opened for I/O has no facts; what it holds was read all the same.
+    let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
+    Ok(MemberReading::new(path, device_bytes, &serial, choice).with_mark_in(head.as_deref()))
+}
+
+/// Size, first bytes, and what its superblock copies say.
+fn contents(path: &str) -> Result<(u64, Option<Vec<u8>>, Choice), OpenRefusal> {
     let refuse = |error: std::io::Error| OpenRefusal::new(path, error.to_string());
     let mut file = open_to_look(Path::new(path)).map_err(refuse)?;
     let device_bytes = file.seek(SeekFrom::End(0)).map_err(refuse)?;
     let ranges = examine_ranges(device_bytes).map(|ranges| ranges.map(|range| read(&file, range)));
     let [head, tail] = ranges.unwrap_or([None, None]);
     let choice = SuperblockCopies::choose(&split_copies(head.as_deref(), tail.as_deref()));
-    let opened = FileDevice::open(path, Access::ReadOnly, Duration::ZERO);
-    // What cannot be opened for I/O has no facts; what it holds was read all the same.
-    let serial = opened.ok().and_then(|opened| opened.facts().serial.clone()).unwrap_or_default();
-    Ok(MemberReading::new(path, device_bytes, &serial, choice).with_mark_in(head.as_deref()))
+    Ok((device_bytes, head, choice))
 }
 
 fn read(file: &File, range: Extent) -> Option<Vec<u8>> {

@@ -5,7 +5,7 @@
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Assemble, Create};
-use ashlar_device::Physical;
+use ashlar_device::{Physical, exclusion_of};
 use ashlar_engine::{ArrayStatus, MemberStatus, SlotState};
 use ashlar_units::MemberIdx;
 
@@ -69,13 +69,25 @@ impl Running {
 }
 
 /// The slot in which `device` serves, or on its way into which it is. A device that is out is in none.
+///
+/// What a member's path leads to may be another device by now: then only what the member is open by
+/// counts.
 pub fn slot_of(members: &[MemberStatus], device: &str) -> Option<MemberIdx> {
-    let asked = Physical::of(device);
+    let (asked, exclusion) = (Physical::of(device), exclusion_of(device));
     let serves = |member: &MemberStatus, path: &str| {
         member.state != SlotState::Out || member.replacement.as_deref() == Some(path)
     };
+    let is_it = |member: &MemberStatus, path: &str| {
+        let is_own = member.path == path;
+        let opened = member.exclusion.filter(|_| is_own);
+        if opened.is_some() && opened == exclusion {
+            return true;
+        }
+        let leads_there = opened.is_none() || opened == exclusion_of(path);
+        leads_there && Physical::of(path) == asked
+    };
     let mut devices = paths(members).filter(|(member, path)| serves(member, path));
-    devices.find(|(_, path)| Physical::of(path) == asked).map(|(member, _)| member.slot)
+    devices.find(|(member, path)| is_it(member, path)).map(|(member, _)| member.slot)
 }
 
 /// Every device of these members, the one that is being filled beside the holder included.

@@ -4,21 +4,22 @@
 //! every array cleanly. An array that cannot be assembled is said so and does not keep the others down.
 
 use crate::arrays::{Arrays, ListenerSeats};
-use crate::config::{Config, NbdLimits, expand};
+use crate::config::{Config, NbdLimits};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::Exports;
 use crate::exports::fuse::{clear_dead, make_folder};
 use crate::memory::{self, Sources};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
-use crate::{config, control, convert, process};
-use ashlar_api::v1::array::Assemble;
+use crate::waits::Waits;
+use crate::{begin, config, control, convert, process};
 use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
-use ashlar_engine::{ArrayTuning, Engine, EngineConfig, Runner};
+use ashlar_engine::{Engine, EngineConfig, Runner};
 use ashlar_units::{ByteSize, to_u64};
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
@@ -75,7 +77,8 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
         );
         return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
     }
-    let mut engine_config = engine_config(&options.config)?;
+    let waits = Waits::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
+    let mut engine_config = engine_config(&options.config, &waits)?;
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
         say(&format!("recording all writes to {}: this is for tests", record.display()));
@@ -102,18 +105,19 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     let exports = Arc::new(Exports::new(&engine, options.folder, &limits));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
-    let arrays = Arrays { engine: engine.clone(), exports, seats, started, kernel };
-    let begun = begin(&arrays, &options.config, &say).await;
-    if begun.is_ok() {
-        say(&format!("serving, control socket {}", options.socket.display()));
-        let served = serve_until_signal(listener, &arrays, &say).await;
-        say(&format!("stopping ({served})"));
+    let (ready, is_ready) = watch::channel(false);
+    let arrays = Arrays { engine: engine.clone(), exports, seats, started, kernel, is_ready };
+    let begun = begin(&arrays, &options.config, &waits, &say);
+    let served = serve_until_signal((listener, &options.socket), &arrays, (begun, ready), &say);
+    let served = served.await;
+    if let Ok(signal) = &served {
+        say(&format!("stopping ({signal})"));
     }
     end(&arrays, &say).await;
     engine.shut_down();
     // Somebody may have taken it away already.
     let _gone = std::fs::remove_file(&options.socket);
-    begun
+    served.map(drop)
 }
 
 /// The limits of NBD with no more connections than `descriptors` are enough for; says so if these
@@ -160,8 +164,8 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
 
 /// # Errors
 /// More memory is asked for than this process may have.
-fn engine_config(config: &Config) -> Result<EngineConfig, ApiError> {
-    let mut engine = EngineConfig::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
+fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiError> {
+    let mut engine = EngineConfig::new(Arc::new(waits.clone()));
     engine.signatures = config::foreign_signatures();
     if let Some(workers) = config.serve.workers {
         engine.worker_count = usize::from(workers);
@@ -198,29 +202,13 @@ fn runner() -> Runner {
 }
 
 /// Everything that the configuration names.
-async fn begin(arrays: &Arrays, config: &Config, say: &impl Fn(&str)) -> Result<(), ApiError> {
-    for array in &config.array {
-        let devices = expand(&array.devices).map_err(|what| {
-            ApiError::new(
-                codes::REQUEST_MALFORMED,
-                what,
-                "correct the pattern in the configuration",
-            )
-        })?;
-        let call = Assemble {
-            name: array.name.clone(),
-            uuid: array.uuid.clone(),
-            devices,
-            read_only: array.read_only,
-            spare_pools: array.spare_pools.clone(),
-            ..Assemble::default()
-        };
-        let tuning = array.tuning.over(config.tuning.over(ArrayTuning::default()));
-        match arrays.start(call, Some(tuning)).await {
-            Ok(done) => say(&done.message),
-            Err(refusal) => say(&refusal.to_string()),
-        }
-    }
+async fn begin(
+    arrays: &Arrays,
+    config: &Config,
+    waits: &Waits,
+    say: &impl Fn(&str),
+) -> Result<(), ApiError> {
+    begin::begin(arrays, config, waits, say).await?;
     for nbd in &config.nbd {
         let call = nbd.call().map_err(|what| {
             ApiError::new(codes::REQUEST_MALFORMED, what, "correct it in the configuration")
@@ -251,31 +239,61 @@ async fn listen_nbd(arrays: &Arrays, call: &NbdListen) -> Result<String, ApiErro
     }
 }
 
-/// Serves until a signal comes and no attached volume is in use, or a second signal comes. Which signal it was.
-async fn serve_until_signal(gate: Gate, arrays: &Arrays, say: &impl Fn(&str)) -> &'static str {
+/// Starts what is configured, and answers meanwhile and from then on, until a signal comes and no
+/// attached volume is in use, or a second signal comes. Which signal it was.
+///
+/// # Errors
+/// Why what is configured cannot be begun.
+async fn serve_until_signal(
+    (gate, socket): (Gate, &Path),
+    arrays: &Arrays,
+    (begun, ready): (impl Future<Output = Result<(), ApiError>>, watch::Sender<bool>),
+    say: &impl Fn(&str),
+) -> Result<&'static str, ApiError> {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
-        return "signals cannot be received";
+        return Ok("signals cannot be received");
     };
+    const GONE: &str = "the control socket is gone";
     let mut server = pin!(control::answer(gate, arrays.clone()));
+    let mut begun = pin!(begun);
     let mut next_signal = async || {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         }
     };
-    let first = tokio::select! {
+    let is_begun = tokio::select! {
         // It never ends by itself.
-        _ = &mut server => return "the control socket is gone",
-        first = next_signal() => first,
+        _ = &mut server => return Ok(GONE),
+        begun = &mut begun => Ok(begun?),
+        first = next_signal() => Err(first),
+    };
+    let first = match is_begun {
+        Ok(()) => {
+            ready.send_replace(true);
+            say(&format!("serving, control socket {}", socket.display()));
+            tokio::select! {
+                _ = &mut server => return Ok(GONE),
+                first = next_signal() => first,
+            }
+        }
+        Err(first) => {
+            say(&format!("{first}: arrays that are being started are stopped when they run"));
+            tokio::select! {
+                _ = &mut begun => {}
+                _ = next_signal() => {}
+            }
+            first
+        }
     };
     tokio::select! {
         _ = &mut server => {}
         () = let_users_finish(arrays, say) => {}
         second = next_signal() => say(&format!("{second} again: volumes in use are dropped")),
     }
-    first
+    Ok(first)
 }
 
 /// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it has not written.

@@ -140,6 +140,16 @@ fn beneath(file: &OwnedFd) -> Option<Beneath> {
     Some(Beneath { path, bytes })
 }
 
+/// What an exclusive opening of `path` would keep others out of, as
+/// [`DeviceFacts::exclusion`](crate::DeviceFacts::exclusion) has it. `None` if it leads nowhere.
+pub fn exclusion_of(path: &str) -> Option<[u64; 2]> {
+    let about = std::fs::metadata(path).ok()?;
+    Some(match about.file_type().is_block_device() {
+        true => [u64::MAX, about.rdev()],
+        false => [about.dev(), about.ino()],
+    })
+}
+
 /// What a path leads to, so that two paths of one device compare equal: a file, also through a loop device over it; a
 /// drive by model and serial number, also through several paths to it, and a partition of it by its number; another
 /// block device by its number. A path that leads nowhere is itself.

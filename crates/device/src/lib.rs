@@ -44,7 +44,7 @@ pub use fault::{Fault, FaultKind};
 pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
 pub use file::{FileDevice, open_to_look};
 pub use holders::{Holder, holders};
-pub use identity::Physical;
+pub use identity::{Physical, exclusion_of};
 pub use mem::MemDevice;
 pub use null::NullDevice;
 pub use open_paths::PathOpener;

@@ -8,7 +8,7 @@ use crate::error::Refusal;
 use crate::roster::Roster;
 use crate::worker::Worker;
 use ashlar_device::{Access, Opened};
-use ashlar_ring::mailbox::mailbox;
+use ashlar_ring::mailbox::{Receiver, mailbox};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -24,9 +24,31 @@ pub(crate) async fn run<T: Send + 'static>(
     aside: &Aside,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {
-    let (sender, mut receiver) = mailbox(&worker.handle);
+    begin(worker, aside, work).ended().await
+}
+
+/// Work that is carried out aside: whoever wants several begins all before waiting for the first.
+pub(crate) struct Begun<T>(Receiver<std::thread::Result<T>>);
+
+/// Have `work` carried out aside.
+pub(crate) fn begin<T: Send + 'static>(
+    worker: &Worker,
+    aside: &Aside,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Begun<T> {
+    let (sender, receiver) = mailbox(&worker.handle);
     aside(Box::new(move || sender.send(catch_unwind(AssertUnwindSafe(work)))));
-    receiver.receive().await.unwrap_or_else(|panic| resume_unwind(panic))
+    Begun(receiver)
+}
+
+impl<T> Begun<T> {
+    /// What it says.
+    ///
+    /// # Panics
+    /// As the work does.
+    pub(crate) async fn ended(mut self) -> T {
+        self.0.receive().await.unwrap_or_else(|panic| resume_unwind(panic))
+    }
 }
 
 /// Open the device at `path`, to have it alone.

@@ -211,11 +211,14 @@ async fn read_devices(
 ) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
     let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
-    let (opener, paths) = (Arc::clone(&roster.config.opener), spec.devices.clone());
-    let open_all = move || paths.iter().map(|path| opener.open(path, access)).collect::<Vec<_>>();
-    for (path, opened) in
-        spec.devices.iter().zip(aside::run(worker, &roster.config.aside, open_all).await)
-    {
+    // Devices that somebody has are waited for, all at the same time.
+    let open = |path: &String| {
+        let (opener, path) = (Arc::clone(&roster.config.opener), path.clone());
+        aside::begin(worker, &roster.config.aside, move || opener.open(&path, access))
+    };
+    let opening: Vec<_> = spec.devices.iter().map(open).collect();
+    for (path, opening) in spec.devices.iter().zip(opening) {
+        let opened = opening.ended().await;
         match opened {
             Err(refusal) => problems.push(refusal.to_string()),
             // A hundred disks seek at once, or one after the other for seconds.

@@ -108,6 +108,9 @@ pub struct MemberStatus {
     pub state: SlotState,
     /// Path of the device in it; empty if there is none.
     pub path: String,
+    /// What the device is open by; see
+    /// [`DeviceFacts::exclusion`](ashlar_device::DeviceFacts::exclusion).
+    pub exclusion: Option<[u64; 2]>,
     /// Path of the device that is being filled to replace it.
     pub replacement: Option<String>,
     /// Serial of the device, if it has one.
@@ -264,6 +267,7 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
         slot: member,
         state: slot.state(),
         path: facts.map_or_else(String::new, |facts| facts.path.clone()),
+        exclusion: facts.and_then(|facts| facts.exclusion),
         replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),

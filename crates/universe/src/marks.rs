@@ -67,11 +67,12 @@ impl fmt::Display for Marks {
 }
 
 /// What may be done to members while nobody uses them.
-pub(crate) const ORDEALS: [&str; 11] = [
+pub(crate) const ORDEALS: [&str; 12] = [
     "ordeal.swapped",
     "ordeal.shrunk",
     "ordeal.foreign",
     "ordeal.stale_copy",
+    "ordeal.stale_copies",
     "ordeal.twice",
     "ordeal.damaged_copies",
     "ordeal.too_many_gone",
@@ -166,6 +167,12 @@ pub const EXPECTED: &[&str] = &[
     "member.joined (rebuilding)",
     "member.joined (replacement)",
     "member.slow",
+    "older.beyond_the_budget",
+    "older.taken_at_a_crash",
+    "older.taken_at_a_stop",
+    "older.with_checksums",
+    "older.within_the_budget",
+    "older.without_checksums",
     "operator.copy",
     "operator.paused",
     "operator.put_out",
@@ -189,6 +196,7 @@ pub const EXPECTED: &[&str] = &[
     "ordeal.shrunk",
     "ordeal.spoilt_beyond",
     "ordeal.spoilt_is_an_error",
+    "ordeal.stale_copies",
     "ordeal.stale_copy",
     "ordeal.stopped_after_a_failure",
     "ordeal.stale_copy_of_this_generation",

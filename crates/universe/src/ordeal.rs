@@ -35,6 +35,8 @@ enum Evil {
     Foreign,
     /// A member is replaced by an older copy of itself.
     StaleCopy,
+    /// Several members are, all copied at the same moment.
+    StaleCopies,
     /// There are two of a member.
     Twice,
     /// Copies of superblocks are damaged, on some members all of them.
@@ -53,11 +55,12 @@ enum Evil {
 }
 
 /// In the order of [`ORDEALS`].
-const ALL: [Evil; 11] = [
+const ALL: [Evil; 12] = [
     Evil::Swapped,
     Evil::Shrunk,
     Evil::Foreign,
     Evil::StaleCopy,
+    Evil::StaleCopies,
     Evil::Twice,
     Evil::DamagedCopies,
     Evil::TooManyGone,
@@ -75,6 +78,8 @@ pub(crate) struct Older {
     own: Superblock,
     /// Its newest flush mark; 0: none.
     mark: u64,
+    /// It was taken after a crash; else after a clean stop.
+    was_crash: bool,
 }
 
 impl Older {
@@ -139,7 +144,8 @@ pub(crate) struct Ordeals<'u> {
     pub(crate) stage: &'u Stage,
     pub(crate) bays: &'u mut Bays,
     pub(crate) random: &'u mut Random,
-    pub(crate) older: &'u mut Option<Older>,
+    /// Devices as they were at one moment.
+    pub(crate) older: &'u mut Vec<Older>,
 }
 
 impl Ordeals<'_> {
@@ -184,15 +190,18 @@ impl Ordeals<'_> {
         self.put_back(before);
     }
 
-    /// Sometimes, keep how a device is now.
-    pub(crate) fn remember(&mut self, rest: &Rest) {
-        let at = to_usize(self.random.below(to_u64(self.bays.all.len())));
-        let is_wanted = self.older.is_none() || self.random.percent(30);
-        if let (true, Some(own)) = (is_wanted, &rest.own[at]) {
-            let disk = self.bays.all[at].disk.keep();
-            let mark = mark_on(&self.bays.all[at].disk).map_or(0, |mark| mark.0);
-            *self.older = Some(Older { at, disk, own: own.clone(), mark });
+    /// Sometimes, keep how the devices are now.
+    pub(crate) fn remember(&mut self, rest: &Rest, outlook: &Outlook) {
+        if !self.older.is_empty() && !self.random.percent(30) {
+            return;
         }
+        let older = |at: usize| {
+            let own = rest.own[at].clone()?;
+            let disk = &self.bays.all[at].disk;
+            let mark = mark_on(disk).map_or(0, |mark| mark.0);
+            Some(Older { at, disk: disk.keep(), own, mark, was_crash: outlook.was_crash })
+        };
+        *self.older = (0..self.bays.all.len()).filter_map(older).collect();
     }
 
     pub(crate) fn keep(&self) -> Before {
@@ -217,7 +226,6 @@ impl Ordeals<'_> {
 
     /// Do it. `None` if it cannot be done here.
     fn commit(&mut self, evil: Evil, rest: &Rest, outlook: &Outlook) -> Option<Demand> {
-        let slots = self.stage.config().shape.members;
         let is_sound = |at: &usize| {
             let is_active = matches!(rest.places[*at], Some((_, Role::Active)));
             is_active && self.bays.all[*at].trouble.is_none()
@@ -240,7 +248,12 @@ impl Ordeals<'_> {
                 vec![first]
             }
             Evil::Foreign => self.make_foreign(first),
-            Evil::StaleCopy => self.make_stale(&sound, rest)?,
+            Evil::StaleCopy => self.make_stale(&sound, rest, 1)?,
+            Evil::StaleCopies => {
+                let most = to_u64(sound.len()).checked_sub(3)?;
+                let count = 2 + self.random.below(most + 1);
+                self.make_stale(&sound, rest, to_usize(count))?
+            }
             Evil::Twice => {
                 let free = *self.bays.free().first()?;
                 let image = self.bays.all[first].disk.image();
@@ -261,14 +274,22 @@ impl Ordeals<'_> {
             }
             Evil::SecondRunner | Evil::Nothing => Vec::new(),
         };
+        self.demand((evil, useless), rest)
+    }
+
+    /// What must come of it, if somebody is left who knows what is so.
+    fn demand(&self, (evil, useless): (Evil, Vec<usize>), rest: &Rest) -> Option<Demand> {
+        let slots = self.stage.config().shape.members;
         let mut out = self.bays.out_at_rest(rest, slots);
         for at in &useless {
             if let Some((slot, Role::Active)) = rest.places[*at] {
                 out[slot] = true;
             }
         }
-        let is_stranger = evil == Evil::StaleCopy
-            && self.older.as_ref().is_some_and(|older| older.may_have_lived_on(&rest.newest));
+        let is_stale = matches!(evil, Evil::StaleCopy | Evil::StaleCopies);
+        let is_strange =
+            |older: &Older| useless.contains(&older.at) && older.may_have_lived_on(&rest.newest);
+        let is_stranger = is_stale && self.older.iter().any(is_strange);
         if is_stranger {
             self.stage.mark("ordeal.stale_copy_of_another_member");
         }
@@ -285,6 +306,11 @@ impl Ordeals<'_> {
         let is_known = (0..self.bays.all.len()).any(|at| knows(&at));
         if !is_known && evil != Evil::TooManyGone {
             return None;
+        }
+        match (is_stale, is_refused) {
+            (true, true) => self.stage.mark("older.beyond_the_budget"),
+            (true, false) => self.stage.mark("older.within_the_budget"),
+            (false, _) => {}
         }
         Some(Demand { useless, is_refused })
     }
@@ -309,27 +335,39 @@ impl Ordeals<'_> {
         vec![at]
     }
 
-    fn make_stale(&self, sound: &[usize], rest: &Rest) -> Option<Vec<usize>> {
-        let older = self.older.as_ref().filter(|older| sound.contains(&older.at))?;
+    /// So many of the sound devices are replaced by what they were.
+    fn make_stale(&self, sound: &[usize], rest: &Rest, count: usize) -> Option<Vec<usize>> {
+        let of = |at: usize| self.older.iter().find(|older| older.at == at);
+        let chosen: Vec<&Older> = sound.iter().filter_map(|at| of(*at)).take(count).collect();
+        let is_chosen = |at: &usize| chosen.iter().any(|older| older.at == *at);
+        let others: Vec<usize> = sound.iter().filter(|at| !is_chosen(at)).copied().collect();
         // One generation behind is what a crash in the middle of an update leaves, but for what is
         // known to be flushed.
-        let is_behind = older.own.generation + 1 < rest.newest.generation;
-        if !is_behind && !self.lacks_what_is_flushed(older, sound) {
+        let is_behind = |older: &Older| older.own.generation + 1 < rest.newest.generation;
+        let is_older =
+            |older: &&Older| is_behind(older) || self.lacks_what_is_flushed(older, &others);
+        if chosen.len() < count || !chosen.iter().all(is_older) {
             return None;
         }
-        if !is_behind {
+        if !chosen.iter().all(|older| is_behind(older)) {
             self.stage.mark("ordeal.stale_copy_of_this_generation");
         }
-        self.bays.all[older.at].disk.put_back(older.disk.clone());
-        self.bays.all[older.at].disk.come_back();
-        Some(vec![older.at])
+        let is_crash = chosen.iter().any(|older| older.was_crash);
+        let (crash, sums) = (is_crash, self.stage.config().has_checksums);
+        self.stage.mark(if crash { "older.taken_at_a_crash" } else { "older.taken_at_a_stop" });
+        self.stage.mark(if sums { "older.with_checksums" } else { "older.without_checksums" });
+        for older in &chosen {
+            self.bays.all[older.at].disk.put_back(older.disk.clone());
+            self.bays.all[older.at].disk.come_back();
+        }
+        Some(chosen.iter().map(|older| older.at).collect())
     }
 
     /// Whether another member knows something to be flushed that the copy lacks, read by the test's
     /// own hand.
-    fn lacks_what_is_flushed(&self, older: &Older, sound: &[usize]) -> bool {
-        let others = sound.iter().filter(|at| **at != older.at);
-        let flushed = others.filter_map(|at| mark_on(&self.bays.all[*at].disk)).map(|mark| mark.1);
+    fn lacks_what_is_flushed(&self, older: &Older, others: &[usize]) -> bool {
+        let flushed =
+            others.iter().filter_map(|at| mark_on(&self.bays.all[*at].disk)).map(|mark| mark.1);
         flushed.max().is_some_and(|flushed| older.mark < flushed)
     }
 

@@ -142,7 +142,7 @@ struct Universe<'w> {
     ordeals: Random,
     /// Of what is spoilt beyond the budget.
     lies: Random,
-    older: Option<Older>,
+    older: Vec<Older>,
 }
 
 impl Universe<'_> {
@@ -153,7 +153,7 @@ impl Universe<'_> {
         let ordeals = Random::stream(stage.config().seed, 0xD2);
         let lies = Random::stream(stage.config().seed, 0xD3);
         let lives_max = limits.lives;
-        Universe { world, stage, bays, random, lives_max, ordeals, lies, older: None }
+        Universe { world, stage, bays, random, lives_max, ordeals, lies, older: Vec::new() }
     }
 
     fn run(&mut self) {
@@ -287,7 +287,7 @@ impl Universe<'_> {
         if is_due {
             ordeals.undergo(rest, outlook);
         }
-        ordeals.remember(rest);
+        ordeals.remember(rest, outlook);
         if self.lies.percent(SPOILT_BEYOND) {
             ordeals.spoil_beyond(&mut self.lies, outlook);
         }

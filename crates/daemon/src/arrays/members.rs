@@ -34,7 +34,7 @@ impl Serves<Replace> for Arrays {
         let members = self.members(&call.array).await?;
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
         if let Some(has) = slot_of(&members, &call.device).await {
-            return already(&call.array, &call.device, (has, slot));
+            return already(&call.array, &call.device, (has, slot), is_filled(&members, has));
         }
         self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
@@ -62,7 +62,7 @@ impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
         if let Some(has) = slot_of(&members, &call.device).await {
-            return already(&call.array, &call.device, (has, has));
+            return already(&call.array, &call.device, (has, has), true);
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!(
@@ -121,18 +121,27 @@ async fn may_take(device: &str, may_destroy: bool) -> Result<(), ApiError> {
     aside(move || look::may_take(&device, may_destroy)).await
 }
 
-/// What is said of a device that is in slot `has` and was to be put into `wanted`.
+/// What is said of a device that is in slot `has` and was to be put into `wanted`. That it is there
+/// is what was asked for only if it was put there: `is_asked`.
 fn already(
     array: &str,
     device: &str,
     (has, wanted): (MemberIdx, MemberIdx),
+    is_asked: bool,
 ) -> Result<Done, ApiError> {
     let message = format!("{device} is in slot {has} of '{array}' already; nothing was changed");
-    if has == wanted {
+    if has == wanted && is_asked {
         return Ok(Done::unchanged(message));
     }
     let hint = format!("name a device that no array uses for slot {wanted}");
     Err(ApiError::new("device.in_use", message, hint))
+}
+
+/// A device is on its way into the slot.
+fn is_filled(members: &[MemberStatus], slot: MemberIdx) -> bool {
+    members
+        .get(slot.at())
+        .is_some_and(|member| member.state == SlotState::Rebuilding || member.replacement.is_some())
 }
 
 impl Arrays {

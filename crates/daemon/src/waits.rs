@@ -1,0 +1,45 @@
+//! What devices the opening of which takes long are waited for, to say so.
+//!
+//! What must stay true: an opening goes on as it would without this; what is told may be over when
+//! it is read.
+
+use ashlar_device::{Access, OpenRefusal, Opened, Opener};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Opens as `inner` does, and knows what is being opened. Clones know the same.
+#[derive(Clone)]
+pub struct Waits {
+    inner: Arc<dyn Opener>,
+    opening: Arc<Mutex<Vec<(String, Instant)>>>,
+}
+
+impl Waits {
+    /// Around `inner`.
+    pub fn new(inner: Arc<dyn Opener>) -> Waits {
+        Waits { inner, opening: Arc::default() }
+    }
+
+    /// What is being opened for longer than `time`: somebody has it, or it does not answer.
+    pub fn longer_than(&self, time: Duration) -> Vec<String> {
+        let is_long = |(_, since): &&(String, Instant)| since.elapsed() > time;
+        self.locked().iter().filter(is_long).map(|(path, _)| path.clone()).collect()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<(String, Instant)>> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Opener for Waits {
+    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        let entry = (path.to_owned(), Instant::now());
+        self.locked().push(entry.clone());
+        let opened = self.inner.open(path, access);
+        let mut opening = self.locked();
+        let own = opening.iter().position(|other| *other == entry);
+        opening.swap_remove(own.expect("it was noted"));
+        opened
+    }
+}
