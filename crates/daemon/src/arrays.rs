@@ -330,6 +330,7 @@ impl Serves<GetStatus> for Arrays {
             exports: self.exports.status(),
             workers: status.workers.into_iter().map(convert::worker_status).collect(),
             pools,
+            repeated_events: convert::repeated_events(self.engine.events()),
         })
     }
 }
@@ -343,6 +344,10 @@ impl Backend for Arrays {
 
     fn events_since(&self, after: u64) -> Vec<Event> {
         self.engine.events().since(after).into_iter().map(convert::event).collect()
+    }
+
+    fn all_events(&self) -> Vec<Event> {
+        self.engine.events().all().into_iter().map(convert::event).collect()
     }
 
     fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>) {

@@ -52,6 +52,9 @@ pub trait Backend:
     /// The kept events with a sequence above `after`, oldest first.
     fn events_since(&self, after: u64) -> Vec<Event>;
 
+    /// All kept events, with repeated ones that are being counted told as far as they have come.
+    fn all_events(&self) -> Vec<Event>;
+
     /// Put into the event log that `name` happened, to no array.
     fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>);
 }

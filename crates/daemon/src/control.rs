@@ -11,13 +11,14 @@ use crate::metrics;
 use crate::peer::{Gate, Peer, PeerLimits};
 use crate::seats::Serving;
 use ashlar_api::v1::array::{Assemble, Create, Stop};
-use ashlar_api::v1::event::{EVENTS_PATH, FOLLOW_PATH};
+use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::{GetStatus, METRICS_PATH};
 use ashlar_api::{ApiError, Call, Method, codes};
+use ashlar_engine::event_names;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request, State};
@@ -48,8 +49,6 @@ mod names {
     /// Somebody asked for a change. Fields: `request` (its path), `uid`, `gid` and `pid` of who asked as the kernel has
     /// them, `answer` (`done`, or the code of the refusal).
     pub(super) const CALLED: &str = "control.called";
-    /// Somebody who may not use the control socket did. Fields as above, without `answer`.
-    pub(super) const REFUSED: &str = "control.refused";
 }
 
 /// Answer what comes through `gate`, for ever.
@@ -128,7 +127,7 @@ async fn guard<B: Backend>(
         ("pid", peer.pid.to_string()),
     ];
     if !peer.is_allowed {
-        backend.record(names::REFUSED, fields);
+        backend.record(event_names::CONTROL_REFUSED, fields);
         return refuse(&ApiError::new(
             codes::PEER_REFUSED,
             format!("user {} may not use the control socket; nothing was done", peer.uid),
@@ -237,16 +236,20 @@ const NDJSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "applica
 fn lines_after<B: Backend>(backend: &B, after: u64) -> (Vec<Bytes>, u64) {
     let events = backend.events_since(after);
     let last = events.last().map_or(after, |event| event.sequence);
+    (lines(&events), last)
+}
+
+fn lines(events: &[Event]) -> Vec<Bytes> {
     let line = |event| {
         let mut line = serde_json::to_vec(event).ok()?;
         line.push(b'\n');
         Some(Bytes::from(line))
     };
-    (events.iter().filter_map(line).collect(), last)
+    events.iter().filter_map(line).collect()
 }
 
 async fn recent_events<B: Backend>(State(backend): State<B>) -> Response {
-    (NDJSON, lines_after(&backend, 0).0.concat()).into_response()
+    (NDJSON, lines(&backend.all_events()).concat()).into_response()
 }
 
 async fn follow_events<B: Backend>(State(backend): State<B>) -> Response {

@@ -13,7 +13,7 @@ use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::spare::{Spare, SparePool};
-use ashlar_api::v1::status::{PoolStatus, WorkerStatus};
+use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
 use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk as ondisk;
@@ -36,6 +36,16 @@ pub fn event(event: ashlar_engine::Event) -> Event {
         array: (!event.array.is_empty()).then_some(event.array),
         fields: event.fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
     }
+}
+
+/// How often faults that come in crowds happened.
+pub fn repeated_events(log: &ashlar_engine::EventLog) -> Vec<RepeatedEvent> {
+    let repeated = |it: ashlar_engine::Occurrences| RepeatedEvent {
+        name: it.name.to_owned(),
+        count: it.count,
+        last_unix_ms: it.last_unix_ms,
+    };
+    log.totals().into_iter().map(repeated).collect()
 }
 
 /// What the engine calls the level that was asked for.

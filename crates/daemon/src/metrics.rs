@@ -320,6 +320,11 @@ fn process(text: &mut Text, status: &Status) {
             text.sample(name, &[("pool", &pool.name)], value(pool));
         }
     }
+    let name = "ashlar_repeated_events";
+    text.family(name, "counter", "Faults that come in crowds, by their event.");
+    for event in &status.repeated_events {
+        text.sample(&format!("{name}_total"), &[("event", &event.name)], event.count);
+    }
     text.family("ashlar_pool", "info", "The pages its memory is on.");
     for pool in status.pools.iter().filter(|pool| !pool.pages.is_empty()) {
         text.sample("ashlar_pool_info", &[("pool", &pool.name), ("pages", &pool.pages)], 1);

@@ -34,6 +34,8 @@ use tokio::time::Instant;
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
 /// How often to look whether users of attached volumes are gone, once a signal came.
 const USERS_POLL: Duration = Duration::from_millis(100);
+/// How long equal faults are counted before they are told once more.
+const EVENTS_COUNTED_FOR: Duration = Duration::from_secs(10);
 /// How often to try to listen meanwhile.
 const LISTEN_POLL: Duration = Duration::from_millis(20);
 
@@ -100,6 +102,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     }
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
+    engine.events().count_within(EVENTS_COUNTED_FOR);
     say(&format!("parity kernel {kernel}"));
     let limits = nbd_limits(&options.config, descriptors, &say);
     let exports = Arc::new(Exports::new(&engine, options.folder, &limits));

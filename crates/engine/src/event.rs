@@ -2,11 +2,13 @@
 //!
 //! What must stay true: names in [`names`] never change their meaning once released; recording an event
 //! never blocks the data path for longer than one short lock and never fails. The log keeps the newest
-//! events only; a follower that falls behind is told how many it missed.
+//! events only; a follower that falls behind sees a gap in the sequence. Faults that come in crowds
+//! are counted, not repeated, and kept apart from the others: however many there are, who did what
+//! stays in the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The event names. A follower may match on these.
 pub mod names {
@@ -77,9 +79,36 @@ pub mod names {
     /// A client's connection was given up: it broke the protocol, or was lost in the middle of a message. At most one
     /// a second; field `untold` counts those in between.
     pub const CLIENT_DROPPED: &str = "client.dropped";
+    /// Somebody who may not use the control socket did. Fields: `request` (its path), `uid`, `gid`
+    /// and `pid` of who asked as the kernel has them.
+    pub const CONTROL_REFUSED: &str = "control.refused";
     /// An export's listener cannot be used any more.
     pub const LISTENER_FAILED: &str = "listener.failed";
 }
+
+/// Events of which one cause makes thousands. Equal ones are counted, and they never push other
+/// events out of the log.
+const IN_CROWDS: [&str; 9] = [
+    names::MEMBER_BLOCK_REPAIRED,
+    names::MEMBER_BLOCK_UNREPAIRED,
+    names::MEMBER_CHECKSUM_MISMATCH,
+    names::MEMBER_SLOW,
+    names::BLOCK_LOST,
+    names::SCRUB_MISMATCH,
+    names::ARRAY_FAILED,
+    names::CLIENT_DROPPED,
+    names::CONTROL_REFUSED,
+];
+
+/// Fields that tell of whom an event is: two of the same name and array with these alike are equal.
+const WHOSE: [&str; 3] = ["slot", "path", "uid"];
+
+/// Fields of which a counted event tells the least and the greatest, and what these are called.
+const SPANS: [(&str, &str, &str); 2] =
+    [("offset", "offset_min", "offset_max"), ("stripe", "stripe_min", "stripe_max")];
+
+/// Kinds of equal events that are counted at the same time; of one more the oldest is told at once.
+const COUNTED_MAX: usize = 256;
 
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,8 +121,21 @@ pub struct Event {
     pub name: &'static str,
     /// Array it concerns, empty if none.
     pub array: String,
-    /// Fields in the order they were given; names carry units.
+    /// Fields in the order they were given; names carry units. If it stands for several, `count`,
+    /// `first_unix_ms` and `last_unix_ms` follow, and the least and greatest of their offsets and
+    /// stripes.
     pub fields: Vec<(&'static str, String)>,
+}
+
+/// How often something happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Occurrences {
+    /// One of [`names`].
+    pub name: &'static str,
+    /// How often since the log began.
+    pub count: u64,
+    /// When last, milliseconds since 1970.
+    pub last_unix_ms: u64,
 }
 
 /// The newest events, shared by all workers and the control side.
@@ -106,50 +148,236 @@ pub struct EventLog {
 #[derive(Debug, Default)]
 struct State {
     recorded: u64,
+    /// How long equal events are counted before they are told; zero tells each.
+    window: Duration,
     kept: VecDeque<Event>,
+    /// Those of [`IN_CROWDS`].
+    crowds: VecDeque<Event>,
+    counted: Vec<Counted>,
+    totals: BTreeMap<&'static str, (u64, u64)>,
+}
+
+/// Equal events since the last one that was told.
+#[derive(Debug)]
+struct Counted {
+    name: &'static str,
+    array: String,
+    whose: Vec<String>,
+    /// When the window began, milliseconds since 1970.
+    since_ms: u64,
+    /// How many were not told yet.
+    count: u64,
+    first_ms: u64,
+    last_ms: u64,
+    fields: Vec<(&'static str, String)>,
+    spans: [Option<(u64, u64)>; SPANS.len()],
 }
 
 impl EventLog {
-    /// A log that keeps the newest `kept_max` events.
+    /// A log that keeps the newest `kept_max` events, and as many faults that come in crowds. Each
+    /// is told.
     pub fn new(kept_max: usize) -> Self {
         EventLog { state: Mutex::default(), kept_max }
     }
 
-    /// Record that `name` happened to `array`.
+    /// From now on tell of equal faults once, and then how many came in each `window`.
     ///
     /// # Panics
-    /// If another thread panicked while recording.
-    pub fn record(&self, name: &'static str, array: &str, fields: Vec<(&'static str, String)>) {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut state = self.state.lock().expect("no panic while recording");
-        state.recorded += 1;
-        let event = Event {
-            sequence: state.recorded,
-            at_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
-            name,
-            array: array.to_owned(),
-            fields,
-        };
-        if state.kept.len() == self.kept_max {
-            state.kept.pop_front();
-        }
-        state.kept.push_back(event);
+    /// If another thread panicked while recording. The same goes for all below.
+    pub fn count_within(&self, window: Duration) {
+        self.state.lock().expect("no panic while recording").window = window;
     }
 
-    /// The kept events with a sequence above `after`, oldest first. A gap between `after + 1` and the
-    /// first one's sequence is what the caller missed.
-    ///
-    /// # Panics
-    /// If another thread panicked while recording.
+    /// Record that `name` happened to `array`.
+    pub fn record(&self, name: &'static str, array: &str, fields: Vec<(&'static str, String)>) {
+        let mut state = self.state.lock().expect("no panic while recording");
+        let now_ms = now_ms();
+        let total = state.totals.entry(name).or_default();
+        *total = (total.0 + 1, now_ms);
+        state.tell_counted(self.kept_max, |counted, window| counted.is_over(now_ms, window));
+        let is_counted = !state.window.is_zero() && IN_CROWDS.contains(&name);
+        if is_counted && state.count(name, array, &fields, now_ms) {
+            return;
+        }
+        if is_counted {
+            if state.counted.len() == COUNTED_MAX {
+                let oldest = state.counted.iter().map(|it| it.since_ms).min().unwrap_or(now_ms);
+                state.tell_counted(self.kept_max, |counted, _| counted.since_ms == oldest);
+            }
+            state.counted.push(Counted::new(name, array, &fields, now_ms));
+        }
+        state.tell((name, array.to_owned(), fields), now_ms, self.kept_max);
+    }
+
+    /// The kept events with a sequence above `after`, oldest first. What is missing in the sequence
+    /// the caller missed.
     pub fn since(&self, after: u64) -> Vec<Event> {
+        let mut state = self.state.lock().expect("no panic while recording");
+        let now_ms = now_ms();
+        state.tell_counted(self.kept_max, |counted, window| counted.is_over(now_ms, window));
+        state.since(after)
+    }
+
+    /// All kept events, oldest first, with what is being counted told as far as it has come.
+    pub fn all(&self) -> Vec<Event> {
+        let mut state = self.state.lock().expect("no panic while recording");
+        state.tell_counted(self.kept_max, |counted, _| counted.count > 0);
+        state.since(0)
+    }
+
+    /// How often each of the faults that come in crowds happened, since the log began.
+    pub fn totals(&self) -> Vec<Occurrences> {
         let state = self.state.lock().expect("no panic while recording");
-        state.kept.iter().filter(|event| event.sequence > after).cloned().collect()
+        let all = state.totals.iter().filter(|(name, _)| IN_CROWDS.contains(name));
+        all.map(|(name, (count, last))| Occurrences { name, count: *count, last_unix_ms: *last })
+            .collect()
+    }
+}
+
+fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Name, array and fields of an event.
+type What = (&'static str, String, Vec<(&'static str, String)>);
+
+impl State {
+    fn tell(&mut self, (name, array, fields): What, at_unix_ms: u64, kept_max: usize) {
+        self.recorded += 1;
+        let event = Event { sequence: self.recorded, at_unix_ms, name, array, fields };
+        let ring = if IN_CROWDS.contains(&name) { &mut self.crowds } else { &mut self.kept };
+        if ring.len() == kept_max {
+            ring.pop_front();
+        }
+        ring.push_back(event);
+    }
+
+    /// Tell what was counted, and count no longer, where `is_time`.
+    fn tell_counted(&mut self, kept_max: usize, is_time: impl Fn(&Counted, Duration) -> bool) {
+        let window = self.window;
+        let mut at = 0;
+        while at < self.counted.len() {
+            if !is_time(&self.counted[at], window) {
+                at += 1;
+                continue;
+            }
+            let counted = self.counted.remove(at);
+            if counted.count > 0 {
+                let last_ms = counted.last_ms;
+                // What comes next is counted, too, rather than told at once.
+                self.counted.insert(at, counted.again());
+                at += 1;
+                self.tell(counted.told(), last_ms, kept_max);
+            }
+        }
+    }
+
+    /// Count the event, if an equal one was told just now.
+    fn count(
+        &mut self,
+        name: &'static str,
+        array: &str,
+        fields: &[(&'static str, String)],
+        now_ms: u64,
+    ) -> bool {
+        let whose = whose(fields);
+        let is_equal =
+            |it: &&mut Counted| it.name == name && it.array == array && it.whose == whose;
+        let Some(counted) = self.counted.iter_mut().find(is_equal) else { return false };
+        counted.add(fields, now_ms);
+        true
+    }
+
+    fn since(&self, after: u64) -> Vec<Event> {
+        let both = self.kept.iter().chain(&self.crowds);
+        let mut events: Vec<Event> = both.filter(|it| it.sequence > after).cloned().collect();
+        events.sort_unstable_by_key(|event| event.sequence);
+        events
+    }
+}
+
+fn whose(fields: &[(&'static str, String)]) -> Vec<String> {
+    let own = fields.iter().filter(|(name, _)| WHOSE.contains(name));
+    own.map(|(_, value)| value.clone()).collect()
+}
+
+impl Counted {
+    /// One that was told just now.
+    fn new(
+        name: &'static str,
+        array: &str,
+        fields: &[(&'static str, String)],
+        now_ms: u64,
+    ) -> Counted {
+        Counted {
+            name,
+            array: array.to_owned(),
+            whose: whose(fields),
+            since_ms: now_ms,
+            count: 0,
+            first_ms: now_ms,
+            last_ms: now_ms,
+            fields: Vec::new(),
+            spans: [None; SPANS.len()],
+        }
+    }
+
+    /// The next window of the same.
+    fn again(&self) -> Counted {
+        let whose = self.whose.clone();
+        let next = Counted::new(self.name, &self.array, &[], self.last_ms);
+        Counted { whose, ..next }
+    }
+
+    /// Whether the window has passed, or the clock was set back.
+    fn is_over(&self, now_ms: u64, window: Duration) -> bool {
+        let passed = now_ms.checked_sub(self.since_ms).map(Duration::from_millis);
+        passed.is_none_or(|passed| passed >= window)
+    }
+
+    fn add(&mut self, fields: &[(&'static str, String)], now_ms: u64) {
+        if self.count == 0 {
+            self.first_ms = now_ms;
+        }
+        self.count += 1;
+        self.last_ms = now_ms;
+        self.fields = fields.to_vec();
+        for (at, (field, ..)) in SPANS.iter().enumerate() {
+            let own = fields.iter().find(|(name, _)| name == field);
+            let Some(value) = own.and_then(|(_, value)| value.parse().ok()) else { continue };
+            let (least, greatest) = self.spans[at].unwrap_or((value, value));
+            self.spans[at] = Some((least.min(value), greatest.max(value)));
+        }
+    }
+
+    fn told(mut self) -> What {
+        if self.count > 1 {
+            for ((field, least, greatest), span) in SPANS.iter().zip(self.spans) {
+                let Some((from, to)) = span else { continue };
+                self.fields.retain(|(name, _)| name != field);
+                self.fields.push((least, from.to_string()));
+                self.fields.push((greatest, to.to_string()));
+            }
+            self.fields.push(("count", self.count.to_string()));
+            self.fields.push(("first_unix_ms", self.first_ms.to_string()));
+            self.fields.push(("last_unix_ms", self.last_ms.to_string()));
+        }
+        (self.name, self.array, self.fields)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{EventLog, names};
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(1000);
+
+    fn mismatch(log: &EventLog, slot: usize, offset: u64) {
+        let fields = vec![("slot", slot.to_string()), ("offset", offset.to_string())];
+        log.record(names::MEMBER_CHECKSUM_MISMATCH, "a", fields);
+    }
 
     #[test]
     fn a_follower_that_falls_behind_sees_the_gap() {
@@ -160,5 +388,71 @@ mod tests {
         let seen: Vec<u64> = log.since(1).iter().map(|event| event.sequence).collect();
         assert_eq!(seen, [4, 5]);
         assert!(log.since(5).is_empty());
+    }
+
+    /// One corruption of 13 MiB once pushed everything else out of the log.
+    #[test]
+    fn faults_in_crowds_push_nothing_else_out() {
+        let log = EventLog::new(4);
+        log.record(names::ARRAY_CREATED, "a", Vec::new());
+        for offset in 0..100 {
+            mismatch(&log, 1, offset * 4096);
+        }
+        log.record(names::MEMBER_FAILED, "a", vec![("slot", "1".to_owned())]);
+        let names: Vec<&str> = log.since(0).iter().map(|event| event.name).collect();
+        assert_eq!((names.len(), names[0], names[5]), (6, "array.created", "member.failed"));
+    }
+
+    #[test]
+    fn equal_faults_are_told_once_and_then_counted_with_when_and_where() {
+        let log = EventLog::new(4096);
+        log.count_within(LONG);
+        for offset in 0..3800 {
+            mismatch(&log, 1, offset * 4096);
+            if offset % 1000 == 0 {
+                mismatch(&log, 2, 7);
+            }
+        }
+        assert_eq!(log.since(0).len(), 2, "the first of each");
+        let told = log.all();
+        assert_eq!(told.len(), 4, "{told:?}");
+        let field = |at: usize, name: &str| {
+            let field = told[at].fields.iter().find(|(own, _)| *own == name);
+            field.map(|(_, value)| value.as_str())
+        };
+        assert_eq!((field(0, "offset"), field(0, "count")), (Some("0"), None));
+        assert_eq!((field(2, "slot"), field(2, "count")), (Some("1"), Some("3799")));
+        assert_eq!(
+            (field(2, "offset_min"), field(2, "offset_max")),
+            (Some("4096"), Some("15556608"))
+        );
+        assert!(field(2, "first_unix_ms") <= field(2, "last_unix_ms"));
+        assert_eq!((field(3, "slot"), field(3, "count")), (Some("2"), Some("3")));
+        assert_eq!(log.all().len(), 4, "what was told is not told again");
+        let [total] = log.totals()[..] else { panic!("one name") };
+        assert_eq!((total.name, total.count), (names::MEMBER_CHECKSUM_MISMATCH, 3804));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_when_its_time_is_over() {
+        let log = EventLog::new(16);
+        log.count_within(Duration::from_millis(1));
+        mismatch(&log, 1, 0);
+        mismatch(&log, 1, 1);
+        while log.since(0).len() < 2 {
+            std::thread::yield_now();
+        }
+        let [_, last] = &log.since(0)[..] else { panic!("two") };
+        assert_eq!((last.sequence, last.fields[1].clone()), (2, ("offset", "1".to_owned())));
+    }
+
+    #[test]
+    fn what_happens_once_is_never_counted_together() {
+        let log = EventLog::new(16);
+        log.count_within(LONG);
+        for _ in 0..3 {
+            log.record(names::MEMBER_FAILED, "a", vec![("slot", "1".to_owned())]);
+        }
+        assert_eq!(log.since(0).len(), 3);
     }
 }

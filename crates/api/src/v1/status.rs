@@ -44,6 +44,21 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Everything that was sized at start.
     pub pools: Vec<PoolStatus>,
+    /// Faults of which one cause makes many: how often each happened, whether told one by one or
+    /// counted.
+    #[serde(default)]
+    pub repeated_events: Vec<RepeatedEvent>,
+}
+
+/// How often something happened since the daemon began.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RepeatedEvent {
+    /// For example `member.checksum_mismatch`.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// When last, in milliseconds since 1970. For people; nothing is decided by it.
+    pub last_unix_ms: u64,
 }
 
 /// One worker at one moment.

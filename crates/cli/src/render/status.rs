@@ -9,7 +9,7 @@ use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::spare::Spare;
-use ashlar_api::v1::status::Status;
+use ashlar_api::v1::status::{RepeatedEvent, Status};
 use ashlar_units::ByteSize;
 
 /// Everything, as lines.
@@ -35,10 +35,18 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         let spares = if spares.is_empty() { "empty".to_owned() } else { spares.join(" ") };
         lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
+    lines.extend(repeated(&status.repeated_events));
     if limits {
         lines.push(limits_table(status));
     }
     lines.join("\n")
+}
+
+/// Faults that came in crowds, with how many.
+fn repeated(events: &[RepeatedEvent]) -> Option<String> {
+    let told = |event: &RepeatedEvent| format!("{} {}", event.name, grouped(event.count));
+    let told: Vec<String> = events.iter().map(told).collect();
+    (!told.is_empty()).then(|| format!("faults {}", told.join("   ")))
 }
 
 fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<String>) {

@@ -102,6 +102,7 @@ impl Serves<GetStatus> for Rehearsal {
             exports: Vec::new(),
             workers: Vec::new(),
             pools: Vec::new(),
+            repeated_events: Vec::new(),
         })
     }
 }
@@ -172,6 +173,10 @@ impl Backend for Rehearsal {
     fn events_since(&self, after: u64) -> Vec<Event> {
         let kept = self.0.lock().expect("not poisoned");
         kept.events.iter().filter(|event| event.sequence > after).cloned().collect()
+    }
+
+    fn all_events(&self) -> Vec<Event> {
+        self.events_since(0)
     }
 
     fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>) {

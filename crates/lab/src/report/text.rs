@@ -1,4 +1,6 @@
 //! The report as Markdown and as CSV.
+//!
+//! What must stay true: whatever a record says is text in Markdown: no HTML, no link, no cell of a table more.
 
 use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};
@@ -17,12 +19,14 @@ pub fn percentile(point: &Point, fraction: f64) -> String {
 /// The whole report in Markdown.
 pub fn markdown(run: &Run, points: &[Point]) -> String {
     let headline = headline(points, &run.records);
-    let mut out = format!("# {}\n\n**{}**\n", title(run), headline.sentence);
+    let mut out = format!("# {}\n\n**{}**\n", cell(title(run)), cell(&headline.sentence));
     if let Some(limit) = &headline.limit {
         let _ = write!(
             out,
             "\nLimiting factor of {}: {}. Next experiment: {}.\n",
-            limit.of, limit.verdict.sentence, limit.verdict.next
+            cell(&limit.of),
+            cell(&limit.verdict.sentence),
+            cell(&limit.verdict.next)
         );
     }
     let _ = write!(
@@ -30,7 +34,7 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
         "\n{} figures, {} invalid. Engines: {}.\n",
         headline.figures,
         headline.invalid,
-        engines(points).join(", ")
+        cell(&engines(points).join(", "))
     );
     out.push_str("\n| workload | engine | rate | of BASELINE | CPU | most consumed cores | p50 | p99.9 | mark |\n|---|---|---:|---:|---:|---|---:|---:|---|\n");
     for point in points {
@@ -54,10 +58,10 @@ pub fn markdown(run: &Run, points: &[Point]) -> String {
     checks(&mut out, run);
     out.push_str("\n## Environment\n\n");
     for (name, value) in &run.facts.environment {
-        let _ = writeln!(out, "- {name}: {}", cell(value));
+        let _ = writeln!(out, "- {}: {}", cell(name), cell(value));
     }
     for (name, why) in &run.facts.left_out {
-        let _ = writeln!(out, "- left out: {name}, because {}", cell(why));
+        let _ = writeln!(out, "- left out: {}, because {}", cell(name), cell(why));
     }
     out
 }
@@ -77,9 +81,9 @@ fn notes(out: &mut String, points: &[Point]) {
         let _ = writeln!(
             out,
             "- {} ({}), {}: {}",
-            point.case(),
-            point.engine,
-            finding.rule,
+            cell(&point.case()),
+            cell(&point.engine),
+            cell(&finding.rule),
             cell(&finding.reason)
         );
     }
@@ -98,8 +102,8 @@ fn checks(out: &mut String, run: &Run) {
             out,
             "- {:?}: {} {}: {}",
             check.outcome,
-            check.name,
-            check.target,
+            cell(&check.name),
+            cell(&check.target),
             cell(&check.found)
         );
     }
@@ -136,8 +140,20 @@ pub fn title(run: &Run) -> &str {
     }
 }
 
+/// Words as text of Markdown, in one line.
 fn cell(words: &str) -> String {
-    words.replace('|', "\\|").replace('\n', " ")
+    let mut out = String::with_capacity(words.len());
+    for c in words.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '|' | '[' | ']' | '`' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// A round's percentile, nanoseconds; empty if too few I/Os lie beyond it.

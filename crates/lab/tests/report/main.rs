@@ -384,3 +384,61 @@ fn a_waterfall_falls_from_the_raw_drives_to_the_file_system_and_says_what_each_d
     let names: Vec<&str> = falls[0].steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["raw drives", "RAID ceiling", "btrfs"], "an INVALID figure is no step");
 }
+
+/// Every text of a value, by the way to it.
+fn texts(value: &serde_json::Value, way: &str, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::String(_) => out.push(way.to_owned()),
+        serde_json::Value::Array(values) => {
+            let each = values.iter().enumerate();
+            each.for_each(|(at, value)| texts(value, &format!("{way}/{at}"), out));
+        }
+        serde_json::Value::Object(fields) => {
+            let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
+            let each = fields.iter();
+            each.for_each(|(name, value)| texts(value, &format!("{way}/{}", escaped(name)), out));
+        }
+        _ => {}
+    }
+}
+
+/// Names of engines, targets and checks, and the question, once went into the page as they were.
+#[test]
+fn whatever_a_record_says_is_text_in_markdown() {
+    const HTML: &str = "<img src=x onerror=alert(1)>|[a](b)";
+    let mut changed = 0;
+    let whole = with_everything();
+    let mut kinds = std::collections::BTreeSet::new();
+    for at in 0..whole.records.len() {
+        let mut value = serde_json::to_value(&whole.records[at]).expect("plain data");
+        let mut ways = Vec::new();
+        texts(&value, "", &mut ways);
+        if !kinds.insert(ways.clone()) {
+            // Another round of the same.
+            continue;
+        }
+        for way in ways {
+            let before = value.clone();
+            *value.pointer_mut(&way).expect("just seen") = HTML.into();
+            // A word of a fixed list is no place for anything else.
+            match serde_json::from_value::<Record>(value.clone()) {
+                Ok(_) => changed += 1,
+                Err(_) => value = before,
+            }
+        }
+        let mut run = with_everything();
+        run.records[at] = serde_json::from_value(value).expect("tried already");
+        no_html(&run, &format!("record {at}"));
+    }
+    assert!(changed > 100, "only {changed} places");
+    let mut run = with_everything();
+    run.facts.question = HTML.to_owned();
+    run.facts.environment.insert(HTML.to_owned(), HTML.to_owned());
+    run.facts.left_out.insert(HTML.to_owned(), HTML.to_owned());
+    no_html(&run, "facts");
+}
+
+fn no_html(run: &Run, way: &str) {
+    let markdown = text::markdown(run, &points::of(&run.records));
+    assert!(!markdown.contains("<img") && !markdown.contains("|[a]"), "{way}:\n{markdown}");
+}
