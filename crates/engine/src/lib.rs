@@ -81,7 +81,7 @@ pub use context::WorkerContext;
 pub use create::{CreateReport, CreateSpec};
 pub use engine::Engine;
 pub use error::Refusal;
-pub use event::{Event, EventLog, names as event_names};
+pub use event::{Event, EventLog, Occurrences, names as event_names};
 pub use log::replay::ReplaySummary;
 pub use member::{BadTransition, SlotEvent, SlotState};
 pub use metrics::{
