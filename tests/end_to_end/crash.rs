@@ -26,6 +26,9 @@ fn what_was_flushed_survives_a_killed_daemon() {
     assert!(events.contains("array.assembled"), "{events}");
 }
 
+const NAME: &str = "tank #0";
+
+/// A dead mount of an array with such a name once stayed.
 #[test]
 fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
     let test = "a_killed_daemons_attachment_is_cleared_away_by_the_next_one";
@@ -34,8 +37,9 @@ fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
     }
     let mut world = World::new();
     let world_folder = world.folder.path().to_owned();
-    world.create("tank0", 5, &["--level", "6"]);
-    let file = world.ok(&["attach", "--file", "tank0"]);
+    // The table of mounts has signs in it as numbers.
+    world.create(NAME, 5, &["--level", "6"]);
+    let file = world.ok(&["attach", "--file", NAME]);
     assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
     let mounts = || {
         let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
@@ -46,10 +50,10 @@ fn a_killed_daemons_attachment_is_cleared_away_by_the_next_one() {
     world.kill();
     world.start(&MEMBERS);
     assert_eq!(mounts(), [""; 0], "whoever looks there is told of a transport endpoint");
-    let file = world.ok(&["attach", "--file", "tank0"]);
+    let file = world.ok(&["attach", "--file", NAME]);
     assert!(std::fs::metadata(file.trim()).is_ok_and(|file| file.len() > 0));
-    world.ok(&["detach", "tank0"]);
+    world.ok(&["detach", NAME]);
     assert_eq!(mounts(), [""; 0]);
-    world.ok(&["stop", "tank0"]);
+    world.ok(&["stop", NAME]);
     world.ok(&[&["assemble"] as &[&str], &MEMBERS].concat());
 }

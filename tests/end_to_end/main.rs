@@ -25,6 +25,8 @@
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
+//! - `trusted_files` what somebody else may have changed, and names that are not what they look
+//!   like
 //! - `twins`      one device under two names
 //! - `refusals`   everything that must be refused, with its line
 //! - `refused_starts` members from which no array starts, or not the whole of it
@@ -58,5 +60,6 @@ mod short;
 mod suites;
 mod tampered;
 mod tools;
+mod trusted_files;
 mod twins;
 mod world;

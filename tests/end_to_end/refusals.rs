@@ -385,6 +385,27 @@ fn what_is_not_understood_is_refused_in_one_line_with_exit_code_2() {
 }
 
 #[test]
+fn a_daemon_that_makes_no_sense_is_not_started() {
+    let world = World::without_daemon();
+    let whole = |line: String| world.anonymous(line.trim_end());
+    assert_eq!(
+        whole(world.refused(&["serve", "--workers", "2", "--pool", "1K"])),
+        "ashlar: a pool of 1 KiB is not possible for 2 workers: take 32 MiB or more; correct it; \
+         nothing was started"
+    );
+    let line = world.refused(&["serve", "--workers", "1000"]);
+    assert!(line.contains("1000 workers are not possible on"), "{line}");
+    assert!(line.contains("cores: take 1 to"), "{line}");
+    let line = world.refused(&["serve", "--socket", "nodir/control.sock"]);
+    assert!(
+        line.contains("nodir/control.sock: its folder is not there; nothing was started"),
+        "{line}"
+    );
+    assert!(!world.path("nodir").exists(), "it was made");
+    assert!(!world.path("control.sock").exists());
+}
+
+#[test]
 fn a_second_daemon_on_the_same_socket_is_refused() {
     let world = World::new();
     let line = world.refused(&["serve"]);

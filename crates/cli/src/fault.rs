@@ -7,6 +7,7 @@ use ashlar_api::{ApiError, ClientError, codes};
 use ashlar_daemon::config::ConfigError;
 use clap::CommandFactory;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -138,6 +139,19 @@ impl From<ClientError> for Fault {
     fn from(error: ClientError) -> Fault {
         match error {
             ClientError::Refused(error) => Fault { error, exit: 1, is_answered: false },
+            ClientError::Unreachable { socket, source }
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                Fault::new(
+                    codes::PEER_REFUSED,
+                    format!(
+                        "user {} may not open {}: Permission denied; nothing was changed",
+                        rustix::process::geteuid().as_raw(),
+                        socket.display()
+                    ),
+                    "root, the daemon's user and the socket's group may: see ls -l of it",
+                )
+            }
             ClientError::Unreachable { .. } => Fault::new(
                 codes::DAEMON_UNREACHABLE,
                 format!("{error}; nothing was changed"),

@@ -82,6 +82,18 @@ impl Reach {
     }
 }
 
+/// Make the folder of `socket` if it is the usual one of this user. Others are whose they are.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_usual_folder(socket: &Path) -> Result<(), Fault> {
+    let Some(folder) = usual_folder().filter(|folder| socket.parent() == Some(folder)) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(&folder)
+        .map_err(|error| Fault::file(&folder, &error, "name another place with --socket"))
+}
+
 /// The folder for sockets and attached volumes of this user, if there is one.
 fn usual_folder() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {

@@ -7,10 +7,11 @@ use crate::exports::address;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
 use ashlar_engine::{ArrayTuning, Signatures};
-use ashlar_nbd::{TlsFiles, TlsTerms};
+use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
 use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
 use serde::Deserialize;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -302,11 +303,13 @@ impl Config {
     /// It cannot be read, or says something that makes no sense.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
-            file: file.clone(),
-            line: None,
-            what: error.to_string(),
-        })?;
+        let refuse = |what: String| ConfigError { file: file.clone(), line: None, what };
+        let unread = |error: std::io::Error| refuse(error.to_string());
+        let mut opened = std::fs::File::open(path).map_err(unread)?;
+        // It says who may reach volumes, and which devices are taken.
+        only_we_change(&opened.metadata().map_err(unread)?).map_err(refuse)?;
+        let mut text = String::new();
+        opened.read_to_string(&mut text).map_err(unread)?;
         Config::parse(&file, &text)
     }
 
@@ -341,10 +344,7 @@ impl Config {
         self.tuning.check()?;
         self.nbd_limits.check()?;
         self.nbd.iter().try_for_each(NbdConfig::check)?;
-        if self.serve.workers == Some(0) {
-            return Err("workers must be at least 1".to_owned());
-        }
-        Ok(())
+        sizes::check(&self.serve)
     }
 }
 
@@ -406,5 +406,6 @@ fn size<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ByteSize>, D
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
+mod sizes;
 #[cfg(test)]
 mod tests;

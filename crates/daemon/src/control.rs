@@ -91,12 +91,9 @@ fn router<B: Backend>(backend: B) -> Router {
 /// The control socket at `path`, made anew if a dead daemon left one there.
 ///
 /// # Errors
-/// `AddrInUse` if a daemon answers there, `AlreadyExists` if something else is there, or what the
-/// system says.
+/// `AddrInUse` if a daemon answers there, `AlreadyExists` if something else is there, `NotFound` if
+/// its folder is not, or what the system says.
 pub fn listen(path: &Path) -> io::Result<Gate> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
             return Err(io::ErrorKind::AlreadyExists.into());

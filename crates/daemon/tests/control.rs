@@ -24,7 +24,7 @@ fn serve() -> (tempfile::TempDir, PathBuf, Client) {
 /// The same with limits, and what it keeps books in.
 fn serve_within(limits: PeerLimits) -> (tempfile::TempDir, PathBuf, Client, Rehearsal) {
     let folder = tempfile::tempdir().expect("temporary folder");
-    let socket = folder.path().join("deep/control.sock");
+    let socket = folder.path().join("control.sock");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
     let gate = runtime.block_on(async { control::listen(&socket).expect("listen") });

@@ -300,6 +300,12 @@ pub trait Opened: Send + Sync {
     /// What is fixed about it.
     fn facts(&self) -> &DeviceFacts;
 
+    /// A path to what is open, wherever the path that it was opened by leads by now; `None` if it
+    /// is no file of this system. It leads there as long as this is open.
+    fn descriptor_path(&self) -> Option<String> {
+        None
+    }
+
     /// A handle to it for the worker behind `handle`.
     fn attach(&self, handle: &Handle) -> Rc<dyn Device>;
 }

@@ -145,6 +145,10 @@ impl Opened for FaultyDevice {
         self.inner.facts()
     }
 
+    fn descriptor_path(&self) -> Option<String> {
+        self.inner.descriptor_path()
+    }
+
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
         Rc::new(Attached {
             inner: self.inner.attach(handle),

@@ -1,15 +1,17 @@
 //! Opening real paths: block devices, partitions and regular files.
 //!
-//! What must stay true: with [`Access::Exclusive`] nobody else has the device: `O_EXCL` on block devices, a lock on
-//! the open file description of files. Both are held until the last reference to the description is gone, and
-//! requests in flight count as references: a successor gets in only after the last write of a killed predecessor
-//! has landed. I/O is direct: files on file systems that refuse that are opened for looking only, and
-//! [`DeviceFacts::is_direct`] tells. A cache between would forget writes that it could not store, and say so once at most.
-//! Not here: doing I/O (`uring`).
+//! What must stay true: a path is followed once, and all that is asked, decided and done is about
+//! what it led to then: somebody who swaps it meanwhile has nothing opened by it. With
+//! [`Access::Exclusive`] nobody else has the device: `O_EXCL` on block devices, a lock on the open
+//! file description of files. Both are held until the last reference to the description is gone,
+//! and requests in flight count as references: a successor gets in only after the last write of a
+//! killed predecessor has landed. I/O is direct: files on file systems that refuse that are opened
+//! for looking only, and [`DeviceFacts::is_direct`] tells. A cache between would forget writes that
+//! it could not store, and say so once at most. Not here: doing I/O (`uring`).
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,7 +23,7 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags, flock, fstat,
-    major, minor, open, seek, stat, statx,
+    major, minor, open, seek, statx,
 };
 use rustix::io::Errno;
 
@@ -51,11 +53,27 @@ const NO_DEVICE: &str = "neither a block device nor a regular file; name one of 
 /// # Errors
 /// What the system says, or that it is neither.
 pub fn open_to_look(path: &Path) -> io::Result<fs::File> {
-    let kind = fs::metadata(path)?.file_type();
+    let named = fs::File::from(name(path)?);
+    let kind = named.metadata()?.file_type();
     if kind.is_file() || kind.is_block_device() {
-        return fs::File::open(path);
+        return fs::File::open(own_path(&named));
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, NO_DEVICE))
+}
+
+/// What `path` leads to, held and not opened: a pipe does not wait, a tape does not move.
+fn name(path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The path by which this process opens again what it holds.
+fn own_path(held: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", held.as_raw_fd())
+}
+
+/// The path by which other processes of this user open what this one holds.
+pub(crate) fn path_for_others(held: &impl AsRawFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), held.as_raw_fd())
 }
 
 /// An opened block device or file.
@@ -74,10 +92,12 @@ impl FileDevice {
     /// Why not, and who has it if that is the reason.
     pub fn open(path: &str, access: Access, wait: Duration) -> Result<FileDevice, OpenRefusal> {
         let refuse = |error| refusal(path, access, error);
-        let about = stat(path).map_err(refuse)?;
+        let named = name(path).map_err(refuse)?;
+        let about = fstat(&named).map_err(refuse)?;
+        let way = Way { path, at: &own_path(&named), wait };
         let (file, facts) = match FileType::from_raw_mode(about.st_mode) {
-            FileType::BlockDevice => open_block(path, access, wait).map_err(refuse)?,
-            FileType::RegularFile => open_file(path, access, wait).map_err(refuse)?,
+            FileType::BlockDevice => open_block(&way, access).map_err(refuse)?,
+            FileType::RegularFile => open_file(&way, access).map_err(refuse)?,
             _ => return Err(OpenRefusal::new(path, NO_DEVICE)),
         };
         if facts.size_bytes == 0 {
@@ -101,6 +121,10 @@ impl Opened for FileDevice {
         &self.facts
     }
 
+    fn descriptor_path(&self) -> Option<String> {
+        Some(path_for_others(self.file.as_ref()))
+    }
+
     /// # Panics
     /// If the executor behind `handle` has no io_uring.
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
@@ -109,14 +133,23 @@ impl Opened for FileDevice {
     }
 }
 
-fn open_block(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, DeviceFacts), Errno> {
+/// What is to be opened, and how long to try.
+struct Way<'a> {
+    /// As it was named.
+    path: &'a str,
+    /// A path to what that led to.
+    at: &'a str,
+    wait: Duration,
+}
+
+fn open_block(way: &Way<'_>, access: Access) -> Result<(OwnedFd, DeviceFacts), Errno> {
     let flags = match access {
         Access::ReadOnly => OFlags::RDONLY | OFlags::DIRECT,
         Access::Exclusive => OFlags::RDWR | OFlags::DIRECT | OFlags::EXCL,
     };
-    let file = try_for(path, wait, || open(path, flags | OFlags::CLOEXEC, Mode::empty()))?;
+    let file = try_for(way, || open(way.at, flags | OFlags::CLOEXEC, Mode::empty()))?;
     let about = fstat(&file)?;
-    let facts = block_facts(path, &file, &about)?;
+    let facts = block_facts(way.path, &file, &about)?;
     Ok((file, facts))
 }
 
@@ -153,14 +186,14 @@ fn block_facts(path: &str, file: &OwnedFd, about: &Stat) -> Result<DeviceFacts, 
     Ok(facts)
 }
 
-fn open_file(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, DeviceFacts), Errno> {
+fn open_file(way: &Way<'_>, access: Access) -> Result<(OwnedFd, DeviceFacts), Errno> {
     let flags = OFlags::CLOEXEC
         | match access {
             Access::ReadOnly => OFlags::RDONLY,
             Access::Exclusive => OFlags::RDWR,
         };
     // A file system may refuse direct I/O when the file is opened, or only tell that it cannot do it.
-    let direct = match open(path, flags | OFlags::DIRECT, Mode::empty()) {
+    let direct = match open(way.at, flags | OFlags::DIRECT, Mode::empty()) {
         Ok(file) if direct_alignment(&file).is_some_and(|align| align.offset == 0) => None,
         Ok(file) => Some(file),
         Err(Errno::INVAL) => None,
@@ -169,13 +202,13 @@ fn open_file(path: &str, access: Access, wait: Duration) -> Result<(OwnedFd, Dev
     let is_direct = direct.is_some();
     let file = match direct {
         Some(file) => file,
-        None => open(path, flags, Mode::empty())?,
+        None => open(way.at, flags, Mode::empty())?,
     };
     if access == Access::Exclusive {
-        try_for(path, wait, || flock(&file, FlockOperation::NonBlockingLockExclusive))?;
+        try_for(way, || flock(&file, FlockOperation::NonBlockingLockExclusive))?;
     }
     let about = fstat(&file)?;
-    let facts = file_facts(path, &file, &about, is_direct);
+    let facts = file_facts(way.path, &file, &about, is_direct);
     Ok((file, facts))
 }
 
@@ -216,16 +249,13 @@ fn direct_alignment(file: &OwnedFd) -> Option<DirectAlignment> {
 }
 
 /// Tries again while somebody else has it, for up to `wait`, or [`OWN_WAIT`] if that is this process.
-fn try_for<T>(
-    path: &str,
-    mut wait: Duration,
-    mut attempt: impl FnMut() -> Result<T, Errno>,
-) -> Result<T, Errno> {
+fn try_for<T>(way: &Way<'_>, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut wait = way.wait;
     let mut waited = Duration::ZERO;
     loop {
         match attempt() {
             Err(Errno::BUSY | Errno::WOULDBLOCK) if waited < wait => {
-                if waited.is_zero() && holders::is_own(path) {
+                if waited.is_zero() && holders::is_own(way.path) {
                     wait = wait.min(OWN_WAIT);
                 }
                 thread::sleep(PAUSE);

@@ -149,6 +149,10 @@ impl Opened for Recorded {
         self.inner.facts()
     }
 
+    fn descriptor_path(&self) -> Option<String> {
+        self.inner.descriptor_path()
+    }
+
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
         let scribe = Scribe { device: self.device, recorder: Arc::clone(&self.recorder) };
         Rc::new(Attached {

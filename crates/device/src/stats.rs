@@ -118,6 +118,10 @@ impl Opened for CountedDevice {
         self.inner.facts()
     }
 
+    fn descriptor_path(&self) -> Option<String> {
+        self.inner.descriptor_path()
+    }
+
     fn attach(&self, handle: &Handle) -> Rc<dyn Device> {
         let counter = Counter { stats: Arc::clone(&self.stats), handle: handle.clone() };
         Rc::new(Attached {

@@ -61,6 +61,11 @@ impl EngineConfig {
         }
     }
 
+    /// The least `payload_bytes` that a worker takes as they are.
+    pub fn payload_bytes_min() -> usize {
+        crate::worker::PAYLOAD_BYTES_MIN
+    }
+
     /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker at once; `None` if
     /// that is more than can be addressed.
     pub fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {

@@ -81,7 +81,7 @@ pub(crate) async fn create(
     roster: &Arc<Roster>,
     spec: CreateSpec,
 ) -> Result<CreateReport, Refusal> {
-    let name = ArrayName::new(&spec.name).map_err(|fault| {
+    let name = ArrayName::for_new(&spec.name).map_err(|fault| {
         Refusal::new(
             "array.bad_name",
             fault.to_string(),

@@ -424,7 +424,7 @@ mod tests {
         assert_eq!((field(2, "slot"), field(2, "count")), (Some("1"), Some("3799")));
         assert_eq!(
             (field(2, "offset_min"), field(2, "offset_max")),
-            (Some("4096"), Some("15556608"))
+            (Some("4096"), Some("15560704"))
         );
         assert!(field(2, "first_unix_ms") <= field(2, "last_unix_ms"));
         assert_eq!((field(3, "slot"), field(3, "count")), (Some("2"), Some("3")));

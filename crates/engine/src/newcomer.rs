@@ -1,7 +1,8 @@
 //! A device that is to belong to an array or a spare pool: opened alone, and shown to be nobody's.
 //!
 //! What must stay true: a device that carries anybody's signature, ours included, is taken only if the
-//! operator named it to be overwritten; looking changes nothing.
+//! operator named it to be overwritten; looking changes nothing; what is looked at is what is
+//! written.
 
 use crate::aside;
 use crate::control_io;
@@ -28,14 +29,16 @@ pub(crate) async fn open(
     path: &str,
     may_destroy: bool,
 ) -> Result<Newcomer, Refusal> {
+    let opened = aside::open(worker, roster, path).await?;
     if !may_destroy {
-        let (signatures, at) = (Arc::clone(&roster.config.signatures), path.to_owned());
+        let signatures = Arc::clone(&roster.config.signatures);
+        // Of what is open: its path may lead elsewhere by now.
+        let at = opened.descriptor_path().unwrap_or_else(|| path.to_owned());
         let found = aside::run(worker, &roster.config.aside, move || signatures(&at)).await;
         if let Some(first) = found.first() {
             return Err(carries(path, &format!("carries {first}")));
         }
     }
-    let opened = aside::open(worker, roster, path).await?;
     let device = opened.attach(&worker.handle);
     let newcomer = Newcomer { path: path.to_owned(), opened, device };
     if !may_destroy && let Some(label) = label_of(worker, &newcomer).await {

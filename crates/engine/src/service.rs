@@ -161,7 +161,7 @@ impl Engine {
     /// # Errors
     /// As [`add_spare`](Self::add_spare); if the device reports less than is stated.
     pub async fn add_spare_device(&self, pool: &str, device: NewDevice) -> Result<(), Refusal> {
-        let pool_name = ArrayName::new(pool).map_err(|fault| {
+        let pool_name = ArrayName::for_new(pool).map_err(|fault| {
             Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
         })?;
         let roster = Arc::clone(self.roster());

@@ -123,6 +123,13 @@ pub(crate) struct WorkerParts {
     pub(crate) load: Arc<WorkerLoad>,
 }
 
+/// The largest and the middle buffers that a worker has at least.
+const LARGE_MIN: usize = 8;
+const MIDDLE_MIN: usize = 64;
+
+/// The `payload_bytes` from which on a worker has no more than these say.
+pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
+
 /// The `payload_bytes` with which a worker holds `count` buffers of `bytes` at once; `None` beyond all bounds.
 pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
     let class = if bytes <= to_u64(MIDDLE_BYTES) { MIDDLE_BYTES } else { REQUEST_BYTES_MAX };
@@ -163,12 +170,12 @@ impl Drop for Parting {
 impl Worker {
     /// Make the worker and start its tasks on its executor.
     pub(crate) fn start(parts: WorkerParts, mailbox: Receiver<Message>) -> io::Result<Rc<Worker>> {
-        let large = (parts.payload_bytes / 2 / REQUEST_BYTES_MAX).max(8);
+        let large = (parts.payload_bytes / 2 / REQUEST_BYTES_MAX).max(LARGE_MIN);
         let payload = Pool::new(&[
             PoolClass { buffer_bytes: BLOCK_BYTES_USIZE, count: 2048 },
             PoolClass {
                 buffer_bytes: MIDDLE_BYTES,
-                count: (parts.payload_bytes / 2 / MIDDLE_BYTES).max(64),
+                count: (parts.payload_bytes / 2 / MIDDLE_BYTES).max(MIDDLE_MIN),
             },
             PoolClass { buffer_bytes: REQUEST_BYTES_MAX, count: large },
         ])?;

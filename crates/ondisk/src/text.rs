@@ -87,8 +87,8 @@ pub struct ArrayName(Text<NAME_BYTES>);
 /// A name that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "'{0}' cannot be a name: use 1 to 64 bytes without '/', control characters, blanks at the ends or a \
-     leading '.' or '-'"
+    "'{0}' cannot be a name: use 1 to 64 bytes of visible characters without '/', '\\', \
+     blanks at the ends or a leading '.' or '-'"
 )]
 pub struct NameFault(String);
 
@@ -101,6 +101,18 @@ impl ArrayName {
         Text::new(name)
             .and_then(Self::from_text)
             .ok_or_else(|| NameFault(name.escape_debug().to_string()))
+    }
+
+    /// `name` for something that is made now: no `\`, which tables of mounts write otherwise, and
+    /// no character that is not seen, or turns the others round. Older arrays may have such names.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), or if it has such a character.
+    pub fn for_new(name: &str) -> Result<Self, NameFault> {
+        if name.chars().any(|c| c == '\\' || is_unseen(c)) {
+            return Err(NameFault(name.escape_default().to_string()));
+        }
+        ArrayName::new(name)
     }
 
     /// `text`, if it is a name.
@@ -124,6 +136,20 @@ impl ArrayName {
     }
 }
 
+/// Blanks other than the usual one, separators of lines, and what Unicode calls format characters,
+/// fillers and variations: marks of direction, joiners, tags.
+fn is_unseen(c: char) -> bool {
+    let is_other_blank = c.is_whitespace() && c != ' ';
+    is_other_blank
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{8e2}'
+            | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{600}'..='\u{605}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
 impl fmt::Display for ArrayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -138,6 +164,24 @@ mod tests {
     fn names_that_would_break_a_path_or_a_command_line_are_refused() {
         for name in ["", "a/b", ".hidden", "-f", " a", "a ", "a\nb", "a\0b", &"x".repeat(65)] {
             assert!(ArrayName::new(name).is_err(), "{name:?}");
+        }
+        for unseen in [
+            "\u{202e}",
+            "\u{200b}",
+            "\u{2028}",
+            "\u{2029}",
+            "\u{feff}",
+            "\u{a0}",
+            "\u{e0041}",
+            "\\",
+        ] {
+            let name = format!("a{unseen}b");
+            let told = ArrayName::for_new(&name).expect_err("refused").to_string();
+            assert!(told.chars().all(|c| c == ' ' || c.is_ascii_graphic()), "{told:?}");
+            assert!(ArrayName::new(&name).is_ok(), "an array that has it still starts: {name:?}");
+        }
+        for name in ["tank0", "größe", "my array", "雪", "a'b", &"x".repeat(64)] {
+            assert!(ArrayName::for_new(name).is_ok(), "{name:?}");
         }
         for name in ["tank0", "größe", "my array", &"x".repeat(64)] {
             assert_eq!(ArrayName::new(name).map(|n| n.as_str().to_owned()), Ok(name.to_owned()));

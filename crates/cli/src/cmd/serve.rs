@@ -1,7 +1,7 @@
 //! `ashlar serve`: own arrays and export them, until told to stop.
 
 use crate::fault::Fault;
-use crate::reach::{Reach, absolute, devices};
+use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
 use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning};
 use ashlar_daemon::serve::{ServeOptions, serve};
@@ -120,6 +120,7 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         Some(fuse) => fuse.folder.clone(),
         None => socket.parent().unwrap_or(Path::new("/")).join("volumes"),
     };
+    make_usual_folder(&socket)?;
     let options = ServeOptions { socket, folder, config, record: args.record_writes };
     Ok(serve(options, |line| say::in_passing(format_args!("ashlar: {line}")))?)
 }

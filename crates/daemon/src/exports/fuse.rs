@@ -3,7 +3,7 @@
 //! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold the
 //! volume; detaching waits for them. A mount that a killed daemon left behind is cleared away first.
 
-use super::{locked, loops, wait_until};
+use super::{locked, loops, mounts, wait_until};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::{ExportStatus, FuseAttached};
 use ashlar_api::{ApiError, codes};
@@ -201,25 +201,24 @@ impl FuseExports {
 
 /// Make the folder, and clear away what a killed daemon left mounted there.
 fn prepare(folder: &Path) -> io::Result<()> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    for _ in 0..left_behind(&mounts, folder) {
+    for _ in 0..left_behind(&mounts::here(), folder) {
         unmount(folder)?;
     }
     std::fs::create_dir_all(folder)
 }
 
 fn is_mounted(folder: &Path) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    folder.canonicalize().is_ok_and(|folder| left_behind(&mounts, &folder) > 0)
+    folder.canonicalize().is_ok_and(|folder| left_behind(&mounts::here(), &folder) > 0)
 }
 
 /// Detaching would only mark a mounted loop device for later, and the volume would stay in use.
 fn refuse_if_mounted(file: &str) -> Result<(), ApiError> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = mounts::here();
     let mounted = loops::over(file)
         .into_iter()
         .find_map(|device| Some((loops::mounted_at(&mounts, &device)?.to_owned(), device)));
     mounted.map_or(Ok(()), |(place, device)| {
+        let place = place.display();
         Err(ApiError::new(
             codes::EXPORT_BUSY,
             format!("{device} is mounted at {place}; nothing was changed"),
@@ -241,18 +240,14 @@ fn still_open(file: &str) -> ApiError {
     )
 }
 
-/// How many mounts of ours are on `folder`, according to the text of /proc/self/mounts.
-fn left_behind(mounts: &str, folder: &Path) -> usize {
-    ours(mounts).filter(|place| place == folder).count()
+/// How many of these mounts are ours, and on `folder`.
+fn left_behind(mounts: &[mounts::Mount], folder: &Path) -> usize {
+    ours(mounts).filter(|place| *place == folder).count()
 }
 
-/// Where our mounts are, according to the text of /proc/self/mounts, in the order in which they were made.
-fn ours(mounts: &str) -> impl Iterator<Item = PathBuf> {
-    mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ');
-        let (place, kind) = (words.nth(1)?, words.next()?);
-        (kind == "fuse.ashlar").then(|| PathBuf::from(place.replace("\\040", " ")))
-    })
+/// Where our mounts are, in the order in which they were made.
+fn ours(mounts: &[mounts::Mount]) -> impl Iterator<Item = &Path> {
+    mounts.iter().filter(|it| it.kind == "fuse.ashlar").map(|it| it.place.as_path())
 }
 
 fn unmount(folder: &Path) -> io::Result<()> {
@@ -276,10 +271,10 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// answers. One that answers, or whose server is still on its way out, stays. What was taken away.
 pub async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = mounts::here();
     let Ok(folder) = folder.canonicalize() else { return gone };
     for place in ours(&mounts).filter(|place| place.parent() == Some(&folder)) {
-        let at = place.clone();
+        let at = place.to_owned();
         // Attributes are kept for a second after the server went; a list is asked for each time. Somebody who is stopped never
         // answers, and the start does not wait for ever.
         let look = tokio::task::spawn_blocking(move || std::fs::read_dir(at).map(drop));
@@ -293,10 +288,10 @@ pub async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
             let name = place.file_name().unwrap_or_default();
             loops::let_go_of(&place.join(name).display().to_string(), CLOSE_MAX).await;
         }
-        if is_dead && unmount(&place).is_ok() {
+        if is_dead && unmount(place).is_ok() {
             // Only an empty folder goes, and it does no harm if it stays.
-            let _kept = std::fs::remove_dir(&place);
-            gone.push(place);
+            let _kept = std::fs::remove_dir(place);
+            gone.push(place.to_owned());
         }
     }
     gone
@@ -332,13 +327,15 @@ impl Files for OneFile {
 #[cfg(test)]
 mod tests {
     use super::left_behind;
+    use crate::exports::mounts::parse;
     use std::path::Path;
 
     #[test]
     fn only_our_own_mounts_on_that_very_folder_are_cleared_away() {
         let mounts = "ashlar /run/v/a fuse.ashlar rw 0 0\nashlar /run/v/a fuse.ashlar rw 0 0\n\
                       x /run/v/b fuse.other rw 0 0\nashlar /run/v/c\\040d fuse.ashlar rw 0 0\n";
-        let count = |folder: &str| left_behind(mounts, Path::new(folder));
+        let mounts: Vec<_> = parse(mounts).collect();
+        let count = |folder: &str| left_behind(&mounts, Path::new(folder));
         assert_eq!((count("/run/v/a"), count("/run/v/b"), count("/run/v/c d")), (2, 0, 1));
         assert_eq!(count("/run/v"), 0);
     }

@@ -3,6 +3,7 @@
 //! What must stay true: no loop device is opened to be looked at: one of somebody else's that is stuck would hold up
 //! whoever does. Only those over our own file are let go.
 
+use super::mounts::Mount;
 use crate::aside::aside;
 use std::fs;
 use std::io;
@@ -46,13 +47,12 @@ fn let_go(device: &str) -> io::Result<()> {
     Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// Where `device` (`/dev/loopN`) or one of its partitions is mounted, by the text of /proc/self/mounts.
-pub fn mounted_at<'a>(mounts: &'a str, device: &str) -> Option<&'a str> {
-    mounts.lines().find_map(|line| {
-        let (source, rest) = line.split_once(' ')?;
-        let part = source.strip_prefix(device)?;
+/// Where `device` (`/dev/loopN`) or one of its partitions is mounted, by these mounts.
+pub fn mounted_at<'a>(mounts: &'a [Mount], device: &str) -> Option<&'a Path> {
+    mounts.iter().find_map(|mount| {
+        let part = mount.source.to_str()?.strip_prefix(device)?;
         let is_it = part.is_empty() || part.starts_with('p');
-        is_it.then(|| rest.split(' ').next()).flatten()
+        is_it.then_some(mount.place.as_path())
     })
 }
 
@@ -64,13 +64,16 @@ fn is_over(name: &str, file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::mounted_at;
+    use crate::exports::mounts::parse;
 
     #[test]
     fn a_device_and_its_partitions_count_as_mounted_and_its_neighbours_do_not() {
         let mounts =
             "proc /proc proc rw 0 0\n/dev/loop10 /a xfs rw 0 0\n/dev/loop2p1 /b xfs rw 0 0\n";
-        assert_eq!(mounted_at(mounts, "/dev/loop10"), Some("/a"));
-        assert_eq!(mounted_at(mounts, "/dev/loop2"), Some("/b"));
-        assert_eq!(mounted_at(mounts, "/dev/loop1"), None);
+        let mounts: Vec<_> = parse(mounts).collect();
+        let at = |device| mounted_at(&mounts, device).map(|place| place.display().to_string());
+        assert_eq!(at("/dev/loop10").as_deref(), Some("/a"));
+        assert_eq!(at("/dev/loop2").as_deref(), Some("/b"));
+        assert_eq!(at("/dev/loop1"), None);
     }
 }

@@ -4,6 +4,7 @@
 //! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in turn
 //! - `fuse`  one mount for each attached volume, with one file in it
 //! - `loops` the loop devices over these files
+//! - `mounts` the table of mounts, read as the kernel writes it
 //!
 //! What must stay true: when an export is gone it holds no volume any more, so that an array that was
 //! stopped has let go of its devices.
@@ -11,6 +12,7 @@
 pub mod address;
 pub mod fuse;
 pub mod loops;
+mod mounts;
 pub mod nbd;
 
 use ashlar_api::v1::export::ExportStatus;

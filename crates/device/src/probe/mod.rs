@@ -13,7 +13,7 @@
 mod magic;
 mod program;
 
-use crate::file::open_to_look;
+use crate::file::{open_to_look, path_for_others};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -70,7 +70,7 @@ impl fmt::Display for Signature {
 pub fn signatures(path: &Path) -> io::Result<Probe> {
     // Opened first, so that a device that cannot be read is told apart from a program that cannot be run.
     let file = open_to_look(path)?;
-    if let Some(signatures) = program::signatures(path) {
+    if let Some(signatures) = program::signatures(&path_for_others(&file)) {
         return Ok(Probe { by: Prober::Program, signatures });
     }
     built_in(&file)

@@ -1,8 +1,8 @@
 //! Asking util-linux's `wipefs` what is on a device.
 //!
-//! What must stay true: it is never run without `--no-act`.
+//! What must stay true: it is never run without `--no-act`, and looks at what this process has
+//! open, not at what a path leads to by then.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Signature;
@@ -11,7 +11,7 @@ use super::Signature;
 const PROGRAMS: [&str; 3] = ["wipefs", "/usr/sbin/wipefs", "/sbin/wipefs"];
 
 /// What it says; `None` if it is not there or did not come to an end.
-pub(super) fn signatures(path: &Path) -> Option<Vec<Signature>> {
+pub(super) fn signatures(path: &str) -> Option<Vec<Signature>> {
     let output = PROGRAMS.iter().find_map(|program| {
         Command::new(program)
             .args(["--no-act", "--parsable", "--output", "OFFSET,TYPE,UUID,LABEL", "--"])

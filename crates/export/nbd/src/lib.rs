@@ -46,7 +46,7 @@ pub use counters::NbdCounters;
 pub use limits::Limits;
 pub use negotiate::PAYLOAD_BYTES_MAX;
 pub use session::{NbdServer, SessionEnd, SessionError};
-pub use tls::{TlsFileError, TlsFiles, TlsTerms};
+pub use tls::{TlsFileError, TlsFiles, TlsTerms, only_we_change};
 
 use ashlar_volume::Volume;
 

@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 /// What only names of hosts end with. The countries that are also endings of files are not here.
 const ZONES: &str = "com|net|org|edu|gov|mil|int|info|biz|cloud|dev|app|tech|online|site|local|lan|\
     internal|intranet|intra|corp|home|private|localdomain|arpa|example|test|invalid|\
-    at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hu|ie|il|in|io|it|jp|kr|mx|nl|no|nz|pt|ro|ru|se|sg|sk|tr|tw|ua|uk|us|za";
+    at|au|be|br|ca|ch|cn|cz|de|dk|es|eu|fi|fr|gr|hu|ie|il|in|io|it|jp|kr|mx|nl|no|nz|pt|ro|ru|se|\
+    sg|sk|tr|tw|ua|uk|us|za";
 
 static FULL_NAME: LazyLock<Regex> = LazyLock::new(|| {
     let label = "[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9])?";

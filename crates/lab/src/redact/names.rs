@@ -45,7 +45,7 @@ impl Names {
         }
         let lengths: BTreeSet<usize> = found.hex.keys().map(String::len).collect();
         let lengths = lengths.into_iter().rev().collect();
-        let heads = found.hex.keys().filter_map(|it| it.as_bytes().first_chunk().copied());
+        let heads = found.hex.keys().filter_map(|it| it.as_bytes().get(..4)?.try_into().ok());
         let heads = heads.collect();
         Names { salt: salt.to_owned(), by_first, lengths, heads, found }
     }

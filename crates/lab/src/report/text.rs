@@ -1,6 +1,7 @@
 //! The report as Markdown and as CSV.
 //!
-//! What must stay true: whatever a record says is text in Markdown: no HTML, no link, no cell of a table more.
+//! What must stay true: whatever a record says is text in Markdown: no HTML, no link, no cell of a
+//! table more.
 
 use super::findings::{engines, headline, whose};
 use super::points::{Point, cores};

@@ -11,4 +11,4 @@ mod channel;
 mod terms;
 
 pub use channel::Channel;
-pub use terms::{TlsFileError, TlsFiles, TlsTerms};
+pub use terms::{TlsFileError, TlsFiles, TlsTerms, only_we_change};

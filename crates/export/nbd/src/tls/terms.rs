@@ -1,6 +1,7 @@
 //! What a listener with TLS goes by: its certificate and key, and whose clients it takes.
 //!
-//! What must stay true: a key that others than its owner may read is refused; a fault names the file and what is
+//! What must stay true: a key that others than its owner may read is refused, and so is any file
+//! that others than root and this process's user may change; a fault names the file and what is
 //! wrong with it in one line, and never what is in it.
 
 use rustls::RootCertStore;
@@ -8,9 +9,9 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,6 +127,21 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     })
 }
 
+/// That nobody but root and this process's user may change an open file.
+///
+/// # Errors
+/// Who may, and what to do about it.
+pub fn only_we_change(about: &Metadata) -> Result<(), String> {
+    let (owner, mode) = (about.uid(), about.permissions().mode());
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(format!("it belongs to user {owner}, who may change it; chown it to root"));
+    }
+    match mode & 0o022 {
+        0 => Ok(()),
+        _ => Err(format!("others may change it (mode {:04o}); chmod go-w it", mode & 0o7777)),
+    }
+}
+
 /// The whole file, if `allows` has nothing against its mode.
 fn read(
     file: &Path,
@@ -137,7 +153,8 @@ fn read(
     if !about.is_file() {
         return Err(fault(file, "not a file".to_owned()));
     }
-    allows(about.permissions().mode()).map_err(|what| fault(file, what))?;
+    let allowed = allows(about.permissions().mode()).and_then(|()| only_we_change(&about));
+    allowed.map_err(|what| fault(file, what))?;
     let taken = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut text);
     taken.map_err(|error| fault(file, error.to_string()))?;
     match u64::try_from(text.len()) {

@@ -1,0 +1,75 @@
+//! The table of mounts, as /proc/self/mounts has it.
+//!
+//! What must stay true: blanks, line ends, `\` and `#` stand there as `\` and three octal digits,
+//! and are read as what they are: a path that is not read so is never found again.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// One mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// What is mounted: a device, or a name.
+    pub source: PathBuf,
+    /// Where.
+    pub place: PathBuf,
+    /// The file system.
+    pub kind: String,
+}
+
+/// The mounts of a text, in the order in which they were made.
+pub fn parse(text: &str) -> impl Iterator<Item = Mount> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (source, place) = (unescaped(words.next()?), unescaped(words.next()?));
+        Some(Mount { source, place, kind: words.next()?.to_owned() })
+    })
+}
+
+/// The mounts of this process; none if they cannot be read.
+pub fn here() -> Vec<Mount> {
+    parse(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default()).collect()
+}
+
+fn unescaped(word: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let digits = digits.filter(|digits| digits.iter().all(|c| (b'0'..=b'7').contains(c)));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mount, parse};
+
+    #[test]
+    fn every_escape_of_the_kernel_is_read_as_what_it_is() {
+        let text = "ashlar /run/v/a\\134b\\040c\\011d\\012e\\043f fuse.ashlar rw 0 0\nshort\n\
+                    /dev/loop0 /\\7 xfs rw 0 0\n";
+        let mount = |source: &str, place: &str, kind: &str| Mount {
+            source: source.into(),
+            place: place.into(),
+            kind: kind.to_owned(),
+        };
+        let wanted = [
+            mount("ashlar", "/run/v/a\\b c\td\ne#f", "fuse.ashlar"),
+            mount("/dev/loop0", "/\\7", "xfs"),
+        ];
+        assert_eq!(parse(text).collect::<Vec<_>>(), wanted);
+    }
+}
