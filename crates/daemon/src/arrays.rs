@@ -1,6 +1,6 @@
 //! The engine behind the seam: one function for each call of the control interface.
 //!
-//! - here        arrays: create, assemble, stop, their exports, status, events
+//! - here        arrays: create, assemble, stop, status, events
 //! - `members`   members and spares
 //! - `jobs`      background work
 //!
@@ -20,7 +20,6 @@ use crate::{config, convert, look};
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{Assemble, Create, Created, Stop};
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
 use ashlar_api::v1::status::{GetStatus, Status};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{
@@ -240,7 +239,7 @@ impl Arrays {
         drop(array);
         let stopped = self.engine.stop(name).await.map_err(convert::refusal);
         // Sessions get errors from now on; they must also let go of the devices.
-        self.exports.drop_clients_of(name).await;
+        self.exports.drop_users_of(name).await;
         Ok(match stopped? {
             Stopped::Clean => format!("array '{name}' is stopped and clean"),
             Stopped::ReadOnly => {
@@ -291,25 +290,6 @@ impl Arrays {
 
     async fn status_of_all(&self) -> Result<Vec<ArrayStatus>, ApiError> {
         Ok(self.engine.status().await.map_err(convert::refusal)?.arrays)
-    }
-}
-
-impl Serves<NbdListen> for Arrays {
-    async fn serve(&self, call: NbdListen) -> Result<Done, ApiError> {
-        self.exports.nbd.listen(&call)
-    }
-}
-
-impl Serves<FuseAttach> for Arrays {
-    async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
-        self.engine.array(&call.array).map_err(convert::refusal)?;
-        self.exports.fuse.attach(&call.array)
-    }
-}
-
-impl Serves<FuseDetach> for Arrays {
-    async fn serve(&self, call: FuseDetach) -> Result<Done, ApiError> {
-        self.exports.fuse.detach(&call.array).await
     }
 }
 

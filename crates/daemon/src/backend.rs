@@ -4,6 +4,7 @@
 //! route without an answer, or an answer of the wrong type, does not compile. In life the engine is
 //! behind it; in tests a few lines are.
 
+use crate::control::with;
 use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
@@ -12,6 +13,7 @@ use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{ApiError, Call};
+use axum::Router;
 use std::future::Future;
 
 /// Answers one kind of call.
@@ -23,38 +25,49 @@ pub trait Serves<C: Call> {
     fn serve(&self, call: C) -> impl Future<Output = Result<C::Answer, ApiError>> + Send;
 }
 
-/// Answers all of them.
-pub trait Backend:
-    Serves<Create>
-    + Serves<Assemble>
-    + Serves<Stop>
-    + Serves<Fail>
-    + Serves<Replace>
-    + Serves<ReAdd>
-    + Serves<SpareAdd>
-    + Serves<SpareRemove>
-    + Serves<ScrubStart>
-    + Serves<JobControl>
-    + Serves<NbdListen>
-    + Serves<FuseAttach>
-    + Serves<FuseDetach>
-    + Serves<GetStatus>
-    + Clone
-    + Send
-    + Sync
-    + 'static
-{
-    /// Wait until changes may be asked for: what is configured was started, as far as it can be.
-    fn ready(&self) -> impl Future<Output = ()> + Send {
-        async {}
-    }
+/// Declares what a backend answers, and the routes that lead there: one line a call.
+macro_rules! answers {
+    ($($call:ty),* $(,)?) => {
+        /// Answers all calls.
+        pub trait Backend: $(Serves<$call> +)* Clone + Send + Sync + 'static {
+            /// Wait until changes may be asked for: what is configured was started, as far as it
+            /// can be.
+            fn ready(&self) -> impl Future<Output = ()> + Send {
+                async {}
+            }
 
-    /// The kept events with a sequence above `after`, oldest first.
-    fn events_since(&self, after: u64) -> Vec<Event>;
+            /// The kept events with a sequence above `after`, oldest first.
+            fn events_since(&self, after: u64) -> Vec<Event>;
 
-    /// All kept events, with repeated ones that are being counted told as far as they have come.
-    fn all_events(&self) -> Vec<Event>;
+            /// All kept events, with repeated ones that are being counted told as far as they have
+            /// come.
+            fn all_events(&self) -> Vec<Event>;
 
-    /// Put into the event log that `name` happened, to no array.
-    fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>);
+            /// Put into the event log that `name` happened, to no array.
+            fn record(&self, name: &'static str, fields: Vec<(&'static str, String)>);
+        }
+
+        /// `router` with the route of each call.
+        pub(crate) fn with_calls<B: Backend>(router: Router<B>) -> Router<B> {
+            $(let router = with::<B, $call>(router);)*
+            router
+        }
+    };
 }
+
+answers!(
+    Create,
+    Assemble,
+    Stop,
+    Fail,
+    Replace,
+    ReAdd,
+    SpareAdd,
+    SpareRemove,
+    ScrubStart,
+    JobControl,
+    NbdListen,
+    FuseAttach,
+    FuseDetach,
+    GetStatus,
+);

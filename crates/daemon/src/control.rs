@@ -5,18 +5,13 @@
 //! every refusal is an `ApiError`.
 //! Not here: who is at the other end, and how long it may take (`peer`).
 
-use crate::backend::{Backend, Serves};
+use crate::backend::{Backend, Serves, with_calls};
 use crate::guarded::Answer;
 use crate::metrics;
 use crate::peer::{Gate, Peer, PeerLimits};
 use crate::seats::Serving;
-use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
-use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
-use ashlar_api::v1::job::{JobControl, ScrubStart};
-use ashlar_api::v1::member::{Fail, ReAdd, Replace};
-use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
-use ashlar_api::v1::status::{GetStatus, METRICS_PATH};
+use ashlar_api::v1::status::METRICS_PATH;
 use ashlar_api::{ApiError, Call, Method, codes};
 use ashlar_engine::event_names;
 use axum::Router;
@@ -64,22 +59,7 @@ pub async fn answer<B: Backend>(gate: Gate, backend: B) -> io::Result<()> {
 
 /// Every route of the control interface.
 fn router<B: Backend>(backend: B) -> Router {
-    let router = Router::new();
-    let router = with::<B, Create>(router);
-    let router = with::<B, Assemble>(router);
-    let router = with::<B, Stop>(router);
-    let router = with::<B, Fail>(router);
-    let router = with::<B, Replace>(router);
-    let router = with::<B, ReAdd>(router);
-    let router = with::<B, SpareAdd>(router);
-    let router = with::<B, SpareRemove>(router);
-    let router = with::<B, ScrubStart>(router);
-    let router = with::<B, JobControl>(router);
-    let router = with::<B, NbdListen>(router);
-    let router = with::<B, FuseAttach>(router);
-    let router = with::<B, FuseDetach>(router);
-    let router = with::<B, GetStatus>(router);
-    router
+    with_calls(Router::new())
         .route(METRICS_PATH, get(metrics::answer::<B>))
         .route(EVENTS_PATH, get(recent_events::<B>))
         .route(FOLLOW_PATH, get(follow_events::<B>))
@@ -170,7 +150,8 @@ async fn whole(body: Body, limits: PeerLimits) -> Result<Bytes, ApiError> {
 #[derive(Clone)]
 struct RefusalCode(String);
 
-fn with<B: Backend + Serves<C>, C: Call>(router: Router<B>) -> Router<B> {
+/// `router` with the route of one call.
+pub(crate) fn with<B: Backend + Serves<C>, C: Call>(router: Router<B>) -> Router<B> {
     let route: MethodRouter<B, Infallible> = match C::METHOD {
         Method::Get => get(ask::<B, C>),
         Method::Post => post(ask::<B, C>),

@@ -6,14 +6,12 @@
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
-use crate::exports::Exports;
-use crate::exports::fuse::{clear_dead, make_folder};
+use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::memory::{self, Sources};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
 use crate::waits::Waits;
 use crate::{begin, config, control, convert, process};
-use ashlar_api::v1::export::NbdListen;
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Runner};
@@ -31,13 +29,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
-const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
 /// How often to look whether users of attached volumes are gone, once a signal came.
 const USERS_POLL: Duration = Duration::from_millis(100);
 /// How long equal faults are counted before they are told once more.
 const EVENTS_COUNTED_FOR: Duration = Duration::from_secs(10);
-/// How often to try to listen meanwhile.
-const LISTEN_POLL: Duration = Duration::from_millis(20);
 
 /// What to serve, and where.
 #[derive(Clone, Debug)]
@@ -56,7 +52,7 @@ pub struct ServeOptions {
 ///
 /// # Errors
 /// The process cannot start: the socket is taken, an address is taken, the system has no resources.
-pub fn serve(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {
+pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -67,7 +63,7 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     served
 }
 
-async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> {
+async fn run(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
@@ -89,23 +85,14 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
     let runtime = tokio::runtime::Handle::current();
     engine_config.aside = Arc::new(move |work| drop(runtime.spawn_blocking(work)));
     let kernel = engine_config.parity_kernel().map_err(convert::refusal)?.name();
-    if options.config.fuse.is_some() {
-        make_folder(&options.folder).map_err(|error| {
-            let message = format!("{}: {error}; nothing was started", options.folder.display());
-            let hint = "volumes are to appear below it: name another with --fuse or in [fuse]";
-            ApiError::new(codes::SYSTEM_FAULT, message, hint)
-        })?;
-    }
     let listener = listen(&options.socket)?;
-    for dead in clear_dead(&options.folder).await {
-        say(&format!("{}: took away the mount of a daemon that is gone", dead.display()));
-    }
     let engine = Engine::start(engine_config)
         .map_err(|error| fault("the workers cannot be started", &error))?;
     engine.events().count_within(EVENTS_COUNTED_FOR);
     say(&format!("parity kernel {kernel}"));
-    let limits = nbd_limits(&options.config, descriptors, &say);
-    let exports = Arc::new(Exports::new(&engine, options.folder, &limits));
+    let nbd_limits = nbd_limits(&options.config, descriptors, &say);
+    let setting = ExportSetting { engine: engine.clone(), folder: options.folder, nbd_limits };
+    let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
@@ -125,7 +112,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str)) -> Result<(), ApiError> 
 
 /// The limits of NBD with no more connections than `descriptors` are enough for; says so if these
 /// are fewer than asked for.
-fn nbd_limits(config: &Config, descriptors: u64, say: &impl Fn(&str)) -> NbdLimits {
+fn nbd_limits(config: &Config, descriptors: u64, say: Say<'_>) -> NbdLimits {
     let others = PeerLimits::default().connections + scrape::CONNECTIONS;
     let most = descriptors::nbd_connections(descriptors, others);
     let mut limits = config.nbd_limits.clone();
@@ -213,14 +200,14 @@ async fn begin(
     arrays: &Arrays,
     config: &Config,
     waits: &Waits,
-    say: &impl Fn(&str),
+    say: Say<'_>,
 ) -> Result<(), ApiError> {
-    begin::begin(arrays, config, waits, say).await?;
-    for nbd in &config.nbd {
-        let call = nbd.call().map_err(|what| {
-            ApiError::new(codes::REQUEST_MALFORMED, what, "correct it in the configuration")
-        })?;
-        say(&listen_nbd(arrays, &call).await?);
+    for export in arrays.exports.iter() {
+        export.prepare(config, say).await?;
+    }
+    begin::begin(arrays, config, waits, &say).await?;
+    for export in arrays.exports.iter() {
+        export.begin(config, say).await?;
     }
     if let Some(address) = config.serve.metrics {
         let listener = TcpListener::bind(address).await;
@@ -233,19 +220,6 @@ async fn begin(
     Ok(())
 }
 
-/// Listen for NBD. A killed predecessor holds its sockets until its last operation has ended.
-async fn listen_nbd(arrays: &Arrays, call: &NbdListen) -> Result<String, ApiError> {
-    let deadline = Instant::now() + PREDECESSOR_WAIT;
-    loop {
-        match arrays.exports.nbd.listen(call) {
-            Ok(done) => return Ok(done.message),
-            Err(refusal) if Instant::now() > deadline => return Err(refusal),
-            Err(refusal) if refusal.code != codes::EXPORT_IMPOSSIBLE => return Err(refusal),
-            Err(_) => tokio::time::sleep(LISTEN_POLL).await,
-        }
-    }
-}
-
 /// Starts what is configured, and answers meanwhile and from then on, until a signal comes and no
 /// attached volume is in use, or a second signal comes. Which signal it was.
 ///
@@ -255,7 +229,7 @@ async fn serve_until_signal(
     (gate, socket): (Gate, &Path),
     arrays: &Arrays,
     (begun, ready): (impl Future<Output = Result<(), ApiError>>, watch::Sender<bool>),
-    say: &impl Fn(&str),
+    say: Say<'_>,
 ) -> Result<&'static str, ApiError> {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
@@ -304,19 +278,23 @@ async fn serve_until_signal(
 }
 
 /// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it has not written.
-async fn let_users_finish(arrays: &Arrays, say: &impl Fn(&str)) {
-    let fuse = &arrays.exports.fuse;
+async fn let_users_finish(arrays: &Arrays, say: Say<'_>) {
     let mut told = BTreeSet::new();
-    while !fuse.names().is_empty() {
-        for name in fuse.names() {
-            match fuse.detach(&name).await {
+    loop {
+        let attached = |export| Export::attached(export).into_iter().map(move |it| (export, it));
+        let attached: Vec<_> = arrays.exports.iter().flat_map(attached).collect();
+        if attached.is_empty() {
+            return;
+        }
+        for (export, volume) in attached {
+            match export.detach(&volume).await {
                 Ok(_) => {}
                 Err(refusal) if refusal.code == codes::EXPORT_BUSY => {
-                    if told.insert(name) {
+                    if told.insert((export.name(), volume)) {
                         say(&format!("waiting for users (a second signal drops them): {refusal}"));
                     }
                 }
-                Err(_) => fuse.drop_users_of(&name).await,
+                Err(_) => export.drop_users_of(&volume).await,
             }
         }
         tokio::time::sleep(USERS_POLL).await;
@@ -324,7 +302,7 @@ async fn let_users_finish(arrays: &Arrays, say: &impl Fn(&str)) {
 }
 
 /// Let go of everything, in the order that lets clients finish first.
-async fn end(arrays: &Arrays, say: &impl Fn(&str)) {
+async fn end(arrays: &Arrays, say: Say<'_>) {
     for array in arrays.engine.arrays() {
         let name = array.name().to_owned();
         drop(array);
@@ -333,7 +311,7 @@ async fn end(arrays: &Arrays, say: &impl Fn(&str)) {
             Err(refusal) => say(&refusal.to_string()),
         }
     }
-    arrays.exports.nbd.remove_sockets();
+    arrays.exports.iter().for_each(Export::remove);
 }
 
 fn fault(what: &str, error: &io::Error) -> ApiError {

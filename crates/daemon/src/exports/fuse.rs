@@ -3,9 +3,13 @@
 //! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold the
 //! volume; detaching waits for them. A mount that a killed daemon left behind is cleared away first.
 
-use super::{locked, loops, mounts, wait_until};
+use super::{Export, Say, Work, locked, loops, mounts, not_attached, wait_until};
+use crate::arrays::Arrays;
+use crate::backend::Serves;
+use crate::config::Config;
+use crate::convert;
 use ashlar_api::v1::Done;
-use ashlar_api::v1::export::{ExportStatus, FuseAttached};
+use ashlar_api::v1::export::{ExportStatus, FuseAttach, FuseAttached, FuseDetach};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine};
 use ashlar_fuse::{BusyBlocks, Files, FuseCounters, FuseServer, Mount, MountBy, mount};
@@ -108,34 +112,6 @@ impl FuseExports {
         }
     }
 
-    /// Take the file away, if nobody has it open, and wait until the servers have ended. Loop devices over it are let go
-    /// first, so that a device that nobody uses is no user.
-    ///
-    /// # Errors
-    /// The file is open: the volume stays attached until that is over and somebody asks again.
-    pub async fn detach(&self, array: &str) -> Result<Done, ApiError> {
-        let Some(file) = self.file_of(array) else {
-            return Ok(Done::unchanged(format!("'{array}' is not attached")));
-        };
-        refuse_if_mounted(&file)?;
-        // One that cannot be let go keeps the file open, and that is what the refusal says.
-        loops::let_go_of(&file, CLOSE_MAX).await;
-        // Whoever looks at new devices (udev, for one) may have it open for a moment.
-        let deadline = tokio::time::Instant::now() + CLOSE_MAX;
-        loop {
-            match self.release(array) {
-                Ok(()) => break,
-                Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
-                    return Err(impossible(&self.folder.join(array), &error));
-                }
-                Err(_) if tokio::time::Instant::now() > deadline => return Err(still_open(&file)),
-                Err(_) => tokio::time::sleep(CLOSE_POLL).await,
-            }
-        }
-        self.forget(array).await;
-        Ok(Done::changed(format!("'{array}' is detached")))
-    }
-
     fn release(&self, array: &str) -> io::Result<()> {
         let mut attached = locked(&self.attached);
         let Some(attached) = attached.get_mut(array) else { return Ok(()) };
@@ -159,30 +135,41 @@ impl FuseExports {
         let _kept = std::fs::remove_dir(self.folder.join(array));
     }
 
-    /// Take the file away whoever has it open: they get errors from now on.
-    pub async fn drop_users_of(&self, array: &str) {
-        if let Some(file) = self.file_of(array) {
-            loops::let_go_of(&file, CLOSE_MAX).await;
-        }
-        if let Some(attached) = locked(&self.attached).get_mut(array) {
-            // It can only fail because somebody else unmounted it.
-            let _gone = attached.mount.unmount();
+    async fn detach_if_unused(&self, array: &str) -> Result<Done, ApiError> {
+        let Some(file) = self.file_of(array) else {
+            return Ok(not_attached(array));
+        };
+        refuse_if_mounted(&file)?;
+        // One that cannot be let go keeps the file open, and that is what the refusal says.
+        loops::let_go_of(&file, CLOSE_MAX).await;
+        // Whoever looks at new devices (udev, for one) may have it open for a moment.
+        let deadline = tokio::time::Instant::now() + CLOSE_MAX;
+        loop {
+            match self.release(array) {
+                Ok(()) => break,
+                Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
+                    return Err(impossible(&self.folder.join(array), &error));
+                }
+                Err(_) if tokio::time::Instant::now() > deadline => return Err(still_open(&file)),
+                Err(_) => tokio::time::sleep(CLOSE_POLL).await,
+            }
         }
         self.forget(array).await;
-    }
-
-    /// Names of the attached arrays.
-    pub fn names(&self) -> Vec<String> {
-        locked(&self.attached).keys().cloned().collect()
+        Ok(Done::changed(format!("'{array}' is detached")))
     }
 
     /// The file of an attached array.
-    pub fn file_of(&self, array: &str) -> Option<String> {
+    fn file_of(&self, array: &str) -> Option<String> {
         locked(&self.attached).get(array).map(|attached| attached.file.clone())
     }
+}
 
-    /// Each attached volume.
-    pub fn status(&self) -> Vec<ExportStatus> {
+impl Export for FuseExports {
+    fn name(&self) -> &'static str {
+        "fuse"
+    }
+
+    fn status(&self) -> Vec<ExportStatus> {
         let status = |(array, attached): (&String, &Attached)| {
             let counters = &attached.counters;
             let requests =
@@ -196,6 +183,68 @@ impl FuseExports {
             }
         };
         locked(&self.attached).iter().map(status).collect()
+    }
+
+    fn prepare<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            if config.fuse.is_some() {
+                make_folder(&self.folder).map_err(|error| {
+                    let message =
+                        format!("{}: {error}; nothing was started", self.folder.display());
+                    let hint =
+                        "volumes are to appear below it: name another with --fuse or in [fuse]";
+                    ApiError::new(codes::SYSTEM_FAULT, message, hint)
+                })?;
+            }
+            for dead in clear_dead(&self.folder).await {
+                say(&format!("{}: took away the mount of a daemon that is gone", dead.display()));
+            }
+            Ok(())
+        })
+    }
+
+    fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
+        let Some(file) = self.file_of(volume) else { return Ok(()) };
+        let message = format!("array '{volume}' is attached as {file}; nothing was changed");
+        let hint = format!("unmount it and run: ashlar detach {volume}");
+        Err(ApiError::new(codes::EXPORT_BUSY, message, hint))
+    }
+
+    /// Whoever has the file open gets errors from now on.
+    fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        Box::pin(async move {
+            if let Some(file) = self.file_of(volume) {
+                loops::let_go_of(&file, CLOSE_MAX).await;
+            }
+            if let Some(attached) = locked(&self.attached).get_mut(volume) {
+                // It can only fail because somebody else unmounted it.
+                let _gone = attached.mount.unmount();
+            }
+            self.forget(volume).await;
+        })
+    }
+
+    fn attached(&self) -> Vec<String> {
+        locked(&self.attached).keys().cloned().collect()
+    }
+
+    /// Waits until the servers have ended. Loop devices over the file are let go first, so that a
+    /// device that nobody uses is no user.
+    fn detach<'a>(&'a self, volume: &'a str) -> Work<'a, Result<Done, ApiError>> {
+        Box::pin(self.detach_if_unused(volume))
+    }
+}
+
+impl Serves<FuseAttach> for Arrays {
+    async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
+        self.engine.array(&call.array).map_err(convert::refusal)?;
+        self.exports.of::<FuseExports>().attach(&call.array)
+    }
+}
+
+impl Serves<FuseDetach> for Arrays {
+    async fn serve(&self, call: FuseDetach) -> Result<Done, ApiError> {
+        self.exports.of::<FuseExports>().detach(&call.array).await
     }
 }
 
@@ -262,14 +311,14 @@ fn unmount(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// It cannot be made or written to.
-pub fn make_folder(folder: &Path) -> io::Result<()> {
+fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     Ok(rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)?)
 }
 
 /// Take away the mounts right below `folder` that a killed daemon left behind: whatever looks at one is told that nobody
 /// answers. One that answers, or whose server is still on its way out, stays. What was taken away.
-pub async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
+async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
     let mounts = mounts::here();
     let Ok(folder) = folder.canonicalize() else { return gone };

@@ -1,13 +1,16 @@
 //! Exports: how clients reach volumes, on the engine's workers.
 //!
-//! - `address` where NBD may listen
-//! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in turn
-//! - `fuse`  one mount for each attached volume, with one file in it
-//! - `loops` the loop devices over these files
-//! - `mounts` the table of mounts, read as the kernel writes it
+//! An export is one file here that implements [`Export`], and one line in [`Exports::new`]; its
+//! protocol is a crate of its own. Its calls are lines of the list in `backend`, and are answered
+//! in its file.
 //!
-//! What must stay true: when an export is gone it holds no volume any more, so that an array that was
-//! stopped has let go of its devices.
+//! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in
+//!   turn; `address` says where they may listen
+//! - `fuse`  one mount for each attached volume, with one file in it; `loops` are the loop devices
+//!   over these files, `mounts` the table of mounts, read as the kernel writes it
+//!
+//! What must stay true: when an export has dropped the users of a volume it holds that volume no
+//! more, so that an array that was stopped has let go of its devices.
 
 pub mod address;
 pub mod fuse;
@@ -15,10 +18,19 @@ pub mod loops;
 mod mounts;
 pub mod nbd;
 
+use crate::config::{Config, NbdLimits};
+use ashlar_api::ApiError;
+use ashlar_api::v1::Done;
 use ashlar_api::v1::export::ExportStatus;
-use ashlar_api::{ApiError, codes};
+use ashlar_engine::Engine;
+use fuse::FuseExports;
+use nbd::NbdExports;
+use std::any::Any;
+use std::future::{Future, poll_fn, ready};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 /// How long clients may take to let go of a volume.
@@ -26,58 +38,133 @@ const LET_GO_MAX: Duration = Duration::from_secs(5);
 /// How often to look whether they did.
 const LET_GO_POLL: Duration = Duration::from_millis(2);
 
-/// All ways to all volumes.
-pub struct Exports {
-    /// NBD.
-    pub nbd: nbd::NbdExports,
-    /// FUSE.
-    pub fuse: fuse::FuseExports,
+/// What an export does over some time.
+pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Takes lines for people.
+pub type Say<'a> = &'a (dyn Fn(&str) + Send + Sync);
+
+/// A way to volumes.
+///
+/// Some serve every volume to whoever comes to a listener (NBD); some make one volume at a time a
+/// part of this machine (FUSE: *attached* volumes). The life of an export: `prepare`, then the
+/// arrays of the configuration start, `begin`, and calls until a signal comes. Then every attached
+/// volume is detached as soon as nobody uses it, the arrays stop, each with `drop_users_of`, and
+/// `remove` is the end. A daemon that was killed did none of that: its successor's `prepare` finds
+/// what it left.
+pub trait Export: Any + Send + Sync {
+    /// The protocol, as `status` says it.
+    fn name(&self) -> &'static str;
+
+    /// Its listeners, and its attached volumes.
+    fn status(&self) -> Vec<ExportStatus>;
+
+    /// Before any array starts: see that there can be what the configuration names, and clear away
+    /// what a daemon that was killed has left.
+    ///
+    /// # Errors
+    /// A refusal: nothing is started then.
+    fn prepare<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Once the arrays of the configuration have started: serve what the configuration names.
+    ///
+    /// # Errors
+    /// A refusal: the process ends then.
+    fn begin<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Refuse if somebody uses the volume.
+    ///
+    /// # Errors
+    /// One line that says who.
+    fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError>;
+
+    /// End everybody who uses the volume, and wait until they have let go of it; not for ever.
+    fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()>;
+
+    /// The volumes that are attached.
+    fn attached(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Detach a volume, if nobody uses it.
+    ///
+    /// # Errors
+    /// `EXPORT_BUSY` if somebody does: it stays attached.
+    fn detach<'a>(&'a self, volume: &'a str) -> Work<'a, Result<Done, ApiError>> {
+        Box::pin(ready(Ok(not_attached(volume))))
+    }
+
+    /// At the end of the process: take away what outlives it.
+    fn remove(&self) {}
 }
 
+/// What the exports are made of.
+pub struct ExportSetting {
+    /// Whose volumes they are.
+    pub engine: Engine,
+    /// The folder below which attached volumes appear as files.
+    pub folder: PathBuf,
+    /// What NBD clients may hold.
+    pub nbd_limits: NbdLimits,
+}
+
+/// All ways to all volumes.
+pub struct Exports(Vec<Box<dyn Export>>);
+
 impl Exports {
-    /// No export yet; attached volumes will appear below `folder`.
-    pub fn new(
-        engine: &ashlar_engine::Engine,
-        folder: PathBuf,
-        nbd_limits: &crate::config::NbdLimits,
-    ) -> Exports {
-        Exports {
-            nbd: nbd::NbdExports::new(engine.clone(), nbd_limits),
-            fuse: fuse::FuseExports::new(engine.clone(), folder),
-        }
+    /// All of them; nothing is served yet.
+    pub fn new(setting: ExportSetting) -> Exports {
+        let ExportSetting { engine, folder, nbd_limits } = setting;
+        Exports(vec![
+            Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
+            Box::new(FuseExports::new(engine, folder)),
+        ])
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Export> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// The one of this type, for its own calls.
+    ///
+    /// # Panics
+    /// If it is not in the list of [`Exports::new`].
+    pub fn of<E: Export>(&self) -> &E {
+        let found = self.iter().find_map(|export| (export as &dyn Any).downcast_ref());
+        found.expect("every export is in the list")
     }
 
     /// Each way with its clients.
     pub fn status(&self) -> Vec<ExportStatus> {
-        self.nbd.status().into_iter().chain(self.fuse.status()).collect()
+        self.iter().flat_map(Export::status).collect()
     }
 
-    /// Refuse if somebody uses the array.
+    /// Refuse if somebody uses the volume.
     ///
     /// # Errors
     /// One line that says who.
-    pub fn refuse_if_used(&self, array: &str) -> Result<(), ApiError> {
-        if let Some(file) = self.fuse.file_of(array) {
-            let message = format!("array '{array}' is attached as {file}; nothing was changed");
-            let hint = format!("unmount it and run: ashlar detach {array}");
-            return Err(ApiError::new(codes::EXPORT_BUSY, message, hint));
-        }
-        match self.nbd.clients_of(array) {
-            0 => Ok(()),
-            clients => Err(ApiError::new(
-                codes::EXPORT_BUSY,
-                format!("array '{array}' has {clients} NBD clients; nothing was changed"),
-                "disconnect them, or drop them with --force",
-            )),
-        }
+    pub fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
+        self.iter().try_for_each(|export| export.refuse_if_used(volume))
     }
 
-    /// Drop everybody who uses the array, and wait until they have let go.
-    pub async fn drop_clients_of(&self, array: &str) {
-        self.nbd.end_clients_of(array);
-        self.fuse.drop_users_of(array).await;
-        wait_until(|| self.nbd.clients_of(array) == 0).await;
+    /// Drop everybody who uses the volume, and wait until they have let go.
+    pub async fn drop_users_of(&self, volume: &str) {
+        let mut works: Vec<_> = self.iter().map(|export| export.drop_users_of(volume)).collect();
+        poll_fn(|context| {
+            works.retain_mut(|work| work.as_mut().poll(context).is_pending());
+            if works.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
+}
+
+fn not_attached(volume: &str) -> Done {
+    Done::unchanged(format!("'{volume}' is not attached"))
 }
 
 /// Wait until `is_so`, or until clients have had their time. Whether it is so.
@@ -94,4 +181,72 @@ async fn wait_until(is_so: impl Fn() -> bool) -> bool {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Export, Exports, Work};
+    use ashlar_api::v1::export::ExportStatus;
+    use ashlar_api::{ApiError, codes};
+    use std::sync::Arc;
+    use tokio::sync::Barrier;
+
+    /// Lets go of a volume once all others do.
+    struct Patient(Arc<Barrier>);
+
+    /// Has a user.
+    struct Busy;
+
+    impl Export for Patient {
+        fn name(&self) -> &'static str {
+            "patient"
+        }
+
+        fn status(&self) -> Vec<ExportStatus> {
+            Vec::new()
+        }
+
+        fn refuse_if_used(&self, _: &str) -> Result<(), ApiError> {
+            Ok(())
+        }
+
+        fn drop_users_of<'a>(&'a self, _: &'a str) -> Work<'a, ()> {
+            Box::pin(async {
+                let _one_of_them_leads = self.0.wait().await;
+            })
+        }
+    }
+
+    impl Export for Busy {
+        fn name(&self) -> &'static str {
+            "busy"
+        }
+
+        fn status(&self) -> Vec<ExportStatus> {
+            Vec::new()
+        }
+
+        fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
+            Err(ApiError::new(codes::EXPORT_BUSY, format!("'{volume}' has a user"), ""))
+        }
+
+        fn drop_users_of<'a>(&'a self, _: &'a str) -> Work<'a, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn exports_let_go_side_by_side_and_one_user_is_enough_to_refuse() {
+        let barrier = Arc::new(Barrier::new(2));
+        let patient = || Box::new(Patient(Arc::clone(&barrier)));
+        let exports = Exports(vec![patient(), Box::new(Busy), patient()]);
+        // One after the other they would wait for each other for ever.
+        exports.drop_users_of("tank").await;
+        let refusal = exports.refuse_if_used("tank").expect_err("somebody uses it");
+        assert_eq!(
+            (refusal.code.as_str(), refusal.message.as_str()),
+            (codes::EXPORT_BUSY, "'tank' has a user")
+        );
+        assert_eq!(exports.of::<Busy>().name(), "busy");
+    }
 }

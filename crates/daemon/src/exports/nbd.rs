@@ -3,8 +3,11 @@
 //! What must stay true: a session is known by number from its first byte to its last, with the volume it
 //! opened, so that stopping an array can end exactly the sessions that use it.
 
-use super::{address, locked};
-use crate::config::NbdLimits;
+use super::{Export, Say, Work, address, locked, wait_until};
+use crate::arrays::Arrays;
+use crate::backend::Serves;
+use crate::config::{Config, NbdLimits};
+use crate::serve::PREDECESSOR_WAIT;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::{ExportStatus, NbdListen, NbdTls};
 use ashlar_api::{ApiError, codes};
@@ -16,6 +19,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often to try to listen while a killed predecessor holds the address.
+const LISTEN_POLL: Duration = Duration::from_millis(20);
 
 /// Everything served over NBD.
 pub struct NbdExports {
@@ -95,8 +103,27 @@ impl NbdExports {
         Ok(Done::changed(format!("serving NBD at {address}")))
     }
 
-    /// Each listener.
-    pub fn status(&self) -> Vec<ExportStatus> {
+    /// Listen as the configuration says. A killed predecessor holds its sockets until its last
+    /// operation has ended.
+    async fn listen_soon(&self, call: &NbdListen) -> Result<Done, ApiError> {
+        let deadline = Instant::now() + PREDECESSOR_WAIT;
+        loop {
+            match self.listen(call) {
+                Ok(done) => return Ok(done),
+                Err(refusal) if Instant::now() > deadline => return Err(refusal),
+                Err(refusal) if refusal.code != codes::EXPORT_IMPOSSIBLE => return Err(refusal),
+                Err(_) => sleep(LISTEN_POLL).await,
+            }
+        }
+    }
+}
+
+impl Export for NbdExports {
+    fn name(&self) -> &'static str {
+        "nbd"
+    }
+
+    fn status(&self) -> Vec<ExportStatus> {
         let counters = &self.shared.counters;
         let requests = [&counters.reads, &counters.writes, &counters.flushes, &counters.trims];
         let requests = requests.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
@@ -112,23 +139,51 @@ impl NbdExports {
         listeners.iter().map(status).collect()
     }
 
-    /// How many sessions opened the array.
-    pub fn clients_of(&self, array: &str) -> usize {
-        self.shared.sessions.users_of(array)
+    fn begin<'a>(&'a self, config: &'a Config, say: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            for nbd in &config.nbd {
+                let call = nbd.call().map_err(|what| {
+                    let hint = "correct it in the configuration";
+                    ApiError::new(codes::REQUEST_MALFORMED, what, hint)
+                })?;
+                say(&self.listen_soon(&call).await?.message);
+            }
+            Ok(())
+        })
     }
 
-    /// Tell the sessions that opened the array to end.
-    pub fn end_clients_of(&self, array: &str) {
-        self.shared.sessions.end_users_of(array);
+    fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
+        match self.shared.sessions.users_of(volume) {
+            0 => Ok(()),
+            clients => Err(ApiError::new(
+                codes::EXPORT_BUSY,
+                format!("array '{volume}' has {clients} NBD clients; nothing was changed"),
+                "disconnect them, or drop them with --force",
+            )),
+        }
     }
 
-    /// Remove the sockets of Unix listeners; for the end of the process.
-    pub fn remove_sockets(&self) {
+    fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        Box::pin(async move {
+            let sessions = &self.shared.sessions;
+            sessions.end_users_of(volume);
+            wait_until(|| sessions.users_of(volume) == 0).await;
+        })
+    }
+
+    /// The sockets of Unix listeners.
+    fn remove(&self) {
         let listeners = locked(&self.listeners);
         for path in listeners.iter().filter_map(|it| it.address.strip_prefix("unix:")) {
             // It may be gone already.
             let _gone = std::fs::remove_file(path);
         }
+    }
+}
+
+impl Serves<NbdListen> for Arrays {
+    async fn serve(&self, call: NbdListen) -> Result<Done, ApiError> {
+        self.exports.of::<NbdExports>().listen(&call)
     }
 }
 
