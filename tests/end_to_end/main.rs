@@ -24,6 +24,7 @@
 //! - `hostile`    others at the control socket, connections that never get on
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
+//! - `silent`     a member that does not answer
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
@@ -57,6 +58,7 @@ mod salvage;
 mod second_paths;
 mod serving;
 mod short;
+mod silent;
 mod suites;
 mod tampered;
 mod tools;

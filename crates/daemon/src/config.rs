@@ -6,7 +6,7 @@
 use crate::exports::address;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
-use ashlar_engine::{ArrayTuning, Signatures};
+use ashlar_engine::{ArrayTuning, Signatures, SilenceLimits};
 use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
 use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
@@ -68,6 +68,12 @@ pub struct Serve {
 pub struct Tuning {
     /// A member read that takes longer is reconstructed from the others.
     pub read_deadline_ms: Option<u64>,
+    /// A member on flash that answers nothing for so long is put out, if its group can do without it.
+    pub silent_flash_ms: Option<u64>,
+    /// The same for rotational drives.
+    pub silent_rotational_ms: Option<u64>,
+    /// The same for files.
+    pub silent_file_ms: Option<u64>,
     /// How long a piece of a sequential stream may wait to become a full stripe; 0 never waits.
     pub merge_wait_us: Option<u64>,
     /// Read errors after which a member is put out.
@@ -92,6 +98,11 @@ impl Tuning {
         let millis = |own: Option<u64>, base| own.map_or(base, Duration::from_millis);
         ArrayTuning {
             read_deadline: millis(self.read_deadline_ms, base.read_deadline),
+            silence: SilenceLimits {
+                flash: millis(self.silent_flash_ms, base.silence.flash),
+                rotational: millis(self.silent_rotational_ms, base.silence.rotational),
+                file: millis(self.silent_file_ms, base.silence.file),
+            },
             merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
             job_latency_target: millis(self.job_latency_target_ms, base.job_latency_target),
@@ -115,9 +126,23 @@ impl Tuning {
                 return Err(format!("{name} must be more than 0"));
             }
         }
+        for (name, value) in [
+            ("silent_flash_ms", self.silent_flash_ms),
+            ("silent_rotational_ms", self.silent_rotational_ms),
+            ("silent_file_ms", self.silent_file_ms),
+        ] {
+            if value.is_some_and(|value| !SILENT_MS.contains(&value)) {
+                let (least, most) = (SILENT_MS.start(), SILENT_MS.end());
+                return Err(format!("{name} must be {least} to {most}"));
+            }
+        }
         Ok(())
     }
 }
+
+/// What may be said of how long a member may be silent: below, ordinary pauses of drives cost members; the kernel itself
+/// gives commands up after a minute or so.
+const SILENT_MS: std::ops::RangeInclusive<u64> = 1000..=600_000;
 
 /// `[[array]]`
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]

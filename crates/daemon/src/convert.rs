@@ -205,6 +205,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         repaired_blocks: member.counts.repaired_blocks,
         checksum_mismatches: member.counts.checksum_mismatches,
         slow_reads: member.counts.slow_reads,
+        silent_ms: u64::try_from(member.silent.as_millis()).unwrap_or(u64::MAX),
         in_flight: member.in_flight,
         in_flight_max: member.in_flight_max,
         reads: member.counts.reads,

@@ -198,7 +198,7 @@ fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
 
 fn members(text: &mut Text, arrays: &[ArrayStatus]) {
     type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
-    const FIGURES: [Figure; 11] = [
+    const FIGURES: [Figure; 12] = [
         ("ashlar_member_in_flight_high_water", "gauge", "The most in flight at once.", |it| {
             it.in_flight_max
         }),
@@ -215,6 +215,12 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         ("ashlar_member_checksum_mismatches", "counter", "Blocks found wrong.", |it| {
             it.checksum_mismatches
         }),
+        (
+            "ashlar_member_silent_seconds",
+            "gauge",
+            "Time without an answer, commands under way.",
+            |it| it.silent_ms / 1000,
+        ),
         ("ashlar_member_slow_reads", "counter", "Reads given up as too slow.", |it| it.slow_reads),
     ];
     for (name, kind, help, value) in FIGURES {

@@ -13,6 +13,7 @@ use ashlar_ring::{Completion, Handle};
 use ashlar_units::{SECTOR_BYTES, to_u64};
 
 use crate::fault::Fault;
+use crate::flights::Owed;
 
 /// What to do at an offset. Offsets and lengths are multiples of `DeviceFacts::logical_block_bytes`.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub enum Command {
     },
 }
 
-/// How it went; a read's buffer comes back in either case.
+/// How it went; a read's buffer comes back in either case, unless its device was given up: then that still has it.
 #[derive(Debug)]
 pub struct Outcome {
     /// Done, or why not.
@@ -249,6 +250,14 @@ pub trait Device {
     /// # Ordering
     /// None between commands in flight. A flush covers the writes that completed before it was submitted.
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>);
+
+    /// Looks at the commands that are under way: what they owe. One watcher asks, again and again in equal distances.
+    fn look_at_commands(&self) -> Owed;
+
+    /// Gives the device up: every command under way is answered at once with [`Fault::TIMED_OUT`], every later one is
+    /// refused with it. Commands that the device itself still has keep their buffers until they come back from it, and
+    /// what they bring is not believed; until the last one has, the device cannot be opened exclusively.
+    fn give_up(&self);
 
     /// What tells whether the device is still what was opened; `None` for devices that cannot change.
     fn look(&self) -> Option<Look> {

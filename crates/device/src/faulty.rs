@@ -18,6 +18,7 @@ use crate::device::{
     Access, Command, CommandKind, Device, DeviceFacts, Look, OpenRefusal, Opened, Opener, Outcome,
 };
 use crate::fault::{Fault, FaultKind};
+use crate::flights::{Flights, Owed};
 
 /// What makes a device fail, from any thread. Clones control the same device. All faults stay until undone.
 #[derive(Clone, Default)]
@@ -154,6 +155,7 @@ impl Opened for FaultyDevice {
             inner: self.inner.attach(handle),
             control: self.control.clone(),
             handle: handle.clone(),
+            delayed: Rc::default(),
         })
     }
 }
@@ -162,6 +164,8 @@ struct Attached {
     inner: Rc<dyn Device>,
     control: FaultControl,
     handle: Handle,
+    /// Commands that have not reached the device below.
+    delayed: Rc<Flights<()>>,
 }
 
 impl Device for Attached {
@@ -173,7 +177,19 @@ impl Device for Attached {
         self.inner.look()
     }
 
+    fn look_at_commands(&self) -> Owed {
+        self.delayed.look().and(self.inner.look_at_commands())
+    }
+
+    fn give_up(&self) {
+        let _never_reach_it = self.delayed.give_up();
+        self.inner.give_up();
+    }
+
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
+        if self.delayed.is_given_up() {
+            return done.complete(Outcome::refused(command, Fault::TIMED_OUT));
+        }
         if !self.control.is_armed() {
             return self.inner.submit(offset, command, done);
         }
@@ -182,10 +198,15 @@ impl Device for Attached {
         if delay.is_zero() {
             return pass_on(&*inner, &control, offset, command, done);
         }
-        let handle = self.handle.clone();
+        let (handle, delayed) = (self.handle.clone(), Rc::clone(&self.delayed));
+        let ticket = delayed.begin((), done);
         self.handle.spawn(async move {
             handle.sleep(delay).await;
-            pass_on(&*inner, &control, offset, command, done);
+            let flight = delayed.take(ticket);
+            delayed.free(ticket);
+            if let Some(done) = flight.into_done() {
+                pass_on(&*inner, &control, offset, command, done);
+            }
         });
     }
 }

@@ -116,6 +116,13 @@ impl FileDevice {
     }
 }
 
+impl FileDevice {
+    /// What it is, and what it owes.
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+}
+
 impl Opened for FileDevice {
     fn facts(&self) -> &DeviceFacts {
         &self.facts

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fs::{AtFlags, CWD, SeekFrom, StatxFlags, fstat, major, minor, seek, statx};
+use rustix::fs::{AtFlags, CWD, SeekFrom, StatxFlags, fstat, fstatfs, major, minor, seek, statx};
 
 use crate::device::{Change, CommandKind, DeviceKind};
 use crate::sysfs;
@@ -26,6 +26,10 @@ pub(crate) struct Identity {
     /// Of a loop device: the file beneath it.
     beneath: Option<Beneath>,
     is_shorter: AtomicBool,
+    /// A file whose file system may make whoever asks it wait, for a size as well as for a write.
+    may_block: bool,
+    /// Commands that were given up and have not come back.
+    owed: AtomicUsize,
 }
 
 /// The file that a loop device lies on, as it was when the device was opened.
@@ -45,12 +49,46 @@ impl Identity {
             bytes,
             beneath: (kind == DeviceKind::Block).then(|| beneath(file)).flatten(),
             is_shorter: AtomicBool::new(false),
+            may_block: kind == DeviceKind::File && !is_prompt(file),
+            owed: AtomicUsize::new(0),
         }
     }
 
+    /// The kernel keeps so many commands that nobody waits for any more.
+    pub(crate) fn owes_more(&self, commands: usize) {
+        self.owed.fetch_add(commands, Ordering::Relaxed);
+    }
+
+    /// One of them has come back.
+    pub(crate) fn owes_one_less(&self) {
+        self.owed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many of them there are.
+    pub(crate) fn owed(&self) -> usize {
+        self.owed.load(Ordering::Relaxed)
+    }
+
+    /// Whether `path` leads to this device.
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        Physical::of(path) == Physical::of(&self.path)
+    }
+
+    /// Whether an operation on it may block whoever begins it.
+    pub(crate) fn may_block(&self) -> bool {
+        self.may_block
+    }
+
     /// Whether the device is shorter than when it was opened, as far as can be told without waiting for anybody: of
-    /// a file its size, of a block device only what [`look`](Self::look) found.
+    /// a file its size, if its file system knows that, of others only what [`look`](Self::look) found.
     pub(crate) fn is_shorter(&self) -> bool {
+        match self.kind == DeviceKind::File && !self.may_block {
+            true => self.is_found_shorter(),
+            false => self.is_shorter.load(Ordering::Relaxed),
+        }
+    }
+
+    fn is_found_shorter(&self) -> bool {
         let is_shorter = self.is_shorter.load(Ordering::Relaxed)
             || self.kind == DeviceKind::File && file_bytes(&self.file) < Some(self.bytes);
         if is_shorter {
@@ -81,7 +119,7 @@ impl Identity {
             }
             _ => false,
         };
-        if is_cut || self.is_shorter() {
+        if is_cut || self.is_found_shorter() {
             self.note_shorter();
             return Some(Change::Shorter);
         }
@@ -120,6 +158,16 @@ impl Identity {
             (_, Err(_)) => false,
         }
     }
+}
+
+/// File systems that make nobody wait who asks not to: ext4, XFS, btrfs, F2FS, tmpfs.
+const PROMPT: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
+
+/// Whether the file is on one of these. Others answer when whoever serves them does, if at all.
+fn is_prompt(file: &OwnedFd) -> bool {
+    fstatfs(file).is_ok_and(|about| {
+        u64::try_from(about.f_type).is_ok_and(|kind| PROMPT.contains(&(kind & 0xFFFF_FFFF)))
+    })
 }
 
 /// The size of a file, as its file system has it in memory; `None` if it does not say.

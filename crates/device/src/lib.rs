@@ -7,6 +7,7 @@
 //! Map, in reading order:
 //! - `device`: [`Device`], [`Opened`], [`Opener`] and the [`Command`]s
 //! - `fault`: [`Fault`], and which errno is which
+//! - `flights`: [`Flights`], commands under way, what they owe, and giving them up
 //! - `start`: starting commands and waiting for them
 //! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
@@ -22,6 +23,7 @@ mod device;
 mod fault;
 mod faulty;
 mod file;
+mod flights;
 mod forward;
 mod holders;
 mod identity;
@@ -43,6 +45,7 @@ pub use device::{
 pub use fault::{Fault, FaultKind};
 pub use faulty::{FaultControl, FaultyDevice, FaultyOpener};
 pub use file::{FileDevice, open_to_look};
+pub use flights::{Flight, Flights, Owed};
 pub use holders::{Holder, holders};
 pub use identity::{Physical, exclusion_of};
 pub use mem::MemDevice;

@@ -14,6 +14,7 @@ use ashlar_units::{to_u64, to_usize};
 
 use crate::device::{Command, Device, DeviceFacts, DeviceKind, Opened, Outcome};
 use crate::fault::Fault;
+use crate::flights::Owed;
 
 /// Lock and allocation unit. 64 KiB: a default strip is one lock.
 const PAGE_BYTES: usize = 64 << 10;
@@ -202,6 +203,13 @@ impl Device for Attached {
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
         done.complete(self.0.run(offset, command));
     }
+
+    fn look_at_commands(&self) -> Owed {
+        Owed::default()
+    }
+
+    /// Nothing is ever under way here: there is nothing to give up.
+    fn give_up(&self) {}
 
     fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
         Ok(self.0.run(offset, command))

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ashlar_ring::{Completion, Handle};
 
 use crate::device::{Command, Device, DeviceFacts, DeviceKind, Opened, Outcome};
+use crate::flights::Owed;
 use crate::mem::beyond_the_end;
 
 /// A device that does nothing. Clones are the same device.
@@ -60,6 +61,13 @@ impl Device for Attached {
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
         done.complete(self.run(offset, command));
     }
+
+    fn look_at_commands(&self) -> Owed {
+        Owed::default()
+    }
+
+    /// Nothing is ever under way here: there is nothing to give up.
+    fn give_up(&self) {}
 
     fn run_now(&self, offset: u64, command: Command) -> Result<Outcome, Command> {
         Ok(self.run(offset, command))

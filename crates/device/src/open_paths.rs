@@ -5,11 +5,13 @@
 //! - `null:SIZE`: a device that does nothing
 //! - anything else: the path of a block device or a regular file
 //!
-//! What must stay true: memory is open exclusively at most once, like everything else.
+//! What must stay true: memory is open exclusively at most once, like everything else. A device with commands that were
+//! given up and have not come back is not opened again: a late write would land on what was written since.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use ashlar_ring::Handle;
@@ -17,13 +19,20 @@ use ashlar_units::ByteSize;
 
 use crate::device::{Access, Device, DeviceFacts, OpenRefusal, Opened, Opener};
 use crate::file::FileDevice;
+use crate::identity::Identity;
 use crate::mem::MemDevice;
 use crate::null::NullDevice;
+
+/// How often to look whether a device has answered what nobody waits for any more, and how long between two looks.
+const OWED_LOOKS: u32 = 10;
+const OWED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens what its name tells: see the module. Clones share the memory devices.
 #[derive(Clone, Default)]
 pub struct PathOpener {
     memory: Arc<Mutex<BTreeMap<String, Memory>>>,
+    /// Devices and files that were opened exclusively and that somebody, or a command under way, still holds.
+    held: Arc<Mutex<Vec<Weak<Identity>>>>,
     wait: Duration,
 }
 
@@ -48,6 +57,28 @@ impl PathOpener {
     pub fn memory(&self, name: &str) -> Option<MemDevice> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.get(name).map(|memory| memory.device.clone())
+    }
+
+    /// Refuses a device that still has commands of this process which nobody waits for.
+    fn refuse_if_owed(&self, path: &str) -> Result<(), OpenRefusal> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let owed = || -> usize {
+            let known = held.iter().filter_map(Weak::upgrade).filter(|it| it.owed() > 0);
+            known.filter(|it| it.is_at(path)).map(|it| it.owed()).sum()
+        };
+        // A device that was let go just now answers in a moment.
+        for _ in 0..OWED_LOOKS {
+            if owed() == 0 {
+                return Ok(());
+            }
+            thread::sleep(OWED_PAUSE);
+        }
+        let owed = owed();
+        let reason = format!(
+            "the device did not answer in time and still has {owed} commands of this process: a late write would land on \
+             newer data; repeat this when it has answered them, or pull it"
+        );
+        Err(OpenRefusal::new(path, reason))
     }
 
     fn open_memory(
@@ -90,7 +121,16 @@ impl Opener for PathOpener {
         if let Some(size) = path.strip_prefix("null:") {
             return Ok(Arc::new(NullDevice::new(path, size_of(path, size)?)));
         }
-        Ok(Arc::new(FileDevice::open(path, access, self.wait)?))
+        if access == Access::Exclusive {
+            self.refuse_if_owed(path)?;
+        }
+        let opened = FileDevice::open(path, access, self.wait)?;
+        if access == Access::Exclusive {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            held.retain(|identity| identity.strong_count() > 0);
+            held.push(Arc::downgrade(opened.identity()));
+        }
+        Ok(Arc::new(opened))
     }
 }
 

@@ -24,6 +24,7 @@ use crate::device::{
     Access, Command, Device, DeviceFacts, Look, OpenRefusal, Opened, Opener, Outcome,
 };
 use crate::fault::Fault;
+use crate::flights::Owed;
 use crate::forward::{Forward, Work};
 pub use entry::{RecordEntry, RecordKind, read_record};
 
@@ -188,6 +189,14 @@ impl Device for Attached {
 
     fn look(&self) -> Option<Look> {
         self.inner.look()
+    }
+
+    fn look_at_commands(&self) -> Owed {
+        self.inner.look_at_commands()
+    }
+
+    fn give_up(&self) {
+        self.inner.give_up();
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

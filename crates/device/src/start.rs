@@ -33,7 +33,8 @@ pub struct Doing(Pending<Outcome>);
 pub struct ReadFailed {
     /// Why.
     pub fault: Fault,
-    /// The buffer, content unspecified; empty only if the worker stopped before the device answered.
+    /// The buffer, content unspecified; empty if the worker stopped before the device answered, or the device was given
+    /// up.
     pub buffer: BufMut,
 }
 
@@ -114,10 +115,12 @@ impl Future for Reading {
         let Some(Outcome { result, buffer }) = outcome else {
             return Poll::Ready(Err(ReadFailed { fault: Fault::GONE, buffer: BufMut::zeroed(0) }));
         };
-        let buffer = buffer.expect("a device gives a read's buffer back");
         Poll::Ready(match result {
-            Ok(()) => Ok(buffer),
-            Err(fault) => Err(ReadFailed { fault, buffer }),
+            Ok(()) => Ok(buffer.expect("a device gives the buffer of a read that went well back")),
+            Err(fault) => {
+                let buffer = buffer.unwrap_or_else(|| BufMut::zeroed(0));
+                Err(ReadFailed { fault, buffer })
+            }
         })
     }
 }

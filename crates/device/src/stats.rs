@@ -15,6 +15,7 @@ use ashlar_units::Nanos;
 
 use crate::device::{Command, CommandKind, Device, DeviceFacts, Look, Opened, Outcome};
 use crate::fault::Fault;
+use crate::flights::Owed;
 use crate::forward::{Forward, Work};
 
 /// Counts of one device, kept while it works.
@@ -162,6 +163,14 @@ impl Device for Attached {
 
     fn look(&self) -> Option<Look> {
         self.inner.look()
+    }
+
+    fn look_at_commands(&self) -> Owed {
+        self.inner.look_at_commands()
+    }
+
+    fn give_up(&self) {
+        self.inner.give_up();
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

@@ -1,11 +1,12 @@
 //! A block device or file on one worker's io_uring.
 //!
 //! What must stay true: the kernel is asked within `submit`; what it does only in part is asked for again until it
-//! is done or fails; memory that the device cannot take is copied, never refused. The ring hands outcomes over as
-//! they come: no task waits for a command.
+//! is done, fails or is given up; memory that the device cannot take is copied, never refused. The ring hands outcomes
+//! over as they come: no task waits for a command. The ring owns an operation and its buffers until the kernel is done
+//! with it, also when nobody waits any more.
 //! Not here: opening (`file`), the ring itself.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rustix::fs::FallocateFlags;
 
 use crate::device::{Command, CommandKind, Device, DeviceFacts, Look, Outcome};
 use crate::fault::{Fault, FaultKind};
+use crate::flights::{Flights, Owed};
 use crate::identity::Identity;
 use crate::mem::beyond_the_end;
 
@@ -36,22 +38,17 @@ struct Kernel {
     zeros: Buf,
     /// The file system or driver cannot zero ranges; remembered so that it is asked once.
     must_write_zeros: Cell<bool>,
-    jobs: RefCell<Jobs>,
+    flights: Flights<Job>,
 }
 
-/// Commands under way, by ticket.
-#[derive(Default)]
-struct Jobs {
-    places: Vec<Option<Job>>,
-    free: Vec<usize>,
-}
+/// From so many looks on a command may be one that does not end: it must not keep others from the kernel's threads.
+const LOOKS_TO_EXPECT_THE_WORST: u32 = 2;
 
 /// A command that the kernel has been asked for.
 struct Job {
     /// Where the operation under way begins.
     at: u64,
     kind: Kind,
-    done: Completion<Outcome>,
 }
 
 enum Kind {
@@ -115,8 +112,9 @@ impl UringDevice {
         let ring = handle.ring().expect("a real device needs an executor with an io_uring");
         let block_bytes = to_usize(u64::from(facts.logical_block_bytes));
         let must_write_zeros = Cell::new(false);
-        let jobs = RefCell::default();
-        let kernel = Rc::new(Kernel { file, identity, block_bytes, zeros, must_write_zeros, jobs });
+        let flights = Flights::default();
+        let kernel =
+            Rc::new(Kernel { file, identity, block_bytes, zeros, must_write_zeros, flights });
         UringDevice { facts, ring, kernel }
     }
 
@@ -141,12 +139,30 @@ impl Device for UringDevice {
         Some(Box::new(move || identity.look()))
     }
 
+    fn look_at_commands(&self) -> Owed {
+        let owed = self.kernel.flights.look();
+        if owed.oldest_looks >= LOOKS_TO_EXPECT_THE_WORST {
+            self.ring.allow_blocked(u32::try_from(owed.under_way).unwrap_or(u32::MAX));
+        }
+        owed
+    }
+
+    fn give_up(&self) {
+        let kept = self.kernel.flights.give_up();
+        self.kernel.identity.owes_more(kept);
+        let kernel: Rc<dyn Sink> = Rc::<Kernel>::clone(&self.kernel);
+        self.ring.give_up(&kernel);
+    }
+
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
         if !self.facts.contains(offset, &command) {
             let fault = beyond_the_end(&command);
             return done.complete(Outcome::refused(command, fault));
         }
         let kernel = &self.kernel;
+        if kernel.flights.is_given_up() {
+            return done.complete(Outcome::refused(command, Fault::TIMED_OUT));
+        }
         // A write would make a file grow that was cut short.
         if kernel.identity.must_refuse(command.kind()) {
             return done.complete(Outcome::refused(command, Fault::SHORTER));
@@ -193,44 +209,35 @@ impl Device for UringDevice {
                 (made, Kind::MakeZeroes { bytes })
             }
         };
-        let ticket = kernel.jobs.borrow_mut().add(Job { at: offset, kind, done });
-        self.ring.start_for(operation, Rc::<Kernel>::clone(kernel), ticket);
+        let ticket = kernel.flights.begin(Job { at: offset, kind }, done);
+        let sink: Rc<dyn Sink> = Rc::<Kernel>::clone(kernel);
+        match kernel.identity.may_block() {
+            false => self.ring.start_for(operation, sink, ticket),
+            true => self.ring.start_slow_for(operation, sink, ticket),
+        }
     }
 }
 
 impl Sink for Kernel {
     fn take(&self, ticket: usize, outcome: RingOutcome) -> Option<Operation> {
-        let mut job = self.jobs.borrow_mut().take(ticket);
-        match self.next(&mut job, outcome) {
+        let mut flight = self.flights.take(ticket);
+        if flight.is_given_up() {
+            // What it did is nobody's business any more; its buffers are let go here and not before.
+            self.flights.free(ticket);
+            self.identity.owes_one_less();
+            return None;
+        }
+        match self.next(&mut flight.job, outcome) {
             Next::Ask(operation) => {
-                self.jobs.borrow_mut().places[ticket] = Some(job);
+                self.flights.put_back(ticket, flight);
                 Some(operation)
             }
             Next::Answer(answer) => {
-                self.jobs.borrow_mut().free.push(ticket);
-                job.done.complete(answer);
+                self.flights.free(ticket);
+                flight.answer(answer);
                 None
             }
         }
-    }
-}
-
-impl Jobs {
-    fn add(&mut self, job: Job) -> usize {
-        match self.free.pop() {
-            Some(ticket) => {
-                self.places[ticket] = Some(job);
-                ticket
-            }
-            None => {
-                self.places.push(Some(job));
-                self.places.len() - 1
-            }
-        }
-    }
-
-    fn take(&mut self, ticket: usize) -> Job {
-        self.places[ticket].take().expect("a ticket is for one operation at a time")
     }
 }
 

@@ -85,6 +85,10 @@ pub struct Array {
     /// Who runs it now, if somebody else does.
     taken_over_by: OnceLock<String>,
     may_be_lean: AtomicBool,
+    /// A silent device is waited for.
+    waits_for_silent: AtomicBool,
+    /// It stops, and has waited for silent devices for long enough.
+    waits_no_longer: AtomicBool,
 }
 
 /// What one worker counts for one array. On cache lines of its own: other workers write next to it.
@@ -172,6 +176,8 @@ impl Array {
             has_failed: AtomicBool::new(false),
             taken_over_by: OnceLock::new(),
             may_be_lean: AtomicBool::new(false),
+            waits_for_silent: AtomicBool::new(false),
+            waits_no_longer: AtomicBool::new(false),
         };
         for (at, state) in parts.slot_states.into_iter().enumerate() {
             array.set_slot_state(MemberIdx::from_at(at), state);
@@ -393,6 +399,24 @@ impl Array {
 
     pub(crate) fn set_stopping(&self) {
         self.is_stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether a silent device is waited for, because its group cannot do without it or most are silent.
+    pub(crate) fn waits_for_silent(&self) -> bool {
+        self.waits_for_silent.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_waits_for_silent(&self, waits: bool) {
+        self.waits_for_silent.store(waits, Ordering::Release);
+    }
+
+    /// Whether silent devices are given up, whoever needs them: the array stops.
+    pub(crate) fn waits_no_longer(&self) -> bool {
+        self.waits_no_longer.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_waits_no_longer(&self) {
+        self.waits_no_longer.store(true, Ordering::Release);
     }
 
     /// What it did so far, on all workers.

@@ -590,7 +590,13 @@ fn no_room(array: &Array) -> Option<Refusal> {
 /// Take every worker's share away again.
 pub(crate) async fn remove(roster: &Arc<Roster>, array: &Arc<Array>) -> Result<(), Refusal> {
     let id = array.identity.id;
-    roster.on_every_worker(move |worker| worker.set_shard(id, None)).await?;
+    let remove = move |worker: &Rc<Worker>| {
+        if let Some(shard) = worker.shard(id) {
+            shard.give_up_all();
+        }
+        worker.set_shard(id, None);
+    };
+    roster.on_every_worker(remove).await?;
     roster.arrays()[id.0] = None;
     Ok(())
 }

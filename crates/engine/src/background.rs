@@ -64,6 +64,13 @@ pub(crate) struct Jobs {
     has_begun: Cell<bool>,
 }
 
+impl Jobs {
+    /// Whether the start is recorded: devices join and jobs run from then on.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+}
+
 /// The jobs of the array.
 pub(crate) fn status(shard: &Rc<Shard>) -> Vec<JobStatus> {
     shard.array.jobs.status()

@@ -136,6 +136,8 @@ canaries! {
     FailedCalledClean,
     /// Changed pages of the checksum table stay in memory.
     SumsNotStored,
+    /// Nobody acts when a member does not answer.
+    SilenceNotWatched,
 }
 
 #[cfg(feature = "canaries")]

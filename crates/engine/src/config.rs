@@ -2,6 +2,7 @@
 
 use crate::aside::Aside;
 use crate::error::Refusal;
+use crate::watch::SilenceLimits;
 use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
@@ -119,6 +120,8 @@ pub enum ProcessState {
 pub struct ArrayTuning {
     /// A member read that takes longer is given up on and reconstructed from the others.
     pub read_deadline: Duration,
+    /// A member whose device answers nothing for so long is put out, if its group can do without it.
+    pub silence: SilenceLimits,
     /// How long a piece of a sequential stream may wait at most to become a full stripe.
     pub merge_wait_max: Duration,
     /// Read errors on one member after which it is put out of service.
@@ -141,6 +144,7 @@ impl Default for ArrayTuning {
     fn default() -> Self {
         ArrayTuning {
             read_deadline: Duration::from_millis(500),
+            silence: SilenceLimits::default(),
             merge_wait_max: Duration::from_micros(500),
             read_errors_max: 1000,
             job_latency_target: Duration::from_millis(5),

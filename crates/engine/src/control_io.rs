@@ -1,6 +1,8 @@
 //! Reads and writes of the control side: whole areas of a device, one after the other, no stripes.
 //!
-//! What must stay true: every failure names the device; nothing here is used on the data path.
+//! What must stay true: every failure names the device; nothing here is used on the data path. A device that does not answer
+//! is not waited for without end: a read is let be, and a device that does not answer anything else is given up, for what
+//! it was to store may still land.
 
 use crate::error::Refusal;
 use crate::home::record::aligned;
@@ -9,11 +11,19 @@ use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::UPDATE_ORDER;
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ring::Pending;
-use ashlar_units::{Extent, to_u64, to_usize};
+use ashlar_ring::{Handle, Pending};
+use ashlar_units::{Extent, Nanos, to_u64, to_usize};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 /// Bytes of one control read or zeroing write.
 const STEP_BYTES: u64 = 1 << 20;
+/// How long a read is waited for.
+const READ_TIME: Duration = Duration::from_secs(10);
+/// The same for everything else: a device may have to zero a large area.
+const CHANGE_TIME: Duration = Duration::from_secs(120);
 
 pub(crate) async fn run(
     worker: &Worker,
@@ -21,22 +31,58 @@ pub(crate) async fn run(
     at: u64,
     command: Command,
 ) -> Outcome {
-    ended(start(worker, device, at, command)).await
+    let time = if matches!(command, Command::Read(_)) { READ_TIME } else { CHANGE_TIME };
+    let mut pending = start(worker, device, at, command);
+    match within(&worker.handle, time, ended(&mut pending)).await {
+        Some(outcome) => outcome,
+        None => {
+            device.give_up();
+            ended(&mut pending).await
+        }
+    }
 }
 
-fn start(worker: &Worker, device: &dyn Device, at: u64, command: Command) -> Pending<Outcome> {
+/// Start a command that nobody looks at.
+pub(crate) fn start(
+    worker: &Worker,
+    device: &dyn Device,
+    at: u64,
+    command: Command,
+) -> Pending<Outcome> {
     let (completion, pending) = worker.outcomes.pair();
     device.submit(at, command, completion);
     pending
 }
 
-async fn ended(pending: Pending<Outcome>) -> Outcome {
+async fn ended(pending: &mut Pending<Outcome>) -> Outcome {
     let gone = Fault { kind: FaultKind::Gone, errno: 0 };
     pending.await.unwrap_or(Outcome { result: Err(gone), buffer: None })
 }
 
+/// What comes of `work`, or `None` if that takes longer.
+pub(crate) async fn within<T>(
+    handle: &Handle,
+    time: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    before(handle, handle.now().after(time), work).await
+}
+
+async fn before<T>(handle: &Handle, end: Nanos, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(handle.sleep_until(end)));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => end.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
 /// A read under way: whoever asks many devices starts all before it waits for the first.
-pub(crate) struct Reading(Pending<Outcome>);
+pub(crate) struct Reading {
+    pending: Pending<Outcome>,
+    handle: Handle,
+    until: Nanos,
+}
 
 /// Start reading `extent` of a device.
 pub(crate) fn start_read(worker: &Worker, device: &dyn Device, extent: Extent) -> Reading {
@@ -50,16 +96,24 @@ pub(crate) fn start_read_into(
     offset: u64,
     buffer: BufMut,
 ) -> Reading {
-    Reading(start(worker, device, offset, Command::Read(buffer)))
+    let pending = start(worker, device, offset, Command::Read(buffer));
+    let until = worker.handle.now().after(READ_TIME);
+    Reading { pending, handle: worker.handle.clone(), until }
 }
 
 impl Reading {
+    /// It is waited for this long from now.
+    pub(crate) fn within(self, time: Duration) -> Reading {
+        Reading { until: self.handle.now().after(time), ..self }
+    }
+
     /// The bytes.
     ///
     /// # Errors
     /// The device's fault.
-    pub(crate) async fn finish(self) -> Result<BufMut, Fault> {
-        let outcome = ended(self.0).await;
+    pub(crate) async fn finish(mut self) -> Result<BufMut, Fault> {
+        let outcome = before(&self.handle, self.until, ended(&mut self.pending)).await;
+        let outcome = outcome.ok_or(Fault::TIMED_OUT)?;
         outcome.result?;
         outcome.buffer.ok_or(Fault { kind: FaultKind::Media, errno: 0 })
     }

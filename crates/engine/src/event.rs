@@ -47,6 +47,11 @@ pub mod names {
     pub const MEMBER_BLOCK_UNREPAIRED: &str = "member.block_unrepaired";
     /// A block of a member is not what was written there. Fields: `slot`, `path`, `offset` (bytes on the device), `stripe`.
     pub const MEMBER_CHECKSUM_MISMATCH: &str = "member.checksum_mismatch";
+    /// A member does not answer and cannot be given up: requests that need it wait. Fields: `slot`, `path`, `silent_ms`,
+    /// `reason`.
+    pub const MEMBER_SILENT: &str = "member.silent";
+    /// A member that was waited for answers again. Fields: `slot`, `path`.
+    pub const MEMBER_ANSWERED: &str = "member.answered";
     /// A member answers too slowly; reads go around it.
     pub const MEMBER_SLOW: &str = "member.slow";
     /// The path of a member's device leads elsewhere, or nowhere. The device is used as before; a start that looks for it

@@ -27,6 +27,7 @@ use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use crate::slot::Tenure;
+use crate::watch;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
 use ashlar_units::{MemberIdx, StripeNo};
@@ -54,6 +55,7 @@ pub(crate) struct Home {
     pub(crate) jobs: crate::background::Jobs,
     pub(crate) looks: look::Looks,
     pub(crate) beats: crate::ownership::Beats,
+    pub(crate) silences: crate::watch::Silences,
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
@@ -75,6 +77,7 @@ impl Home {
             jobs: crate::background::Jobs::default(),
             looks: look::Looks::default(),
             beats: crate::ownership::Beats::default(),
+            silences: crate::watch::Silences::default(),
             replayed: Cell::new(None),
         }
     }
@@ -155,12 +158,14 @@ pub(crate) async fn take_out(
     taken.await.unwrap_or(Err(ArrayLost))
 }
 
+/// The reason that an operator needs not give.
+const BY_HAND: &str = "put out by the operator";
+
 /// The same because the operator says so. Nothing is wrong with the array if that cannot be: no event is recorded.
 ///
 /// # Errors
 /// If the group cannot do without the member, or the others could not be told.
 pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Result<(), Refusal> {
-    let _gate = shard.home().gate.acquire().await;
     let (array, name) = (&shard.array, shard.array.name());
     let is_there = array.slot(member).state() != SlotState::Out;
     if is_there && array.others_missing_in_group(member) >= array.geometry.parity_strips() {
@@ -170,7 +175,10 @@ pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Re
             "replace what is missing first; nothing was changed",
         ));
     }
-    let taken = take_out_alone(shard, member, "put out by the operator").await;
+    // Requests that are stuck on it are released before the gate is waited for: whoever has that may be one of them.
+    watch::put_out(shard, member, BY_HAND);
+    let _gate = shard.home().gate.acquire().await;
+    let taken = take_out_alone(shard, member, BY_HAND).await;
     taken.map_err(|_| {
         Refusal::new(
             "array.failed",
@@ -280,7 +288,8 @@ pub(crate) async fn take_out_alone(
         finish_taking_out(shard, member).await;
         return Ok(());
     }
-    let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
+    let why = shard.home().silences.reason((member, array.slot(member).tenure()), why);
+    let mut fields = vec![("slot", member.to_string()), ("reason", why)];
     fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
         array.set_fails(member);
@@ -310,7 +319,11 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     let array = &shard.array;
     let log_tag = shard.home().superblock.borrow().newcomer(member).map(|entry| entry.log_tag);
     let Some(log_tag) = log_tag.filter(|_| shard.replacement(member).is_some()) else {
-        on_every_shard(shard, move |shard| shard.set_devices(member, SlotDevices::default()));
+        on_every_shard(shard, move |shard| {
+            // What it was asked is nobody's business any more, whether it ever answers or not.
+            shard.give_up(member);
+            shard.set_devices(member, SlotDevices::default());
+        });
         return;
     };
     let slot = array.slot(member);
@@ -321,6 +334,7 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     array.set_tenure(member, tenure);
     // On every worker before the slot may be written again: a write must not go to the device that went.
     everywhere(shard, move |shard| {
+        shard.give_up(member);
         let taking_over = shard.slot_devices(member).replacement;
         let current = taking_over.map(|SlotDevice { device, tags }| {
             let tags = Tags { log: log_tag, ..tags };

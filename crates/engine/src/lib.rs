@@ -23,6 +23,7 @@
 //! - `checksums`   is a block what was written there?
 //! - `home`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
+//! - `watch`       devices that do not answer: who is given up, and who is waited for
 //! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot
 //! - `ownership`   a heartbeat, so that no other host starts the array
 //! - `canary`      faults planted on purpose, for tests of tests
@@ -66,6 +67,7 @@ mod stop;
 mod stripe;
 mod thread;
 mod volume;
+mod watch;
 mod worker;
 mod written;
 
@@ -94,4 +96,5 @@ pub use spare::SpareStatus;
 pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus, WorkerStatus};
 pub use stop::Stopped;
 pub use volume::ArrayVolume;
+pub use watch::SilenceLimits;
 pub use worker::{Worker, WorkerLoad};

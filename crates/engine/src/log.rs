@@ -43,6 +43,7 @@ use crate::array::Array;
 use crate::datapath::store::StoreWrite;
 use crate::lists::List;
 use crate::shard::{Shard, SlotDevices};
+use crate::watch::Watch;
 use crate::worker::Worker;
 use ahead::Ahead;
 use ashlar_device::Outcome;
@@ -104,11 +105,16 @@ impl Log {
     ///
     /// # Errors
     /// If there is no memory for the batch buffers.
-    pub(crate) fn new(worker: &Worker, array: &Arc<Array>) -> io::Result<Option<Log>> {
+    pub(crate) fn new(
+        worker: &Worker,
+        array: &Arc<Array>,
+        watch: &Rc<Watch>,
+    ) -> io::Result<Option<Log>> {
         let Some(shape) = array.log.filter(|shape| worker.index < shape.lanes) else {
             return Ok(None);
         };
-        let common = Common::new(array, worker.index, shape, worker.outcomes.clone())?;
+        let started = (worker.outcomes.clone(), Rc::clone(watch));
+        let common = Common::new(array, worker.index, shape, started)?;
         Ok(Some(Log {
             common: Rc::new(common),
             handle: worker.handle.clone(),

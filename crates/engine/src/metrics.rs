@@ -174,6 +174,8 @@ pub(crate) struct MemberTally {
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
     depth_max: AtomicU64,
+    /// How long its devices have not answered: the one that fills the slot, and the one that is to replace it.
+    pub(crate) silences: [crate::watch::Found; 2],
 }
 
 impl MemberTally {

@@ -17,7 +17,7 @@ use crate::array::Array;
 use crate::background;
 use crate::canary::{Canary, sings};
 use crate::config::{ProcessState, Runner};
-use crate::control_io;
+use crate::control_io::{self, within};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::home::{keeper, look, record};
@@ -30,8 +30,11 @@ use ashlar_ondisk::{Heartbeat, RunnerName, Superblock, tag_of};
 use ashlar_ring::Pending;
 use ashlar_ring::local::Semaphore;
 use ashlar_units::{Extent, to_u64, to_usize};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -44,11 +47,23 @@ pub(crate) struct Beats {
     turn: Semaphore,
     /// Sequence of the last one written; `None`: none was.
     last: Cell<Option<u64>>,
+    /// Devices that have not answered a heartbeat yet: the others must not wait for them.
+    late: RefCell<Vec<(Rc<dyn Device>, Pending<Outcome>)>>,
+}
+
+impl Beats {
+    /// Whether the device still owes an answer to a heartbeat.
+    fn is_late(&self, device: &Rc<dyn Device>) -> bool {
+        let mut late = self.late.borrow_mut();
+        let mut context = Context::from_waker(Waker::noop());
+        late.retain_mut(|(_, write)| Pin::new(write).poll(&mut context).is_pending());
+        late.iter().any(|(own, _)| Rc::ptr_eq(own, device))
+    }
 }
 
 impl Default for Beats {
     fn default() -> Self {
-        Beats { turn: Semaphore::new(1), last: Cell::new(None) }
+        Beats { turn: Semaphore::new(1), last: Cell::new(None), late: RefCell::default() }
     }
 }
 
@@ -145,8 +160,24 @@ fn newest_of(found: &[Found]) -> Option<Heartbeat> {
 
 /// The heartbeats on the devices; those that cannot be read say nothing.
 async fn read(worker: &Worker, array: Uuid, devices: &[Rc<dyn Device>]) -> Vec<Found> {
+    read_within(worker, array, devices, None).await
+}
+
+/// The same; those that take longer than `time` say nothing, either.
+async fn read_within(
+    worker: &Worker,
+    array: Uuid,
+    devices: &[Rc<dyn Device>],
+    time: Option<Duration>,
+) -> Vec<Found> {
     let extent = Extent::new(HEARTBEAT_OFFSET, HEARTBEAT_BYTES * to_u64(HEARTBEAT_SLOTS));
-    let start = |device: &Rc<dyn Device>| control_io::start_read(worker, device.as_ref(), extent);
+    let start = |device: &Rc<dyn Device>| {
+        let reading = control_io::start_read(worker, device.as_ref(), extent);
+        match time {
+            Some(time) => reading.within(time),
+            None => reading,
+        }
+    };
     let started: Vec<control_io::Reading> = devices.iter().map(start).collect();
     let mut found = Vec::new();
     for (device, reading) in devices.iter().zip(started) {
@@ -169,12 +200,19 @@ struct Speaker<'s> {
 
 impl Speaker<'_> {
     fn devices(&self) -> Vec<Rc<dyn Device>> {
-        let devices = keeper::devices_in_service(self.shard);
-        devices.into_iter().map(|(_, device)| device).collect()
+        let devices = keeper::devices_in_service(self.shard).into_iter().map(|(_, device)| device);
+        let beats = &self.shard.home().beats;
+        devices.filter(|device| !beats.is_late(device)).collect()
+    }
+
+    /// How long a heartbeat waits for one device: others listen for it on the rest.
+    fn patience(&self) -> Duration {
+        self.runner.interval / 2
     }
 
     async fn read(&self) -> Vec<Found> {
-        read(&self.shard.worker, self.array, &self.devices()).await
+        let time = Some(self.patience());
+        read_within(&self.shard.worker, self.array, &self.devices(), time).await
     }
 
     /// Write the block of this number to all devices in service. An `interval` of zero: the array
@@ -184,16 +222,23 @@ impl Speaker<'_> {
     }
 
     async fn write_to(&self, devices: Vec<Rc<dyn Device>>, sequence: u64, interval: Duration) {
-        let mut writes: Vec<Pending<Outcome>> = Vec::new();
+        let mut writes: Vec<(Rc<dyn Device>, Pending<Outcome>)> = Vec::new();
         for device in devices {
             let heartbeat = self.heartbeat(sequence, interval, device.facts());
             let block = record::aligned(&heartbeat.encode());
             let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
-            writes.push(self.shard.start_on(device.as_ref(), offset, Command::Write(block)));
+            // Nobody watches these: an idle array would look at them for ever. The sweep looks whether
+            // one is stuck.
+            let write = Command::Write(block);
+            let pending = control_io::start(&self.shard.worker, device.as_ref(), offset, write);
+            writes.push((device, pending));
         }
-        for write in writes {
+        let handle = &self.shard.worker.handle;
+        for (device, mut write) in writes {
             // A member that fails says so where data goes to it; a heartbeat alone puts nobody out.
-            let _written = write.await;
+            if within(handle, self.patience(), &mut write).await.is_none() {
+                self.shard.home().beats.late.borrow_mut().push((device, write));
+            }
         }
     }
 

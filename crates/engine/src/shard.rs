@@ -16,6 +16,7 @@ use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
 use crate::scratch::Scratch;
 use crate::slot::Tenure;
 use crate::stripe::lock::RowLocks;
+use crate::watch::Watch;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
 use ashlar_ondisk::{MemberEntry, Superblock};
@@ -45,6 +46,8 @@ pub(crate) struct Shard {
     pub(crate) under_way: Cell<usize>,
     /// Pieces of them that change stripes, in stripe tasks.
     pub(crate) changes_under_way: Cell<usize>,
+    /// Sees to it that no command is waited for without end.
+    pub(crate) watch: Rc<Watch>,
     devices: RefCell<Vec<SlotDevices>>,
     log: Option<Log>,
     /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
@@ -112,13 +115,14 @@ impl Shard {
         for (at, devices) in devices.iter().enumerate() {
             note_store(array, MemberIdx::from_at(at), devices);
         }
-        let log = Log::new(worker, array)?;
+        let watch = Watch::new(&worker.handle);
+        let log = Log::new(worker, array, &watch)?;
         if let Some(log) = &log {
             for (at, devices) in devices.iter().enumerate() {
                 log.set_devices(MemberIdx::from_at(at), devices);
             }
         }
-        Ok(Rc::new(Shard {
+        let shard = Rc::new(Shard {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
             locks: RowLocks::default(),
@@ -132,6 +136,7 @@ impl Shard {
             piece_lists: Lists::default(),
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
+            watch,
             tenures: RefCell::new(
                 devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),
             ),
@@ -141,7 +146,9 @@ impl Shard {
             writes_begun: Cell::new(0),
             decode_plans: RefCell::default(),
             home: OnceCell::new(),
-        }))
+        });
+        shard.watch.set_shard(&shard);
+        Ok(shard)
     }
 
     /// Make this the home worker's share.
@@ -158,6 +165,11 @@ impl Shard {
     /// On any other worker: callers come here by `on_home`.
     pub(crate) fn home(&self) -> &Home {
         self.home.get().expect("only asked on the home worker")
+    }
+
+    /// The same where it may be asked too early, or on another worker.
+    pub(crate) fn try_home(&self) -> Option<&Home> {
+        self.home.get()
     }
 
     /// The stripe intent log, if the array has one and this worker owns stripes.
@@ -229,6 +241,20 @@ impl Shard {
         self.tenures.borrow_mut()[member.at()] = tenures;
     }
 
+    /// Nobody waits for the slot's device any more.
+    pub(crate) fn give_up(&self, member: MemberIdx) {
+        if let Some(device) = self.device(member) {
+            device.give_up();
+        }
+    }
+
+    /// The array is not here any more.
+    pub(crate) fn give_up_all(&self) {
+        for SlotDevices { current, replacement } in self.devices.borrow().iter() {
+            [current, replacement].into_iter().flatten().for_each(|it| it.device.give_up());
+        }
+    }
+
     /// Start a command on a slot's device; `None` if the slot has no device any more.
     pub(crate) fn start(
         &self,
@@ -253,6 +279,7 @@ impl Shard {
             Err(command) => {
                 let (completion, pending) = self.worker.outcomes.pair();
                 device.submit(offset, command, completion);
+                self.watch.note();
                 pending
             }
         }

@@ -11,11 +11,13 @@ use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
 use crate::shard::Shard;
+use crate::watch;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Everything at one moment.
@@ -124,6 +126,8 @@ pub struct MemberStatus {
     pub stated_atomic_bytes: u32,
     /// What it did.
     pub counts: MemberCounts,
+    /// How long its device has not answered though something was under way; a second or two say nothing yet.
+    pub silent: Duration,
     /// Commands under way.
     pub in_flight: u64,
     /// At most so many were under way at once since the array started: the most of each worker, added up.
@@ -259,6 +263,8 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
         in_flight += tally.depth();
         in_flight_max += tally.depth_max();
     }
+    let [own, replacing] = watch::silences(shard, member);
+    let silence = own.or(replacing);
     let device = shard.device(member);
     let facts = device.as_ref().map(|device| device.facts());
     let replacement = shard.replacement(member);
@@ -273,6 +279,7 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
         is_lean: slot.state() == SlotState::InSync && replacement.is_none() && slot.writes_whole(),
         stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
+        silent: silence.time(),
         in_flight,
         in_flight_max,
         counts,

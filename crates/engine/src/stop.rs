@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Time between two looks whether requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// How long a stop waits for silent members that the array cannot do without. Then their requests are answered with errors.
+const SILENT_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How an array was stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stopped {
@@ -40,6 +43,7 @@ pub enum Stopped {
 pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stopped, Refusal> {
     let array = &shard.array;
     array.set_stopping();
+    give_up_later(shard);
     crate::background::stopped(shard).await;
     let id = array.identity.id;
     loop {
@@ -78,6 +82,18 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
             "its next start resyncs what was being written; check the members with `ashlar examine`",
         )
     })
+}
+
+/// Whoever needs them: silent members are waited for a while, and then no longer.
+fn give_up_later(shard: &Rc<Shard>) {
+    let (shard, handle) = (Rc::downgrade(shard), shard.worker.handle.clone());
+    let own = handle.clone();
+    handle.spawn(async move {
+        own.sleep(SILENT_PATIENCE).await;
+        if let Some(shard) = shard.upgrade() {
+            shard.array.set_waits_no_longer();
+        }
+    });
 }
 
 /// How the members say it was stopped; `None` if they could not be told.

@@ -1,7 +1,8 @@
 //! A worker thread: started with all others, since each of them knows the mailboxes of all, until it is told to stop.
 //!
 //! What must stay true: nothing runs before every thread has its ring and its memory, and whoever starts them is told
-//! of the first that has not.
+//! of the first that has not. Whoever stops one waits until its work is done, and not for the thread itself: the kernel
+//! keeps that for as long as a device has one of its commands.
 
 use crate::config::EngineConfig;
 use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};
@@ -10,7 +11,6 @@ use ashlar_ring::{Executor, Ring, RingConfig, Schedule, affinity};
 use futures_channel::oneshot;
 use std::io;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 
 /// What a thread waits for: the mailboxes of all, and where its load is counted.
 type GoMessage = (Box<[Sender<Message>]>, Arc<WorkerLoad>);
@@ -18,18 +18,18 @@ type GoMessage = (Box<[Sender<Message>]>, Arc<WorkerLoad>);
 /// A worker thread that runs.
 pub(crate) struct WorkerThread {
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    ended: mpsc::Receiver<()>,
 }
 
 impl WorkerThread {
-    /// Tells it to stop, and waits for it.
+    /// Tells it to stop, and waits until it has let go of all it had.
     ///
     /// # Panics
     /// If the thread did.
     pub(crate) fn end(self) {
         // A worker that died has nobody to tell.
         let _dead = self.stop.send(());
-        assert!(self.thread.join().is_ok(), "a worker thread panicked");
+        assert!(self.ended.recv().is_ok(), "a worker thread panicked");
     }
 }
 
@@ -66,7 +66,7 @@ impl StartingThreads {
         for (thread, load) in self.0.into_iter().zip(loads) {
             thread.go.send((peers.into(), Arc::clone(load))).map_err(|_| dead_worker())?;
             thread.ready.recv().map_err(|_| dead_worker())??;
-            running.push(WorkerThread { stop: thread.stop, thread: thread.thread });
+            running.push(WorkerThread { stop: thread.stop, ended: thread.ended });
         }
         Ok(running)
     }
@@ -82,7 +82,7 @@ struct StartingThread {
     go: mpsc::Sender<GoMessage>,
     ready: mpsc::Receiver<io::Result<()>>,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    ended: mpsc::Receiver<()>,
 }
 
 /// The thread's ends of the channels.
@@ -99,12 +99,15 @@ impl StartingThread {
         let (go, go_out) = mpsc::channel();
         let (ready_in, ready) = mpsc::channel();
         let (stop, stop_out) = oneshot::channel();
+        let (ended_in, ended) = mpsc::channel();
         let ends = ThreadEnds { sender: sender_in, go: go_out, ready: ready_in, stop: stop_out };
         let config = config.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("ashlar-worker-{index}"))
-            .spawn(move || run_thread(index, &config, ends))?;
-        Ok(StartingThread { sender, go, ready, stop, thread })
+        std::thread::Builder::new().name(format!("ashlar-worker-{index}")).spawn(move || {
+            run_thread(index, &config, ends);
+            // Nobody waits for one that was never told to stop.
+            let _unwanted = ended_in.send(());
+        })?;
+        Ok(StartingThread { sender, go, ready, stop, ended })
     }
 }
 

@@ -27,5 +27,7 @@ mod oracle;
 mod room;
 #[path = "engine/scrub.rs"]
 mod scrub;
+#[path = "engine/silence.rs"]
+mod silence;
 #[path = "engine/spares.rs"]
 mod spares;

@@ -25,5 +25,7 @@ mod older_copies;
 mod oracle;
 #[path = "engine/room.rs"]
 mod room;
+#[path = "engine/silence.rs"]
+mod silence;
 #[path = "engine/spares.rs"]
 mod spares;

@@ -110,6 +110,12 @@ impl BufMut {
         self.bytes = self.bytes.min(bytes);
     }
 
+    /// Whoever has it, a device that does not answer for example, will not give it back soon: its pool lends other
+    /// memory in its place until then. Nothing happens if it is not from a pool, or was written off before.
+    pub fn write_off(&self) {
+        self.share.write_off();
+    }
+
     /// Address of the first byte, for alignment checks only.
     pub fn address(&self) -> usize {
         self.start.addr().get()
@@ -157,6 +163,12 @@ impl Buf {
             start: advanced(self.start, range.start, self.bytes),
             bytes: range.end - range.start,
         }
+    }
+
+    /// Whoever has it, a device that does not answer for example, will not give it back soon: its pool lends other
+    /// memory in its place until then. Nothing happens if it is not from a pool, or was written off before.
+    pub fn write_off(&self) {
+        self.share.write_off();
     }
 
     /// Address of the first byte, for alignment checks only.

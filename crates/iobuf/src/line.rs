@@ -32,6 +32,8 @@ struct Slots {
     in_use_max: usize,
     waits: u64,
     queue: VecDeque<(u64, Ticket)>,
+    /// Slots that are out and count as lost: others stand in for them until they come back.
+    written_off: Vec<u32>,
 }
 
 enum Waiter {
@@ -53,6 +55,7 @@ pub(crate) struct Counts {
     pub(crate) in_use: usize,
     pub(crate) in_use_max: usize,
     pub(crate) waits: u64,
+    pub(crate) written_off: usize,
 }
 
 impl Line {
@@ -133,9 +136,27 @@ impl Line {
         }
     }
 
+    /// A slot that is out counts as lost from now on. False if it did before.
+    pub(crate) fn write_off(&mut self, class: usize, slot: u32) -> bool {
+        let written_off = &mut self.classes[class].written_off;
+        let is_new = !written_off.contains(&slot);
+        if is_new {
+            written_off.push(slot);
+        }
+        is_new
+    }
+
+    /// Whether a slot that comes back counted as lost; it does not any more.
+    pub(crate) fn is_back(&mut self, class: usize, slot: u32) -> bool {
+        let written_off = &mut self.classes[class].written_off;
+        let place = written_off.iter().position(|lost| *lost == slot);
+        place.map(|place| written_off.swap_remove(place)).is_some()
+    }
+
     pub(crate) fn counts(&self, class: usize) -> Counts {
-        let Slots { in_use, in_use_max, waits, .. } = self.classes[class];
-        Counts { in_use, in_use_max, waits }
+        let Slots { in_use, in_use_max, waits, written_off, .. } = &self.classes[class];
+        let written_off = written_off.len();
+        Counts { in_use: *in_use, in_use_max: *in_use_max, waits: *waits, written_off }
     }
 }
 
@@ -150,6 +171,7 @@ impl Slots {
             in_use_max: 0,
             waits: 0,
             queue: VecDeque::new(),
+            written_off: Vec::new(),
         }
     }
 

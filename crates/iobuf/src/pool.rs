@@ -1,7 +1,9 @@
 //! A fixed number of buffers in a few sizes, cut from one arena.
 //!
 //! What must stay true: slots never overlap; every slot starts at a multiple of 512 bytes, and of 4096
-//! with [`Alignment::Page`]; a pool hands out at most what it was made with and makes others wait.
+//! with [`Alignment::Page`]; a pool hands out at most what it was made with and makes others wait. Buffers that were
+//! written off do not count as handed out: slots of a reserve stand in for them, as many as there are slots at most,
+//! and no slot is used again before its last owner has let it go.
 //! With [`Alignment::Coloured`] consecutive buffers are displaced against each other so that the strips
 //! of a stripe do not compete for the same L1 sets (parity over 16 aligned strips ran at half speed).
 //! Not here: who is next in line (`line`).
@@ -10,7 +12,7 @@ use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use crate::arena::{Arena, Backing};
@@ -68,6 +70,8 @@ pub struct ClassUsage {
     pub in_use_max: usize,
     /// How often somebody had to wait for this size.
     pub waits: u64,
+    /// How many are lost for now, with others in their place.
+    pub written_off: usize,
 }
 
 /// What all clones of a pool and all its buffers share.
@@ -78,6 +82,16 @@ pub(crate) struct Shared {
     /// One for each slot, in the order of the classes.
     headers: Vec<Memory>,
     line: Mutex<Line>,
+    /// There once a buffer was written off.
+    reserve: OnceLock<Option<Reserve>>,
+}
+
+/// Slots that stand in for those that were written off: as many of each class as the pool has, numbered on from those.
+struct Reserve {
+    arena: Arena,
+    headers: Vec<Memory>,
+    /// By class: those that are not in use as stand-ins.
+    idle: Mutex<Vec<Vec<u32>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -133,7 +147,8 @@ impl Pool {
             headers.extend(places(&arena, class).map(Memory::of_slot));
         }
         let line = Mutex::new(full_line(&placed, &headers));
-        Ok(Pool(Arc::new(Shared { arena, alignment, classes: placed, headers, line })))
+        let reserve = OnceLock::new();
+        Ok(Pool(Arc::new(Shared { arena, alignment, classes: placed, headers, line, reserve })))
     }
 
     /// A buffer of exactly `bytes`, from the smallest class that holds it and has one free. Its content
@@ -189,6 +204,7 @@ impl Pool {
                 in_use: counts.in_use,
                 in_use_max: counts.in_use_max,
                 waits: counts.waits,
+                written_off: counts.written_off,
             }
         };
         let backing = self.0.arena.backing();
@@ -218,16 +234,84 @@ impl Shared {
     }
 
     fn pass_on(&self, place: Place) {
-        let next = self.line().put_back(place.class, place.colour, place.slot);
+        let mut line = self.line();
+        if line.is_back(place.class, place.slot) {
+            drop(line);
+            return self.retire(place);
+        }
+        let next = line.put_back(place.class, place.colour, place.slot);
+        drop(line);
         if let Some(waker) = next {
             waker.wake();
         }
     }
 
+    /// A slot is lost for now: another one takes its place, if the reserve has one left.
+    pub(crate) fn write_off(&self, place: Place) {
+        let Some(reserve) = self.reserve.get_or_init(|| self.make_reserve()) else { return };
+        let mut idle = reserve.idle();
+        let Some(slot) = idle[place.class].last().copied() else { return };
+        let mut line = self.line();
+        if !line.write_off(place.class, place.slot) {
+            return;
+        }
+        idle[place.class].pop();
+        drop(idle);
+        let stand_in = self.header(slot).place();
+        let next = line.put_back(stand_in.class, stand_in.colour, slot);
+        drop(line);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+
+    /// A slot that was written off has come back: it stands in for the next that is.
+    fn retire(&self, place: Place) {
+        if let Some(Some(reserve)) = self.reserve.get() {
+            reserve.idle()[place.class].push(place.slot);
+        }
+    }
+
+    /// `None` if the kernel has no memory for it: then buffers that were written off are missed.
+    fn make_reserve(&self) -> Option<Reserve> {
+        let last = self.classes.last().expect("there is a class");
+        let first_slot = last.first_slot + last.count;
+        u32::try_from(2 * first_slot).ok()?;
+        let arena = Arena::map(last.end()).ok()?;
+        let mut headers = Vec::with_capacity(first_slot);
+        let mut idle = Vec::new();
+        for (at, class) in self.classes.iter().enumerate() {
+            let offset_by = u32::try_from(first_slot).ok()?;
+            let places = places(&arena, (at, class));
+            let places = places.map(|place| Place { slot: place.slot + offset_by, ..place });
+            let start = headers.len();
+            headers.extend(places.map(Memory::of_slot));
+            idle.push(headers[start..].iter().map(|header| header.place().slot).collect());
+        }
+        Some(Reserve { arena, headers, idle: Mutex::new(idle) })
+    }
+
+    /// The header of a slot, and the arena it lies in.
+    fn slot(&self, slot: u32) -> (&Memory, &Arena) {
+        let at = index(slot);
+        match self.headers.get(at) {
+            Some(header) => (header, &self.arena),
+            None => {
+                let reserve = self.reserve.get().and_then(Option::as_ref);
+                let reserve = reserve.expect("slots beyond the pool's own are the reserve's");
+                (&reserve.headers[at - self.headers.len()], &reserve.arena)
+            }
+        }
+    }
+
+    fn header(&self, slot: u32) -> &Memory {
+        self.slot(slot).0
+    }
+
     /// Makes a buffer of a slot that `line` took off its free list.
     fn hand_out(self: &Arc<Shared>, slot: u32, bytes: usize) -> BufMut {
-        let header = &self.headers[index(slot)];
-        let start = self.arena.at(header.place().offset);
+        let (header, arena) = self.slot(slot);
+        let start = arena.at(header.place().offset);
         // SAFETY: `line` gave the slot to us, so no other share of it exists.
         let share = unsafe { Share::of_slot(header, self) };
         // SAFETY: the slot holds `bytes` (`class_for` chose it), is initialised because fresh mappings are
@@ -236,7 +320,7 @@ impl Shared {
     }
 
     fn poison(&self, place: Place) {
-        let start = self.arena.at(place.offset);
+        let start = self.slot(place.slot).1.at(place.offset);
         // SAFETY: the slot's last owner is gone and it is not on the free list yet: it is ours.
         unsafe { start.write_bytes(POISON, self.classes[place.class].buffer_bytes) };
     }
@@ -249,6 +333,12 @@ impl Shared {
     fn line(&self) -> MutexGuard<'_, Line> {
         // Nothing inside panics half-way through a change but broken invariants of its own.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reserve {
+    fn idle(&self) -> MutexGuard<'_, Vec<Vec<u32>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -361,7 +451,7 @@ impl Drop for Get {
         let Some(ticket) = self.ticket else { return };
         let left = self.pool.line().leave(ticket);
         if let Left::Slot(slot) = left {
-            self.pool.pass_on(self.pool.headers[index(slot)].place());
+            self.pool.pass_on(self.pool.header(slot).place());
         }
     }
 }

@@ -431,3 +431,44 @@ fn a_copy_past_the_caches_copies_all_of_it_and_nothing_else_at_any_alignment() {
         }
     }
 }
+
+#[test]
+fn what_is_written_off_is_stood_in_for_and_never_lent_before_it_is_back() {
+    let pool = Pool::new(&[class(4096, 2), class(8192, 1)]).expect("small pool");
+    let get = || pool.try_get(4096).expect("one is free");
+    let lost: Vec<Buf> = (0..2).map(|_| get().freeze()).collect();
+    let addresses = |buffers: &[Buf]| buffers.iter().map(Buf::address).collect::<Vec<_>>();
+    let kept = lost[0].slice(0..512);
+    lost.iter().for_each(Buf::write_off);
+    kept.write_off();
+    let counts = || pool.usage().classes[0];
+    assert_eq!((counts().in_use, counts().written_off), (0, 2));
+    let others: Vec<Buf> = (0..2).map(|_| get().freeze()).collect();
+    assert!(addresses(&others).iter().all(|at| !addresses(&lost).contains(at)));
+    drop(pool.try_get(8192).expect("the other class is as it was"));
+    let (waker, wanted) = (Waker::noop(), addresses(&lost)[1]);
+    let mut larger = pool.try_get(8192);
+    let mut waiting = pin!(pool.get(4096));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    drop(lost);
+    assert_eq!(counts().written_off, 1, "a part of the first is still out");
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_pending(), "none too many");
+    // Another one is lost: now the one that came back stands in.
+    others[0].write_off();
+    let Poll::Ready(got) = waiting.as_mut().poll(&mut Context::from_waker(waker)) else {
+        panic!("a stand-in was granted")
+    };
+    assert_eq!(got.address(), wanted);
+    drop((got, kept, others, larger.take()));
+    let usage = pool.usage();
+    assert!(usage.classes.iter().all(|class| (class.in_use, class.written_off) == (0, 0)));
+    let all: Vec<BufMut> = std::iter::from_fn(|| pool.try_get(4096)).collect();
+    assert_eq!(all.len(), 3, "as many as the pool was made with");
+}
+
+#[test]
+fn own_memory_cannot_be_written_off() {
+    let own = BufMut::zeroed(4096);
+    own.write_off();
+    drop(own);
+}

@@ -1,13 +1,18 @@
 //! A simulated disk as the program under test sees it: an ordinary device.
 //!
 //! What must stay true: an operation takes the latency drawn when it was submitted and meets the faults there are
-//! when it completes; from the moment its host is stopped it never completes.
+//! when it completes; from the moment its host is stopped it never completes. A silent disk completes nothing until it
+//! speaks again. An operation that was given up keeps its buffers until it completes, and does to the disk what it does.
 //! Not here: what the disk holds (`state`).
 
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
-use ashlar_device::{Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Opened, Outcome};
+use ashlar_device::{
+    Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Flights, Opened, Outcome, Owed,
+};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::{Nanos, to_u64, to_usize};
@@ -58,6 +63,7 @@ impl Opened for SimOpened {
             facts: self.facts.clone(),
             handle: handle.clone(),
             hold: self.hold.clone(),
+            flights: Rc::default(),
         })
     }
 }
@@ -68,13 +74,21 @@ struct SimDevice {
     facts: DeviceFacts,
     handle: Handle,
     hold: Option<Arc<Hold>>,
+    flights: Rc<Flights<Held>>,
+}
+
+/// What the disk has of an operation until it is done.
+#[derive(Default)]
+struct Held {
+    /// Of a read.
+    buffer: Option<BufMut>,
+    /// What a write was given.
+    sources: Vec<Buf>,
 }
 
 /// An operation under way.
 struct Flight {
     command: Performed,
-    /// Of a read.
-    buffer: Option<BufMut>,
     is_inside: bool,
     /// The host that submitted it.
     host: u64,
@@ -85,7 +99,27 @@ impl Device for SimDevice {
         &self.facts
     }
 
+    fn look_at_commands(&self) -> Owed {
+        self.flights.look()
+    }
+
+    fn give_up(&self) {
+        let kept = self.flights.give_up();
+        self.flights.for_each(|held| {
+            held.buffer.iter().for_each(BufMut::write_off);
+            held.sources.iter().for_each(Buf::write_off);
+        });
+        let mut state = self.world.lock();
+        // A host that is stopped owes nobody anything.
+        if !state.is_stopped() {
+            state.disks[self.at].owed += kept;
+        }
+    }
+
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {
+        if self.flights.is_given_up() {
+            return done.complete(Outcome::refused(command, Fault::TIMED_OUT));
+        }
         let is_inside = self.facts.contains(offset, &command);
         let wait = {
             let mut state = self.world.lock();
@@ -98,27 +132,54 @@ impl Device for SimDevice {
                 let disk = &mut state.disks[self.at];
                 let kind = command.kind();
                 let wait = disk.draw_latency(kind);
-                let flight = begin(disk, Place { number, host, offset, is_inside }, command);
+                let begun = begin(disk, Place { number, host, offset, is_inside }, command);
                 state.stop_if_due(number, (kind, offset));
-                Some((wait, flight))
+                Some((wait, begun))
             }
+        };
+        let (wait, held) = match wait {
+            Some((wait, (flight, held))) => (Some((wait, flight)), held),
+            None => (None, Held::default()),
         };
         let (world, at, handle) = (Arc::clone(&self.world), self.at, self.handle.clone());
         let hold = self.hold.clone();
+        let (flights, ticket) = (Rc::clone(&self.flights), self.flights.begin(held, done));
         self.handle.spawn(async move {
-            if let Some((wait, flight)) = wait {
+            if let Some((wait, operation)) = wait {
                 handle.sleep(wait).await;
-                let outcome = world.lock().finish(at, handle.now(), flight);
+                speaks(&world, at).await;
+                let mut flight = flights.take(ticket);
+                let buffer = flight.job.buffer.as_mut();
+                let ended = world.lock().finish(at, handle.now(), (&operation, buffer));
                 drop(hold);
-                if let Some(outcome) = outcome {
-                    return done.complete(outcome);
+                if let Some(result) = ended {
+                    let buffer = flight.job.buffer.take();
+                    flights.free(ticket);
+                    if flight.answer(Outcome { result, buffer }) {
+                        world.lock().disks[at].owed -= 1;
+                    }
+                    return;
                 }
+                flights.put_back(ticket, flight);
             }
             // Nobody is left whom an answer could reach; the completion is held so that it is not taken for one.
             std::future::pending::<()>().await;
-            drop(done);
+            drop(flights);
         });
     }
+}
+
+/// Waits until the disk is not silent.
+async fn speaks(world: &World, at: usize) {
+    poll_fn(|context| {
+        let disk = &mut world.lock().disks[at];
+        if !disk.faults.is_silent {
+            return Poll::Ready(());
+        }
+        disk.waiting.push(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
 }
 
 struct Place {
@@ -128,21 +189,26 @@ struct Place {
     is_inside: bool,
 }
 
-fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
+fn begin(disk: &mut DiskState, place: Place, command: Command) -> (Flight, Held) {
     let Place { number, host, offset, is_inside } = place;
     let kind = command.kind();
     let flush_mark = disk.flush_mark();
     let bytes = command.bytes();
-    let mut buffer = None;
+    let mut held = Held::default();
     let data = match command {
         Command::Read(target) => {
-            buffer = Some(target);
+            held.buffer = Some(target);
             None
         }
         Command::Write(source) | Command::WriteDurable(source) => {
-            Some(Some(Arc::from(&source[..])))
+            let data = Arc::from(&source[..]);
+            held.sources.push(source);
+            Some(Some(data))
         }
-        Command::WriteParts { parts, .. } => Some(Some(Arc::from(joined(&parts)))),
+        Command::WriteParts { parts, .. } => {
+            held.sources = parts;
+            Some(Some(Arc::from(joined(&held.sources))))
+        }
         Command::WriteZeroes { .. } => Some(None),
         Command::Discard { .. } if disk.options.discard_reads_zeros => Some(None),
         Command::Discard { bytes } => Some(Some(junk(disk, bytes.min(JUNK_BYTES_MAX)))),
@@ -157,7 +223,7 @@ fn begin(disk: &mut DiskState, place: Place, command: Command) -> Flight {
         disk.in_flight.insert(number, Change { number, offset, bytes, data, is_durable });
     }
     let command = Performed { number, kind, offset, flush_mark };
-    Flight { command, buffer, is_inside, host }
+    (Flight { command, is_inside, host }, held)
 }
 
 fn joined(parts: &[Buf]) -> Vec<u8> {
@@ -172,18 +238,23 @@ fn junk(disk: &mut DiskState, bytes: u64) -> Arc<[u8]> {
 
 impl State {
     /// How an operation ended; `None` if nobody can hear it any more.
-    fn finish(&mut self, at: usize, now: Nanos, flight: Flight) -> Option<Outcome> {
+    fn finish(
+        &mut self,
+        at: usize,
+        now: Nanos,
+        (flight, mut buffer): (&Flight, Option<&mut BufMut>),
+    ) -> Option<Result<(), Fault>> {
         if self.is_stopped() || self.host != flight.host {
             return None;
         }
-        let Flight { command, mut buffer, is_inside, .. } = flight;
-        let Performed { number, kind, .. } = command;
+        let Flight { command, is_inside, .. } = flight;
+        let Performed { number, kind, .. } = *command;
         let disk = &mut self.disks[at];
         let result = match disk.fault_of(kind) {
             Some(fault) => Err(fault),
-            None if !is_inside && kind == CommandKind::Read => Err(Fault::MEDIA),
-            None if !is_inside => Err(Fault::NO_SPACE),
-            None => disk.perform(&command, buffer.as_mut()),
+            None if !*is_inside && kind == CommandKind::Read => Err(Fault::MEDIA),
+            None if !*is_inside => Err(Fault::NO_SPACE),
+            None => disk.perform(command, buffer.as_deref_mut()),
         };
         // A write that failed may have changed anything it covers, like one that was cut off.
         if result.is_err() {
@@ -192,12 +263,12 @@ impl State {
         self.trace.add(number);
         self.trace.add(now.0);
         self.trace.add(result.err().map_or(0, |fault| 1 + to_u64(fault_number(fault.kind))));
-        if let Some(buffer) = &buffer
+        if let Some(buffer) = buffer
             && result.is_ok()
         {
             self.trace.add_sample(buffer);
         }
-        Some(Outcome { result, buffer })
+        Some(result)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use ashlar_device::{CommandKind, DeviceFacts, DeviceKind, Fault, FaultKind};
@@ -152,6 +153,25 @@ impl SimDisk {
     /// The disk loses its own power: of what it has not made durable a subset of chance survives.
     pub fn lose_cache(&self) {
         self.with(|disk| disk.lose_cache());
+    }
+
+    /// From now on nothing completes, well or badly: it neither does what it is asked nor says that it does not.
+    pub fn fall_silent(&self) {
+        self.with(|disk| disk.faults.is_silent = true);
+    }
+
+    /// Undoes [`fall_silent`](Self::fall_silent): what it was asked meanwhile completes now, in any order.
+    pub fn speak(&self) {
+        let waiting = self.with(|disk| {
+            disk.faults.is_silent = false;
+            std::mem::take(&mut disk.waiting)
+        });
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Commands that nobody waits for any more and that it still has.
+    pub fn owed(&self) -> usize {
+        self.with(|disk| disk.owed)
     }
 
     /// How many commands that change it were submitted so far.

@@ -29,6 +29,11 @@ impl Opener for SimOpener {
             return Err(OpenRefusal::new(path, "the simulated disk has vanished"));
         }
         if access == Access::Exclusive {
+            if disk.owed > 0 {
+                let reason =
+                    format!("it did not answer in time and still has {} commands", disk.owed);
+                return Err(OpenRefusal::new(path, reason));
+            }
             if disk.holders.contains_key(path) {
                 return Err(OpenRefusal::new(path, "in use: it is open exclusively already"));
             }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Waker;
 
 use ashlar_device::{CommandKind, Fault};
 use ashlar_iobuf::BufMut;
@@ -82,6 +83,10 @@ pub(crate) struct DiskState {
     pub(crate) holders: BTreeMap<String, u64>,
     /// Commands that change it, submitted so far.
     pub(crate) changes: u64,
+    /// Commands that nobody waits for any more and that it still has.
+    pub(crate) owed: usize,
+    /// Commands that wait until it is not silent any more.
+    pub(crate) waiting: Vec<Waker>,
 }
 
 /// What is wrong with the disk at the moment.
@@ -90,6 +95,8 @@ pub(crate) struct Faults {
     pub(crate) is_absent: bool,
     /// There is no space for what is written.
     pub(crate) is_full: bool,
+    /// Nothing completes, well or badly.
+    pub(crate) is_silent: bool,
     pub(crate) lies_on_flush: bool,
     /// For each kind of command: the fault, and how many more times (`None` is for ever).
     pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
@@ -193,6 +200,8 @@ impl DiskState {
             other_paths: Vec::new(),
             holders: BTreeMap::new(),
             changes: 0,
+            owed: 0,
+            waiting: Vec::new(),
         }
     }
 
@@ -327,13 +336,20 @@ impl DiskState {
             }
         }
         self.in_flight.clear();
-        self.holders.clear();
+        self.let_go();
     }
 
     /// Power is gone everywhere, and with it whoever used the disk.
     pub(crate) fn lose_power(&mut self) {
         self.lose_cache();
+        self.let_go();
+    }
+
+    /// Whoever had it is gone, and nothing of that is under way any more.
+    pub(crate) fn let_go(&mut self) {
         self.holders.clear();
+        self.owed = 0;
+        self.waiting.clear();
     }
 
     /// What is not durable: oldest first, what the cache holds before what is under way.

@@ -350,7 +350,7 @@ impl State {
             match stop {
                 Stop::PowerCut => disk.lose_power(),
                 Stop::Kill => disk.lose_host(),
-                Stop::Freeze => disk.holders.clear(),
+                Stop::Freeze => disk.let_go(),
             }
         }
         self.trace.add(u64::from(stop == Stop::PowerCut));

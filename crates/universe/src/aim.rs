@@ -40,6 +40,8 @@ pub enum Aim {
     Scrubs,
     /// Devices fail some commands, get well and come back, again and again, and crashes come between.
     Relapses,
+    /// Devices do not answer, alone and together, while members are put out, replaced and come back.
+    Silences,
 }
 
 /// Where hosts are cut off on purpose, rather than anywhere.
@@ -94,7 +96,7 @@ impl Default for Cuts {
 
 impl Aim {
     /// Every aim.
-    pub const ALL: [Aim; 14] = [
+    pub const ALL: [Aim; 15] = [
         Aim::Starts,
         Aim::Stripes,
         Aim::Maps,
@@ -109,6 +111,7 @@ impl Aim {
         Aim::RotStarts,
         Aim::Scrubs,
         Aim::Relapses,
+        Aim::Silences,
     ];
 
     /// Its name on the command line.
@@ -128,6 +131,7 @@ impl Aim {
             Aim::RotStarts => "rot-starts",
             Aim::Scrubs => "scrubs",
             Aim::Relapses => "relapses",
+            Aim::Silences => "silences",
         }
     }
 
@@ -142,7 +146,7 @@ impl Aim {
             Aim::Repairs => (25, 10),
             Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
             Aim::Scrubs => (10, 10),
-            Aim::Relapses => (30, 10),
+            Aim::Relapses | Aim::Silences => (30, 10),
         };
         let cuts = Cuts { starts, losses_at_rest, ..Cuts::default() };
         match self {
@@ -178,7 +182,7 @@ impl Aim {
                 begins_whole: true,
                 ..cuts
             },
-            Aim::Takeovers | Aim::Standstills | Aim::Scrubs | Aim::Relapses => {
+            Aim::Takeovers | Aim::Standstills | Aim::Scrubs | Aim::Relapses | Aim::Silences => {
                 Cuts { begins_whole: true, ..cuts }
             }
             Aim::Rebuilds | Aim::Repairs => cuts,
@@ -239,6 +243,7 @@ impl Aim {
             }
             Aim::Scrubs => scrubs(config),
             Aim::Relapses => relapses(config),
+            Aim::Silences => silences(config),
             Aim::LeanSectors => {
                 lean(config);
                 config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);
@@ -272,6 +277,16 @@ fn relapses(config: &mut Config) {
     let fails = [Act::FailWrites, Act::FailWrites, Act::FailFlush, Act::FailReads];
     let back = [Act::Heal, Act::Heal, Act::ReAdd, Act::ReAdd, Act::Pause, Act::Vanish];
     config.menu = Menu::of(&[&fails[..], &back].concat());
+}
+
+fn silences(config: &mut Config) {
+    config.clients = vec![Profile::Mixed, Profile::Blocks, Profile::Large];
+    config.requests = 300;
+    config.window.1 = 8;
+    let silence = [Act::FallSilent, Act::FallSilent, Act::StandStill, Act::Pause];
+    let operator = [Act::Fail, Act::Replace, Act::AddSpare, Act::ReAdd, Act::ReAdd];
+    let devices = [Act::Heal, Act::Heal, Act::FailWrites, Act::Vanish, Act::AwaitRebuild];
+    config.menu = Menu::of(&[&silence[..], &operator, &devices].concat());
 }
 
 /// A job records how far it is every few seconds: here it takes longer.

@@ -28,6 +28,8 @@ pub(crate) enum Trouble {
     FailsFlushes,
     FailsReads,
     Slow,
+    /// Nothing that it is asked comes back.
+    Silent,
 }
 
 /// One device.
@@ -74,7 +76,8 @@ pub(crate) struct Rest {
 impl Bay {
     /// What it holds can be read at a start.
     fn is_sound(&self) -> bool {
-        !matches!(self.trouble, Some(Trouble::Absent | Trouble::AbsentCold | Trouble::FailsReads))
+        let is_mute = matches!(self.trouble, Some(Trouble::FailsReads | Trouble::Silent));
+        !matches!(self.trouble, Some(Trouble::Absent | Trouble::AbsentCold)) && !is_mute
     }
 }
 
@@ -288,6 +291,7 @@ impl Bays {
         bay.disk.come_back();
         bay.disk.stop_failing();
         bay.disk.stop_lying();
+        bay.disk.speak();
         bay.disk.set_latency(config.disks[at].latency.clone());
         if bay.trouble.is_some() {
             self.set_trouble(at, None, now);
@@ -297,6 +301,12 @@ impl Bays {
     /// There is space under all devices.
     pub(crate) fn make_room(&self) {
         self.all.iter().for_each(|bay| bay.disk.make_room());
+    }
+
+    /// Whoever stood still for a moment, and is not silent for good, goes on.
+    pub(crate) fn go_on(&self) {
+        let others = self.all.iter().filter(|bay| bay.trouble != Some(Trouble::Silent));
+        others.for_each(|bay| bay.disk.speak());
     }
 
     /// After a stop: nothing is under way any more that a device could go out for.

@@ -15,6 +15,10 @@ use std::time::Duration;
 /// No client writes it.
 const POISON: u8 = 0xB6;
 
+/// No request takes longer, whatever devices do: all of them stand still for about a minute at most, and one alone is not
+/// waited for.
+const STUCK_AFTER: Duration = Duration::from_secs(300);
+
 /// Who a client is.
 #[derive(Clone, Copy)]
 pub(crate) struct Who {
@@ -162,6 +166,17 @@ impl Client {
     }
 
     async fn take(&mut self, step: Step) -> Result<(), Gone> {
+        let handle = self.volume.handle().clone();
+        let began = handle.now();
+        let taken = self.carry_out(step).await;
+        let took = handle.now().since(began);
+        if took > STUCK_AFTER {
+            self.stage.fail(format!("a request was stuck for {took:?}"));
+        }
+        taken
+    }
+
+    async fn carry_out(&mut self, step: Step) -> Result<(), Gone> {
         match step {
             Step::Write { extent, fua } => self.write(extent, fua).await,
             Step::Change { change, extent } => self.zero(change, extent).await,

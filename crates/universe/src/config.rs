@@ -173,6 +173,7 @@ impl Config {
             menu.add(Act::NoRoom);
             disks.iter_mut().for_each(|disk| disk.store = Some(1));
         }
+        menu.add_silence(&mut Random::stream(seed, 0xC8), class, geometry.parity_strips());
         let mut config = Config {
             seed,
             policy,

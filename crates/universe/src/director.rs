@@ -62,6 +62,8 @@ impl Director<'_> {
             Act::FailWrites | Act::FailFlush | Act::FailReads | Act::Slow => self.trouble(act),
             Act::BreakSectors => self.break_sectors(),
             Act::Rot | Act::LoseWrite | Act::TearWrite | Act::MisdirectWrite => self.spoil(act),
+            Act::FallSilent => self.fall_silent(),
+            Act::StandStill => self.stand_still().await,
             Act::Heal => self.heal_one(),
             Act::ReAdd => self.re_add_one().await,
             Act::Fail => self.put_out().await,
@@ -207,6 +209,33 @@ impl Director<'_> {
         if act == Act::FailWrites {
             self.stage.ledger().writes_may_fail();
         }
+    }
+
+    fn fall_silent(&mut self) {
+        let victims = self.victims();
+        let Some(at) = self.choose(&victims) else { return };
+        let name = self.bays.all[at].name.clone();
+        self.bays.all[at].disk.fall_silent();
+        self.bays.set_trouble(at, Some(Trouble::Silent), self.handle.now());
+        self.stage.note_silent(&name);
+        self.say(&format!("{name} falls silent"));
+        self.stage.mark("fault.silent");
+    }
+
+    /// Nobody may be put out for that, and no request may fail.
+    async fn stand_still(&mut self) {
+        let slots = self.array.geometry().members();
+        let group = self.bays.group_of(to_usize(self.random.below(to_u64(slots))));
+        let is_all = self.random.percent(60);
+        let is_meant = |slot: Option<usize>| slot.is_some_and(|it| is_all || group.contains(&it));
+        let bays = self.bays.all.iter().filter(|bay| is_meant(bay.slot.or(bay.target_of)));
+        bays.for_each(|bay| bay.disk.fall_silent());
+        let magnitude = 8 + self.random.below(9);
+        let time = Duration::from_millis(self.random.below(1 << magnitude));
+        self.say(&format!("all (or else {group:?}): {is_all}, stand still for {time:?}"));
+        self.handle.sleep(time).await;
+        self.bays.go_on();
+        self.stage.mark("fault.stood_still");
     }
 
     /// Sectors of some strip, or of several in a row.

@@ -14,13 +14,13 @@ use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
 use ashlar_engine::{
-    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner,
+    Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner, SilenceLimits,
     event_names as names,
 };
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
 use ashlar_ring::Handle;
-use ashlar_sim::{Ended, Random, SimSwitch, SimWorld, Stop};
+use ashlar_sim::{DiskOptions, Ended, Random, SimSwitch, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -417,6 +417,7 @@ pub(crate) fn engine_of(
         wall_clock_s: || 1_700_000_000,
         tuning: ArrayTuning {
             pass_discards: stage.config().passes_discards,
+            silence: silence(stage),
             ..ArrayTuning::default()
         },
         runner,
@@ -428,6 +429,13 @@ pub(crate) fn engine_of(
     }
 }
 
+/// Devices that take seconds to answer anything are not silent.
+fn silence(stage: &Stage) -> SilenceLimits {
+    let is_slow = |disk: &DiskOptions| *disk.latency.read.end() > Duration::from_secs(2);
+    let seconds = if stage.config().disks.iter().any(is_slow) { 60 } else { 5 };
+    SilenceLimits { flash: Duration::from_secs(seconds), ..SilenceLimits::default() }
+}
+
 pub(crate) async fn assemble(
     (opener, handle): (ashlar_sim::SimOpener, &Handle),
     stage: &Stage,
@@ -435,6 +443,7 @@ pub(crate) async fn assemble(
     outlook: &Outlook,
 ) -> Running {
     bays.make_room();
+    bays.go_on();
     let engine = engine(opener, handle, stage);
     let devices = bays.names();
     assemble_on((engine, devices), handle, stage, (bays, outlook)).await
@@ -626,6 +635,13 @@ pub(crate) fn judge_events(engine: &Engine, stage: &Stage) {
             && !stage.is_liar(path)
         {
             stage.fail(format!("{path} is blamed for what it did not do: {:?}", event.fields));
+        }
+        if event.name == names::MEMBER_FAILED
+            && let (Some((_, path)), Some((_, reason))) = (field("path"), field("reason"))
+            && reason.starts_with("it did not answer")
+            && !stage.was_silent(path)
+        {
+            stage.fail(format!("put out though all stood still: {:?}", event.fields));
         }
         let is_wrong =
             [names::BLOCK_LOST, names::SCRUB_MISMATCH, names::ARRAY_FAILED].contains(&event.name);

@@ -63,6 +63,10 @@ pub enum Act {
     TearWrite,
     /// A write is acknowledged, and stored in another strip of the device.
     MisdirectWrite,
+    /// A device does not answer any more, until it is healed.
+    FallSilent,
+    /// All devices, or all of a group, do not answer for up to a minute: the host stood still, or a controller.
+    StandStill,
 }
 
 /// What only checksums can notice.
@@ -107,6 +111,7 @@ impl Act {
                 | Act::BreakSectors
                 | Act::Slow
                 | Act::Fail
+                | Act::FallSilent
         ) || LIES.contains(&self)
     }
 }
@@ -153,6 +158,17 @@ impl Menu {
     /// Some of what only checksums can notice.
     pub fn add_lies(&mut self, random: &mut Random) {
         self.0.extend(LIES.into_iter().filter(|_| random.percent(70)));
+    }
+
+    /// Devices that do not answer. Of what is drawn for other universes nothing changes.
+    pub fn add_silence(&mut self, random: &mut Random, class: Class, parity: usize) {
+        if random.percent(70) {
+            return;
+        }
+        self.0.push(Act::StandStill);
+        if class != Class::Crashes && parity > 0 {
+            self.0.extend([Act::FallSilent, Act::FallSilent, Act::Heal, Act::ReAdd]);
+        }
     }
 
     /// One of them.

@@ -38,6 +38,8 @@ struct Parts {
     array: Mutex<Option<Arc<Array>>>,
     /// Devices that have lied about a write, were told to, or had blocks that rotted.
     liars: Mutex<BTreeSet<String>>,
+    /// Devices that were silent for good at some time.
+    silent: Mutex<BTreeSet<String>>,
     /// Whoever tells the time while a host runs.
     operations: Mutex<Option<ashlar_sim::SimSwitch>>,
 }
@@ -67,6 +69,7 @@ impl Stage {
             followed: Mutex::default(),
             array: Mutex::default(),
             liars: Mutex::default(),
+            silent: Mutex::default(),
             operations: Mutex::default(),
             config,
         }))
@@ -96,6 +99,15 @@ impl Stage {
 
     pub(crate) fn is_liar(&self, name: &str) -> bool {
         lock(&self.0.liars).contains(name)
+    }
+
+    /// From now on this device may be put out because it does not answer.
+    pub(crate) fn note_silent(&self, name: &str) {
+        lock(&self.0.silent).insert(name.to_owned());
+    }
+
+    pub(crate) fn was_silent(&self, name: &str) -> bool {
+        lock(&self.0.silent).contains(name)
     }
 
     /// From now on the events of this engine are in the story, if that is wanted.

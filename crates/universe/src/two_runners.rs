@@ -10,7 +10,9 @@ use crate::audit;
 use crate::life::{Outlook, assemble_on, engine_of, stop};
 use crate::ordeal::{Ordeals, write_some};
 use crate::stage::Stage;
-use ashlar_device::{Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome};
+use ashlar_device::{
+    Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome, Owed,
+};
 use ashlar_engine::{ArrayState, AssembleSpec, Engine, ProcessState, Runner, event_names};
 use ashlar_ondisk::ProcessName;
 use ashlar_ring::mailbox::mailbox;
@@ -233,6 +235,14 @@ struct WatchedDevice {
 impl Device for WatchedDevice {
     fn facts(&self) -> &DeviceFacts {
         self.inner.facts()
+    }
+
+    fn look_at_commands(&self) -> Owed {
+        self.inner.look_at_commands()
+    }
+
+    fn give_up(&self) {
+        self.inner.give_up();
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

@@ -35,6 +35,7 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::LeanParityTooSoon => aimed(Aim::Lean),
         Canary::LeanLostLeft => aimed(Aim::LeanSectors),
         Canary::NewcomerNotTold | Canary::CopySpeaksOn => aimed(Aim::Standstills),
+        Canary::SilenceNotWatched => aimed(Aim::Silences),
         Canary::ProvenNotPutBack => Wish { has_checksums: true, ..aimed(Aim::Rot) },
         Canary::LeanUnstated
         | Canary::LeanOverCopies

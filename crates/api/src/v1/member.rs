@@ -125,6 +125,9 @@ pub struct MemberStatus {
     pub checksum_mismatches: u64,
     /// Reads that were answered by the others because this device was slow.
     pub slow_reads: u64,
+    /// How long its device, or the one that is being filled to replace it, has not answered, in milliseconds.
+    #[serde(default)]
+    pub silent_ms: u64,
     /// Operations in flight now.
     pub in_flight: u64,
     /// The most that were in flight at once since assembly.

@@ -12,6 +12,9 @@ use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::{RepeatedEvent, Status};
 use ashlar_units::ByteSize;
 
+/// A device that has not answered for so long is told of.
+const SILENT_MS: u64 = 2000;
+
 /// Everything, as lines.
 pub fn screen(status: &Status, members: bool, limits: bool) -> String {
     let mut lines = Vec::new();
@@ -69,7 +72,9 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
     }));
     lines.extend(array.replayed.as_ref().map(replayed));
-    for member in array.members.iter().filter(|member| member.state != MemberState::InSync) {
+    let is_to_be_seen =
+        |it: &&MemberStatus| it.state != MemberState::InSync || it.silent_ms >= SILENT_MS;
+    for member in array.members.iter().filter(is_to_be_seen) {
         lines.push(member_line(member, array));
     }
     for job in array.jobs.iter().filter(|job| !job.is_rebuild()) {
@@ -225,7 +230,11 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         }
         (path, _) => path.to_owned(),
     };
-    format!("slot {:<2} {what}     {device}{replacement}{serial}{lean}", member.slot)
+    let silent = match member.silent_ms {
+        ..SILENT_MS => String::new(),
+        ms => format!("  SILENT for {} s", ms / 1000),
+    };
+    format!("slot {:<2} {what}{silent}     {device}{replacement}{serial}{lean}", member.slot)
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {

@@ -5,7 +5,7 @@
 
 use ashlar_device::{
     Access, Command, Device, DeviceFacts, MemDevice, NullDevice, OpenRefusal, Opened, Opener,
-    Outcome,
+    Outcome, Owed,
 };
 use ashlar_ring::{Completion, Handle};
 use ashlar_units::ByteSize;
@@ -80,6 +80,15 @@ struct Attached {
 impl Device for Attached {
     fn facts(&self) -> &DeviceFacts {
         self.ends.facts()
+    }
+
+    fn look_at_commands(&self) -> Owed {
+        self.ends.look_at_commands().and(self.middle.look_at_commands())
+    }
+
+    fn give_up(&self) {
+        self.ends.give_up();
+        self.middle.give_up();
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

@@ -6,6 +6,7 @@ mod memory;
 mod open_paths;
 mod probe;
 mod record;
+mod silent;
 mod world;
 mod wrappers;
 mod zombie;

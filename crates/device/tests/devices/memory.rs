@@ -141,6 +141,10 @@ impl Device for Stopping {
     fn facts(&self) -> &ashlar_device::DeviceFacts {
         self.0.facts()
     }
+    fn look_at_commands(&self) -> ashlar_device::Owed {
+        self.0.look_at_commands()
+    }
+    fn give_up(&self) {}
     fn submit(
         &self,
         _offset: u64,

@@ -12,7 +12,7 @@ use crate::home::record::aligned;
 use crate::home::writes::DeviceWrites;
 use crate::member::SlotState;
 use crate::shard::Shard;
-use ashlar_device::Device;
+use ashlar_device::{Device, Fault};
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,17 +52,19 @@ pub(crate) async fn store(
         for (_, _, write) in &mut under_way {
             write.end(shard).await;
         }
-        let mut failed: Vec<Holder> = Vec::new();
+        let mut failed: Vec<(Holder, Fault)> = Vec::new();
         for (page, holder, write) in under_way {
-            let is_stored = write.finish(shard).await.is_ok();
+            let stored = write.finish(shard).await;
             holder.set_unflushed(&shard.array);
-            if !is_stored && failed.iter().all(|known| known.owner() != holder.owner()) {
-                failed.push(holder);
+            if let Err(fault) = stored
+                && failed.iter().all(|(known, _)| known.owner() != holder.owner())
+            {
+                failed.push((holder, fault));
             }
             round.pages.push(Arc::clone(page));
         }
-        for holder in failed {
-            round.is_kept &= lose(shard, holder, "a checksum page").await;
+        for (holder, fault) in failed {
+            round.is_kept &= lose(shard, holder, ("a checksum page", fault)).await;
         }
     }
     shard.counts().checksum_page_writes.add(ashlar_units::to_u64(round.pages.len()));

@@ -8,6 +8,7 @@
 use super::store::FailedMembers;
 use crate::event::names;
 use crate::home;
+use crate::member::SlotState;
 use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::{Fault, FaultKind};
@@ -38,6 +39,10 @@ pub(crate) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault:
     let slot = array.slot(holder.0);
     if slot.tenure() != holder.1 {
         // It left the slot while the read was under way: its successor has no part in this.
+        return;
+    }
+    if matches!(slot.state(), SlotState::Failing | SlotState::Out) {
+        // It is on its way out already, and what it was asked was given up.
         return;
     }
     shard.tally(holder.0).counters.read_errors.add(1);

@@ -4,7 +4,7 @@
 //! member that cannot take it is out. What a page carries of its member is that member's. Setting a write-intent bit is durable before the caller goes on;
 //! clearing one follows a flush of the data it covered.
 
-use super::record::{aligned, all_went_well};
+use super::record::{aligned, ended};
 use super::writes::DeviceWrites;
 use super::{ArrayLost, on_home, proof, take_out_holder};
 use crate::array::Array;
@@ -15,7 +15,8 @@ use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::slot::Tenure;
-use ashlar_device::{Command, Device};
+use crate::watch;
+use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::Buf;
 use ashlar_ondisk::bitmap::{PageBits, WORDS_PER_PAGE};
 use ashlar_ondisk::{BitmapKind, ConsistencyPolicy, PageIdentity};
@@ -124,8 +125,8 @@ async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: 
     let mut flushes = Vec::new();
     let mut is_kept = true;
     for (holder, device, writes) in under_way {
-        if writes.finish(shard).await.is_err() {
-            is_kept &= lose(shard, holder, "a bitmap page").await;
+        if let Err(fault) = writes.finish(shard).await {
+            is_kept &= lose(shard, holder, ("a bitmap page", fault)).await;
         } else if is_durable {
             let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
             flushes.push((holder, flush));
@@ -134,8 +135,8 @@ async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: 
         }
     }
     for (holder, flush) in flushes {
-        if !all_went_well(vec![flush]).await {
-            is_kept &= lose(shard, holder, "a flush").await;
+        if let Err(fault) = ended(vec![flush]).await {
+            is_kept &= lose(shard, holder, ("a flush", fault)).await;
         }
     }
     is_kept
@@ -164,8 +165,8 @@ impl Holder {
 }
 
 /// The device could not take something: it goes. False if the array cannot do without it.
-pub(crate) async fn lose(shard: &Rc<Shard>, holder: Holder, what: &str) -> bool {
-    let why = format!("{what} could not be written");
+pub(crate) async fn lose(shard: &Rc<Shard>, holder: Holder, (what, fault): (&str, Fault)) -> bool {
+    let why = format!("{what} could not be written: {fault}");
     let who = (holder.member, holder.tenure);
     if holder.is_replacement {
         super::replacement_failed(shard, who, why).await;
@@ -279,9 +280,9 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
     }
     let mut is_kept = true;
     for (holder, flush) in flushes {
-        if !all_went_well(vec![flush]).await {
+        if let Err(fault) = ended(vec![flush]).await {
             shard.tally(holder.member).counters.write_errors.add(1);
-            is_kept &= lose(shard, holder, "a flush").await;
+            is_kept &= lose(shard, holder, ("a flush", fault)).await;
         } else if !holder.is_replacement {
             shard.array.slot(holder.member).set_fails(false);
         }
@@ -318,6 +319,7 @@ pub(crate) async fn sweep(shard: Rc<Shard>) {
         if shard.array.is_stopping() {
             return;
         }
+        watch::look_if_needed(&shard);
         proof::prove_if_needed(&shard).await;
         sweep_once(&shard).await;
         // A page that changes just now is stored soon, in its other place.

@@ -8,6 +8,7 @@
 use super::keeper::{self, Holder};
 use crate::aside;
 use crate::canary::{Canary, sings};
+use crate::control_io::within;
 use crate::event::names;
 use crate::shard::Shard;
 use crate::slot::Tenure;
@@ -64,7 +65,13 @@ pub(crate) async fn fault_of(shard: &Shard, device: &dyn Device) -> Option<Fault
         return None;
     }
     let look = device.look()?;
-    aside::run(&shard.worker, &shard.array.aside, look).await.and_then(Change::fault)
+    let looked = aside::run(&shard.worker, &shard.array.aside, look);
+    // The file system beneath it may be as silent as a device.
+    let patience = shard.array.tuning.silence.of(device.facts());
+    match within(&shard.worker.handle, patience, looked).await {
+        Some(change) => change.and_then(Change::fault),
+        None => Some(Fault::TIMED_OUT),
+    }
 }
 
 async fn act(shard: &Rc<Shard>, holder: &Holder, path: &str, change: Change) {

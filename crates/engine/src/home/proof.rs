@@ -8,7 +8,7 @@
 //! within [`PROOF_EVERY`], or twenty times what a proof takes, if that is longer; and what nobody flushed, within two seconds.
 
 use super::keeper::{self, Holder};
-use super::record::{aligned, all_went_well};
+use super::record::{aligned, all_went_well, ended};
 use super::rounds::Rounds;
 use crate::shard::Shard;
 use ashlar_device::{Command, Device};
@@ -203,9 +203,9 @@ async fn flush(shard: &Rc<Shard>, marked: &Marked) -> bool {
     let flushes: Vec<_> = marked.iter().map(start).collect();
     let mut went_well = true;
     for ((holder, _), flush) in marked.iter().zip(flushes) {
-        if !all_went_well(vec![flush]).await {
+        if let Err(fault) = ended(vec![flush]).await {
             went_well = false;
-            keeper::lose(shard, *holder, "a flush").await;
+            keeper::lose(shard, *holder, ("a flush", fault)).await;
         }
     }
     went_well

@@ -10,7 +10,7 @@ use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::{SlotEvent, SlotState};
 use crate::shard::Shard;
-use ashlar_device::{Command, Device, Outcome};
+use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{JobKind, MemberEntry, MemberEvent, Role, Superblock, UPDATE_ORDER};
@@ -81,22 +81,23 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
             return Err(ArrayLost);
         }
         next.generation += 1;
-        for target in failed {
+        for (target, fault) in failed {
+            let why = format!("its superblock could not be written: {fault}");
             if target.is_replacement {
                 drop_newcomer(next, target.slot);
                 super::detach_replacement(shard, target.slot);
                 let fields = vec![
                     ("slot", target.slot.to_string()),
                     ("role", "replacement".to_owned()),
-                    ("reason", "its superblock could not be written".to_owned()),
+                    ("reason", why),
                 ];
                 array.record(names::MEMBER_FAILED, fields);
                 continue;
             }
-            let fields = vec![
-                ("slot", target.slot.to_string()),
-                ("reason", "its superblock could not be written".to_owned()),
-            ];
+            let holder = (target.slot, array.slot(target.slot).tenure());
+            let why = shard.home().silences.reason(holder, &why);
+            let path = target.device.facts().path.clone();
+            let fields = vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
             if array.others_missing_in_group(target.slot) >= array.geometry.parity_strips() {
                 array.set_fails(target.slot);
                 array.record(names::ARRAY_FAILED, fields);
@@ -125,7 +126,7 @@ fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
 }
 
 /// Write the superblock to every member it lists as in service; the ones that failed come back.
-async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
+async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<(Target, Fault)> {
     let mut targets = targets(shard, superblock);
     let mut failed = Vec::new();
     for copies in UPDATE_ORDER {
@@ -140,7 +141,7 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
         for (target, writes) in targets.into_iter().zip(started) {
             match writes.finish(shard).await {
                 Ok(()) => alive.push(target),
-                Err(_) => failed.push(target),
+                Err(fault) => failed.push((target, fault)),
             }
         }
         let flushes: Vec<_> = alive
@@ -149,7 +150,10 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
             .collect();
         targets = Vec::new();
         for (target, flush) in alive.into_iter().zip(flushes) {
-            if all_went_well(flush).await { targets.push(target) } else { failed.push(target) }
+            match ended(flush).await {
+                Ok(()) => targets.push(target),
+                Err(fault) => failed.push((target, fault)),
+            }
         }
     }
     failed
@@ -210,11 +214,19 @@ pub(crate) fn aligned(bytes: &[u8]) -> Buf {
 }
 
 pub(crate) async fn all_went_well(pending: Vec<Pending<Outcome>>) -> bool {
-    let mut went_well = true;
+    ended(pending).await.is_ok()
+}
+
+/// All of them have ended when this returns.
+///
+/// # Errors
+/// The first fault.
+pub(crate) async fn ended(pending: Vec<Pending<Outcome>>) -> Result<(), Fault> {
+    let mut all = Ok(());
     for one in pending {
-        went_well &= one.await.is_some_and(|outcome| outcome.result.is_ok());
+        all = all.and(one.await.map_or(Err(Fault::GONE), |outcome| outcome.result));
     }
-    went_well
+    all
 }
 
 /// Whether the slot's own device is recorded as out. While a replacement is there, the slot's device is in

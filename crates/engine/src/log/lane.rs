@@ -13,6 +13,7 @@ use super::update::Body;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::room::Patience;
+use crate::watch::Watch;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass, PoolUsage};
 use ashlar_ondisk::log::{BATCHES_IN_FLIGHT_MAX, HeaderEncoder, LogIdentity, NewRecord, Part};
@@ -46,6 +47,7 @@ pub(super) struct Common {
     /// Space came back, or an attempt to get some is over.
     pub(super) changed: Signal,
     outcomes: Completions<Outcome>,
+    watch: Rc<Watch>,
     pool: Pool,
 }
 
@@ -54,7 +56,7 @@ impl Common {
         array: &Arc<Array>,
         worker: usize,
         shape: LogShape,
-        outcomes: Completions<Outcome>,
+        (outcomes, watch): (Completions<Outcome>, Rc<Watch>),
     ) -> io::Result<Common> {
         let count = HEADERS_EACH * array.slots.len();
         let pool = Pool::new(&[PoolClass { buffer_bytes: HEADER_BYTES, count }])?;
@@ -65,6 +67,7 @@ impl Common {
             settled_below: Cell::new(1),
             changed: Signal::new(),
             outcomes,
+            watch,
             pool,
         })
     }
@@ -349,6 +352,7 @@ impl Lane {
         let command = Command::WriteParts { parts, is_durable };
         let (completion, pending) = self.common.outcomes.pair();
         device.submit(batch.offset, command, completion);
+        self.common.watch.note();
         Some(pending)
     }
 

@@ -5,7 +5,9 @@
 
 use crate::world::jobs::{filled_to_the_brim, job, ms, raid6};
 use crate::world::{DISK_BYTES, add_disks, assemble_spec, create_spec, read, submit};
-use ashlar_device::{Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome};
+use ashlar_device::{
+    Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome, Owed,
+};
 use ashlar_engine::{ArrayTuning, AssembleSpec, Engine, EngineConfig};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::{Completion, Handle};
@@ -73,6 +75,14 @@ impl Opened for QueuedOpened {
 impl Device for QueuedDevice {
     fn facts(&self) -> &DeviceFacts {
         self.disk.facts()
+    }
+
+    fn look_at_commands(&self) -> Owed {
+        self.disk.look_at_commands()
+    }
+
+    fn give_up(&self) {
+        self.disk.give_up();
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

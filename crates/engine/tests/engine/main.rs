@@ -38,6 +38,7 @@ mod reads;
 mod room;
 mod scrub;
 mod second_reader;
+mod silence;
 mod spares;
 mod successors;
 mod trims;

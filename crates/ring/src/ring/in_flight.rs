@@ -18,14 +18,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
-/// Marks the completion of a cancel request, which tells nothing: the cancelled operation has its
-/// own.
+/// Marks completions that tell nothing: of a cancel request (the cancelled operation has its own), of a nudge.
 const CANCEL: u64 = u64::MAX;
 /// Marks the completion of the read of the doorbell.
 const DOORBELL: u64 = u64::MAX - 1;
 
-/// How long the end of a panicking thread waits for the kernel before it leaks what the kernel has.
-const PANIC_PATIENCE_SECONDS: u64 = 5;
+/// How often the end of a ring waits for a second in which nothing ends, before it leaks what the kernel has: a drive
+/// that does not answer must not keep a process from its end.
+const CLOSE_PATIENCE: u32 = 10;
+/// The same while a panic unwinds.
+const PANIC_PATIENCE: u32 = 5;
 
 /// Device commands that are prepared before the kernel is told, short of the end of a turn. Random
 /// reads of 4 KiB on ten files of a virtual disk, two workers with 32 each: 119 k/s with 2, 115
@@ -52,6 +54,10 @@ pub(super) struct InFlight {
     bell: Box<UnsafeCell<u64>>,
     bell_armed: bool,
     closing: bool,
+    /// Seconds without an end, while it closes.
+    seconds_in_vain: u32,
+    /// Kernel threads there may be for operations that block: what the kernel allows by itself, and how many more.
+    threads: Option<(u32, u32)>,
 }
 
 struct Slot {
@@ -94,6 +100,8 @@ pub(super) enum Done {
     OneShot(Completion<Outcome>),
     /// This one, at once, under this ticket.
     Sink(Rc<dyn Sink>, usize),
+    /// The same, of an operation that a thread of the kernel is to begin.
+    SinkOfSlow(Rc<dyn Sink>, usize),
 }
 
 /// What somebody waits for, to be delivered when nothing is borrowed.
@@ -122,6 +130,10 @@ impl Finished {
             Done::OneShot(completion) => {
                 completion.complete(outcome);
                 None
+            }
+            Done::SinkOfSlow(sink, ticket) => {
+                let next = sink.take(ticket, outcome)?;
+                Some((next, Done::SinkOfSlow(sink, ticket)))
             }
             Done::Sink(sink, ticket) => {
                 let next = sink.take(ticket, outcome)?;
@@ -153,6 +165,8 @@ impl InFlight {
             bell: Box::new(UnsafeCell::new(0)),
             bell_armed: false,
             closing: false,
+            seconds_in_vain: 0,
+            threads: None,
         }
     }
 
@@ -215,6 +229,10 @@ impl InFlight {
                 Some(wide) => return self.push_wide(&wide.user_data(key)),
                 None => running.operation.entry(&mut self.vectors[index]),
             },
+        };
+        let entry = match running.done {
+            Done::SinkOfSlow(..) => entry.flags(squeue::Flags::ASYNC),
+            _ => entry,
         };
         self.push(&entry.user_data(key));
     }
@@ -349,6 +367,56 @@ impl InFlight {
         }
     }
 
+    /// Whoever waits for the operations of `sink` does so no longer: those in line come back, never started; the kernel
+    /// is asked to end the others soon, and their buffers are written off until they do.
+    pub(super) fn give_up(&mut self, sink: &Rc<dyn Sink>) -> Vec<Finished> {
+        let is_its = |done: &Done| match done {
+            Done::Sink(own, _) | Done::SinkOfSlow(own, _) => {
+                std::ptr::addr_eq(Rc::as_ptr(own), Rc::as_ptr(sink))
+            }
+            Done::OneShot(_) => false,
+        };
+        let mut never_started = Vec::new();
+        for waiting in std::mem::take(&mut self.line) {
+            if is_its(&waiting.done) {
+                never_started.push(Finished::cancelled(waiting.operation, waiting.done));
+            } else {
+                self.line.push_back(waiting);
+            }
+        }
+        for index in 0..self.slots.len() {
+            let running = self.slots[index].running.as_ref();
+            let Some(running) = running.filter(|running| is_its(&running.done)) else { continue };
+            running.operation.write_off();
+            self.cancel_slot(index);
+        }
+        never_started
+    }
+
+    /// So many operations may block kernel threads for long: there may be that many more threads from now on, so that others'
+    /// operations (every sync needs one) do not stand in line behind them.
+    pub(super) fn allow_blocked(&mut self, count: u32) {
+        let (base, more) = self.threads.unwrap_or_else(|| {
+            let mut now = [0, 0];
+            let told = self.uring.submitter().register_iowq_max_workers(&mut now);
+            // A kernel that has no such limit to set (before 5.15) keeps its own.
+            (if told.is_ok() { now[0] } else { 0 }, 0)
+        });
+        self.threads = Some((base, more));
+        if base == 0 || count <= more {
+            return;
+        }
+        let mut wanted = [base.saturating_add(count), 0];
+        if self.uring.submitter().register_iowq_max_workers(&mut wanted).is_ok() {
+            self.threads = Some((base, count));
+            // Threads are made when something is put in line: what stands there already needs a push.
+            let nudge = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(CANCEL);
+            self.submit();
+            self.push(&nudge);
+            self.submit();
+        }
+    }
+
     /// Asks the kernel to end everything; nothing in line is started any more.
     pub(super) fn begin_close(&mut self) {
         self.closing = true;
@@ -407,21 +475,19 @@ impl InFlight {
         Some(Finished::cancelled(operation, done))
     }
 
-    /// Whether more may complete. A broken ring has no future; and while a panic unwinds, our own
-    /// books may be wrong (it may have come from in here), so nothing is waited for without end.
+    /// Whether more may complete. A broken ring has no future, and what did not end for long may never.
     fn wait_while_closing(&mut self) -> bool {
-        let panicking = std::thread::panicking();
-        let patience = types::Timespec::new().sec(PANIC_PATIENCE_SECONDS);
+        let second = types::Timespec::new().sec(1);
         let args = types::SubmitArgs::new();
-        let submitter = self.uring.submitter();
-        let entered = if panicking {
-            submitter.submit_with_args(1, &args.timespec(&patience))
-        } else {
-            submitter.submit_with_args(1, &args)
-        };
-        match entered {
+        match self.uring.submitter().submit_with_args(1, &args.timespec(&second)) {
             Ok(_) => true,
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::TIME) => !panicking,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::TIME) => {
+                self.seconds_in_vain += 1;
+                // While a panic unwinds our own books may be wrong: it may have come from in here.
+                let is_unwinding = std::thread::panicking();
+                let patience = if is_unwinding { PANIC_PATIENCE } else { CLOSE_PATIENCE };
+                self.seconds_in_vain < patience
+            }
             Err(error) => is_passing(&error),
         }
     }

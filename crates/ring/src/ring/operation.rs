@@ -295,6 +295,17 @@ impl Operation {
         }
     }
 
+    /// The buffers of a device's command will not come back soon: see [`Buf::write_off`].
+    pub(super) fn write_off(&self) {
+        match self {
+            Operation::Read { buf, .. } => buf.write_off(),
+            Operation::Write { buf, .. } => buf.write_off(),
+            Operation::WriteJoined { parts, .. } => parts.iter().for_each(Buf::write_off),
+            // A peer's, not a device's; or without buffers.
+            _ => {}
+        }
+    }
+
     fn fd(&self) -> types::Fd {
         let (Operation::Read { file, .. }
         | Operation::Write { file, .. }

@@ -47,9 +47,10 @@ pub type BufResult<T, B> = (io::Result<T>, B);
 ///
 /// # Dropping
 /// When the last clone is dropped, all operations are cancelled and their ends awaited, so that the
-/// kernel never writes to freed memory. A drive that hangs makes that wait as long as the kernel's
-/// own timeout, a command with memory as long as its device takes. Not awaited are commands without
-/// memory, and what was queued without a copy: its parts are leaked if the kernel still has them.
+/// kernel never writes to freed memory. Operations that have not ended after ten seconds without
+/// any end (a drive that hangs) are left to the kernel, and their memory is leaked on purpose. Not
+/// awaited are commands without memory, and what was queued without a copy: its parts are leaked
+/// if the kernel still has them.
 #[derive(Clone)]
 pub struct Ring {
     pub(super) shared: Rc<Shared>,
@@ -111,6 +112,28 @@ impl Ring {
     pub fn start_for(&self, operation: Operation, sink: Rc<dyn Sink>, ticket: usize) {
         let mut in_flight = self.shared.in_flight.borrow_mut();
         in_flight.start(operation, Done::Sink(sink, ticket));
+        in_flight.submit_batch();
+    }
+
+    /// Nobody waits for the operations of `sink` any more. Those that wait in line are handed to it now, as cancelled; the
+    /// kernel is asked to end the others soon, and each is handed to it when it has. Until then the pools of their
+    /// buffers lend others in their place.
+    pub fn give_up(&self, sink: &Rc<dyn Sink>) {
+        let never_started = self.shared.in_flight.borrow_mut().give_up(sink);
+        never_started.into_iter().for_each(|finished| self.shared.deliver(finished));
+    }
+
+    /// So many operations have been under way for long and may block threads of the kernel: it may have that many more, for
+    /// others that need one.
+    pub fn allow_blocked(&self, count: u32) {
+        self.shared.in_flight.borrow_mut().allow_blocked(count);
+    }
+
+    /// As [`Ring::start_for`], on a file whose file system may block whoever begins an operation, though it was asked not
+    /// to: a thread of the kernel begins it.
+    pub fn start_slow_for(&self, operation: Operation, sink: Rc<dyn Sink>, ticket: usize) {
+        let mut in_flight = self.shared.in_flight.borrow_mut();
+        in_flight.start(operation, Done::SinkOfSlow(sink, ticket));
         in_flight.submit_batch();
     }
 

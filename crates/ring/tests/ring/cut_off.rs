@@ -204,3 +204,59 @@ fn a_sink_that_asks_again_while_its_ring_closes_gets_that_outcome_too_and_the_ri
     assert!(seen.iter().all(|(_, is_ok, _)| !is_ok), "{seen:?}");
     assert_eq!((Rc::strong_count(&reader), Arc::strong_count(&pipe)), (1, 1));
 }
+
+/// Counts what comes, and starts nothing.
+#[derive(Default)]
+struct Counting {
+    ended: Cell<usize>,
+    cancelled: Cell<usize>,
+}
+
+impl Sink for Counting {
+    fn take(&self, _ticket: usize, outcome: Outcome) -> Option<Operation> {
+        self.ended.set(self.ended.get() + 1);
+        if outcome.result.is_err() {
+            self.cancelled.set(self.cancelled.get() + 1);
+        }
+        None
+    }
+}
+
+#[test]
+fn operations_that_were_given_up_end_once_each_and_their_buffers_are_stood_in_for_meanwhile() {
+    let (mut executor, handle, ring) = world(1);
+    let (reader, mut writer) = pipe();
+    let pool = pool(3);
+    let (sink, other) = (Rc::new(Counting::default()), Rc::new(Counting::default()));
+    let read = || Operation::Read {
+        file: Arc::clone(&reader),
+        at: 0,
+        buf: pool.try_get(BLOCK).expect("one is free"),
+    };
+    executor.block_on(async {
+        let given_up: Rc<dyn Sink> = Rc::<Counting>::clone(&sink);
+        let stays: Rc<dyn Sink> = Rc::<Counting>::clone(&other);
+        ring.start_for(read(), Rc::clone(&given_up), 0);
+        ring.start_for(read(), Rc::clone(&given_up), 1);
+        ring.start_for(read(), stays, 2);
+        assert!(pool.try_get(BLOCK).is_none());
+        assert_eq!((ring.load().in_flight, ring.load().in_line), (1, 2));
+        ring.give_up(&given_up);
+        assert_eq!(sink.ended.get(), 1, "what was in line never starts");
+        assert_eq!((ring.load().in_flight, ring.load().in_line), (1, 1));
+        assert_eq!(in_use(&pool), 1, "of the one that stays");
+        let others = (pool.try_get(BLOCK), pool.try_get(BLOCK));
+        assert!(others.0.is_some() && others.1.is_some() && pool.try_get(BLOCK).is_none());
+        drop(others);
+        while sink.ended.get() < 2 {
+            handle.yield_now().await;
+        }
+        writer.write_all(b"for the next").expect("write");
+        while other.ended.get() == 0 {
+            handle.yield_now().await;
+        }
+    });
+    assert_eq!((sink.ended.get(), sink.cancelled.get()), (2, 2));
+    assert_eq!((other.ended.get(), other.cancelled.get()), (1, 0));
+    assert_eq!((in_use(&pool), pool.usage().classes[0].written_off), (0, 0));
+}

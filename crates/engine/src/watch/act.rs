@@ -1,0 +1,211 @@
+//! What follows from silence, on the home worker: devices are given up, or it is told that they are waited for.
+//!
+//! What must stay true: a device is given up before anybody waits for the gate of superblock updates, which may be held by
+//! somebody who waits for that device; its member is failing from then on, so that no write that left it out is
+//! answered before the others say so. While a start is not recorded yet no member is put out from here: the start meets
+//! the faults of its commands and records them.
+//!
+//! Not here: looks (`watch.rs`), the decision (`judge.rs`).
+
+use super::{Judged, LOOK_EVERY, Silence, Standing, Why, judge, silences};
+use crate::canary::{Canary, sings};
+use crate::event::names;
+use crate::home;
+use crate::member::{SlotEvent, SlotState};
+use crate::shard::Shard;
+use crate::slot::Tenure;
+use ashlar_device::{Command, Device};
+use ashlar_iobuf::BufMut;
+use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// A device: its slot, whether it is the one that is being filled to replace another, and its tenure.
+type Place = (MemberIdx, bool, Tenure);
+
+/// What the home worker of an array keeps of silent devices.
+#[derive(Default)]
+pub(crate) struct Silences {
+    /// Those that are waited for, of which that was told.
+    told: RefCell<BTreeSet<Place>>,
+    /// Why a slot is failing, if that was decided and not met.
+    reasons: RefCell<BTreeMap<MemberIdx, (Tenure, String)>>,
+    /// When the others were asked last whether they answer.
+    asked_at: Cell<Nanos>,
+}
+
+impl Silences {
+    /// Why the device of this tenure fails, if that was decided here; else `why`.
+    pub(crate) fn reason(&self, (member, tenure): (MemberIdx, Tenure), why: &str) -> String {
+        let reasons = self.reasons.borrow();
+        let decided = reasons.get(&member).filter(|(of, _)| *of == tenure);
+        decided.map_or_else(|| why.to_owned(), |(_, reason)| reason.clone())
+    }
+}
+
+/// Some worker has found a device to be silent, or found one to answer that was waited for.
+pub(super) fn act(shard: &Rc<Shard>) {
+    // Before the array has a home there is nobody to tell.
+    if shard.try_home().is_none() || sings(Canary::SilenceNotWatched) {
+        return;
+    }
+    let slots = || (0..shard.array.slots.len()).map(MemberIdx::from_at);
+    let found: Vec<[Silence; 2]> = slots().map(|member| silences(shard, member)).collect();
+    let members: Vec<Standing> =
+        slots().map(|at| of_member(shard, at, found[at.at()][0])).collect();
+    let others: Vec<Standing> =
+        slots().map(|at| of_replacement(shard, at, found[at.at()][1])).collect();
+    ask_others(shard, &members);
+    let geometry = &shard.array.geometry;
+    let code = (geometry.strips(), geometry.parity_strips());
+    let (members_judged, others_judged) = judge((&members, &others), code);
+    let mut waited_for = BTreeSet::new();
+    for member in slots() {
+        let slot = shard.array.slot(member);
+        let pairs = [
+            ((member, false, slot.tenure()), &members, &members_judged),
+            ((member, true, slot.replacement_tenure()), &others, &others_judged),
+        ];
+        for (place, standings, judged) in pairs {
+            let silence = standings[member.at()].silence;
+            match judged[member.at()] {
+                Judged::Stays => {}
+                Judged::GivenUp => give_up(shard, place, silence),
+                Judged::WaitedFor(_) if shard.array.waits_no_longer() => let_go(shard, place),
+                Judged::WaitedFor(why) => {
+                    waited_for.insert(place);
+                    tell_once(shard, place, (silence, why));
+                }
+            }
+        }
+    }
+    tell_who_answers(shard, waited_for);
+}
+
+fn of_member(shard: &Shard, member: MemberIdx, silence: Silence) -> Standing {
+    let slot = shard.array.slot(member);
+    let device = shard.device(member);
+    let is_used = matches!(slot.state(), SlotState::InSync | SlotState::Rebuilding);
+    Standing {
+        is_in_service: is_used && device.is_some(),
+        is_missing: slot.state() != SlotState::InSync || slot.fails(),
+        silence,
+        limit: limit(shard, device.as_ref()),
+    }
+}
+
+fn of_replacement(shard: &Shard, member: MemberIdx, silence: Silence) -> Standing {
+    let device = shard.replacement(member);
+    let (is_in_service, limit) = (device.is_some(), limit(shard, device.as_ref()));
+    Standing { is_in_service, is_missing: false, silence, limit }
+}
+
+fn limit(shard: &Shard, device: Option<&Rc<dyn Device>>) -> u16 {
+    device.map_or(u16::MAX, |device| shard.array.tuning.silence.looks_of(device.facts()))
+}
+
+/// A device that nobody asks for anything is not known to answer. When some member is half-way to being given up, all others
+/// are asked for a block: who does not answer that is as silent.
+fn ask_others(shard: &Rc<Shard>, members: &[Standing]) {
+    let is_half_way = |it: &&Standing| it.is_in_service && 2 * it.silence.looks >= it.limit;
+    let Some(limit) = members.iter().filter(is_half_way).map(|it| it.limit).min() else { return };
+    let silences = &shard.home().silences;
+    let now = shard.worker.handle.turn_now();
+    let pause = LOOK_EVERY * u32::from(limit.div_ceil(2));
+    if silences.asked_at.get() != Nanos::default() && now.since(silences.asked_at.get()) < pause {
+        return;
+    }
+    silences.asked_at.set(now);
+    for (at, standing) in members.iter().enumerate() {
+        let device = shard.device(MemberIdx::from_at(at));
+        let is_to_be_asked = standing.is_in_service && standing.silence.looks == 0;
+        if let (Some(device), true) = (device, is_to_be_asked) {
+            let block = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
+            // Nobody waits for what it says: looks see whether it says anything.
+            drop(shard.start_on(device.as_ref(), 0, block));
+        }
+    }
+}
+
+fn give_up(shard: &Rc<Shard>, place: Place, silence: Silence) {
+    let (member, is_replacement, tenure) = place;
+    let waited = silence.time().max(LOOK_EVERY * u32::from(silence.oldest));
+    let why = format!("it did not answer for {} ms", waited.as_millis());
+    if is_replacement {
+        let_go(shard, place);
+        let shard = Rc::clone(shard);
+        let handle = shard.worker.handle.clone();
+        handle.spawn(async move {
+            home::replacement_failed(&shard, (member, tenure), why).await;
+        });
+        return;
+    }
+    if !shard.home().jobs.have_begun() {
+        return let_go(shard, place);
+    }
+    put_out(shard, member, &why);
+    home::take_out_soon(shard, (member, tenure), why);
+}
+
+/// A member is failing from now on, for this reason, and whoever waits for its device is answered. The others still have to
+/// be told, by `home::take_out_alone`; its group can do without it.
+pub(crate) fn put_out(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
+    let slot = shard.array.slot(member);
+    let (tenure, state) = (slot.tenure(), slot.state());
+    if state == SlotState::Out {
+        return;
+    }
+    let reasons = &shard.home().silences.reasons;
+    reasons.borrow_mut().insert(member, (tenure, why.to_owned()));
+    shard.array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
+    let_go(shard, (member, false, tenure));
+}
+
+/// Every worker gives the device up.
+fn let_go(shard: &Rc<Shard>, (member, is_replacement, tenure): Place) {
+    home::on_every_shard(shard, move |shard| {
+        let (current, replacement) = shard.tenures(member);
+        let (device, of) = match is_replacement {
+            false => (shard.device(member), current),
+            true => (shard.replacement(member), replacement),
+        };
+        if let Some(device) = device.filter(|_| of == tenure) {
+            device.give_up();
+        }
+    });
+}
+
+fn tell_once(shard: &Rc<Shard>, place: Place, (silence, why): (Silence, Why)) {
+    if shard.home().silences.told.borrow_mut().insert(place) {
+        let mut fields = fields(shard, place);
+        fields.push(("silent_ms", silence.time().as_millis().to_string()));
+        fields.push(("reason", why.words().to_owned()));
+        shard.array.record(names::MEMBER_SILENT, fields);
+    }
+}
+
+fn tell_who_answers(shard: &Rc<Shard>, waited_for: BTreeSet<Place>) {
+    let told = &shard.home().silences.told;
+    let answered: Vec<Place> = told.borrow().difference(&waited_for).copied().collect();
+    for place in answered {
+        let (member, is_replacement, tenure) = place;
+        let slot = shard.array.slot(member);
+        let of = if is_replacement { slot.replacement_tenure() } else { slot.tenure() };
+        if of == tenure && slot.state() != SlotState::Out {
+            shard.array.record(names::MEMBER_ANSWERED, fields(shard, place));
+        }
+    }
+    shard.array.set_waits_for_silent(!waited_for.is_empty());
+    *told.borrow_mut() = waited_for;
+}
+
+fn fields(shard: &Shard, (member, is_replacement, _): Place) -> Vec<(&'static str, String)> {
+    let device = if is_replacement { shard.replacement(member) } else { shard.device(member) };
+    let mut fields = vec![("slot", member.to_string())];
+    fields.extend(device.map(|device| ("path", device.facts().path.clone())));
+    if is_replacement {
+        fields.push(("role", "replacement".to_owned()));
+    }
+    fields
+}

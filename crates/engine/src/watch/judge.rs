@@ -1,0 +1,192 @@
+//! Which silent devices are given up, and which are waited for. Pure.
+//!
+//! What must stay true: nobody is given up whom its group needs, and nobody while more than half of all devices are silent:
+//! then it is the host, the controller or the cable, and not a drive. A device under load is late, not silent: as long as it
+//! answers anything, a single command may take [`PATIENCE`] times as long.
+//!
+//! Not here: where the figures come from (`watch.rs`), what is done (`act.rs`).
+
+use super::Silence;
+
+/// How many limits one command may take on a device that answers others meanwhile.
+pub(crate) const PATIENCE: u16 = 3;
+/// A device counts among the silent ones from this part of its limit on.
+const SUSPECT_PART: u32 = 4;
+
+/// One device, as it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Standing {
+    /// Somebody asks it for something: its slot is in sync or being filled.
+    pub(crate) is_in_service: bool,
+    /// It is no help to its group now: it is not in sync, or fails.
+    pub(crate) is_missing: bool,
+    pub(crate) silence: Silence,
+    /// Looks that it may be silent.
+    pub(crate) limit: u16,
+}
+
+/// What becomes of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judged {
+    /// Nothing: it answers, or may still do so.
+    Stays,
+    /// It is given up.
+    GivenUp,
+    /// It should be, and cannot.
+    WaitedFor(Why),
+}
+
+/// Why a silent device is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// Its group could not do without it.
+    Needed,
+    /// Most of the array's devices are silent.
+    MostAreSilent,
+}
+
+impl Why {
+    /// For people.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Why::Needed => "its group cannot do without it: requests wait until it answers",
+            Why::MostAreSilent => "most members are silent: requests wait until they answer",
+        }
+    }
+}
+
+impl Standing {
+    fn is_due(&self) -> bool {
+        let Silence { looks, oldest } = self.silence;
+        let is_late = looks >= self.limit || oldest >= self.limit.saturating_mul(PATIENCE);
+        self.is_in_service && is_late
+    }
+
+    fn is_silent(&self) -> bool {
+        let is_suspect = SUSPECT_PART * u32::from(self.silence.looks) >= u32::from(self.limit);
+        self.is_in_service && is_suspect || self.is_due()
+    }
+}
+
+/// What becomes of each of `members`, groups of `strips` one after the other, of which each may lack `parity`, and of the
+/// devices that are being filled to replace some of them.
+pub(crate) fn judge(
+    (members, replacements): (&[Standing], &[Standing]),
+    (strips, parity): (usize, usize),
+) -> (Vec<Judged>, Vec<Judged>) {
+    let all = || members.iter().chain(replacements).filter(|it| it.is_in_service);
+    let are_most_silent = 2 * all().filter(|it| it.is_silent()).count() > all().count();
+    let of_member = |(at, member): (usize, &Standing)| {
+        let first = at / strips * strips;
+        let group = &members[first..first + strips];
+        let lost = group.iter().filter(|it| it.is_missing || it.is_silent()).count();
+        match member.is_due() {
+            false => Judged::Stays,
+            true if lost > parity => Judged::WaitedFor(Why::Needed),
+            true if are_most_silent => Judged::WaitedFor(Why::MostAreSilent),
+            true => Judged::GivenUp,
+        }
+    };
+    let of_replacement = |replacement: &Standing| match replacement.is_due() {
+        false => Judged::Stays,
+        true if are_most_silent => Judged::WaitedFor(Why::MostAreSilent),
+        true => Judged::GivenUp,
+    };
+    (
+        members.iter().enumerate().map(of_member).collect(),
+        replacements.iter().map(of_replacement).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Judged, Silence, Standing, Why, judge};
+
+    const LIMIT: u16 = 20;
+
+    /// `.` answers, `,` has been silent for a little, `s` for too long, `o` has one command that takes far too long, `O`
+    /// one that takes long, `-` is out, `r` is being filled and answers, `R` is being filled and silent.
+    fn standing(letter: char) -> Standing {
+        let silence = |looks, oldest| Silence { looks, oldest };
+        let silence = match letter {
+            ',' => silence(5, 5),
+            's' | 'R' => silence(20, 20),
+            'o' => silence(0, 60),
+            'O' => silence(0, 59),
+            _ => Silence::default(),
+        };
+        Standing {
+            is_in_service: letter != '-',
+            is_missing: matches!(letter, '-' | 'r' | 'R'),
+            silence,
+            limit: LIMIT,
+        }
+    }
+
+    /// `.` stays, `x` is given up, `n` is needed, `m` waits with most.
+    fn letter(judged: Judged) -> char {
+        match judged {
+            Judged::Stays => '.',
+            Judged::GivenUp => 'x',
+            Judged::WaitedFor(Why::Needed) => 'n',
+            Judged::WaitedFor(Why::MostAreSilent) => 'm',
+        }
+    }
+
+    fn judged(members: &str, replacements: &str, strips: usize, parity: usize) -> (String, String) {
+        let standings = |letters: &str| letters.chars().map(standing).collect::<Vec<_>>();
+        let (members, replacements) = (standings(members), standings(replacements));
+        let (own, others) = judge((&members, &replacements), (strips, parity));
+        (own.into_iter().map(letter).collect(), others.into_iter().map(letter).collect())
+    }
+
+    #[test]
+    fn the_whole_table_is_as_documented() {
+        let table = [
+            // RAID 6 of six: one, two, three of them, and with members out.
+            ("......", 6, 2, "......"),
+            ("s.....", 6, 2, "x....."),
+            ("ss....", 6, 2, "xx...."),
+            ("sss...", 6, 2, "nnn..."),
+            ("-s....", 6, 2, ".x...."),
+            ("--s...", 6, 2, "..n..."),
+            ("-ss...", 6, 2, ".nn..."),
+            ("r.s...", 6, 2, "..x..."),
+            ("rR....", 6, 2, ".x...."),
+            // Silent for a little is silent enough to be counted, not to be given up.
+            (",.....", 6, 2, "......"),
+            ("s,....", 6, 2, "x....."),
+            ("s,,...", 6, 2, "n....."),
+            // One command that takes longer than three limits, on a device that answers others.
+            ("o.....", 6, 2, "x....."),
+            ("O.....", 6, 2, "......"),
+            // A mirror.
+            ("s.", 2, 1, "x."),
+            ("ss", 2, 1, "nn"),
+            ("-s", 2, 1, ".n"),
+            // Nobody can do without a member of RAID 0.
+            ("s...", 4, 0, "n..."),
+            // A device that is being rebuilt is no help, and does no harm.
+            ("R...", 4, 1, "x..."),
+            // RAID 10: one of each pair, on a controller of their own. Most is more than half.
+            ("s.s.s.s.", 2, 1, "x.x.x.x."),
+            ("s.s.s.ss", 2, 1, "m.m.m.nn"),
+            ("s.s.s.-s", 2, 1, "m.m.m..n"),
+            // RAID 6 of four: two of them are half.
+            ("ss..", 4, 2, "xx.."),
+            ("s,,,", 4, 3, "n..."),
+            ("sss.", 4, 3, "mmm."),
+        ];
+        for (members, strips, parity, wanted) in table {
+            assert_eq!(judged(members, "", strips, parity).0, wanted, "{members} {parity}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_being_filled_to_replace_another_is_needed_by_nobody() {
+        let pairs = |own: &str, others: &str| (own.to_owned(), others.to_owned());
+        assert_eq!(judged("....", "s", 4, 0), pairs("....", "x"));
+        assert_eq!(judged("s...", "s", 4, 1), pairs("x...", "x"));
+        assert_eq!(judged("--s.", "s", 4, 3), pairs("..m.", "m"), "two of three");
+    }
+}
