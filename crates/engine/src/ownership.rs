@@ -41,6 +41,9 @@ use uuid::Uuid;
 /// Intervals that a silent heartbeat is watched, and a little more.
 const WATCH_INTERVALS: u32 = 3;
 
+/// A heartbeat that its device has not answered.
+type LateBeat = (Rc<dyn Device>, Pending<Outcome>);
+
 /// What an array that runs here says of itself on its members. On the home worker.
 pub(crate) struct Beats {
     /// One block is written at a time: none follows the last.
@@ -48,7 +51,7 @@ pub(crate) struct Beats {
     /// Sequence of the last one written; `None`: none was.
     last: Cell<Option<u64>>,
     /// Devices that have not answered a heartbeat yet: the others must not wait for them.
-    late: RefCell<Vec<(Rc<dyn Device>, Pending<Outcome>)>>,
+    late: RefCell<Vec<LateBeat>>,
 }
 
 impl Beats {
