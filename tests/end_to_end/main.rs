@@ -32,8 +32,8 @@
 //! - `refusals`   everything that must be refused, with its line
 //! - `refused_starts` members from which no array starts, or not the whole of it
 //!
-//! What must stay true: each test has its own daemon and folder, so that they run side by side; a test that
-//! cannot run here says so by name on stderr, in a line that begins with `skipped:`.
+//! What must stay true: each test has its own daemon and folder, so that they run side by side; a
+//! test that cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
 mod attached;
 mod certificates;

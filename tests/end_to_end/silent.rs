@@ -1,8 +1,8 @@
 //! A member that does not answer: what is beneath it stands still, and says nothing of it.
 //!
-//! The member is the file of a volume that another daemon serves through FUSE; that daemon is stopped by a signal, as a drive
-//! hangs that does not even fail. What must stay true: no client sees an error, no request takes ten seconds, and what
-//! comes back late changes nothing.
+//! The member is the file of a volume that another daemon serves through FUSE; that daemon is
+//! stopped by a signal, as a drive hangs that does not even fail. What must stay true: no client
+//! sees an error, no request takes ten seconds, and what comes back late changes nothing.
 
 use crate::load::{Client, Load};
 use crate::tools::{all_here, run, skipped};
@@ -61,7 +61,8 @@ fn prepared(test: &str) -> Option<(World, Beneath)> {
     Some((world, beneath))
 }
 
-/// Half a minute of reads and writes of a client that checks what it reads; the longest that one of them took.
+/// Half a minute of reads and writes of a client that checks what it reads; the longest that one of
+/// them took.
 fn fio(way: &[&str]) -> Duration {
     let common = [
         "--name=load",

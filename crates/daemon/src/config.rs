@@ -1,7 +1,7 @@
 //! What a TOML file may say to `ashlar serve`: what to assemble and how to export it.
 //!
-//! What must stay true: the members hold the truth about arrays; a file only says where to look and what
-//! to serve. An unknown key is refused with its line, and nothing is started.
+//! What must stay true: the members hold the truth about arrays; a file only says where to look and
+//! what to serve. An unknown key is refused with its line, and nothing is started.
 
 use crate::exports::address;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
@@ -61,14 +61,15 @@ pub struct Serve {
     pub kernel: Option<String>,
 }
 
-/// `[tuning]` for all arrays, `[array.tuning]` for one. What is left out stays as it is. docs/tuning.md says when to
-/// change what.
+/// `[tuning]` for all arrays, `[array.tuning]` for one. What is left out stays as it is.
+/// docs/tuning.md says when to change what.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tuning {
     /// A member read that takes longer is reconstructed from the others.
     pub read_deadline_ms: Option<u64>,
-    /// A member on flash that answers nothing for so long is put out, if its group can do without it.
+    /// A member on flash that answers nothing for so long is put out, if its group can do without
+    /// it.
     pub silent_flash_ms: Option<u64>,
     /// The same for rotational drives.
     pub silent_rotational_ms: Option<u64>,
@@ -140,8 +141,8 @@ impl Tuning {
     }
 }
 
-/// What may be said of how long a member may be silent: below, ordinary pauses of drives cost members; the kernel itself
-/// gives commands up after a minute or so.
+/// What may be said of how long a member may be silent: below, ordinary pauses of drives cost
+/// members; the kernel itself gives commands up after a minute or so.
 const SILENT_MS: std::ops::RangeInclusive<u64> = 1000..=600_000;
 
 /// `[[array]]`
@@ -173,8 +174,8 @@ pub struct ArrayConfig {
 pub struct NbdConfig {
     /// `unix:/run/ashlar/nbd.sock`, or `192.0.2.1:10809`.
     pub listen: String,
-    /// Everybody who can reach the address may read and destroy every volume: needed for TCP addresses without TLS, those
-    /// of this machine alone included.
+    /// Everybody who can reach the address may read and destroy every volume: needed for TCP
+    /// addresses without TLS, those of this machine alone included.
     #[serde(default)]
     pub trusted_network: bool,
     /// Demand TLS 1.3 and a certificate of every client.
@@ -245,7 +246,8 @@ impl NbdConfig {
 pub struct NbdLimits {
     /// Connections at the same time; default 1024.
     pub connections: Option<u64>,
-    /// Connections from one address at the same time; default 64. Unix sockets are not counted here.
+    /// Connections from one address at the same time; default 64. Unix sockets are not counted
+    /// here.
     pub connections_per_peer: Option<u64>,
     /// Payload that one connection may hold; default 16 MiB.
     #[serde(deserialize_with = "size")]
@@ -373,8 +375,8 @@ impl Config {
     }
 }
 
-/// The paths that `patterns` stand for, sorted, each once. A pattern without `*` and `?` stands for itself,
-/// whether it is there or not; one that matches nothing stands for nothing.
+/// The paths that `patterns` stand for, sorted, each once. A pattern without `*` and `?` stands for
+/// itself, whether it is there or not; one that matches nothing stands for nothing.
 ///
 /// # Errors
 /// One line for the first pattern that makes no sense.
@@ -413,7 +415,8 @@ pub(crate) fn foreign_signatures() -> Signatures {
         if path.starts_with("mem:") || path.starts_with("null:") {
             return Vec::new();
         }
-        // What is not there, or is no device, is refused when it is opened, and there the reason is clear.
+        // What is not there, or is no device, is refused when it is opened, and there the reason is
+        // clear.
         let is_device =
             |about: std::fs::Metadata| about.is_file() || about.file_type().is_block_device();
         if !std::fs::metadata(path).is_ok_and(is_device) {

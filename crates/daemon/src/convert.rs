@@ -1,5 +1,5 @@
-//! Between the engine's types and those of the control interface. Everything that has to change when one
-//! of the two does is here.
+//! Between the engine's types and those of the control interface. Everything that has to change
+//! when one of the two does is here.
 
 use crate::arrays::ListenerSeats;
 use crate::scrape;
@@ -97,9 +97,9 @@ pub fn checksums(asked: Option<array::Switch>) -> ChecksumKind {
     }
 }
 
-/// The policy that is asked for; else the default: the log wherever there is parity. A mirror has no write hole (a
-/// crash harms no block that nobody was writing), and its log is a second copy of everything, so it has the
-/// bitmap. RAID 0 has nothing that could be inconsistent.
+/// The policy that is asked for; else the default: the log wherever there is parity. A mirror has
+/// no write hole (a crash harms no block that nobody was writing), and its log is a second copy of
+/// everything, so it has the bitmap. RAID 0 has nothing that could be inconsistent.
 pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyPolicy {
     match asked {
         Some(array::Policy::Log) => ConsistencyPolicy::Log,
@@ -291,7 +291,8 @@ pub fn pool_status(pool: &ashlar_engine::PoolStatus) -> Vec<PoolStatus> {
         .collect()
 }
 
-/// What an array has of its table of checksums in memory, as a pool of pages. Nobody waits: what is not there is read.
+/// What an array has of its table of checksums in memory, as a pool of pages. Nobody waits: what is
+/// not there is read.
 pub fn checksum_cache(array: &ashlar_engine::ArrayStatus) -> Option<PoolStatus> {
     let usage = array.checksum_cache?;
     Some(PoolStatus {

@@ -1,9 +1,10 @@
-//! The seam between the engine and whatever holds its bytes: commands, devices, how they are opened.
+//! The seam between the engine and whatever holds its bytes: commands, devices, how they are
+//! opened.
 //!
-//! What must stay true: a command is started by `submit` and ends by its completion, exactly once, whatever
-//! happens to the device; a fault is an outcome, never a panic; a request that is not aligned to the
-//! device's blocks is a bug of the caller and asserted.
-//! Not here: RAID, formats, and what the engine does about a fault.
+//! What must stay true: a command is started by `submit` and ends by its completion, exactly once,
+//! whatever happens to the device; a fault is an outcome, never a panic; a request that is not
+//! aligned to the device's blocks is a bug of the caller and asserted. Not here: RAID, formats, and
+//! what the engine does about a fault.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,18 +16,20 @@ use ashlar_units::{SECTOR_BYTES, to_u64};
 use crate::fault::Fault;
 use crate::flights::Owed;
 
-/// What to do at an offset. Offsets and lengths are multiples of `DeviceFacts::logical_block_bytes`.
+/// What to do at an offset. Offsets and lengths are multiples of
+/// `DeviceFacts::logical_block_bytes`.
 #[derive(Debug)]
 pub enum Command {
     /// Fill the buffer.
     Read(BufMut),
     /// Store the buffer. Durable after the next flush that starts when this has completed.
     Write(Buf),
-    /// Store the buffer, and only that durably: on stable media when this completes (FUA where the device has
-    /// it). It says nothing about writes before it.
+    /// Store the buffer, and only that durably: on stable media when this completes (FUA where the
+    /// device has it). It says nothing about writes before it.
     WriteDurable(Buf),
     /// Store the parts, one after the other, as one [`Write`](Command::Write) or
-    /// [`WriteDurable`](Command::WriteDurable). The kernel is asked once for up to [`PARTS_MAX`](ashlar_ring::PARTS_MAX) of them.
+    /// [`WriteDurable`](Command::WriteDurable). The kernel is asked once for up to
+    /// [`PARTS_MAX`](ashlar_ring::PARTS_MAX) of them.
     WriteParts {
         /// What, in order; each a multiple of the logical block.
         parts: Vec<Buf>,
@@ -47,7 +50,8 @@ pub enum Command {
     },
 }
 
-/// How it went; a read's buffer comes back in either case, unless its device was given up: then that still has it.
+/// How it went; a read's buffer comes back in either case, unless its device was given up: then
+/// that still has it.
 #[derive(Debug)]
 pub struct Outcome {
     /// Done, or why not.
@@ -159,9 +163,9 @@ pub struct DeviceFacts {
     pub is_rotational: bool,
     /// Writes can be lost in a power cut until they are flushed.
     pub has_volatile_cache: bool,
-    /// Bytes of the largest write that the device says is whole or not at all whatever happens to its power; `None`: it
-    /// says nothing. The kernel may make one command of several writes, or several of one: no more than a limit to
-    /// what an operator states.
+    /// Bytes of the largest write that the device says is whole or not at all whatever happens to
+    /// its power; `None`: it says nothing. The kernel may make one command of several writes, or
+    /// several of one: no more than a limit to what an operator states.
     pub atomic_write_bytes: Option<u64>,
     /// `Discard` is there and afterwards the range reads as zeros.
     pub discard_reads_zeros: bool,
@@ -174,8 +178,8 @@ pub struct DeviceFacts {
     /// each other on one boot of one host, two paths to one drive may not. `None`: nothing is
     /// known.
     pub exclusion: Option<[u64; 2]>,
-    /// I/O goes around the page cache. False only for files on a file system that refuses `O_DIRECT`, which nothing is
-    /// written to.
+    /// I/O goes around the page cache. False only for files on a file system that refuses
+    /// `O_DIRECT`, which nothing is written to.
     pub is_direct: bool,
 }
 
@@ -195,8 +199,8 @@ pub enum DeviceKind {
 }
 
 impl DeviceFacts {
-    /// Facts of a device without anything special: 512-byte blocks, no volatile cache, no names, discard
-    /// reads zeros. What differs is set by the caller.
+    /// Facts of a device without anything special: 512-byte blocks, no volatile cache, no names,
+    /// discard reads zeros. What differs is set by the caller.
     pub fn plain(path: &str, size_bytes: u64, kind: DeviceKind) -> DeviceFacts {
         DeviceFacts {
             path: path.to_owned(),
@@ -216,7 +220,8 @@ impl DeviceFacts {
         }
     }
 
-    /// Asserts that a command is aligned to the device's blocks, and tells whether it ends within it.
+    /// Asserts that a command is aligned to the device's blocks, and tells whether it ends within
+    /// it.
     ///
     /// # Panics
     /// If offset or length are not multiples of the logical block.
@@ -236,36 +241,41 @@ impl DeviceFacts {
     }
 }
 
-/// An opened device on one worker. Object-safe; submission never blocks and never allocates once warm.
+/// An opened device on one worker. Object-safe; submission never blocks and never allocates once
+/// warm.
 pub trait Device {
     /// What is fixed about it.
     fn facts(&self) -> &DeviceFacts;
 
-    /// Starts `command` at `offset` (bytes from the device's start; ignored by `Flush`); `done` is completed
-    /// later or at once.
+    /// Starts `command` at `offset` (bytes from the device's start; ignored by `Flush`); `done` is
+    /// completed later or at once.
     ///
     /// # Panics
     /// If offset or length are not multiples of the logical block.
     ///
     /// # Ordering
-    /// None between commands in flight. A flush covers the writes that completed before it was submitted.
+    /// None between commands in flight. A flush covers the writes that completed before it was
+    /// submitted.
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>);
 
-    /// Looks at the commands that are under way: what they owe. One watcher asks, again and again in equal distances.
+    /// Looks at the commands that are under way: what they owe. One watcher asks, again and again
+    /// in equal distances.
     fn look_at_commands(&self) -> Owed;
 
-    /// Gives the device up: every command under way is answered at once with [`Fault::TIMED_OUT`], every later one is
-    /// refused with it. Commands that the device itself still has keep their buffers until they come back from it, and
-    /// what they bring is not believed; until the last one has, the device cannot be opened exclusively.
+    /// Gives the device up: every command under way is answered at once with [`Fault::TIMED_OUT`],
+    /// every later one is refused with it. Commands that the device itself still has keep their
+    /// buffers until they come back from it, and what they bring is not believed; until the last
+    /// one has, the device cannot be opened exclusively.
     fn give_up(&self);
 
-    /// What tells whether the device is still what was opened; `None` for devices that cannot change.
+    /// What tells whether the device is still what was opened; `None` for devices that cannot
+    /// change.
     fn look(&self) -> Option<Look> {
         None
     }
 
-    /// Carries `command` out within this call, if that is how this device works (memory): its caller then needs no
-    /// completion.
+    /// Carries `command` out within this call, if that is how this device works (memory): its
+    /// caller then needs no completion.
     ///
     /// # Errors
     /// The command, untouched: `submit` it.
@@ -281,7 +291,8 @@ pub trait Device {
 /// What happened beneath a device while it was open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// It is smaller than when it was opened: what lay beyond its end is lost, also if it grows again.
+    /// It is smaller than when it was opened: what lay beyond its end is lost, also if it grows
+    /// again.
     Shorter,
     /// It is a loop device, and the file beneath it is another one.
     BackingFileReplaced,
@@ -303,8 +314,8 @@ impl Change {
 /// Looks at a device from outside; may block, so it is carried out where no request waits.
 pub type Look = Box<dyn FnOnce() -> Option<Change> + Send>;
 
-/// An opened device before it is placed on workers: holds the exclusive open. Closed when it and all that was
-/// attached are dropped and no command is in flight any more.
+/// An opened device before it is placed on workers: holds the exclusive open. Closed when it and
+/// all that was attached are dropped and no command is in flight any more.
 pub trait Opened: Send + Sync {
     /// What is fixed about it.
     fn facts(&self) -> &DeviceFacts;
@@ -321,7 +332,8 @@ pub trait Opened: Send + Sync {
 
 /// How devices are found by name: real paths in life, memory or simulated ones in tests.
 pub trait Opener: Send + Sync {
-    /// Opens the device at `path`. May block for as long as the opener was told to wait for a holder to go.
+    /// Opens the device at `path`. May block for as long as the opener was told to wait for a
+    /// holder to go.
     ///
     /// # Errors
     /// Why not, in a line for the operator.
@@ -337,7 +349,8 @@ pub enum Access {
     Exclusive,
 }
 
-/// Why a device was not opened. Its text is one line for the operator: what happened, to what, what to do.
+/// Why a device was not opened. Its text is one line for the operator: what happened, to what, what
+/// to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct OpenRefusal {

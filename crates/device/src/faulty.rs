@@ -1,9 +1,9 @@
-//! A device that fails on command, around any other: for tests, and for showing what a real engine does when a
-//! member dies.
+//! A device that fails on command, around any other: for tests, and for showing what a real engine
+//! does when a member dies.
 //!
-//! What must stay true: without faults it costs one atomic load a command; faults are judged when a command
-//! reaches the device, after its delay; an injected fault leaves the device below untouched.
-//! Not here: chance and power cuts, which simulated disks have.
+//! What must stay true: without faults it costs one atomic load a command; faults are judged when a
+//! command reaches the device, after its delay; an injected fault leaves the device below
+//! untouched. Not here: chance and power cuts, which simulated disks have.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,7 +20,8 @@ use crate::device::{
 use crate::fault::{Fault, FaultKind};
 use crate::flights::{Flights, Owed};
 
-/// What makes a device fail, from any thread. Clones control the same device. All faults stay until undone.
+/// What makes a device fail, from any thread. Clones control the same device. All faults stay until
+/// undone.
 #[derive(Clone, Default)]
 pub struct FaultControl(Arc<Shared>);
 
@@ -224,7 +225,8 @@ fn pass_on(
     }
 }
 
-/// Opens what another opener opens, each path under a control of its own. Clones share the controls.
+/// Opens what another opener opens, each path under a control of its own. Clones share the
+/// controls.
 #[derive(Clone)]
 pub struct FaultyOpener {
     inner: Arc<dyn Opener>,

@@ -38,8 +38,8 @@ use crate::uring::UringDevice;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Alignment that satisfies every device, for those that do not tell theirs.
 const CAUTIOUS_ALIGNMENT: u32 = 4096;
-/// How long to wait for what this process has itself: a member of a running array stays in use however long one waits,
-/// and one that was let go just now is free in a moment.
+/// How long to wait for what this process has itself: a member of a running array stays in use
+/// however long one waits, and one that was let go just now is free in a moment.
 const OWN_WAIT: Duration = Duration::from_millis(200);
 /// Zeros for devices and file systems that cannot zero by themselves.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -47,8 +47,8 @@ const ZEROS_BYTES: usize = 1 << 20;
 /// Why a folder, a pipe or a terminal is no device.
 const NO_DEVICE: &str = "neither a block device nor a regular file; name one of these";
 
-/// The block device or file at `path`, opened to be looked at from outside, whoever has it. What is neither is not
-/// opened: a pipe would wait for somebody to write into it.
+/// The block device or file at `path`, opened to be looked at from outside, whoever has it. What is
+/// neither is not opened: a pipe would wait for somebody to write into it.
 ///
 /// # Errors
 /// What the system says, or that it is neither.
@@ -85,8 +85,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens `path`. While somebody else has it and access is to be exclusive, tries again for up to `wait`; zero is
-    /// one try.
+    /// Opens `path`. While somebody else has it and access is to be exclusive, tries again for up
+    /// to `wait`; zero is one try.
     ///
     /// # Errors
     /// Why not, and who has it if that is the reason.
@@ -199,7 +199,8 @@ fn open_file(way: &Way<'_>, access: Access) -> Result<(OwnedFd, DeviceFacts), Er
             Access::ReadOnly => OFlags::RDONLY,
             Access::Exclusive => OFlags::RDWR,
         };
-    // A file system may refuse direct I/O when the file is opened, or only tell that it cannot do it.
+    // A file system may refuse direct I/O when the file is opened, or only tell that it cannot do
+    // it.
     let direct = match open(way.at, flags | OFlags::DIRECT, Mode::empty()) {
         Ok(file) if direct_alignment(&file).is_some_and(|align| align.offset == 0) => None,
         Ok(file) => Some(file),
@@ -255,7 +256,8 @@ fn direct_alignment(file: &OwnedFd) -> Option<DirectAlignment> {
     })
 }
 
-/// Tries again while somebody else has it, for up to `wait`, or [`OWN_WAIT`] if that is this process.
+/// Tries again while somebody else has it, for up to `wait`, or [`OWN_WAIT`] if that is this
+/// process.
 fn try_for<T>(way: &Way<'_>, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut wait = way.wait;
     let mut waited = Duration::ZERO;

@@ -1,9 +1,11 @@
-//! Commands under way on a device of one worker: whom to tell of their end, and for how long they have been.
+//! Commands under way on a device of one worker: whom to tell of their end, and for how long they
+//! have been.
 //!
-//! What must stay true: every command that began is answered exactly once, by its end or because it was given up, whichever
-//! comes first; a place is used again only when the device itself is done with its command. Time is counted in looks
-//! and not in seconds: a host that stood still for a minute has looked no more often than one that did not.
-//! Not here: how often is looked, and what follows from it.
+//! What must stay true: every command that began is answered exactly once, by its end or because it
+//! was given up, whichever comes first; a place is used again only when the device itself is done
+//! with its command. Time is counted in looks and not in seconds: a host that stood still for a
+//! minute has looked no more often than one that did not. Not here: how often is looked, and what
+//! follows from it.
 
 use std::cell::{Cell, RefCell};
 
@@ -126,8 +128,8 @@ impl<J> Flights<J> {
         self.places.borrow().iter().flatten().for_each(|flight| act(&flight.job));
     }
 
-    /// Answers everything that is under way, as timed out; from now on nothing begins. How many commands that were: the
-    /// device still has them, and their buffers.
+    /// Answers everything that is under way, as timed out; from now on nothing begins. How many
+    /// commands that were: the device still has them, and their buffers.
     pub fn give_up(&self) -> usize {
         self.is_given_up.set(true);
         let take = |flight: &mut Flight<J>| flight.done.take();

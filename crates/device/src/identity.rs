@@ -1,9 +1,9 @@
 //! Whether a device is still what was opened, and whether two paths lead to one device.
 //!
-//! What must stay true: a file that became shorter is never written to again, for a write beyond its end would make
-//! it grow, and what lies between would read as zeros instead of an error. Once found shorter a device counts as
-//! shorter until it is closed, whatever its size becomes.
-//! Not here: what the engine does about it (the member is out).
+//! What must stay true: a file that became shorter is never written to again, for a write beyond
+//! its end would make it grow, and what lies between would read as zeros instead of an error. Once
+//! found shorter a device counts as shorter until it is closed, whatever its size becomes. Not
+//! here: what the engine does about it (the member is out).
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -79,8 +79,9 @@ impl Identity {
         self.may_block
     }
 
-    /// Whether the device is shorter than when it was opened, as far as can be told without waiting for anybody: of
-    /// a file its size, if its file system knows that, of others only what [`look`](Self::look) found.
+    /// Whether the device is shorter than when it was opened, as far as can be told without waiting
+    /// for anybody: of a file its size, if its file system knows that, of others only what
+    /// [`look`](Self::look) found.
     pub(crate) fn is_shorter(&self) -> bool {
         match self.kind == DeviceKind::File && !self.may_block {
             true => self.is_found_shorter(),
@@ -97,8 +98,8 @@ impl Identity {
         is_shorter
     }
 
-    /// Whether a command of this kind is refused, and its outcome not believed. What is known is enough for reads: they
-    /// meet the end by themselves.
+    /// Whether a command of this kind is refused, and its outcome not believed. What is known is
+    /// enough for reads: they meet the end by themselves.
     pub(crate) fn must_refuse(&self, kind: CommandKind) -> bool {
         match kind {
             CommandKind::Read => self.is_shorter.load(Ordering::Relaxed),
@@ -178,7 +179,8 @@ fn file_bytes(file: &OwnedFd) -> Option<u64> {
     (told.stx_mask & StatxFlags::SIZE.bits() != 0).then_some(told.stx_size)
 }
 
-/// The file beneath a loop device; `None` for other block devices, and if that file cannot be found by its path.
+/// The file beneath a loop device; `None` for other block devices, and if that file cannot be found
+/// by its path.
 fn beneath(file: &OwnedFd) -> Option<Beneath> {
     let about = fstat(file).ok()?;
     let (major, minor) = (major(about.st_rdev), minor(about.st_rdev));
@@ -198,9 +200,10 @@ pub fn exclusion_of(path: &str) -> Option<[u64; 2]> {
     })
 }
 
-/// What a path leads to, so that two paths of one device compare equal: a file, also through a loop device over it; a
-/// drive by model and serial number, also through several paths to it, and a partition of it by its number; another
-/// block device by its number. A path that leads nowhere is itself.
+/// What a path leads to, so that two paths of one device compare equal: a file, also through a loop
+/// device over it; a drive by model and serial number, also through several paths to it, and a
+/// partition of it by its number; another block device by its number. A path that leads nowhere is
+/// itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Physical(String);
 

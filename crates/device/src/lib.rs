@@ -1,8 +1,8 @@
 //! One member's device: a block device, partition, file or memory behind one trait.
 //!
-//! What must stay true: nobody above this crate knows what kind of device it talks to; a device that is opened
-//! for use is opened exclusively; faults come back as values.
-//! Not here: RAID, formats, retries.
+//! What must stay true: nobody above this crate knows what kind of device it talks to; a device
+//! that is opened for use is opened exclusively; faults come back as values. Not here: RAID,
+//! formats, retries.
 //!
 //! Map, in reading order:
 //! - `device`: [`Device`], [`Opened`], [`Opener`] and the [`Command`]s

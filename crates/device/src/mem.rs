@@ -1,9 +1,9 @@
 //! A device in memory of this process: for tests, and for measuring the engine without drives.
 //!
-//! What must stay true: a command is done within `submit`; every worker sees the same bytes; pages never
-//! written read as zeros and take no memory beyond what the mapping that they will be cut from rounds up to. It costs
-//! a memcpy and a lock for each 64 KiB page touched, so workers on different pages do not meet.
-//! Not here: durability. The bytes go with the last holder.
+//! What must stay true: a command is done within `submit`; every worker sees the same bytes; pages
+//! never written read as zeros and take no memory beyond what the mapping that they will be cut
+//! from rounds up to. It costs a memcpy and a lock for each 64 KiB page touched, so workers on
+//! different pages do not meet. Not here: durability. The bytes go with the last holder.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -18,8 +18,8 @@ use crate::flights::Owed;
 
 /// Lock and allocation unit. 64 KiB: a default strip is one lock.
 const PAGE_BYTES: usize = 64 << 10;
-/// Pages are cut from mappings of this size, a huge page each: blocks of 4 KiB then lie on one page of memory each,
-/// and 32 pages of ours on one of the processor's.
+/// Pages are cut from mappings of this size, a huge page each: blocks of 4 KiB then lie on one page
+/// of memory each, and 32 pages of ours on one of the processor's.
 const MAPPING_BYTES: usize = 2 << 20;
 
 /// Writes of at least this go past the caches.
@@ -39,8 +39,9 @@ struct Shared {
 }
 
 impl MemDevice {
-    /// A device called `name` with `size_bytes` (rounded down to 512) bytes of zeros. It takes 32 bytes of memory
-    /// for each 64 KiB now, and those 64 KiB with the first write to them (the first of every 32: a huge page).
+    /// A device called `name` with `size_bytes` (rounded down to 512) bytes of zeros. It takes 32
+    /// bytes of memory for each 64 KiB now, and those 64 KiB with the first write to them (the
+    /// first of every 32: a huge page).
     pub fn new(name: &str, size_bytes: u64) -> MemDevice {
         let mut facts = DeviceFacts::plain(name, size_bytes, DeviceKind::Memory);
         facts.size_bytes -= size_bytes % u64::from(facts.logical_block_bytes);
@@ -90,8 +91,9 @@ impl Shared {
         self.write_joined(offset, [source]);
     }
 
-    /// Sources, one behind the other. A page is held until the sources leave it: to let go of it waits for all that was
-    /// copied to memory that no cache held, and a batch of the log has a source for each block.
+    /// Sources, one behind the other. A page is held until the sources leave it: to let go of it
+    /// waits for all that was copied to memory that no cache held, and a batch of the log has a
+    /// source for each block.
     fn write_joined<'s>(&self, offset: usize, sources: impl IntoIterator<Item = &'s [u8]>) {
         let mut at = offset;
         let mut held: Option<(usize, RwLockWriteGuard<'_, Option<BufMut>>)> = None;
@@ -164,8 +166,8 @@ impl Shared {
     }
 }
 
-/// Large pieces go past the caches, as they do to a drive: nobody reads them soon, and what they overwrite is in none. Small ones
-/// often change what has just been read.
+/// Large pieces go past the caches, as they do to a drive: nobody reads them soon, and what they
+/// overwrite is in none. Small ones often change what has just been read.
 fn store(target: &mut [u8], source: &[u8]) {
     if source.len() < STREAMED_BYTES {
         target.copy_from_slice(source);
@@ -238,7 +240,8 @@ fn parts(offset: usize, bytes: usize) -> impl Iterator<Item = Part> {
     })
 }
 
-// A panic while a page is locked leaves it with some bytes copied, which is what an interrupted write is.
+// A panic while a page is locked leaves it with some bytes copied, which is what an interrupted
+// write is.
 fn shared(page: &Page) -> RwLockReadGuard<'_, Option<BufMut>> {
     page.read().unwrap_or_else(PoisonError::into_inner)
 }

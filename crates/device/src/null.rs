@@ -1,7 +1,7 @@
 //! A device that does nothing, at once: to measure what the engine itself costs.
 //!
-//! What must stay true: every command within its size succeeds without touching a byte; a read leaves its
-//! buffer as it was. Nothing but a benchmark may be built on it.
+//! What must stay true: every command within its size succeeds without touching a byte; a read
+//! leaves its buffer as it was. Nothing but a benchmark may be built on it.
 
 use std::rc::Rc;
 use std::sync::Arc;

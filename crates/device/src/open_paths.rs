@@ -5,8 +5,9 @@
 //! - `null:SIZE`: a device that does nothing
 //! - anything else: the path of a block device or a regular file
 //!
-//! What must stay true: memory is open exclusively at most once, like everything else. A device with commands that were
-//! given up and have not come back is not opened again: a late write would land on what was written since.
+//! What must stay true: memory is open exclusively at most once, like everything else. A device
+//! with commands that were given up and have not come back is not opened again: a late write would
+//! land on what was written since.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,7 +24,8 @@ use crate::identity::Identity;
 use crate::mem::MemDevice;
 use crate::null::NullDevice;
 
-/// How often to look whether a device has answered what nobody waits for any more, and how long between two looks.
+/// How often to look whether a device has answered what nobody waits for any more, and how long
+/// between two looks.
 const OWED_LOOKS: u32 = 10;
 const OWED_PAUSE: Duration = Duration::from_millis(20);
 
@@ -31,7 +33,8 @@ const OWED_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Default)]
 pub struct PathOpener {
     memory: Arc<Mutex<BTreeMap<String, Memory>>>,
-    /// Devices and files that were opened exclusively and that somebody, or a command under way, still holds.
+    /// Devices and files that were opened exclusively and that somebody, or a command under way,
+    /// still holds.
     held: Arc<Mutex<Vec<Weak<Identity>>>>,
     wait: Duration,
 }
@@ -47,8 +50,8 @@ impl PathOpener {
         PathOpener::default()
     }
 
-    /// An opener that waits up to `wait` for somebody else to let go: a predecessor that was killed has its devices
-    /// until its last write has landed.
+    /// An opener that waits up to `wait` for somebody else to let go: a predecessor that was killed
+    /// has its devices until its last write has landed.
     pub fn with_wait(wait: Duration) -> PathOpener {
         PathOpener { wait, ..PathOpener::default() }
     }

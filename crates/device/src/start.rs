@@ -1,13 +1,13 @@
 //! Starting commands and waiting for them, as two separate steps.
 //!
-//! A caller starts as many as it likes, one call each, and then waits for them in any order: all run at once.
-//! Starting happens in the call, not in the first poll.
-//! What must stay true: whoever starts a command learns how it ended; a completion that is dropped unfinished
-//! (the worker stops) counts as a device that is gone.
-//! Not here: what the commands mean (`device`).
+//! A caller starts as many as it likes, one call each, and then waits for them in any order: all
+//! run at once. Starting happens in the call, not in the first poll. What must stay true: whoever
+//! starts a command learns how it ended; a completion that is dropped unfinished (the worker stops)
+//! counts as a device that is gone. Not here: what the commands mean (`device`).
 //!
 //! # Cancellation
-//! Dropping a future leaves the command running; its buffer is dropped when the device is done with it.
+//! Dropping a future leaves the command running; its buffer is dropped when the device is done with
+//! it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,15 +33,16 @@ pub struct Doing(Pending<Outcome>);
 pub struct ReadFailed {
     /// Why.
     pub fault: Fault,
-    /// The buffer, content unspecified; empty if the worker stopped before the device answered, or the device was given
-    /// up.
+    /// The buffer, content unspecified; empty if the worker stopped before the device answered, or
+    /// the device was given up.
     pub buffer: BufMut,
 }
 
 /// Starts reading at `offset` until `buffer` is full.
 ///
 /// # Panics
-/// If offset or length are not multiples of the device's logical block. The same goes for all below.
+/// If offset or length are not multiples of the device's logical block. The same goes for all
+/// below.
 pub fn read(
     device: &dyn Device,
     supply: &Completions<Outcome>,

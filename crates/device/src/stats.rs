@@ -1,8 +1,8 @@
 //! Counting what a device does, around any other.
 //!
-//! What must stay true: every command is counted once when it starts and once when it ends; the counts are shared by
-//! all workers and may be read at any time from any thread.
-//! Not here: what is done with the counts.
+//! What must stay true: every command is counted once when it starts and once when it ends; the
+//! counts are shared by all workers and may be read at any time from any thread. Not here: what is
+//! done with the counts.
 
 use std::pin::Pin;
 use std::rc::Rc;

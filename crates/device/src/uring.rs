@@ -1,10 +1,10 @@
 //! A block device or file on one worker's io_uring.
 //!
-//! What must stay true: the kernel is asked within `submit`; what it does only in part is asked for again until it
-//! is done, fails or is given up; memory that the device cannot take is copied, never refused. The ring hands outcomes
-//! over as they come: no task waits for a command. The ring owns an operation and its buffers until the kernel is done
-//! with it, also when nobody waits any more.
-//! Not here: opening (`file`), the ring itself.
+//! What must stay true: the kernel is asked within `submit`; what it does only in part is asked for
+//! again until it is done, fails or is given up; memory that the device cannot take is copied,
+//! never refused. The ring hands outcomes over as they come: no task waits for a command. The ring
+//! owns an operation and its buffers until the kernel is done with it, also when nobody waits any
+//! more. Not here: opening (`file`), the ring itself.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -29,8 +29,8 @@ pub(crate) struct UringDevice {
     kernel: Rc<Kernel>,
 }
 
-/// The kernel's side of a device: what it has been asked for. Lives until all of that has ended; knows the file
-/// and not the ring, which holds it.
+/// The kernel's side of a device: what it has been asked for. Lives until all of that has ended;
+/// knows the file and not the ring, which holds it.
 struct Kernel {
     file: Arc<OwnedFd>,
     identity: Arc<Identity>,
@@ -41,7 +41,8 @@ struct Kernel {
     flights: Flights<Job>,
 }
 
-/// From so many looks on a command may be one that does not end: it must not keep others from the kernel's threads.
+/// From so many looks on a command may be one that does not end: it must not keep others from the
+/// kernel's threads.
 const LOOKS_TO_EXPECT_THE_WORST: u32 = 2;
 
 /// A command that the kernel has been asked for.
@@ -222,7 +223,8 @@ impl Sink for Kernel {
     fn take(&self, ticket: usize, outcome: RingOutcome) -> Option<Operation> {
         let mut flight = self.flights.take(ticket);
         if flight.is_given_up() {
-            // What it did is nobody's business any more; its buffers are let go here and not before.
+            // What it did is nobody's business any more; its buffers are let go here and not
+            // before.
             self.flights.free(ticket);
             self.identity.owes_one_less();
             return None;

@@ -1,9 +1,10 @@
-//! An array as all its workers share it: geometry, slots (`slot.rs`), maps, counters. No devices: those belong to
-//! the workers (`shard.rs`).
+//! An array as all its workers share it: geometry, slots (`slot.rs`), maps, counters. No devices:
+//! those belong to the workers (`shard.rs`).
 //!
 //! What must stay true: everything here is either fixed when the array starts or changes through
-//! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`); stripes
-//! are dealt out to workers by a hash of their write-intent region, so that a region has one owner.
+//! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`);
+//! stripes are dealt out to workers by a hash of their write-intent region, so that a region has
+//! one owner.
 
 use crate::aside::Aside;
 use crate::caches::Caches;
@@ -267,7 +268,8 @@ impl Array {
         self.missing_slots.load(Ordering::Acquire)
     }
 
-    /// The member that holds a strip, and the bytes from the member's start where the strip's row `row` lies.
+    /// The member that holds a strip, and the bytes from the member's start where the strip's row
+    /// `row` lies.
     pub(crate) fn place(&self, stripe: StripeNo, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
         let place = self.geometry.place(stripe, strip);
         (place.member, self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
@@ -401,7 +403,8 @@ impl Array {
         self.is_stopping.store(true, Ordering::Release);
     }
 
-    /// Whether a silent device is waited for, because its group cannot do without it or most are silent.
+    /// Whether a silent device is waited for, because its group cannot do without it or most are
+    /// silent.
     pub(crate) fn waits_for_silent(&self) -> bool {
         self.waits_for_silent.load(Ordering::Acquire)
     }

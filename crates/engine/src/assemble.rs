@@ -1,9 +1,9 @@
-//! Start an array: find its members among devices, judge what they add up to, load the maps, put a share
-//! on every worker, and record the start.
+//! Start an array: find its members among devices, judge what they add up to, load the maps, put a
+//! share on every worker, and record the start.
 //!
 //! What must stay true: nothing is written before the judgement says that the array may start, and
-//! nothing at all when it starts read-only. The start has a generation and an incarnation of its own,
-//! recorded on every member before the first request is admitted.
+//! nothing at all when it starts read-only. The start has a generation and an incarnation of its
+//! own, recorded on every member before the first request is admitted.
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
@@ -187,7 +187,8 @@ fn name_older_copies(array: &Array, readings: &[MemberReading], verdict: &Verdic
     }
 }
 
-/// How to go on after a refusal to start; `problems` are the devices that could not be looked at, and why.
+/// How to go on after a refusal to start; `problems` are the devices that could not be looked at,
+/// and why.
 pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
     let mut next = match kind {
         RefusalKind::TwoHalves | RefusalKind::NoSuchHalf => {
@@ -336,8 +337,9 @@ async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Vec<usize
     map_pages::load(worker, array, state, (&sources, &followers)).await
 }
 
-/// Where nobody knows which stripes were written, those that were not would read as what lies on the members, and those
-/// that were as zeros, whichever of the two were assumed: the operator must say so.
+/// Where nobody knows which stripes were written, those that were not would read as what lies on
+/// the members, and those that were as zeros, whichever of the two were assumed: the operator must
+/// say so.
 fn accept_lost_map(plan: &mut Plan, spec: &AssembleSpec, lost: &[usize]) -> Result<(), Refusal> {
     if lost.is_empty() {
         return Ok(());
@@ -434,7 +436,8 @@ async fn make_home(shard: &Rc<Shard>, plan: &Plan) -> Result<Option<replay::Logs
     replay::look(shard, (&plan.superblock, plan.read_only)).await.map(Some)
 }
 
-/// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep and the jobs.
+/// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep
+/// and the jobs.
 async fn home_shard(
     roster: &Arc<Roster>,
     array: &Arc<Array>,
@@ -538,8 +541,9 @@ impl Beginning {
     }
 }
 
-/// Have every member know what the newest one knows. The last crash may have come in the middle of an update, and the
-/// next may come in the middle of the one that follows: members two generations apart would not be believed.
+/// Have every member know what the newest one knows. The last crash may have come in the middle of
+/// an update, and the next may come in the middle of the one that follows: members two generations
+/// apart would not be believed.
 async fn catch_up(
     shard: &Rc<Shard>,
     found: Superblock,

@@ -1,8 +1,9 @@
-//! Background work: rebuild, copy to a replacement, resync, scrub; and spares for slots that went out.
+//! Background work: rebuild, copy to a replacement, resync, scrub; and spares for slots that went
+//! out.
 //!
-//! What must stay true: all of it is run by the array's home worker and done by the stripes' owners; what
-//! is to go on after a restart is in the superblock's job table; everything ends soon after the array is
-//! stopping, and `stopped` waits for that.
+//! What must stay true: all of it is run by the array's home worker and done by the stripes'
+//! owners; what is to go on after a restart is in the superblock's job table; everything ends soon
+//! after the array is stopping, and `stopped` waits for that.
 //!
 //! In reading order:
 //! - here       which jobs run: start, pause, resume, cancel
@@ -60,7 +61,8 @@ pub(crate) struct Jobs {
     changed: Signal,
     /// Blocks of stripes that clients gave back are on their way to the members.
     is_giving_back: Cell<bool>,
-    /// The start is recorded. Before that no device joins and no job runs: the logs are being rolled forward.
+    /// The start is recorded. Before that no device joins and no job runs: the logs are being
+    /// rolled forward.
     has_begun: Cell<bool>,
 }
 

@@ -1,8 +1,9 @@
-//! Faults planted on purpose, one line each at their place: a test that does not find them is no test.
+//! Faults planted on purpose, one line each at their place: a test that does not find them is no
+//! test.
 //!
-//! What must stay true: without the feature `canaries` every question here is a constant `false`, and the compiler
-//! removes both; no program that ships has the feature. With it, at most one canary sings on a thread at a time, so
-//! that universes on other threads are not disturbed.
+//! What must stay true: without the feature `canaries` every question here is a constant `false`,
+//! and the compiler removes both; no program that ships has the feature. With it, at most one
+//! canary sings on a thread at a time, so that universes on other threads are not disturbed.
 
 macro_rules! canaries {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -69,7 +70,8 @@ canaries! {
     TrimNotStored,
     /// A start does not bring members to one generation first.
     CatchUpSkipped,
-    /// What a start without a slot's own device says of it is written to the one that was to replace it.
+    /// What a start without a slot's own device says of it is written to the one that was to
+    /// replace it.
     IdentityMixed,
     /// Writes go in place while their records are still on their way.
     RecordNotAwaited,
@@ -107,7 +109,8 @@ canaries! {
     LeanOverCopies,
     /// A start believes of a lean update that its block is the new one.
     LeanBlockNotAsked,
-    /// A block of a lean update that is neither what it was nor what it was to be is not computed anew.
+    /// A block of a lean update that is neither what it was nor what it was to be is not computed
+    /// anew.
     LeanLostLeft,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,

@@ -28,21 +28,23 @@ pub struct EngineConfig {
     pub opener: Arc<dyn Opener>,
     /// How foreign signatures are found.
     pub signatures: Signatures,
-    /// Where devices are opened and looked at, which may block: not on a worker, if other arrays have requests there.
+    /// Where devices are opened and looked at, which may block: not on a worker, if other arrays
+    /// have requests there.
     pub aside: Aside,
     /// Tunables of arrays that name none.
     pub tuning: ArrayTuning,
     /// Name of the parity kernel; `None` takes the best this CPU has.
     pub kernel: Option<String>,
-    /// Who runs arrays here, for the heartbeat on their members. `None`: no heartbeat is written or looked for.
+    /// Who runs arrays here, for the heartbeat on their members. `None`: no heartbeat is written or
+    /// looked for.
     pub runner: Option<Runner>,
     /// The wall clock, seconds since 1970: only ever displayed.
     pub wall_clock_s: fn() -> u64,
 }
 
 impl EngineConfig {
-    /// Defaults: one worker for each allowed core, unpinned, 64 MiB of payload each, no signatures known, devices opened on
-    /// the spot.
+    /// Defaults: one worker for each allowed core, unpinned, 64 MiB of payload each, no signatures
+    /// known, devices opened on the spot.
     pub fn new(opener: Arc<dyn Opener>) -> Self {
         EngineConfig {
             worker_count: affinity::cores().map_or(1, |cores| cores.len()),
@@ -67,8 +69,8 @@ impl EngineConfig {
         crate::worker::PAYLOAD_BYTES_MIN
     }
 
-    /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker at once; `None` if
-    /// that is more than can be addressed.
+    /// The `payload_bytes` with which `count` requests of `bytes` each can be in flight on a worker
+    /// at once; `None` if that is more than can be addressed.
     pub fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
         crate::worker::payload_bytes_for(count, bytes)
     }
@@ -120,7 +122,8 @@ pub enum ProcessState {
 pub struct ArrayTuning {
     /// A member read that takes longer is given up on and reconstructed from the others.
     pub read_deadline: Duration,
-    /// A member whose device answers nothing for so long is put out, if its group can do without it.
+    /// A member whose device answers nothing for so long is put out, if its group can do without
+    /// it.
     pub silence: SilenceLimits,
     /// How long a piece of a sequential stream may wait at most to become a full stripe.
     pub merge_wait_max: Duration,
@@ -130,13 +133,14 @@ pub struct ArrayTuning {
     pub job_latency_target: Duration,
     /// Bytes a second that a background job moves at least, whatever the foreground does.
     pub job_floor_bytes: u64,
-    /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is read when it is needed.
+    /// Memory for the checksum table of an array that keeps one, bytes. What is not in memory is
+    /// read when it is needed.
     pub checksum_cache_bytes: u64,
     /// How long a write may wait because the members have no room for it, before it is answered
     /// with an error; `None`: without end.
     pub no_room_wait_max: Option<Duration>,
-    /// Members are told which blocks clients gave back, as soon as that is safe, if they then read zeros there. Not on an
-    /// array with checksums.
+    /// Members are told which blocks clients gave back, as soon as that is safe, if they then read
+    /// zeros there. Not on an array with checksums.
     pub pass_discards: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Reads and writes of the control side: whole areas of a device, one after the other, no stripes.
 //!
-//! What must stay true: every failure names the device; nothing here is used on the data path. A device that does not answer
-//! is not waited for without end: a read is let be, and a device that does not answer anything else is given up, for what
-//! it was to store may still land.
+//! What must stay true: every failure names the device; nothing here is used on the data path. A
+//! device that does not answer is not waited for without end: a read is let be, and a device that
+//! does not answer anything else is given up, for what it was to store may still land.
 
 use crate::error::Refusal;
 use crate::home::record::aligned;

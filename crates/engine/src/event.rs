@@ -1,10 +1,10 @@
 //! What happened, with stable names: `noun.verb_past`, one event a line, fields with units.
 //!
-//! What must stay true: names in [`names`] never change their meaning once released; recording an event
-//! never blocks the data path for longer than one short lock and never fails. The log keeps the newest
-//! events only; a follower that falls behind sees a gap in the sequence. Faults that come in crowds
-//! are counted, not repeated, and kept apart from the others: however many there are, who did what
-//! stays in the log.
+//! What must stay true: names in [`names`] never change their meaning once released; recording an
+//! event never blocks the data path for longer than one short lock and never fails. The log keeps
+//! the newest events only; a follower that falls behind sees a gap in the sequence. Faults that
+//! come in crowds are counted, not repeated, and kept apart from the others: however many there
+//! are, who did what stays in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -16,14 +16,15 @@ pub mod names {
     pub const ARRAY_CREATED: &str = "array.created";
     /// An array was assembled and is usable.
     pub const ARRAY_ASSEMBLED: &str = "array.assembled";
-    /// Pages of the written map were lost and the operator had the array started all the same: their stripes count as
-    /// written. Fields: `pages`, `first_stripe`.
+    /// Pages of the written map were lost and the operator had the array started all the same:
+    /// their stripes count as written. Fields: `pages`, `first_stripe`.
     pub const ARRAY_MAP_LOST: &str = "array.map_lost";
     /// An array was stopped and its members let go.
     pub const ARRAY_STOPPED: &str = "array.stopped";
-    /// A start after an unclean stop rolled the stripe intent log forward. Fields: `rolled_forward`, `dropped`
-    /// (updates), `rows_in_doubt`, `rows_left` (of these, for lack of readable blocks),
-    /// `put_back` (blocks of these that their checksums proved wrong), `blocks`, `duration_us`.
+    /// A start after an unclean stop rolled the stripe intent log forward. Fields:
+    /// `rolled_forward`, `dropped` (updates), `rows_in_doubt`, `rows_left` (of these, for lack of
+    /// readable blocks), `put_back` (blocks of these that their checksums proved wrong), `blocks`,
+    /// `duration_us`.
     pub const LOG_REPLAYED: &str = "log.replayed";
     /// Members have no room for what is written, more of them than the array can do without: writes
     /// wait. Fields: `slots`.
@@ -36,8 +37,8 @@ pub mod names {
     pub const ARRAY_TAKEN_OVER: &str = "array.taken_over";
     /// A member was put out of service and the others know.
     pub const MEMBER_FAILED: &str = "member.failed";
-    /// A device is an older copy of a member: it lacks writes that the others know to be flushed on it, and stays out.
-    /// Fields: `slot`, `path`.
+    /// A device is an older copy of a member: it lacks writes that the others know to be flushed on
+    /// it, and stays out. Fields: `slot`, `path`.
     pub const MEMBER_OLDER: &str = "member.older";
     /// A member took a slot (spare, replacement or returned).
     pub const MEMBER_JOINED: &str = "member.joined";
@@ -45,17 +46,18 @@ pub mod names {
     pub const MEMBER_BLOCK_REPAIRED: &str = "member.block_repaired";
     /// Blocks of a member could not be read and could not be written back.
     pub const MEMBER_BLOCK_UNREPAIRED: &str = "member.block_unrepaired";
-    /// A block of a member is not what was written there. Fields: `slot`, `path`, `offset` (bytes on the device), `stripe`.
+    /// A block of a member is not what was written there. Fields: `slot`, `path`, `offset` (bytes
+    /// on the device), `stripe`.
     pub const MEMBER_CHECKSUM_MISMATCH: &str = "member.checksum_mismatch";
-    /// A member does not answer and cannot be given up: requests that need it wait. Fields: `slot`, `path`, `silent_ms`,
-    /// `reason`.
+    /// A member does not answer and cannot be given up: requests that need it wait. Fields: `slot`,
+    /// `path`, `silent_ms`, `reason`.
     pub const MEMBER_SILENT: &str = "member.silent";
     /// A member that was waited for answers again. Fields: `slot`, `path`.
     pub const MEMBER_ANSWERED: &str = "member.answered";
     /// A member answers too slowly; reads go around it.
     pub const MEMBER_SLOW: &str = "member.slow";
-    /// The path of a member's device leads elsewhere, or nowhere. The device is used as before; a start that looks for it
-    /// at that path will not find it. Fields: `slot`, `path`.
+    /// The path of a member's device leads elsewhere, or nowhere. The device is used as before; a
+    /// start that looks for it at that path will not find it. Fields: `slot`, `path`.
     pub const MEMBER_PATH_REPLACED: &str = "member.path_replaced";
     /// A block could not be returned: more is lost in its stripe than the parity can replace.
     pub const BLOCK_LOST: &str = "block.lost";
@@ -81,8 +83,8 @@ pub mod names {
     pub const SPARE_REMOVED: &str = "spare.removed";
     /// A member failed and no spare fits.
     pub const SPARE_MISSING: &str = "spare.missing";
-    /// A client's connection was given up: it broke the protocol, or was lost in the middle of a message. At most one
-    /// a second; field `untold` counts those in between.
+    /// A client's connection was given up: it broke the protocol, or was lost in the middle of a
+    /// message. At most one a second; field `untold` counts those in between.
     pub const CLIENT_DROPPED: &str = "client.dropped";
     /// Somebody who may not use the control socket did. Fields: `request` (its path), `uid`, `gid`
     /// and `pid` of who asked as the kernel has them.

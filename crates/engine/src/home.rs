@@ -1,9 +1,9 @@
-//! What only the home worker of an array does: change the superblocks, the write-intent bitmap and the
-//! written map on the members.
+//! What only the home worker of an array does: change the superblocks, the write-intent bitmap and
+//! the written map on the members.
 //!
-//! What must stay true: one change of the superblocks at a time, each with a generation of its own; a
-//! change is in force in memory only after it is durable on every member it does not put out. Other
-//! workers come here by message.
+//! What must stay true: one change of the superblocks at a time, each with a generation of its own;
+//! a change is in force in memory only after it is durable on every member it does not put out.
+//! Other workers come here by message.
 //!
 //! - `join`     a device takes a slot
 //! - `proof`    flush marks: what is known to be on every member
@@ -46,7 +46,8 @@ pub(crate) struct Home {
     gate: Semaphore,
     intent_rounds: rounds::Rounds,
     flush_rounds: rounds::Rounds,
-    /// Whose turn it is to write intent pages: two writes of one page under way could land in either order.
+    /// Whose turn it is to write intent pages: two writes of one page under way could land in
+    /// either order.
     intent_pages: Semaphore,
     /// A device has joined: the next round of intent pages is to store all that have bits.
     has_newcomer: Cell<bool>,
@@ -161,7 +162,8 @@ pub(crate) async fn take_out(
 /// The reason that an operator needs not give.
 const BY_HAND: &str = "put out by the operator";
 
-/// The same because the operator says so. Nothing is wrong with the array if that cannot be: no event is recorded.
+/// The same because the operator says so. Nothing is wrong with the array if that cannot be: no
+/// event is recorded.
 ///
 /// # Errors
 /// If the group cannot do without the member, or the others could not be told.
@@ -175,7 +177,8 @@ pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Re
             "replace what is missing first; nothing was changed",
         ));
     }
-    // Requests that are stuck on it are released before the gate is waited for: whoever has that may be one of them.
+    // Requests that are stuck on it are released before the gate is waited for: whoever has that
+    // may be one of them.
     watch::put_out(shard, member, BY_HAND);
     let _gate = shard.home().gate.acquire().await;
     let taken = take_out_alone(shard, member, BY_HAND).await;
@@ -188,9 +191,10 @@ pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Re
     })
 }
 
-/// The same for the device that had the slot in that tenure. If it has left the slot meanwhile there is
-/// nothing to do: the others say so, and whatever was missed goes to its successor by the job that fills
-/// that one, since the job waits for the row locks of every write that was planned without it.
+/// The same for the device that had the slot in that tenure. If it has left the slot meanwhile
+/// there is nothing to do: the others say so, and whatever was missed goes to its successor by the
+/// job that fills that one, since the job waits for the row locks of every write that was planned
+/// without it.
 ///
 /// # Errors
 /// As [`take_out`].
@@ -230,9 +234,9 @@ pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
     recorded.await.ok_or(ArrayLost)
 }
 
-/// A write ended halfway, or its records did, and no member could be put out for it: the next start is to resync
-/// what is dirty, whatever the log says. The members say so when this returns. If they cannot, the
-/// array takes no more writes: nothing could vouch for them.
+/// A write ended halfway, or its records did, and no member could be put out for it: the next start
+/// is to resync what is dirty, whatever the log says. The members say so when this returns. If they
+/// cannot, the array takes no more writes: nothing could vouch for them.
 pub(crate) async fn record_doubt(shard: &Rc<Shard>) {
     let recorded = on_home(shard, async |shard: Rc<Shard>| {
         let _gate = shard.home().gate.acquire().await;
@@ -246,8 +250,9 @@ pub(crate) async fn record_doubt(shard: &Rc<Shard>) {
     }
 }
 
-/// The device that was being filled to replace a member failed: the member goes on without it. If that
-/// device has been made current meanwhile, the member is out. The members say so when this returns.
+/// The device that was being filled to replace a member failed: the member goes on without it. If
+/// that device has been made current meanwhile, the member is out. The members say so when this
+/// returns.
 pub(crate) async fn replacement_failed(
     shard: &Rc<Shard>,
     (member, tenure): (MemberIdx, Tenure),
@@ -305,7 +310,8 @@ pub(crate) async fn take_out_alone(
     Ok(())
 }
 
-/// The superblocks say that the slot, which was failing, is out: make it so. The caller holds the gate.
+/// The superblocks say that the slot, which was failing, is out: make it so. The caller holds the
+/// gate.
 async fn finish_taking_out(shard: &Rc<Shard>, member: MemberIdx) {
     let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
     shard.array.set_slot_state(member, out);
@@ -313,8 +319,9 @@ async fn finish_taking_out(shard: &Rc<Shard>, member: MemberIdx) {
     crate::background::member_went_out(shard, member);
 }
 
-/// The slot's device is let go everywhere; if one was being filled to replace it, that one takes over, to
-/// be rebuilt: it missed what was written since the slot was failing. (The superblock says so already.)
+/// The slot's device is let go everywhere; if one was being filled to replace it, that one takes
+/// over, to be rebuilt: it missed what was written since the slot was failing. (The superblock says
+/// so already.)
 async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     let array = &shard.array;
     let log_tag = shard.home().superblock.borrow().newcomer(member).map(|entry| entry.log_tag);
@@ -332,7 +339,8 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     slot.set_lost(&BTreeSet::new());
     let tenure = slot.replacement_tenure();
     array.set_tenure(member, tenure);
-    // On every worker before the slot may be written again: a write must not go to the device that went.
+    // On every worker before the slot may be written again: a write must not go to the device that
+    // went.
     everywhere(shard, move |shard| {
         shard.give_up(member);
         let taking_over = shard.slot_devices(member).replacement;
@@ -373,8 +381,8 @@ fn detach_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     });
 }
 
-/// Run `action` on the array's share of every worker, and wait until all have run it. What those workers
-/// do afterwards sees whatever was changed here before.
+/// Run `action` on the array's share of every worker, and wait until all have run it. What those
+/// workers do afterwards sees whatever was changed here before.
 pub(crate) async fn everywhere(
     shard: &Rc<Shard>,
     action: impl Fn(&Rc<Shard>) + Clone + Send + 'static,

@@ -1,7 +1,8 @@
-//! The array: workers, stripe owners, the path of reads and writes, background work, and the control side.
+//! The array: workers, stripe owners, the path of reads and writes, background work, and the
+//! control side.
 //!
-//! What must stay true: the world (devices, clock, scheduling, randomness) is handed in; the same code
-//! runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
+//! What must stay true: the world (devices, clock, scheduling, randomness) is handed in; the same
+//! code runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
 //! - `engine`      the door for the control side; `config`   what it is started with; `roster`   its arrays and the way onto its

@@ -13,16 +13,18 @@
 //! - `shape`    how the log area is dealt out
 //! - `replay`   what a start makes of the logs of its members
 //!
-//! What must stay true: an update is numbered, and space for its records promised on all its holders, in one
-//! step without waiting; so once it has a number nothing but devices stands between it and its end. Numbers
-//! rise in the order in which updates enter the lanes. Everything is settled by flushing, never by guessing.
+//! What must stay true: an update is numbered, and space for its records promised on all its
+//! holders, in one step without waiting; so once it has a number nothing but devices stands between
+//! it and its end. Numbers rise in the order in which updates enter the lanes. Everything is
+//! settled by flushing, never by guessing.
 //!
 //! # Repairs
-//! Rows stored anew because they could not be read, or were wrong, are updates of their own with the device as only
-//! holder (`datapath/store.rs`, `repair`): a repair that is cut off would leave a readable block of which half
-//! is old. What a job writes to the device it fills is not logged: nobody believes it before the job's checkpoint says
-//! so, which follows a flush. Under the policies `bitmap` and `none` repairs are not protected: a power cut
-//! in the middle of one can leave a readable block that is neither old nor new, and no mark.
+//! Rows stored anew because they could not be read, or were wrong, are updates of their own with
+//! the device as only holder (`datapath/store.rs`, `repair`): a repair that is cut off would leave
+//! a readable block of which half is old. What a job writes to the device it fills is not logged:
+//! nobody believes it before the job's checkpoint says so, which follows a flush. Under the
+//! policies `bitmap` and `none` repairs are not protected: a power cut in the middle of one can
+//! leave a readable block that is neither old nor new, and no mark.
 
 mod ahead;
 mod holders;
@@ -76,7 +78,8 @@ pub(crate) struct Log {
     ahead: RefCell<Ahead>,
     space: Space,
     bodies: RefCell<Vec<Rc<Body>>>,
-    /// By stripe: the number of its newest logged update that is in place, but perhaps in caches only.
+    /// By stripe: the number of its newest logged update that is in place, but perhaps in caches
+    /// only.
     in_place: RefCell<Places>,
     /// By stripe: its newest full record.
     newest_full: RefCell<Places>,
@@ -94,7 +97,8 @@ pub(crate) struct NewUpdate {
     pub(crate) pieces: List<Piece>,
 }
 
-/// An update under way. It ends when this drops: its writes in place have ended then, or it has none.
+/// An update under way. It ends when this drops: its writes in place have ended then, or it has
+/// none.
 pub(crate) struct Update {
     shard: Rc<Shard>,
     body: Option<Rc<Body>>,
@@ -128,7 +132,8 @@ impl Log {
         }))
     }
 
-    /// The slot has these devices from now on. A device that was there already under this name keeps its lane.
+    /// The slot has these devices from now on. A device that was there already under this name
+    /// keeps its lane.
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
         self.give_up_ahead();
         self.lanes.set((&self.common, &self.handle), member, devices);
@@ -141,8 +146,8 @@ impl Log {
         self.in_place.borrow_mut().note(stripe, self.common.array.caches.note_logged());
     }
 
-    /// Whether only the log may have what was last written to some block of the stripe. Then a record that outdates
-    /// older ones must not be written for it: they are still needed.
+    /// Whether only the log may have what was last written to some block of the stripe. Then a
+    /// record that outdates older ones must not be written for it: they are still needed.
     pub(crate) fn is_needed_for(&self, stripe: StripeNo) -> bool {
         self.common.array.caches.hold_logged(self.in_place.borrow().newest(stripe))
     }
@@ -162,8 +167,8 @@ impl Log {
         self.common.usage()
     }
 
-    /// Number an update and hand its record to the lanes of its holders; waits for space. What comes back besides
-    /// are the batches, one for each holder, to be waited for.
+    /// Number an update and hand its record to the lanes of its holders; waits for space. What
+    /// comes back besides are the batches, one for each holder, to be waited for.
     ///
     /// # Errors
     /// [`NoLogSpace`]: then it has no number and no record.
@@ -185,7 +190,8 @@ impl Log {
         body
     }
 
-    /// The update is one from here on: it has a number, and its record is on its way to the holders.
+    /// The update is one from here on: it has a number, and its record is on its way to the
+    /// holders.
     fn number(
         &self,
         shard: &Rc<Shard>,
@@ -217,15 +223,16 @@ impl Log {
         (Update { shard: Rc::clone(shard), body: Some(body) }, batches)
     }
 
-    /// Whether no record of the stripe with data, and none of a first write, counts any more, whatever devices are
-    /// lost: all of them call it settled.
+    /// Whether no record of the stripe with data, and none of a first write, counts any more,
+    /// whatever devices are lost: all of them call it settled.
     pub(crate) fn is_settled(&self, stripe: StripeNo) -> bool {
         let newest = self.ahead.borrow().newest(stripe);
         newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)
     }
 
-    /// Whether no full record of the stripe counts any more, whatever devices are lost. A lean record is not on the
-    /// device of its block, and with all devices of parity lost nothing would outdate a copy that is there.
+    /// Whether no full record of the stripe counts any more, whatever devices are lost. A lean
+    /// record is not on the device of its block, and with all devices of parity lost nothing would
+    /// outdate a copy that is there.
     pub(crate) fn has_no_copies(&self, stripe: StripeNo) -> bool {
         let newest = self.newest_full.borrow().newest(stripe);
         newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)

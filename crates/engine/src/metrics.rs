@@ -4,9 +4,9 @@
 //! - `latency`   histograms of how long something took
 //! - `stages`    where the time of a write goes
 //!
-//! What must stay true: every set has one worker that counts in it, so counting is a load and a store: no lock, no
-//! locked instruction, no cache line that moves between cores. A reader adds the workers' sets up and may see two
-//! counters a moment apart. Counters only grow.
+//! What must stay true: every set has one worker that counts in it, so counting is a load and a
+//! store: no lock, no locked instruction, no cache line that moves between cores. A reader adds the
+//! workers' sets up and may see two counters a moment apart. Counters only grow.
 
 mod latency;
 mod stages;
@@ -132,7 +132,8 @@ counters! {
         checksum_page_reads,
         /// Pages of the checksum table written.
         checksum_page_writes,
-        /// Writes that waited because too much of the checksum table in memory was to be stored first.
+        /// Writes that waited because too much of the checksum table in memory was to be stored
+        /// first.
         checksum_waits,
         /// Checksums that were found to be wrong about a block that is right, and set anew.
         checksums_corrected,
@@ -174,7 +175,8 @@ pub(crate) struct MemberTally {
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
     depth_max: AtomicU64,
-    /// How long its devices have not answered: the one that fills the slot, and the one that is to replace it.
+    /// How long its devices have not answered: the one that fills the slot, and the one that is to
+    /// replace it.
     pub(crate) silences: [crate::watch::Found; 2],
 }
 

@@ -1,4 +1,5 @@
-//! Whose array it is: a heartbeat on the members while it runs, and a look at it before it is started.
+//! Whose array it is: a heartbeat on the members while it runs, and a look at it before it is
+//! started.
 //!
 //! What must stay true: an array that another process may be running is not started. One whose
 //! process lives on this host is refused; one whose process has ended here, and had every member
@@ -230,8 +231,8 @@ impl Speaker<'_> {
             let heartbeat = self.heartbeat(sequence, interval, device.facts());
             let block = record::aligned(&heartbeat.encode());
             let offset = HEARTBEAT_OFFSET + to_u64(heartbeat.slot()) * HEARTBEAT_BYTES;
-            // Nobody watches these: an idle array would look at them for ever. The sweep looks whether
-            // one is stuck.
+            // Nobody watches these: an idle array would look at them for ever. The sweep looks
+            // whether one is stuck.
             let write = Command::Write(block);
             let pending = control_io::start(&self.shard.worker, device.as_ref(), offset, write);
             writes.push((device, pending));
@@ -394,8 +395,8 @@ pub(crate) async fn last_beat(shard: &Rc<Shard>, runner: &Runner, incarnation: U
     }
 }
 
-/// Somebody else runs the array: nothing more is written from here, and nothing read, since what the other
-/// one writes may be half done. Stopping it then records nothing either.
+/// Somebody else runs the array: nothing more is written from here, and nothing read, since what
+/// the other one writes may be half done. Stopping it then records nothing either.
 async fn give_up(shard: &Rc<Shard>, by: &Heartbeat) {
     shard.array.set_read_only(true);
     shard.array.set_stopping();

@@ -1,8 +1,9 @@
 //! An array on one worker: its devices, row locks and stripe buffers.
 //!
 //! What must stay true: only the worker's own thread touches this. A slot's device is there exactly
-//! while the slot's state lets it be used; a replacement device gets every write that the slot's own
-//! device gets, so that it can take over at any moment below the point up to which it was copied.
+//! while the slot's state lets it be used; a replacement device gets every write that the slot's
+//! own device gets, so that it can take over at any moment below the point up to which it was
+//! copied.
 
 use crate::array::Array;
 use crate::datapath::gather::GatherRead;
@@ -50,7 +51,8 @@ pub(crate) struct Shard {
     pub(crate) watch: Rc<Watch>,
     devices: RefCell<Vec<SlotDevices>>,
     log: Option<Log>,
-    /// Tenures of each slot's device and of the one that is to replace it, as far as this worker was told.
+    /// Tenures of each slot's device and of the one that is to replace it, as far as this worker
+    /// was told.
     tenures: RefCell<Vec<(Tenure, Tenure)>>,
     mirror_turn: Cell<u64>,
     writes_begun: Cell<u64>,

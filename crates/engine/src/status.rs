@@ -1,7 +1,7 @@
 //! How everything is doing, as plain values: what the control side shows and the metrics export.
 //!
-//! What must stay true: looking changes nothing and waits for no I/O; figures of one array are taken on
-//! its home worker, pool figures on each worker, so they may be a moment apart.
+//! What must stay true: looking changes nothing and waits for no I/O; figures of one array are
+//! taken on its home worker, pool figures on each worker, so they may be a moment apart.
 
 use crate::array::Array;
 use crate::checksums::{CacheUsage, Checksums};
@@ -42,7 +42,8 @@ pub enum ArrayState {
     Degraded,
     /// Writes are refused.
     ReadOnly,
-    /// In some group more members are missing than the parity replaces, or fail what they are asked.
+    /// In some group more members are missing than the parity replaces, or fail what they are
+    /// asked.
     Failed,
 }
 
@@ -97,7 +98,8 @@ pub struct ArrayStatus {
     pub write_latency: LatencySummary,
     /// Latency of client flushes.
     pub flush_latency: LatencySummary,
-    /// Latency of the stages of stripe writes, by name; of one write in [`STAGE_SAMPLE_EVERY`](crate::STAGE_SAMPLE_EVERY).
+    /// Latency of the stages of stripe writes, by name; of one write in
+    /// [`STAGE_SAMPLE_EVERY`](crate::STAGE_SAMPLE_EVERY).
     pub write_stages: Vec<(&'static str, LatencySummary)>,
 }
 
@@ -119,18 +121,21 @@ pub struct MemberStatus {
     pub serial: Option<String>,
     /// Size of the device, bytes.
     pub device_bytes: u64,
-    /// Single blocks that are written to it have lean records: it was stated that the device writes a block whole, it has no
-    /// volatile cache, and it has been in service since the array started.
+    /// Single blocks that are written to it have lean records: it was stated that the device writes
+    /// a block whole, it has no volatile cache, and it has been in service since the array started.
     pub is_lean: bool,
-    /// Bytes that the device, or the one that is being filled for the slot, was stated to write whole or not at all; 0: nothing was.
+    /// Bytes that the device, or the one that is being filled for the slot, was stated to write
+    /// whole or not at all; 0: nothing was.
     pub stated_atomic_bytes: u32,
     /// What it did.
     pub counts: MemberCounts,
-    /// How long its device has not answered though something was under way; a second or two say nothing yet.
+    /// How long its device has not answered though something was under way; a second or two say
+    /// nothing yet.
     pub silent: Duration,
     /// Commands under way.
     pub in_flight: u64,
-    /// At most so many were under way at once since the array started: the most of each worker, added up.
+    /// At most so many were under way at once since the array started: the most of each worker,
+    /// added up.
     pub in_flight_max: u64,
     /// Latency of reads.
     pub read_latency: LatencySummary,

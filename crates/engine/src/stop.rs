@@ -1,4 +1,5 @@
-//! Stop an array: no more requests, what is under way ends, everything is flushed, the members say clean.
+//! Stop an array: no more requests, what is under way ends, everything is flushed, the members say
+//! clean.
 //!
 //! What must stay true: the members are called clean only if every region's parity is trusted, the
 //! flush went well, and no member failed that nobody could stand in for; otherwise the next start
@@ -20,7 +21,8 @@ use std::time::Duration;
 /// Time between two looks whether requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How long a stop waits for silent members that the array cannot do without. Then their requests are answered with errors.
+/// How long a stop waits for silent members that the array cannot do without. Then their requests
+/// are answered with errors.
 const SILENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How an array was stopped.
@@ -30,7 +32,8 @@ pub enum Stopped {
     Clean,
     /// It was read-only: its members say what they said before.
     ReadOnly,
-    /// Its members say that parity of some regions is not trusted: the next start resyncs them, or rolls the log forward.
+    /// Its members say that parity of some regions is not trusted: the next start resyncs them, or
+    /// rolls the log forward.
     Unclean,
     /// More members failed than the parity replaces, perhaps for a while only: its members say that
     /// it was not stopped, so that the next start puts right what ended half way.

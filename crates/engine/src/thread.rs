@@ -1,8 +1,10 @@
-//! A worker thread: started with all others, since each of them knows the mailboxes of all, until it is told to stop.
+//! A worker thread: started with all others, since each of them knows the mailboxes of all, until
+//! it is told to stop.
 //!
-//! What must stay true: nothing runs before every thread has its ring and its memory, and whoever starts them is told
-//! of the first that has not. Whoever stops one waits until its work is done, and not for the thread itself: the kernel
-//! keeps that for as long as a device has one of its commands.
+//! What must stay true: nothing runs before every thread has its ring and its memory, and whoever
+//! starts them is told of the first that has not. Whoever stops one waits until its work is done,
+//! and not for the thread itself: the kernel keeps that for as long as a device has one of its
+//! commands.
 
 use crate::config::EngineConfig;
 use crate::worker::{Message, Worker, WorkerLoad, WorkerParts};

@@ -1,9 +1,10 @@
-//! Whether the members' devices answer: every worker looks at its commands under way, a few times a second, as long as there
-//! are any.
+//! Whether the members' devices answer: every worker looks at its commands under way, a few times a
+//! second, as long as there are any.
 //!
-//! What must stay true: looking costs a command nothing but a flag that is read; nobody is woken while nothing is under way.
-//! Time is counted in looks, so that a host that stood still, or a clock that jumped, makes nobody late. A command that is
-//! not answered at all these looks is never waited for without end, unless nobody can do without its device.
+//! What must stay true: looking costs a command nothing but a flag that is read; nobody is woken
+//! while nothing is under way. Time is counted in looks, so that a host that stood still, or a
+//! clock that jumped, makes nobody late. A command that is not answered at all these looks is never
+//! waited for without end, unless nobody can do without its device.
 //!
 //! - here      looks, and what they found of each device
 //! - `judge`   who is given up, and who is waited for
@@ -35,7 +36,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub struct SilenceLimits {
     /// Of flash, and of everything that is neither a file nor rotational.
     pub flash: Duration,
-    /// Of devices whose seeks cost time: their own attempts to read a bad sector take up to 7 seconds.
+    /// Of devices whose seeks cost time: their own attempts to read a bad sector take up to 7
+    /// seconds.
     pub rotational: Duration,
     /// Of files.
     pub file: Duration,
@@ -112,7 +114,8 @@ impl Found {
     }
 }
 
-/// What all workers found of a slot's devices: of the one that fills it, and of the one that is to replace it.
+/// What all workers found of a slot's devices: of the one that fills it, and of the one that is to
+/// replace it.
 pub(crate) fn silences(shard: &Shard, member: MemberIdx) -> [Silence; 2] {
     let slot = shard.array.slot(member);
     let tenures = [slot.tenure(), slot.replacement_tenure()];
@@ -173,8 +176,8 @@ async fn look_until_quiet(shard: Weak<Shard>, handle: Handle) {
     }
 }
 
-/// Look, if something is under way that no look is going to be taken at: commands of the background are started without
-/// saying so.
+/// Look, if something is under way that no look is going to be taken at: commands of the background
+/// are started without saying so.
 pub(crate) fn look_if_needed(shard: &Rc<Shard>) {
     if !shard.watch.is_awake.get() && look(shard) {
         shard.watch.wake();

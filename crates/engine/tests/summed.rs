@@ -1,5 +1,5 @@
-//! Modules of the test program `engine` once more, on arrays that keep checksums of their blocks, and a log:
-//! `world::policy` and `world::checksums` tell by the name of this program.
+//! Modules of the test program `engine` once more, on arrays that keep checksums of their blocks,
+//! and a log: `world::policy` and `world::checksums` tell by the name of this program.
 //!
 //! What must stay true: what is run here is a module of `engine`, too.
 #![forbid(unsafe_code)]

@@ -1,9 +1,8 @@
 //! The two kinds of owners of buffer bytes: [`BufMut`], the only one, and [`Buf`], one of many.
 //!
-//! What must stay true: all `BufMut` and `Buf` over one memory cover disjoint ranges, except that `Buf`s
-//! may overlap each other. Every constructor below either takes over a range from a value it consumes
-//! or cuts the range it had in two.
-//! Not here: counting and giving back memory (`memory`).
+//! What must stay true: all `BufMut` and `Buf` over one memory cover disjoint ranges, except that
+//! `Buf`s may overlap each other. Every constructor below either takes over a range from a value it
+//! consumes or cuts the range it had in two. Not here: counting and giving back memory (`memory`).
 
 use std::fmt;
 use std::io;
@@ -47,8 +46,8 @@ impl BufMut {
         BufMut { share, start, bytes }
     }
 
-    /// Own memory on a mapping of its own, on huge pages if there are any: zero-filled, takes memory with first use.
-    /// For large areas that are cut by [`BufMut::split_to`].
+    /// Own memory on a mapping of its own, on huge pages if there are any: zero-filled, takes
+    /// memory with first use. For large areas that are cut by [`BufMut::split_to`].
     ///
     /// # Errors
     /// What the kernel says to the mapping.
@@ -67,8 +66,8 @@ impl BufMut {
     /// The first `bytes` bytes of memory that nobody else refers to.
     ///
     /// # Safety
-    /// `start..start + bytes` is initialised memory that lives as long as `share` does, and `share` is
-    /// the only reference to it.
+    /// `start..start + bytes` is initialised memory that lives as long as `share` does, and `share`
+    /// is the only reference to it.
     pub(crate) unsafe fn sole(share: Share, start: NonNull<u8>, bytes: usize) -> BufMut {
         BufMut { share, start, bytes }
     }
@@ -110,8 +109,9 @@ impl BufMut {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// Whoever has it, a device that does not answer for example, will not give it back soon: its pool lends other
-    /// memory in its place until then. Nothing happens if it is not from a pool, or was written off before.
+    /// Whoever has it, a device that does not answer for example, will not give it back soon: its
+    /// pool lends other memory in its place until then. Nothing happens if it is not from a pool,
+    /// or was written off before.
     pub fn write_off(&self) {
         self.share.write_off();
     }
@@ -165,8 +165,9 @@ impl Buf {
         }
     }
 
-    /// Whoever has it, a device that does not answer for example, will not give it back soon: its pool lends other
-    /// memory in its place until then. Nothing happens if it is not from a pool, or was written off before.
+    /// Whoever has it, a device that does not answer for example, will not give it back soon: its
+    /// pool lends other memory in its place until then. Nothing happens if it is not from a pool,
+    /// or was written off before.
     pub fn write_off(&self) {
         self.share.write_off();
     }
@@ -211,6 +212,7 @@ impl From<BufMut> for Buf {
 
 fn advanced(start: NonNull<u8>, by: usize, bytes: usize) -> NonNull<u8> {
     assert!(by <= bytes, "advance by {by} of {bytes} bytes");
-    // SAFETY: callers own `start..start + bytes` inside one allocation, and `by` is at most `bytes`.
+    // SAFETY: callers own `start..start + bytes` inside one allocation, and `by` is at most
+    // `bytes`.
     unsafe { start.add(by) }
 }

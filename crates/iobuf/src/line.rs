@@ -1,13 +1,14 @@
 //! Free slots of a pool, and the line of those who wait for one.
 //!
-//! What must stay true: a slot is free, granted to one waiter, or out; a free slot of a class exists
-//! only when nobody in line could use it. So who comes first is served first, and nobody overtakes.
-//! Plain values, no locks and no memory: the pool holds this under its one mutex.
+//! What must stay true: a slot is free, granted to one waiter, or out; a free slot of a class
+//! exists only when nobody in line could use it. So who comes first is served first, and nobody
+//! overtakes. Plain values, no locks and no memory: the pool holds this under its one mutex.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Buffers at equal offsets modulo 4 KiB share L1 sets; in steps of 512 bytes there are eight colours.
+/// Buffers at equal offsets modulo 4 KiB share L1 sets; in steps of 512 bytes there are eight
+/// colours.
 pub(crate) const COLOURS: usize = 8;
 
 /// Index of somebody waiting.
@@ -42,8 +43,8 @@ enum Waiter {
     Granted { slot: u32 },
 }
 
-/// What somebody in line had. A waker must be dropped after unlocking: it may hold the last reference to
-/// a task, and that task may hold buffers of this pool.
+/// What somebody in line had. A waker must be dropped after unlocking: it may hold the last
+/// reference to a task, and that task may hold buffers of this pool.
 pub(crate) enum Left {
     Slot(u32),
     Waker(Waker),
@@ -94,8 +95,8 @@ impl Line {
         ticket
     }
 
-    /// Picks up what was granted and leaves the line. If nothing was, `waker` is the one to wake, and the
-    /// one that was until now comes back.
+    /// Picks up what was granted and leaves the line. If nothing was, `waker` is the one to wake,
+    /// and the one that was until now comes back.
     pub(crate) fn collect(&mut self, ticket: Ticket, waker: Waker) -> Left {
         match &mut self.waiters[ticket.0] {
             Waiter::Waiting { waker: old, .. } => Left::Waker(std::mem::replace(old, waker)),
@@ -117,8 +118,8 @@ impl Line {
         }
     }
 
-    /// A slot of `class` came back: it goes to the first in line who can use it. Wake who is returned,
-    /// after unlocking.
+    /// A slot of `class` came back: it goes to the first in line who can use it. Wake who is
+    /// returned, after unlocking.
     #[must_use]
     pub(crate) fn put_back(&mut self, class: usize, colour: usize, slot: u32) -> Option<Waker> {
         let first = (0..=class)

@@ -144,8 +144,8 @@ impl Share {
     /// Tells the pool behind it, if there is one, that the memory will not come back soon.
     pub(crate) fn write_off(&self) {
         let Home::Slot { place, pool } = &self.memory().home else { return };
-        // SAFETY: whoever took the slot wrote this before there was a share of it, and the last dropper comes after this
-        // share: until then it is only read.
+        // SAFETY: whoever took the slot wrote this before there was a share of it, and the last
+        // dropper comes after this share: until then it is only read.
         let pool = unsafe { (*pool.get()).as_ref() };
         pool.expect("a slot that is out knows its pool").write_off(*place);
     }

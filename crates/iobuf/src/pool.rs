@@ -1,12 +1,12 @@
 //! A fixed number of buffers in a few sizes, cut from one arena.
 //!
-//! What must stay true: slots never overlap; every slot starts at a multiple of 512 bytes, and of 4096
-//! with [`Alignment::Page`]; a pool hands out at most what it was made with and makes others wait. Buffers that were
-//! written off do not count as handed out: slots of a reserve stand in for them, as many as there are slots at most,
-//! and no slot is used again before its last owner has let it go.
-//! With [`Alignment::Coloured`] consecutive buffers are displaced against each other so that the strips
-//! of a stripe do not compete for the same L1 sets (parity over 16 aligned strips ran at half speed).
-//! Not here: who is next in line (`line`).
+//! What must stay true: slots never overlap; every slot starts at a multiple of 512 bytes, and of
+//! 4096 with [`Alignment::Page`]; a pool hands out at most what it was made with and makes others
+//! wait. Buffers that were written off do not count as handed out: slots of a reserve stand in for
+//! them, as many as there are slots at most, and no slot is used again before its last owner has
+//! let it go. With [`Alignment::Coloured`] consecutive buffers are displaced against each other so
+//! that the strips of a stripe do not compete for the same L1 sets (parity over 16 aligned strips
+//! ran at half speed). Not here: who is next in line (`line`).
 
 use std::future::Future;
 use std::io;
@@ -86,7 +86,8 @@ pub(crate) struct Shared {
     reserve: OnceLock<Option<Reserve>>,
 }
 
-/// Slots that stand in for those that were written off: as many of each class as the pool has, numbered on from those.
+/// Slots that stand in for those that were written off: as many of each class as the pool has,
+/// numbered on from those.
 struct Reserve {
     arena: Arena,
     headers: Vec<Memory>,
@@ -151,17 +152,17 @@ impl Pool {
         Ok(Pool(Arc::new(Shared { arena, alignment, classes: placed, headers, line, reserve })))
     }
 
-    /// A buffer of exactly `bytes`, from the smallest class that holds it and has one free. Its content
-    /// is unspecified memory of this process (poisoned in debug builds). `None` also if no class is that
-    /// large.
+    /// A buffer of exactly `bytes`, from the smallest class that holds it and has one free. Its
+    /// content is unspecified memory of this process (poisoned in debug builds). `None` also if no
+    /// class is that large.
     pub fn try_get(&self, bytes: usize) -> Option<BufMut> {
         let class = self.0.class_for(bytes)?;
         let slot = self.0.line().take(class)?;
         Some(self.0.hand_out(slot, bytes))
     }
 
-    /// Adds buffers as from [`Pool::try_get`] to `buffers`, at most `count` of them and as many as there are. For
-    /// several at once it is cheaper.
+    /// Adds buffers as from [`Pool::try_get`] to `buffers`, at most `count` of them and as many as
+    /// there are. For several at once it is cheaper.
     pub fn try_get_each(&self, bytes: usize, count: usize, buffers: &mut Vec<BufMut>) {
         let Some(class) = self.0.class_for(bytes) else { return };
         let mut line = self.0.line();
@@ -314,8 +315,9 @@ impl Shared {
         let start = arena.at(header.place().offset);
         // SAFETY: `line` gave the slot to us, so no other share of it exists.
         let share = unsafe { Share::of_slot(header, self) };
-        // SAFETY: the slot holds `bytes` (`class_for` chose it), is initialised because fresh mappings are
-        // zeros, lives as long as the pool that `share` keeps, and overlaps no other slot (`place`).
+        // SAFETY: the slot holds `bytes` (`class_for` chose it), is initialised because fresh
+        // mappings are zeros, lives as long as the pool that `share` keeps, and overlaps no other
+        // slot (`place`).
         unsafe { BufMut::sole(share, start, bytes) }
     }
 
@@ -367,8 +369,9 @@ fn place(sorted: &[PoolClass], alignment: Alignment) -> Option<Vec<Class>> {
     Some(placed)
 }
 
-/// From one buffer to the next: an odd number of sectors modulo 4 KiB visits all eight colours. Three of
-/// them keep neighbours further apart than a kernel reads ahead; small buffers make do with one.
+/// From one buffer to the next: an odd number of sectors modulo 4 KiB visits all eight colours.
+/// Three of them keep neighbours further apart than a kernel reads ahead; small buffers make do
+/// with one.
 fn stride(buffer_bytes: usize, alignment: Alignment) -> Option<usize> {
     match alignment {
         Alignment::Page => buffer_bytes.checked_next_multiple_of(PAGE),

@@ -1,9 +1,10 @@
 //! A simulated disk as the program under test sees it: an ordinary device.
 //!
-//! What must stay true: an operation takes the latency drawn when it was submitted and meets the faults there are
-//! when it completes; from the moment its host is stopped it never completes. A silent disk completes nothing until it
-//! speaks again. An operation that was given up keeps its buffers until it completes, and does to the disk what it does.
-//! Not here: what the disk holds (`state`).
+//! What must stay true: an operation takes the latency drawn when it was submitted and meets the
+//! faults there are when it completes; from the moment its host is stopped it never completes. A
+//! silent disk completes nothing until it speaks again. An operation that was given up keeps its
+//! buffers until it completes, and does to the disk what it does. Not here: what the disk holds
+//! (`state`).
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -31,8 +32,8 @@ pub(crate) struct SimOpened {
     pub(crate) facts: DeviceFacts,
 }
 
-/// What an exclusive opening, all devices attached to it and their operations under way share: the disk is free when the last of
-/// them is gone.
+/// What an exclusive opening, all devices attached to it and their operations under way share: the
+/// disk is free when the last of them is gone.
 pub(crate) struct Hold {
     pub(crate) world: Arc<World>,
     pub(crate) at: usize,
@@ -162,7 +163,8 @@ impl Device for SimDevice {
                 }
                 flights.put_back(ticket, flight);
             }
-            // Nobody is left whom an answer could reach; the completion is held so that it is not taken for one.
+            // Nobody is left whom an answer could reach; the completion is held so that it is not
+            // taken for one.
             std::future::pending::<()>().await;
             drop(flights);
         });

@@ -1,8 +1,8 @@
 //! What a test does to a disk: faults, a look at its content, images of it.
 //!
-//! What must stay true: everything here takes effect for commands that complete from now on, is part of the
-//! test's own program and thus as reproducible as that.
-//! Not here: power, which goes for all disks at once (`world`).
+//! What must stay true: everything here takes effect for commands that complete from now on, is
+//! part of the test's own program and thus as reproducible as that. Not here: power, which goes for
+//! all disks at once (`world`).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,14 +24,15 @@ pub struct DiskOptions {
     pub size_bytes: u64,
     /// Smallest unit of I/O, in bytes.
     pub logical_block_bytes: u32,
-    /// What a power cut never tears, in bytes: a multiple of 512, or a part of it, and then sectors tear inside.
+    /// What a power cut never tears, in bytes: a multiple of 512, or a part of it, and then sectors
+    /// tear inside.
     pub atomic_write_bytes: u64,
     /// Completed writes are lost in a power cut until they are flushed.
     pub has_volatile_cache: bool,
     /// Discarded ranges read as zeros. Otherwise they read as junk.
     pub discard_reads_zeros: bool,
-    /// Where a power cut tears a write over sectors that could not be read, all of them can be read again, and those
-    /// that were not stored hold junk: the device had put others in their place.
+    /// Where a power cut tears a write over sectors that could not be read, all of them can be read
+    /// again, and those that were not stored hold junk: the device had put others in their place.
     pub torn_repairs_leave_junk: bool,
     /// What it takes space from; disks with the same number are full together, as the engine sees
     /// it.
@@ -155,12 +156,14 @@ impl SimDisk {
         self.with(|disk| disk.lose_cache());
     }
 
-    /// From now on nothing completes, well or badly: it neither does what it is asked nor says that it does not.
+    /// From now on nothing completes, well or badly: it neither does what it is asked nor says that
+    /// it does not.
     pub fn fall_silent(&self) {
         self.with(|disk| disk.faults.is_silent = true);
     }
 
-    /// Undoes [`fall_silent`](Self::fall_silent): what it was asked meanwhile completes now, in any order.
+    /// Undoes [`fall_silent`](Self::fall_silent): what it was asked meanwhile completes now, in any
+    /// order.
     pub fn speak(&self) {
         let waiting = self.with(|disk| {
             disk.faults.is_silent = false;
@@ -220,7 +223,8 @@ impl SimDisk {
         self.with(|disk| disk.faults.unreadable.extend(first..end));
     }
 
-    /// Undoes [`break_media`](Self::break_media): all sectors can be read again, with what they held.
+    /// Undoes [`break_media`](Self::break_media): all sectors can be read again, with what they
+    /// held.
     pub fn mend_media(&self) {
         self.with(|disk| disk.faults.unreadable.clear());
     }
@@ -255,12 +259,14 @@ impl SimDisk {
         self.with(|disk| disk.faults.misdirect_to = Some(offset));
     }
 
-    /// What becomes of the next write of data that lies in `extent`: it is acknowledged all the same.
+    /// What becomes of the next write of data that lies in `extent`: it is acknowledged all the
+    /// same.
     pub fn lie_about_next_write(&self, extent: Extent, lie: Lie) {
         self.with(|disk| disk.faults.lies.about_next(extent, lie));
     }
 
-    /// Undoes [`lie_about_next_write`](Self::lie_about_next_write) where there was no such write yet.
+    /// Undoes [`lie_about_next_write`](Self::lie_about_next_write) where there was no such write
+    /// yet.
     pub fn stop_lying(&self) {
         self.with(|disk| disk.faults.lies.stop());
     }
@@ -275,8 +281,8 @@ impl SimDisk {
         self.with(|disk| disk.rot(extent));
     }
 
-    /// Whether a lie or rot has left something wrong in `extent` that was not stored anew since, or will with the
-    /// next write there.
+    /// Whether a lie or rot has left something wrong in `extent` that was not stored anew since, or
+    /// will with the next write there.
     pub fn is_spoilt(&self, extent: Extent) -> bool {
         self.with(|disk| disk.is_spoilt(extent))
     }
@@ -332,13 +338,15 @@ impl SimDisk {
         self.with(|disk| disk.content = content);
     }
 
-    /// Numbers of the operations that changed it and are not durable: in its cache, or under way when the host was frozen.
+    /// Numbers of the operations that changed it and are not durable: in its cache, or under way
+    /// when the host was frozen.
     pub fn volatile_writes(&self) -> Vec<u64> {
         self.with(|disk| disk.volatile().map(|change| change.number).collect())
     }
 
-    /// After [`Stop::Freeze`](crate::Stop::Freeze): what becomes of each write that is not durable, by the number of its
-    /// operation. Where several cover the same bytes the later one comes out on top.
+    /// After [`Stop::Freeze`](crate::Stop::Freeze): what becomes of each write that is not durable,
+    /// by the number of its operation. Where several cover the same bytes the later one comes out
+    /// on top.
     pub fn settle(&self, fate_of: impl FnMut(u64) -> Fate) {
         self.with(|disk| disk.settle(fate_of));
     }

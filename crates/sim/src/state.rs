@@ -1,9 +1,9 @@
 //! What one disk holds: durably, in its volatile cache and in commands still under way.
 //!
-//! What must stay true: a read sees every write that completed; a flush makes durable every write that had
-//! completed when it was submitted, and a durable write itself (unless the disk lies); a power cut keeps of all other writes a subset of
-//! chance, each whole or torn at sectors, in an order of chance.
-//! Not here: time and completions (`device`).
+//! What must stay true: a read sees every write that completed; a flush makes durable every write
+//! that had completed when it was submitted, and a durable write itself (unless the disk lies); a
+//! power cut keeps of all other writes a subset of chance, each whole or torn at sectors, in an
+//! order of chance. Not here: time and completions (`device`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -102,7 +102,8 @@ pub(crate) struct Faults {
     pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
     /// Sectors that cannot be read until they are written.
     pub(crate) unreadable: BTreeSet<u64>,
-    /// Sectors that could not be read and were written, in the cache so far. Kept where a power cut makes junk of them.
+    /// Sectors that could not be read and were written, in the cache so far. Kept where a power cut
+    /// makes junk of them.
     rewritten: BTreeSet<u64>,
     /// So many of the next writes are acknowledged and forgotten.
     pub(crate) writes_to_lose: u32,
@@ -170,8 +171,8 @@ impl Content {
         }
     }
 
-    /// Stores durably what no command asked for. The cache holds it too: an older write must not come out on top
-    /// when that is flushed.
+    /// Stores durably what no command asked for. The cache holds it too: an older write must not
+    /// come out on top when that is flushed.
     pub(crate) fn put(&mut self, offset: u64, data: &[u8]) {
         let data: Arc<[u8]> = Arc::from(data);
         let change = Change {
@@ -210,7 +211,8 @@ impl DiskState {
         self.content.completed
     }
 
-    /// Why a command of `kind` fails now, if it does. Counts down faults that happen a number of times.
+    /// Why a command of `kind` fails now, if it does. Counts down faults that happen a number of
+    /// times.
     pub(crate) fn fault_of(&mut self, kind: CommandKind) -> Option<Fault> {
         if self.faults.is_absent {
             return Some(Fault::GONE);
@@ -310,8 +312,8 @@ impl DiskState {
         self.faults.rewritten.retain(is_held);
     }
 
-    /// What is left of this write by a power cut is being stored: sectors that could not be read before hold junk, where they
-    /// do not hold what was written.
+    /// What is left of this write by a power cut is being stored: sectors that could not be read
+    /// before hold junk, where they do not hold what was written.
     fn leave_junk(&mut self, change: &Change) {
         for sector in sectors(change.offset, change.bytes) {
             let was_bad = self.faults.unreadable.remove(&sector);
@@ -328,7 +330,8 @@ impl DiskState {
         }
     }
 
-    /// The host stops but the disk has power: commands under way end or never began, each by chance.
+    /// The host stops but the disk has power: commands under way end or never began, each by
+    /// chance.
     pub(crate) fn lose_host(&mut self) {
         for number in self.in_flight.keys().copied().collect::<Vec<_>>() {
             if self.random.percent(50) {
@@ -400,8 +403,8 @@ fn sectors(offset: u64, bytes: u64) -> Range<u64> {
     offset / SECTOR_BYTES..(offset + bytes).div_ceil(SECTOR_BYTES)
 }
 
-/// What is left of an interrupted write: all, nothing, its beginning, or pieces of it. Pieces never end inside a
-/// unit of `atomic_bytes`.
+/// What is left of an interrupted write: all, nothing, its beginning, or pieces of it. Pieces never
+/// end inside a unit of `atomic_bytes`.
 fn survivors(change: &Change, atomic_bytes: u64, random: &mut Random) -> Vec<Change> {
     let first = change.offset / atomic_bytes;
     let units = (change.offset + change.bytes).div_ceil(atomic_bytes) - first;

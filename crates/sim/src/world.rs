@@ -1,8 +1,8 @@
 //! The world: its disks, its clock and its schedule, and how a program in it is run and stopped.
 //!
-//! What must stay true: a program runs until it ends or is stopped at a device operation; a stop ends the executor
-//! with all its tasks, while disks and clock go on; what the disks keep then is decided by the seed.
-//! Not here: what a single disk does (`state`, `device`).
+//! What must stay true: a program runs until it ends or is stopped at a device operation; a stop
+//! ends the executor with all its tasks, while disks and clock go on; what the disks keep then is
+//! decided by the seed. Not here: what a single disk does (`state`, `device`).
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -40,8 +40,8 @@ impl SimSwitch {
         state.stop_at = Some((number, stop));
     }
 
-    /// Stops the program when it submits the `count`-th write from now that begins in `place` of any disk. That
-    /// operation counts as under way. [`SimWorld::call_off`] undoes it.
+    /// Stops the program when it submits the `count`-th write from now that begins in `place` of
+    /// any disk. That operation counts as under way. [`SimWorld::call_off`] undoes it.
     pub fn stop_at_write_in(&self, place: Extent, count: u64, stop: Stop) {
         self.0.lock().stop_at_write = Some((place, count.max(1), stop));
     }
@@ -81,10 +81,11 @@ pub(crate) struct State {
 pub enum Stop {
     /// Power is gone everywhere: of what is not durable a subset of chance survives.
     PowerCut,
-    /// The program is killed; disks keep their caches, and commands under way take effect or not, by chance.
+    /// The program is killed; disks keep their caches, and commands under way take effect or not,
+    /// by chance.
     Kill,
-    /// As a power cut, but what becomes of what is not durable is left to the test, which settles every disk
-    /// ([`SimDisk::settle`]) before the next program runs.
+    /// As a power cut, but what becomes of what is not durable is left to the test, which settles
+    /// every disk ([`SimDisk::settle`]) before the next program runs.
     Freeze,
 }
 
@@ -173,8 +174,8 @@ impl SimWorld {
         SimOpener(Arc::clone(&self.world))
     }
 
-    /// Runs `program` until it ends or is stopped. Tasks it leaves behind go on with the next run, unless there was
-    /// a stop: then the executor is made anew.
+    /// Runs `program` until it ends or is stopped. Tasks it leaves behind go on with the next run,
+    /// unless there was a stop: then the executor is made anew.
     ///
     /// # Panics
     /// If the program deadlocks: all its tasks wait, and no disk owes an answer.
@@ -210,8 +211,8 @@ impl SimWorld {
         self.end_host();
     }
 
-    /// Stops the program when it submits operation `number`, counted over all disks from the world's beginning: see
-    /// [`operations`](Self::operations). That operation counts as under way.
+    /// Stops the program when it submits operation `number`, counted over all disks from the
+    /// world's beginning: see [`operations`](Self::operations). That operation counts as under way.
     pub fn stop_at(&mut self, number: u64, stop: Stop) {
         self.world.lock().stop_at = Some((number, stop));
     }

@@ -1,7 +1,8 @@
-//! Universes that go somewhere on purpose: where faults planted in the engine were found once in thousands of others.
+//! Universes that go somewhere on purpose: where faults planted in the engine were found once in
+//! thousands of others.
 //!
-//! What must stay true: an aim changes what is drawn and where a host is cut off, never what is demanded; without an aim
-//! nothing here draws anything.
+//! What must stay true: an aim changes what is drawn and where a host is cut off, never what is
+//! demanded; without an aim nothing here draws anything.
 
 use crate::config::{Class, Config, Profile};
 use crate::menu::{Act, Menu};
@@ -14,33 +15,43 @@ use std::time::Duration;
 pub enum Aim {
     /// Starts after a crash are cut off, most of them, and members come and go in between.
     Starts,
-    /// Whole stripes and blocks of them, on few stripes, while members are lost, and crashes soon after.
+    /// Whole stripes and blocks of them, on few stripes, while members are lost, and crashes soon
+    /// after.
     Stripes,
-    /// First writes and trims, with crashes while the map is stored, and after a start has shown what there is.
+    /// First writes and trims, with crashes while the map is stored, and after a start has shown
+    /// what there is.
     Maps,
     /// Members are replaced while it writes, and starts come between.
     Rebuilds,
-    /// The same on slow devices, so that jobs record how far they are; crashes where superblocks are written.
+    /// The same on slow devices, so that jobs record how far they are; crashes where superblocks
+    /// are written.
     SlowRebuilds,
-    /// Members fail while they are being replaced, blocks are written again and again, and crashes come soon.
+    /// Members fail while they are being replaced, blocks are written again and again, and crashes
+    /// come soon.
     Takeovers,
-    /// Devices stand still for a while, one or two at a time, and members are put out, replaced and come back meanwhile.
+    /// Devices stand still for a while, one or two at a time, and members are put out, replaced and
+    /// come back meanwhile.
     Standstills,
     /// Sectors that cannot be read, on devices that leave junk where storing them anew was cut off.
     Repairs,
-    /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes lie.
+    /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes
+    /// lie.
     Lean,
     /// The same, with sectors that cannot be read.
     LeanSectors,
     /// Whole stripes, flushes, and blocks that rot or are lost; crashes where the stripes lie.
     Rot,
-    /// The same, and most of the starts that follow are cut off, with members that come and go in between.
+    /// The same, and most of the starts that follow are cut off, with members that come and go in
+    /// between.
     RotStarts,
-    /// Scrubs that begin, are paused and cancelled, on devices that stand still, while blocks rot and members come and go.
+    /// Scrubs that begin, are paused and cancelled, on devices that stand still, while blocks rot
+    /// and members come and go.
     Scrubs,
-    /// Devices fail some commands, get well and come back, again and again, and crashes come between.
+    /// Devices fail some commands, get well and come back, again and again, and crashes come
+    /// between.
     Relapses,
-    /// Devices do not answer, alone and together, while members are put out, replaced and come back.
+    /// Devices do not answer, alone and together, while members are put out, replaced and come
+    /// back.
     Silences,
 }
 
@@ -68,11 +79,13 @@ pub struct Cuts {
     pub starts_in: Option<(Place, u64)>,
     /// Times of a hundred that devices are lost while nobody uses them.
     pub losses_at_rest: u64,
-    /// Between two starts that are cut off: how many devices come back, and how often others are lost, of a hundred.
+    /// Between two starts that are cut off: how many devices come back, and how often others are
+    /// lost, of a hundred.
     pub comes_and_goes: (u64, u64),
     /// Where lives are cut off: at one of so many writes there.
     pub lives_in: Option<(Place, u64)>,
-    /// In every life all devices are well when the array has started, and clients come when it is whole.
+    /// In every life all devices are well when the array has started, and clients come when it is
+    /// whole.
     pub begins_whole: bool,
     /// How often the power goes soon after a member has vanished, of a hundred.
     pub after_losses: u64,

@@ -1,7 +1,8 @@
 //! The devices of a universe, what is wrong with each, and what a group may still lose.
 //!
-//! What must stay true: within the budget no stripe lacks more strips than its parity replaces, whatever the engine
-//! knows of it; where the bookkeeping cannot be sure it counts too much as lost, never too little.
+//! What must stay true: within the budget no stripe lacks more strips than its parity replaces,
+//! whatever the engine knows of it; where the bookkeeping cannot be sure it counts too much as
+//! lost, never too little.
 
 use crate::config::Config;
 use ashlar_engine::{Array, SlotState};
@@ -56,8 +57,8 @@ pub(crate) struct Bays {
     pub(crate) data_offset: u64,
     /// The array's geometry, once there is one.
     pub(crate) geometry: Option<Geometry>,
-    /// Strips that one of the starts since the last that came about may have been unable to read: what it made of them before it
-    /// was cut off is what the next one finds.
+    /// Strips that one of the starts since the last that came about may have been unable to read:
+    /// what it made of them before it was cut off is what the next one finds.
     unread: BTreeSet<(StripeNo, StripIdx)>,
 }
 
@@ -202,7 +203,8 @@ impl Bays {
         in_slot.any(|bay| bay.disk.is_broken(extent) || bay.disk.is_spoilt(extent))
     }
 
-    /// Blocks of the window that are not what they should be, though the device gives them back: stripe, strip and row.
+    /// Blocks of the window that are not what they should be, though the device gives them back:
+    /// stripe, strip and row.
     pub(crate) fn spoilt_blocks(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx, u64)> {
         let mut spoilt = BTreeSet::new();
         let Some(geometry) = self.geometry else { return spoilt };
@@ -254,7 +256,8 @@ impl Bays {
         self.unread.extend(now);
     }
 
-    /// The start came about: strips that it, or one before it that was cut off, may have been unable to read.
+    /// The start came about: strips that it, or one before it that was cut off, may have been
+    /// unable to read.
     pub(crate) fn unread_at_starts(&mut self) -> BTreeSet<(StripeNo, StripIdx)> {
         std::mem::take(&mut self.unread)
     }
@@ -360,8 +363,9 @@ impl Bays {
         (0..slots).map(|slot| !holds(slot)).collect()
     }
 
-    /// Slots that may count as out at the next start, whatever else is lost now. A crash in the middle of an update leaves two records, and
-    /// the newer one may be on devices only that are lost next: then the older one counts. So both must say it.
+    /// Slots that may count as out at the next start, whatever else is lost now. A crash in the
+    /// middle of an update leaves two records, and the newer one may be on devices only that are
+    /// lost next: then the older one counts. So both must say it.
     pub(crate) fn maybe_out_at_rest(&self, rest: &Rest, slots: usize) -> Vec<bool> {
         let counts = |own: &&Superblock| own.generation + 1 >= rest.newest.generation;
         let records: Vec<&Superblock> = rest.own.iter().flatten().filter(counts).collect();

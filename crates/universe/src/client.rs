@@ -1,7 +1,7 @@
 //! Clients: they write what the ledger can tell apart, and hold every answer against it.
 //!
-//! What must stay true: a change is in the ledger before it is submitted, an answer after it came; errors that the
-//! contract does not allow end the universe.
+//! What must stay true: a change is in the ledger before it is submitted, an answer after it came;
+//! errors that the contract does not allow end the universe.
 
 use crate::config::Profile;
 use crate::ledger::{Change, Ending};
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// No client writes it.
 const POISON: u8 = 0xB6;
 
-/// No request takes longer, whatever devices do: all of them stand still for about a minute at most, and one alone is not
-/// waited for.
+/// No request takes longer, whatever devices do: all of them stand still for about a minute at
+/// most, and one alone is not waited for.
 const STUCK_AFTER: Duration = Duration::from_secs(300);
 
 /// Who a client is.

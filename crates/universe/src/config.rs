@@ -1,7 +1,8 @@
-//! What a universe is made of: everything that is fixed before its first moment, drawn from the seed.
+//! What a universe is made of: everything that is fixed before its first moment, drawn from the
+//! seed.
 //!
-//! What must stay true: equal seeds give equal configurations; what the oracle may demand under a policy is
-//! written here, in [`Contract`], and nowhere else.
+//! What must stay true: equal seeds give equal configurations; what the oracle may demand under a
+//! policy is written here, in [`Contract`], and nowhere else.
 
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
@@ -52,7 +53,8 @@ pub enum Class {
     Everything,
     /// Crashes only while no member is lost and none is failing.
     Crashes,
-    /// Losses, but every life ends with a clean stop, save the last: that has no losses, heals first, and ends with a crash.
+    /// Losses, but every life ends with a clean stop, save the last: that has no losses, heals
+    /// first, and ends with a crash.
     Losses,
     /// Losses, then one crash; after it the array may come up read-only, and must not lie.
     LossesThenCrash,
@@ -70,10 +72,10 @@ pub struct Contract {
 impl Contract {
     /// What `policy` promises.
     ///
-    /// `bitmap`: after a crash of a whole array every unit that devices write whole is old or new; a crash
-    /// with losses leaves an array that reads what it can prove and takes no writes. `log`: section 3.1 of the
-    /// promises in full; copies of a mirror are equal after the start, but a block in flight may be torn on all of them.
-    /// `none`: as `bitmap`.
+    /// `bitmap`: after a crash of a whole array every unit that devices write whole is old or new;
+    /// a crash with losses leaves an array that reads what it can prove and takes no writes. `log`:
+    /// section 3.1 of the promises in full; copies of a mirror are equal after the start, but a
+    /// block in flight may be torn on all of them. `none`: as `bitmap`.
     pub fn of(policy: ConsistencyPolicy, geometry: &Geometry) -> Contract {
         let is_log = policy == ConsistencyPolicy::Log;
         let is_mirror = geometry.data_strips() == 1;
@@ -210,8 +212,8 @@ impl Config {
         Geometry::new(&self.shape, 1).expect("drawn shapes are possible")
     }
 
-    /// What of whole stripes under way at a crash is excepted. Of mirrors, and without a log, nothing is promised
-    /// beyond the units that devices write whole.
+    /// What of whole stripes under way at a crash is excepted. Of mirrors, and without a log,
+    /// nothing is promised beyond the units that devices write whole.
     pub fn relaxed(&self) -> Option<Relaxed> {
         let is_relaxed = self.policy == ConsistencyPolicy::Log && self.one_row().data_strips() > 1;
         let atomic = self.disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);

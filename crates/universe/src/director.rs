@@ -1,7 +1,8 @@
 //! The director of one life: takes acts from the menu, one after the other, while clients work.
 //!
-//! What must stay true: it takes no more redundancy than the budget allows, decided and done in one go, so that the
-//! engine cannot change anything in between; what an operator's command answers is held against what it may answer.
+//! What must stay true: it takes no more redundancy than the budget allows, decided and done in one
+//! go, so that the engine cannot change anything in between; what an operator's command answers is
+//! held against what it may answer.
 
 use crate::bay::{Bays, Trouble, out_of_sync};
 use crate::menu::Act;
@@ -316,8 +317,8 @@ impl Director<'_> {
 
     fn heal_one(&mut self) {
         let states = self.array.slot_states();
-        // No engine without checksums can tell that a device forgot what it had in its cache, unless it
-        // saw it gone.
+        // No engine without checksums can tell that a device forgot what it had in its cache,
+        // unless it saw it gone.
         let was_noticed = |slot: usize| states[slot] == SlotState::Out;
         let is_ill = |at: &usize| {
             let bay = &self.bays.all[*at];
@@ -383,8 +384,9 @@ impl Director<'_> {
         if out[slot] {
             return;
         }
-        // Only devices that are gone count: one that is being filled may be in sync before the command is looked at,
-        // and then it is obeyed, whatever else is wrong that the engine has not met yet.
+        // Only devices that are gone count: one that is being filled may be in sync before the
+        // command is looked at, and then it is obeyed, whatever else is wrong that the engine has
+        // not met yet.
         let states = self.array.slot_states();
         let gone: Vec<bool> = states
             .iter()

@@ -1,8 +1,8 @@
-//! One life of a host: an engine is started, the array on its devices assembled, clients and a director work, and it
-//! ends: with a clean stop, or because power or program are gone.
+//! One life of a host: an engine is started, the array on its devices assembled, clients and a
+//! director work, and it ends: with a clean stop, or because power or program are gone.
 //!
-//! What must stay true: within the budget the array starts, and starts for writing, unless the contract says
-//! otherwise; a read-only start writes nothing.
+//! What must stay true: within the budget the array starts, and starts for writing, unless the
+//! contract says otherwise; a read-only start writes nothing.
 
 use crate::audit;
 use crate::bay::{Bays, out_of_sync};
@@ -79,7 +79,8 @@ impl Life<'_> {
         Life { world, stage: stage.clone(), number, generation: outlook.generation }
     }
 
-    /// Make the array. Where its data area begins, and its geometry; `None` if the host was stopped.
+    /// Make the array. Where its data area begins, and its geometry; `None` if the host was
+    /// stopped.
     pub(crate) fn create(self, again: bool) -> Option<(u64, Geometry)> {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let ended = self.world.run(async |handle| {
@@ -151,8 +152,8 @@ impl Life<'_> {
         }
     }
 
-    /// A life of clients and acts. Others are to follow: `later` of them. If it is cut off, then mostly
-    /// in `place`, at one of so many writes there.
+    /// A life of clients and acts. Others are to follow: `later` of them. If it is cut off, then
+    /// mostly in `place`, at one of so many writes there.
     pub(crate) fn live(
         self,
         bays: &mut Bays,
@@ -269,7 +270,8 @@ impl Life<'_> {
         }
     }
 
-    /// The program ends, as a daemon does after it has stopped its arrays: whatever it still had open is let go.
+    /// The program ends, as a daemon does after it has stopped its arrays: whatever it still had
+    /// open is let go.
     fn exit(&mut self) {
         self.world.stop(Stop::Kill);
     }
@@ -495,8 +497,8 @@ pub(crate) async fn assemble_on(
         }
         stage.mark("start.read_only");
     }
-    // Where a crash came together with unreadable sectors, or a device in trouble does not outlive the resync, some
-    // blocks have no parity that can be trusted.
+    // Where a crash came together with unreadable sectors, or a device in trouble does not outlive
+    // the resync, some blocks have no parity that can be trusted.
     let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
     let contract = stage.config().contract;
     let is_loss = is_broken || missing;
@@ -516,7 +518,8 @@ pub(crate) async fn assemble_on(
     Running { engine, array, is_read_only }
 }
 
-/// Blocks of whole stripes that were under way at a crash, on members that are not there, or could not be read.
+/// Blocks of whole stripes that were under way at a crash, on members that are not there, or could
+/// not be read.
 fn note_doubt(
     stage: &Stage,
     array: &Array,
@@ -599,7 +602,8 @@ pub(crate) async fn stop((engine, handle): (&Engine, &Handle), stage: &Stage) ->
     }
 }
 
-/// The array is stopped and no client has a buffer: all of them are back in their pools, and nothing is under way.
+/// The array is stopped and no client has a buffer: all of them are back in their pools, and
+/// nothing is under way.
 async fn nothing_leaks(engine: &Engine, stage: &Stage) {
     let Ok(status) = engine.status().await else { return };
     if stage.clients() > 0 {

@@ -1,7 +1,8 @@
 //! Reachability marks: named events, counted over a universe and summed over a run.
 //!
-//! What must stay true: counting changes nothing in a universe. A run in `./check --full` fails if a mark of [`EXPECTED`] is
-//! never reached: then the universes do not go where they are thought to go.
+//! What must stay true: counting changes nothing in a universe. A run in `./check --full` fails if
+//! a mark of [`EXPECTED`] is never reached: then the universes do not go where they are thought to
+//! go.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,9 @@
-//! What a director may choose from: faults of devices, commands of operators. Each universe has its own subset.
+//! What a director may choose from: faults of devices, commands of operators. Each universe has its
+//! own subset.
 //!
-//! What must stay true: nothing is on a menu that the class of the universe does not allow. What only
-//! checksums can notice (blocks that rot, lost, torn and misdirected writes) is on the menus of arrays that have them;
-//! what not even they can (a flush that lies) is on none.
+//! What must stay true: nothing is on a menu that the class of the universe does not allow. What
+//! only checksums can notice (blocks that rot, lost, torn and misdirected writes) is on the menus
+//! of arrays that have them; what not even they can (a flush that lies) is on none.
 
 use crate::config::Class;
 use ashlar_sim::Random;
@@ -65,7 +66,8 @@ pub enum Act {
     MisdirectWrite,
     /// A device does not answer any more, until it is healed.
     FallSilent,
-    /// All devices, or all of a group, do not answer for up to a minute: the host stood still, or a controller.
+    /// All devices, or all of a group, do not answer for up to a minute: the host stood still, or a
+    /// controller.
     StandStill,
 }
 

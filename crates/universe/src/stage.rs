@@ -1,6 +1,8 @@
-//! What everybody in a universe shares: the ledger, the story so far, how much is left to do, and the verdict.
+//! What everybody in a universe shares: the ledger, the story so far, how much is left to do, and
+//! the verdict.
 //!
-//! What must stay true: the first thing that goes wrong ends the universe; nothing here depends on real time.
+//! What must stay true: the first thing that goes wrong ends the universe; nothing here depends on
+//! real time.
 
 use crate::config::Config;
 use crate::ledger::Ledger;
@@ -30,7 +32,8 @@ struct Parts {
     requests_left: AtomicUsize,
     acts_left: AtomicUsize,
     clients: AtomicUsize,
-    /// Errors are answers that clients must live with: the array may be read-only, or has lost too much.
+    /// Errors are answers that clients must live with: the array may be read-only, or has lost too
+    /// much.
     errors_are_allowed: AtomicBool,
     /// The engine that runs, and how many of its events are in the story.
     followed: Mutex<Option<(Engine, u64)>>,

@@ -1,6 +1,7 @@
 //! The engine is made wrong in one place after the other; universes must find each.
 //!
-//! Built with the feature `canaries` only: `cargo test --release -p ashlar-universe --features canaries --test canaries`.
+//! Built with the feature `canaries` only: `cargo test --release -p ashlar-universe --features
+//! canaries --test canaries`.
 
 use ashlar_engine::{Canary, set_canary};
 use ashlar_ondisk::ConsistencyPolicy;
@@ -18,8 +19,8 @@ const SEEDS_MAX: u64 = 4000;
 /// Threads that look at canaries side by side.
 const THREADS: usize = 2;
 
-/// The universes in which a canary is looked for: those of `./check --full`, or others that go there on purpose, because it was
-/// found once in thousands of those.
+/// The universes in which a canary is looked for: those of `./check --full`, or others that go
+/// there on purpose, because it was found once in thousands of those.
 fn limits_for(canary: Canary) -> Limits {
     let log = Some(ConsistencyPolicy::Log);
     let everything = Some(Class::Everything);
@@ -54,8 +55,9 @@ fn limits_for(canary: Canary) -> Limits {
     Limits { wish, ..Limits::default() }
 }
 
-/// A little before the first universe that is known to find the canary, where that is not among the first few: time is
-/// saved, and nothing is taken for granted. With other draws it is another one, and the search goes on from here.
+/// A little before the first universe that is known to find the canary, where that is not among the
+/// first few: time is saved, and nothing is taken for granted. With other draws it is another one,
+/// and the search goes on from here.
 fn first_seed(canary: Canary) -> u64 {
     match canary {
         Canary::FuaIgnored => 85,
@@ -132,7 +134,8 @@ fn find(canary: Canary) -> Search {
 
 #[test]
 fn every_canary_is_found() {
-    // An assertion of the engine that finds a canary is as good as an oracle, and needs no backtrace.
+    // An assertion of the engine that finds a canary is as good as an oracle, and needs no
+    // backtrace.
     std::panic::set_hook(Box::new(|_| {}));
     let (next, searches) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

@@ -20,7 +20,8 @@ impl Call for Fail {
     type Answer = Done;
 }
 
-/// Put another device into a slot. While the old one still works it is copied and stays a member until then.
+/// Put another device into a slot. While the old one still works it is copied and stays a member
+/// until then.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replace {
@@ -33,8 +34,9 @@ pub struct Replace {
     /// Overwrite a foreign signature on it.
     #[serde(default)]
     pub destroy: bool,
-    /// Bytes that it writes whole or not at all, at multiples of them, whenever its power goes: a power of two of at least
-    /// 4 KiB. It is believed from the next start on; with the policy log only. Default: nothing is known of the kind.
+    /// Bytes that it writes whole or not at all, at multiples of them, whenever its power goes: a
+    /// power of two of at least 4 KiB. It is believed from the next start on; with the policy log
+    /// only. Default: nothing is known of the kind.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Check everything, write nothing, tell what would be done.
@@ -107,11 +109,13 @@ pub struct MemberStatus {
     pub state: MemberState,
     /// Size of the device in bytes.
     pub device_bytes: u64,
-    /// Single blocks that are written to it are logged by their parity alone: it was stated that the device writes a block
-    /// whole, it has no volatile cache, and it has been in service since the array started.
+    /// Single blocks that are written to it are logged by their parity alone: it was stated that
+    /// the device writes a block whole, it has no volatile cache, and it has been in service since
+    /// the array started.
     #[serde(default)]
     pub lean_log: bool,
-    /// Bytes that its device, or the one that is being filled for the slot, was stated to write whole or not at all.
+    /// Bytes that its device, or the one that is being filled for the slot, was stated to write
+    /// whole or not at all.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Reads that failed.
@@ -125,7 +129,8 @@ pub struct MemberStatus {
     pub checksum_mismatches: u64,
     /// Reads that were answered by the others because this device was slow.
     pub slow_reads: u64,
-    /// How long its device, or the one that is being filled to replace it, has not answered, in milliseconds.
+    /// How long its device, or the one that is being filled to replace it, has not answered, in
+    /// milliseconds.
     #[serde(default)]
     pub silent_ms: u64,
     /// Operations in flight now.

@@ -1,8 +1,10 @@
-//! Changed pages of the checksum table go to the members, as the first thing that a flush round does.
+//! Changed pages of the checksum table go to the members, as the first thing that a flush round
+//! does.
 //!
-//! What must stay true: pages are taken after those of the written map and before the members are flushed, so a
-//! stripe is never called written, and an update never settled, before its checksums are durable. A page is written
-//! to its other place only after the round before has ended well: a write that tears leaves the one before it.
+//! What must stay true: pages are taken after those of the written map and before the members are
+//! flushed, so a stripe is never called written, and an update never settled, before its checksums
+//! are durable. A page is written to its other place only after the round before has ended well: a
+//! write that tears leaves the one before it.
 
 use super::page::Page;
 use crate::array::Array;
@@ -86,7 +88,8 @@ fn start(
     write
 }
 
-/// A page of a device that is not in service: nobody needs it any more, unless the device is only about to go.
+/// A page of a device that is not in service: nobody needs it any more, unless the device is only
+/// about to go.
 fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
     let (member, tenure) = page.key.owner();
     let slot = array.slot(member);
@@ -98,8 +101,8 @@ fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
 }
 
 impl Round {
-    /// The members were flushed: the pages are durable. Or they were not, or not all: they are written again, to the
-    /// same places.
+    /// The members were flushed: the pages are durable. Or they were not, or not all: they are
+    /// written again, to the same places.
     pub(crate) fn end(self, shard: &Shard, is_kept: bool) {
         let Some(sums) = &shard.array.checksums else { return };
         for page in self.pages {

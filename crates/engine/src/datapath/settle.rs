@@ -1,9 +1,9 @@
 //! After the I/O: what failed, what the other members must say before the client is answered.
 //!
-//! What must stay true: a write is acknowledged only when every member it is not on is recorded as out
-//! on the survivors, so that no crash can bring a stale member back as current. A member whose loss
-//! would leave more missing than the parity replaces is not recorded as out: the array answers with
-//! errors instead, and an operator can still bring it back.
+//! What must stay true: a write is acknowledged only when every member it is not on is recorded as
+//! out on the survivors, so that no crash can bring a stale member back as current. A member whose
+//! loss would leave more missing than the parity replaces is not recorded as out: the array answers
+//! with errors instead, and an operator can still bring it back.
 
 use super::store::FailedMembers;
 use crate::event::names;
@@ -16,8 +16,8 @@ use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them is
-/// recorded as out.
+/// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them
+/// is recorded as out.
 pub(crate) async fn settle(
     shard: &Rc<Shard>,
     failed: FailedMembers,

@@ -1,8 +1,9 @@
 //! Bitmap and map pages on the members, flush rounds, and the sweep that cleans idle regions.
 //!
 //! What must stay true: a page is written to every member in service, also to those being filled; a
-//! member that cannot take it is out. What a page carries of its member is that member's. Setting a write-intent bit is durable before the caller goes on;
-//! clearing one follows a flush of the data it covered.
+//! member that cannot take it is out. What a page carries of its member is that member's. Setting a
+//! write-intent bit is durable before the caller goes on; clearing one follows a flush of the data
+//! it covered.
 
 use super::record::{aligned, ended};
 use super::writes::DeviceWrites;
@@ -45,8 +46,8 @@ pub(crate) async fn make_durable(shard: &Rc<Shard>, region: RegionNo) -> Result<
     }
 }
 
-/// One round: all pending bits, page by page; with a newcomer all bits there are. The round before may have made bits durable
-/// where the newcomer was not yet; it is over only now.
+/// One round: all pending bits, page by page; with a newcomer all bits there are. The round before
+/// may have made bits durable where the newcomer was not yet; it is over only now.
 async fn write_pending(shard: Rc<Shard>) -> bool {
     let intent = &shard.array.intent;
     if shard.home().take_newcomer() {
@@ -108,8 +109,8 @@ impl PageToStore {
     }
 }
 
-/// Write pages to every device in service, then flush it if asked. A member that fails goes out; false
-/// if the array cannot do without it.
+/// Write pages to every device in service, then flush it if asked. A member that fails goes out;
+/// false if the array cannot do without it.
 async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: bool) -> bool {
     let mut under_way = Vec::new();
     for (holder, device) in devices_in_service(shard) {
@@ -158,7 +159,8 @@ impl Holder {
         (self.member, self.tenure)
     }
 
-    /// Something is in its cache: the next flush must include it. (A replacement is always included.)
+    /// Something is in its cache: the next flush must include it. (A replacement is always
+    /// included.)
     pub(crate) fn set_unflushed(&self, array: &Array) {
         array.slot(self.member).set_unflushed();
     }
@@ -210,11 +212,12 @@ pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 }
 
 async fn flush_round(shard: Rc<Shard>) -> bool {
-    // Before the flush: a stripe that is first written while it runs is not durable when it ends, and
-    // must not be called written by this round.
+    // Before the flush: a stripe that is first written while it runs is not durable when it ends,
+    // and must not be called written by this round.
     let mark = shard.array.caches.mark();
     let (numbers, pages) = take_written_pages(&shard);
-    // After the written map was looked at, before the flush: what is called written has its checksums.
+    // After the written map was looked at, before the flush: what is called written has its
+    // checksums.
     let sums = store_checksums(&shard).await;
     let mut is_kept = sums.is_kept && flush_members(&shard).await;
     if is_kept && !pages.is_empty() {
@@ -236,7 +239,8 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
     true
 }
 
-/// Changed pages of the checksum table are on their way to media: a flush of the members is to follow.
+/// Changed pages of the checksum table are on their way to media: a flush of the members is to
+/// follow.
 pub(crate) async fn store_checksums(shard: &Rc<Shard>) -> checksums::keep::Round {
     let next_sequence = || shard.home().next_page_sequence();
     checksums::keep::store(shard, &devices_in_service(shard), next_sequence).await
@@ -290,8 +294,8 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
     is_kept
 }
 
-/// Have both places of every page of the written map say the same: from then on damage to one of them brings back
-/// nothing older.
+/// Have both places of every page of the written map say the same: from then on damage to one of
+/// them brings back nothing older.
 ///
 /// # Errors
 /// `Io` if not.
@@ -329,8 +333,8 @@ pub(crate) async fn sweep(shard: Rc<Shard>) {
     }
 }
 
-/// Clear the bits of regions that were idle since the last call, unless a member is out: it will need
-/// them when it comes back.
+/// Clear the bits of regions that were idle since the last call, unless a member is out: it will
+/// need them when it comes back.
 pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
     let intent = &shard.array.intent;
     let idle = intent.take_idle();
@@ -350,8 +354,9 @@ pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
     }
 }
 
-/// An array starts: bitmap pages that some members have and others do not are written to all. A later page without the
-/// bit, on a member that was not asked when the bit was believed, would hide it from the next start.
+/// An array starts: bitmap pages that some members have and others do not are written to all. A
+/// later page without the bit, on a member that was not asked when the bit was believed, would hide
+/// it from the next start.
 ///
 /// # Errors
 /// [`ArrayLost`] if they cannot be written.
@@ -363,8 +368,8 @@ pub(crate) async fn settle_intent(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
     if rounds.join(|| write_pending(Rc::clone(shard))).await { Ok(()) } else { Err(ArrayLost) }
 }
 
-/// Write every page of both maps that has a bit set to every device in service: one has just joined.
-/// Rounds do it, so that it cannot cross another write of the same page.
+/// Write every page of both maps that has a bit set to every device in service: one has just
+/// joined. Rounds do it, so that it cannot cross another write of the same page.
 pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
     let written = &shard.array.written;
     shard.home().has_newcomer.set(!sings(Canary::NewcomerNotTold));

@@ -1,9 +1,10 @@
-//! Whether the members' devices are still what was opened: looked at with each heartbeat, and before a repair.
+//! Whether the members' devices are still what was opened: looked at with each heartbeat, and
+//! before a repair.
 //!
-//! What must stay true: a device that became smaller, or whose backing file is another one, is out before a repair is
-//! written to it: the repair would make it grow, and what lies between would read as zeros. Looks never make a request
-//! wait: they may take as long as a file system does.
-//! Not here: how a device tells (`ashlar_device`).
+//! What must stay true: a device that became smaller, or whose backing file is another one, is out
+//! before a repair is written to it: the repair would make it grow, and what lies between would
+//! read as zeros. Looks never make a request wait: they may take as long as a file system does. Not
+//! here: how a device tells (`ashlar_device`).
 
 use super::keeper::{self, Holder};
 use crate::aside;
@@ -33,7 +34,8 @@ enum Told {
     Fault,
 }
 
-/// Look at all devices in service, aside. A round that still waits for a file system is not joined by another.
+/// Look at all devices in service, aside. A round that still waits for a file system is not joined
+/// by another.
 pub(crate) fn look_at_all(shard: &Rc<Shard>) {
     if shard.home().looks.is_under_way.replace(true) {
         return;

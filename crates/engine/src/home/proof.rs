@@ -1,11 +1,14 @@
-//! Flush marks on the members: the proof that what was flushed is on every one of them, so that a start knows an older copy.
+//! Flush marks on the members: the proof that what was flushed is on every one of them, so that a
+//! start knows an older copy.
 //!
-//! What must stay true: a mark is called flushed only if it was written to every device that is in service afterwards, and a
-//! flush of all of them that began later went well. A device that joins has a mark before the members list it. No client waits
-//! for a proof, and proofs take no more than a twentieth of the time: where flushing is slow, they are rarer.
+//! What must stay true: a mark is called flushed only if it was written to every device that is in
+//! service afterwards, and a flush of all of them that began later went well. A device that joins
+//! has a mark before the members list it. No client waits for a proof, and proofs take no more than
+//! a twentieth of the time: where flushing is slow, they are rarer.
 //!
-//! What the next start cannot tell: that a copy lacks what was written after the last proof began. That is what was flushed
-//! within [`PROOF_EVERY`], or twenty times what a proof takes, if that is longer; and what nobody flushed, within two seconds.
+//! What the next start cannot tell: that a copy lacks what was written after the last proof began.
+//! That is what was flushed within [`PROOF_EVERY`], or twenty times what a proof takes, if that is
+//! longer; and what nobody flushed, within two seconds.
 
 use super::keeper::{self, Holder};
 use super::record::{aligned, all_went_well, ended};
@@ -108,8 +111,8 @@ async fn prove_soon(shard: Rc<Shard>) {
     }
 }
 
-/// Prove what was flushed before now, if there is anything. What depends on it goes on all the same if that cannot be: a start
-/// then knows less.
+/// Prove what was flushed before now, if there is anything. What depends on it goes on all the same
+/// if that cannot be: a start then knows less.
 pub(crate) async fn prove_if_needed(shard: &Rc<Shard>) {
     if is_unproven(shard) {
         prove(shard).await;
@@ -157,8 +160,8 @@ async fn mark_and_flush(shard: &Rc<Shard>) -> bool {
 /// The devices that have a mark.
 type Marked = Vec<(Holder, Rc<dyn Device>)>;
 
-/// Write the next mark to every device in service; `None` if one does not take it. That puts no device out: it says so where
-/// data goes to it.
+/// Write the next mark to every device in service; `None` if one does not take it. That puts no
+/// device out: it says so where data goes to it.
 pub(crate) async fn mark(shard: &Rc<Shard>) -> Option<(u64, Marked)> {
     let marks = &shard.home().marks;
     let _turn = marks.gate.acquire().await;
@@ -185,8 +188,8 @@ fn newest_mark(shard: &Shard) -> (u64, Buf) {
     (FLUSH_MARK_OFFSET + to_u64(mark.slot()) * FLUSH_MARK_BYTES, aligned(&mark.encode()))
 }
 
-/// A device joins, and takes part in every mark from now on: it gets the newest there is, alone, so that nobody waits for others.
-/// One that does not take it cannot be listed either.
+/// A device joins, and takes part in every mark from now on: it gets the newest there is, alone, so
+/// that nobody waits for others. One that does not take it cannot be listed either.
 pub(crate) async fn greet(shard: &Rc<Shard>, device: &dyn Device) {
     if shard.home().marks.sequence.get() == 0 {
         return;
@@ -211,8 +214,8 @@ async fn flush(shard: &Rc<Shard>, marked: &Marked) -> bool {
     went_well
 }
 
-/// The array starts: from now on its marks count. If they did not before, every device gets one first, and nothing is known to
-/// be flushed.
+/// The array starts: from now on its marks count. If they did not before, every device gets one
+/// first, and nothing is known to be flushed.
 pub(crate) async fn begin(shard: &Rc<Shard>, next: &mut Superblock) {
     if next.has_flush_marks() {
         return;

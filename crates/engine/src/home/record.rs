@@ -1,8 +1,9 @@
 //! One superblock update on all members of an array.
 //!
-//! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and 3
-//! are touched, so a crash leaves each member with a whole pair; a member that cannot take the update is
-//! put out by the next generation, which the rest take instead; a generation is never used twice.
+//! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and
+//! 3 are touched, so a crash leaves each member with a whole pair; a member that cannot take the
+//! update is put out by the next generation, which the rest take instead; a generation is never
+//! used twice.
 
 use super::writes::DeviceWrites;
 use super::{ArrayLost, proof};
@@ -27,10 +28,12 @@ pub(crate) struct Target {
     pub(crate) device: Rc<dyn Device>,
 }
 
-/// Record `change` under a new generation on every member in service. The caller holds the home gate.
+/// Record `change` under a new generation on every member in service. The caller holds the home
+/// gate.
 ///
 /// # Errors
-/// [`ArrayLost`] if too few members can take the update. Some may have it: the generation counts as used.
+/// [`ArrayLost`] if too few members can take the update. Some may have it: the generation counts as
+/// used.
 pub(crate) async fn update(
     shard: &Rc<Shard>,
     change: impl FnOnce(&mut Superblock),
@@ -113,7 +116,8 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
     }
 }
 
-/// The update that is being written will say that the slot is out: finish that once the gate is free.
+/// The update that is being written will say that the slot is out: finish that once the gate is
+/// free.
 fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
     let shard = Rc::clone(shard);
     let handle = shard.worker.handle.clone();
@@ -166,8 +170,8 @@ pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target>
         let slot = entry.slot;
         let state = shard.array.slot(slot).state();
         let is_usable = matches!(state, SlotState::InSync | SlotState::Rebuilding);
-        // A start without the slot's own device has the newcomer in its place before the table says so: what the table
-        // says of the one must not be written to the other.
+        // A start without the slot's own device has the newcomer in its place before the table says
+        // so: what the table says of the one must not be written to the other.
         let is_newcomers = state == SlotState::Rebuilding
             && superblock.newcomer(slot).is_some()
             && !sings(Canary::IdentityMixed);
@@ -229,8 +233,9 @@ pub(crate) async fn ended(pending: Vec<Pending<Outcome>>) -> Result<(), Fault> {
     all
 }
 
-/// Whether the slot's own device is recorded as out. While a replacement is there, the slot's device is in
-/// sync, and a member that is listed as rebuilding is the replacement after that was recorded.
+/// Whether the slot's own device is recorded as out. While a replacement is there, the slot's
+/// device is in sync, and a member that is listed as rebuilding is the replacement after that was
+/// recorded.
 pub(crate) fn says_out(superblock: &Superblock, slot: MemberIdx, has_replacement: bool) -> bool {
     let is_own =
         |role: Role| role == Role::Active || (role == Role::Rebuilding && !has_replacement);
@@ -255,8 +260,8 @@ pub(crate) fn mark_out(superblock: &mut Superblock, slot: MemberIdx) {
     }
 }
 
-/// The copy to this member becomes a rebuild. What was written since its slot was failing is not on it, and
-/// only this run of the array knows where: after a restart all of it is rebuilt.
+/// The copy to this member becomes a rebuild. What was written since its slot was failing is not on
+/// it, and only this run of the array knows where: after a restart all of it is rebuilt.
 fn rebuild_from_the_start(superblock: &mut Superblock, member: Uuid) {
     for job in superblock.jobs.iter_mut().filter(|job| job.member == Some(member)) {
         job.kind = JobKind::Rebuild;
@@ -264,9 +269,9 @@ fn rebuild_from_the_start(superblock: &mut Superblock, member: Uuid) {
     }
 }
 
-/// The same while the array runs: a device that takes over is under a new name in the log from now on. Until it has
-/// the slot updates go on without it and do not name it. What it gets in their stead is newer than records that do, and
-/// none of those must be rolled forward over it.
+/// The same while the array runs: a device that takes over is under a new name in the log from now
+/// on. Until it has the slot updates go on without it and do not name it. What it gets in their
+/// stead is newer than records that do, and none of those must be rolled forward over it.
 pub(crate) fn hand_over(superblock: &mut Superblock, slot: MemberIdx) {
     mark_out(superblock, slot);
     let of_slot = superblock.members.iter_mut().filter(|entry| entry.slot == slot);

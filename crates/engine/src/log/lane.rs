@@ -1,11 +1,12 @@
 //! One lane on one device: records wait here for the batch that takes them to the device.
 //!
-//! What must stay true: a record is done when its batch is whole on the device, forced to media if the device
-//! has a volatile cache; at most [`batches_in_flight`] batches are under way, and one is begun only when all but the last
-//! before it are whole, so that a start can tell a batch that was damaged from one that never came; records that come
-//! meanwhile go together with the next one, in their order. Buffers for headers come from a pool of fixed size; payload is
-//! written from where it lies. A batch takes the records that are there when a writer gets to run, so those that
-//! came in the same turn of the executor go together.
+//! What must stay true: a record is done when its batch is whole on the device, forced to media if
+//! the device has a volatile cache; at most [`batches_in_flight`] batches are under way, and one is
+//! begun only when all but the last before it are whole, so that a start can tell a batch that was
+//! damaged from one that never came; records that come meanwhile go together with the next one, in
+//! their order. Buffers for headers come from a pool of fixed size; payload is written from where
+//! it lies. A batch takes the records that are there when a writer gets to run, so those that came
+//! in the same turn of the executor go together.
 
 use super::ring::Ring;
 use super::shape::LogShape;
@@ -31,8 +32,8 @@ use std::task::{Poll, Waker};
 
 /// A batch grows no longer than this because there are more records; one record may be longer.
 const BATCH_BYTES: usize = 516 << 10;
-/// Header buffers for each lane that is open: one for each batch in flight. A slot has two lanes while its device is
-/// replaced.
+/// Header buffers for each lane that is open: one for each batch in flight. A slot has two lanes
+/// while its device is replaced.
 const HEADERS_EACH: usize = 2 * BATCHES_IN_FLIGHT_MAX;
 /// The header of a batch: room for fifty records or so.
 const HEADER_BYTES: usize = BLOCK_BYTES_USIZE;
@@ -81,8 +82,8 @@ impl Common {
     }
 }
 
-/// Two: while one is on its way the next one gathers, and the device is never idle in between. One where a durable write
-/// costs a flush: groups become larger, and flushes fewer.
+/// Two: while one is on its way the next one gathers, and the device is never idle in between. One
+/// where a durable write costs a flush: groups become larger, and flushes fewer.
 fn batches_in_flight(has_volatile_cache: bool) -> usize {
     if has_volatile_cache { 1 } else { BATCHES_IN_FLIGHT_MAX }
 }
@@ -111,7 +112,8 @@ pub(super) struct Lane {
     /// The slot that its device is in, or on its way into.
     member: MemberIdx,
     pub(super) log_tag: u64,
-    /// Let go when the lane is closed and has nothing to write: a stopped array holds no device open.
+    /// Let go when the lane is closed and has nothing to write: a stopped array holds no device
+    /// open.
     device: RefCell<Option<Rc<dyn Device>>>,
     pub(super) ring: RefCell<Ring>,
     queue: RefCell<VecDeque<Item>>,
@@ -136,8 +138,9 @@ struct Batch {
 }
 
 impl Lane {
-    /// An empty lane on `device`, with its writers running. If another one `before` it is on the device still, it begins once
-    /// that has ended: what that one has under way may land anywhere in the ring.
+    /// An empty lane on `device`, with its writers running. If another one `before` it is on the
+    /// device still, it begins once that has ended: what that one has under way may land anywhere
+    /// in the ring.
     pub(super) fn open(
         common: &Rc<Common>,
         handle: &ashlar_ring::Handle,
@@ -214,7 +217,8 @@ impl Lane {
         !self.queue.borrow().is_empty() || wants_notice()
     }
 
-    /// Whether enough of the batches before the next one are whole. Behind one that failed nothing waits: its device goes.
+    /// Whether enough of the batches before the next one are whole. Behind one that failed nothing
+    /// waits: its device goes.
     fn may_begin(&self) -> bool {
         self.fault.get().is_some() || self.ring.borrow().is_next_due()
     }
@@ -311,8 +315,8 @@ impl Lane {
         }
     }
 
-    /// What becomes of a batch. Behind one that failed none is written: the device goes, and until that is recorded its log
-    /// must not look as if it had a hole.
+    /// What becomes of a batch. Behind one that failed none is written: the device goes, and until
+    /// that is recorded its log must not look as if it had a hole.
     async fn written(&self, batch: &Batch) -> Result<(), Fault> {
         if let Some(fault) = self.fault.get() {
             return Err(fault);
@@ -369,7 +373,8 @@ impl Lane {
             }
         };
         if is_news {
-            // Who waits for space looks again: it came back, or there will be no more of it on this device.
+            // Who waits for space looks again: it came back, or there will be no more of it on this
+            // device.
             self.common.changed.notify_all();
         }
         for Item { body, done, .. } in items.drain(..) {

@@ -1,9 +1,11 @@
-//! What follows from silence, on the home worker: devices are given up, or it is told that they are waited for.
+//! What follows from silence, on the home worker: devices are given up, or it is told that they are
+//! waited for.
 //!
-//! What must stay true: a device is given up before anybody waits for the gate of superblock updates, which may be held by
-//! somebody who waits for that device; its member is failing from then on, so that no write that left it out is
-//! answered before the others say so. While a start is not recorded yet no member is put out from here: the start meets
-//! the faults of its commands and records them.
+//! What must stay true: a device is given up before anybody waits for the gate of superblock
+//! updates, which may be held by somebody who waits for that device; its member is failing from
+//! then on, so that no write that left it out is answered before the others say so. While a start
+//! is not recorded yet no member is put out from here: the start meets the faults of its commands
+//! and records them.
 //!
 //! Not here: looks (`watch.rs`), the decision (`judge.rs`).
 
@@ -21,7 +23,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A device: its slot, whether it is the one that is being filled to replace another, and its tenure.
+/// A device: its slot, whether it is the one that is being filled to replace another, and its
+/// tenure.
 type Place = (MemberIdx, bool, Tenure);
 
 /// What the home worker of an array keeps of silent devices.
@@ -105,8 +108,8 @@ fn limit(shard: &Shard, device: Option<&Rc<dyn Device>>) -> u16 {
     device.map_or(u16::MAX, |device| shard.array.tuning.silence.looks_of(device.facts()))
 }
 
-/// A device that nobody asks for anything is not known to answer. When some member is half-way to being given up, all others
-/// are asked for a block: who does not answer that is as silent.
+/// A device that nobody asks for anything is not known to answer. When some member is half-way to
+/// being given up, all others are asked for a block: who does not answer that is as silent.
 fn ask_others(shard: &Rc<Shard>, members: &[Standing]) {
     let is_half_way = |it: &&Standing| it.is_in_service && 2 * it.silence.looks >= it.limit;
     let Some(limit) = members.iter().filter(is_half_way).map(|it| it.limit).min() else { return };
@@ -148,8 +151,8 @@ fn give_up(shard: &Rc<Shard>, place: Place, silence: Silence) {
     home::take_out_soon(shard, (member, tenure), why);
 }
 
-/// A member is failing from now on, for this reason, and whoever waits for its device is answered. The others still have to
-/// be told, by `home::take_out_alone`; its group can do without it.
+/// A member is failing from now on, for this reason, and whoever waits for its device is answered.
+/// The others still have to be told, by `home::take_out_alone`; its group can do without it.
 pub(crate) fn put_out(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
     let slot = shard.array.slot(member);
     let (tenure, state) = (slot.tenure(), slot.state());

@@ -1,8 +1,9 @@
 //! Which silent devices are given up, and which are waited for. Pure.
 //!
-//! What must stay true: nobody is given up whom its group needs, and nobody while more than half of all devices are silent:
-//! then it is the host, the controller or the cable, and not a drive. A device under load is late, not silent: as long as it
-//! answers anything, a single command may take [`PATIENCE`] times as long.
+//! What must stay true: nobody is given up whom its group needs, and nobody while more than half of
+//! all devices are silent: then it is the host, the controller or the cable, and not a drive. A
+//! device under load is late, not silent: as long as it answers anything, a single command may take
+//! [`PATIENCE`] times as long.
 //!
 //! Not here: where the figures come from (`watch.rs`), what is done (`act.rs`).
 
@@ -68,8 +69,8 @@ impl Standing {
     }
 }
 
-/// What becomes of each of `members`, groups of `strips` one after the other, of which each may lack `parity`, and of the
-/// devices that are being filled to replace some of them.
+/// What becomes of each of `members`, groups of `strips` one after the other, of which each may
+/// lack `parity`, and of the devices that are being filled to replace some of them.
 pub(crate) fn judge(
     (members, replacements): (&[Standing], &[Standing]),
     (strips, parity): (usize, usize),
@@ -104,8 +105,9 @@ mod tests {
 
     const LIMIT: u16 = 20;
 
-    /// `.` answers, `,` has been silent for a little, `s` for too long, `o` has one command that takes far too long, `O`
-    /// one that takes long, `-` is out, `r` is being filled and answers, `R` is being filled and silent.
+    /// `.` answers, `,` has been silent for a little, `s` for too long, `o` has one command that
+    /// takes far too long, `O` one that takes long, `-` is out, `r` is being filled and answers,
+    /// `R` is being filled and silent.
     fn standing(letter: char) -> Standing {
         let silence = |looks, oldest| Silence { looks, oldest };
         let silence = match letter {

@@ -1,7 +1,9 @@
-//! The governor under load, in the world's time: what a rebuild costs clients, and what clients cost a rebuild.
+//! The governor under load, in the world's time: what a rebuild costs clients, and what clients
+//! cost a rebuild.
 //!
-//! The disks here do one command at a time, as drives with one actuator do; commands wait in line. So a rebuild
-//! at full depth makes clients wait, and a rebuild that gives way does not. Every figure comes from the seed.
+//! The disks here do one command at a time, as drives with one actuator do; commands wait in line.
+//! So a rebuild at full depth makes clients wait, and a rebuild that gives way does not. Every
+//! figure comes from the seed.
 
 use crate::world::jobs::{filled_to_the_brim, job, ms, raid6};
 use crate::world::{DISK_BYTES, add_disks, assemble_spec, create_spec, read, submit};
@@ -133,7 +135,8 @@ impl Clients {
         clients
     }
 
-    /// The wait that 95 of 100 requests since the last call did not exceed; nothing if there were none.
+    /// The wait that 95 of 100 requests since the last call did not exceed; nothing if there were
+    /// none.
     fn p95(&self) -> Option<Duration> {
         let mut waits = std::mem::take(&mut *self.waits.lock().expect("whole"));
         waits.sort();

@@ -1,7 +1,9 @@
-//! The engine on simulated devices, in one program: a program for each file would be linked for minutes.
+//! The engine on simulated devices, in one program: a program for each file would be linked for
+//! minutes.
 //!
-//! What must stay true: everything comes from seeds, and no module changes what another sees. Not here: `logged` and
-//! `summed`, which run some of these modules once more on arrays with a log and with checksums.
+//! What must stay true: everything comes from seeds, and no module changes what another sees. Not
+//! here: `logged` and `summed`, which run some of these modules once more on arrays with a log and
+//! with checksums.
 #![forbid(unsafe_code)]
 
 mod hand_made;

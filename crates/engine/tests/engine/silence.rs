@@ -1,5 +1,5 @@
-//! Devices that do not answer: no error at the client, a stall of less than ten seconds, and nobody put out whom the
-//! others cannot do without.
+//! Devices that do not answer: no error at the client, a stall of less than ten seconds, and nobody
+//! put out whom the others cannot do without.
 
 use crate::world::jobs::{
     audit, count, filled, last, ms, raid5, raid6, started, status, steps, until_all_in_sync,
@@ -102,7 +102,8 @@ fn two_members_that_fall_silent_together_cost_no_more_than_one() {
     });
 }
 
-/// The superblocks are being written for another member when the silent one is met, so whoever has leave to change them waits for it.
+/// The superblocks are being written for another member when the silent one is met, so whoever has
+/// leave to change them waits for it.
 #[test]
 fn a_silent_member_does_not_hold_up_the_record_of_another_that_failed() {
     with_array(21, raid6(), async |engine, handle, disks, model| {

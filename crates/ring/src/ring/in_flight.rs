@@ -18,13 +18,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 
-/// Marks completions that tell nothing: of a cancel request (the cancelled operation has its own), of a nudge.
+/// Marks completions that tell nothing: of a cancel request (the cancelled operation has its own),
+/// of a nudge.
 const CANCEL: u64 = u64::MAX;
 /// Marks the completion of the read of the doorbell.
 const DOORBELL: u64 = u64::MAX - 1;
 
-/// How often the end of a ring waits for a second in which nothing ends, before it leaks what the kernel has: a drive
-/// that does not answer must not keep a process from its end.
+/// How often the end of a ring waits for a second in which nothing ends, before it leaks what the
+/// kernel has: a drive that does not answer must not keep a process from its end.
 const CLOSE_PATIENCE: u32 = 10;
 /// The same while a panic unwinds.
 const PANIC_PATIENCE: u32 = 5;
@@ -56,7 +57,8 @@ pub(super) struct InFlight {
     closing: bool,
     /// Seconds without an end, while it closes.
     seconds_in_vain: u32,
-    /// Kernel threads there may be for operations that block: what the kernel allows by itself, and how many more.
+    /// Kernel threads there may be for operations that block: what the kernel allows by itself, and
+    /// how many more.
     threads: Option<(u32, u32)>,
 }
 
@@ -367,8 +369,9 @@ impl InFlight {
         }
     }
 
-    /// Whoever waits for the operations of `sink` does so no longer: those in line come back, never started; the kernel
-    /// is asked to end the others soon, and their buffers are written off until they do.
+    /// Whoever waits for the operations of `sink` does so no longer: those in line come back, never
+    /// started; the kernel is asked to end the others soon, and their buffers are written off until
+    /// they do.
     pub(super) fn give_up(&mut self, sink: &Rc<dyn Sink>) -> Vec<Finished> {
         let is_its = |done: &Done| match done {
             Done::Sink(own, _) | Done::SinkOfSlow(own, _) => {
@@ -393,8 +396,9 @@ impl InFlight {
         never_started
     }
 
-    /// So many operations may block kernel threads for long: there may be that many more threads from now on, so that others'
-    /// operations (every sync needs one) do not stand in line behind them.
+    /// So many operations may block kernel threads for long: there may be that many more threads
+    /// from now on, so that others' operations (every sync needs one) do not stand in line behind
+    /// them.
     pub(super) fn allow_blocked(&mut self, count: u32) {
         let (base, more) = self.threads.unwrap_or_else(|| {
             let mut now = [0, 0];
@@ -409,7 +413,8 @@ impl InFlight {
         let mut wanted = [base.saturating_add(count), 0];
         if self.uring.submitter().register_iowq_max_workers(&mut wanted).is_ok() {
             self.threads = Some((base, count));
-            // Threads are made when something is put in line: what stands there already needs a push.
+            // Threads are made when something is put in line: what stands there already needs a
+            // push.
             let nudge = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(CANCEL);
             self.submit();
             self.push(&nudge);
@@ -475,7 +480,8 @@ impl InFlight {
         Some(Finished::cancelled(operation, done))
     }
 
-    /// Whether more may complete. A broken ring has no future, and what did not end for long may never.
+    /// Whether more may complete. A broken ring has no future, and what did not end for long may
+    /// never.
     fn wait_while_closing(&mut self) -> bool {
         let second = types::Timespec::new().sec(1);
         let args = types::SubmitArgs::new();

@@ -115,22 +115,22 @@ impl Ring {
         in_flight.submit_batch();
     }
 
-    /// Nobody waits for the operations of `sink` any more. Those that wait in line are handed to it now, as cancelled; the
-    /// kernel is asked to end the others soon, and each is handed to it when it has. Until then the pools of their
-    /// buffers lend others in their place.
+    /// Nobody waits for the operations of `sink` any more. Those that wait in line are handed to it
+    /// now, as cancelled; the kernel is asked to end the others soon, and each is handed to it when
+    /// it has. Until then the pools of their buffers lend others in their place.
     pub fn give_up(&self, sink: &Rc<dyn Sink>) {
         let never_started = self.shared.in_flight.borrow_mut().give_up(sink);
         never_started.into_iter().for_each(|finished| self.shared.deliver(finished));
     }
 
-    /// So many operations have been under way for long and may block threads of the kernel: it may have that many more, for
-    /// others that need one.
+    /// So many operations have been under way for long and may block threads of the kernel: it may
+    /// have that many more, for others that need one.
     pub fn allow_blocked(&self, count: u32) {
         self.shared.in_flight.borrow_mut().allow_blocked(count);
     }
 
-    /// As [`Ring::start_for`], on a file whose file system may block whoever begins an operation, though it was asked not
-    /// to: a thread of the kernel begins it.
+    /// As [`Ring::start_for`], on a file whose file system may block whoever begins an operation,
+    /// though it was asked not to: a thread of the kernel begins it.
     pub fn start_slow_for(&self, operation: Operation, sink: Rc<dyn Sink>, ticket: usize) {
         let mut in_flight = self.shared.in_flight.borrow_mut();
         in_flight.start(operation, Done::SinkOfSlow(sink, ticket));
