@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use ashlar_device::{
-    Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Flights, Opened, Outcome, Owed,
+    self as device, Command, CommandKind, Device, DeviceFacts, Fault, FaultKind, Flights, Look,
+    Opened, Outcome, Owed,
 };
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::{Completion, Handle};
@@ -115,6 +116,15 @@ impl Device for SimDevice {
         if !state.is_stopped() {
             state.disks[self.at].owed += kept;
         }
+    }
+
+    fn look(&self) -> Option<Look> {
+        let (world, at) = (Arc::clone(&self.world), self.at);
+        Some(Box::new(move || {
+            let disk = &world.lock().disks[at];
+            let is_cut = disk.faults.ends_at.is_some_and(|end| end < disk.options.size_bytes);
+            is_cut.then_some(device::Change::Shorter)
+        }))
     }
 
     fn submit(&self, offset: u64, command: Command, done: Completion<Outcome>) {

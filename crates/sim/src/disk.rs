@@ -208,6 +208,13 @@ impl SimDisk {
         self.with(|disk| disk.faults.is_full = false);
     }
 
+    /// What lies beneath it is cut short while it is in use: what lay beyond `offset` is lost, cannot be
+    /// read, and reads as zeros once a write beyond has made it grow.
+    pub fn cut_beneath(&self, offset: u64) {
+        self.cut_and_grow(offset);
+        self.with(|disk| disk.faults.ends_at = Some(offset));
+    }
+
     /// It was cut short and made as long as before again: from `offset` on it reads as zeros.
     pub fn cut_and_grow(&self, offset: u64) {
         self.with(|disk| {

@@ -97,6 +97,8 @@ pub(crate) struct Faults {
     pub(crate) is_full: bool,
     /// Nothing completes, well or badly.
     pub(crate) is_silent: bool,
+    /// What lies beneath it ends there.
+    pub(crate) ends_at: Option<u64>,
     pub(crate) lies_on_flush: bool,
     /// For each kind of command: the fault, and how many more times (`None` is for ever).
     pub(crate) by_kind: [Option<(Fault, Option<u32>)>; CommandKind::ALL.len()],
@@ -233,6 +235,9 @@ impl DiskState {
     }
 
     pub(crate) fn is_readable(&self, offset: u64, bytes: u64) -> bool {
+        if self.faults.ends_at.is_some_and(|end| offset + bytes > end) {
+            return false;
+        }
         self.faults.unreadable.range(sectors(offset, bytes)).next().is_none()
     }
 
@@ -269,6 +274,9 @@ impl DiskState {
     /// The write with this operation number completes.
     pub(crate) fn finish_write(&mut self, number: u64) {
         let Some(mut change) = self.in_flight.remove(&number) else { return };
+        if let Some(end) = &mut self.faults.ends_at {
+            *end = (*end).max(change.offset + change.bytes);
+        }
         if self.faults.writes_to_lose > 0 {
             self.faults.writes_to_lose -= 1;
             return;

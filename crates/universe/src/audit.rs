@@ -44,6 +44,25 @@ pub(crate) async fn read_all(engine: &Engine, stage: &Stage) {
     }
 }
 
+/// The same, from the end.
+pub(crate) async fn read_backwards(engine: &Engine, stage: &Stage) {
+    let own = stage.clone();
+    let look = async move |volume: ashlar_engine::ArrayVolume| {
+        let mut end = own.ledger().bytes();
+        while end > 0 {
+            let offset = (end - 1) / READ_BYTES * READ_BYTES;
+            let extent = Extent::new(offset, end - offset);
+            if let Err(kind) = client::read(&volume, &own, extent).await {
+                own.fail(format!("the audit's read at {extent} was answered {kind:?}"));
+            }
+            end = offset;
+        }
+    };
+    if let Err(refusal) = engine.with_volume(0, TANK, look).await {
+        stage.fail(format!("no volume to audit: {refusal}"));
+    }
+}
+
 /// Lose as many members of each group as may be lost, and read everything.
 pub(crate) async fn read_with_losses(
     engine: &Engine,

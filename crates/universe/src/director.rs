@@ -5,6 +5,7 @@
 //! held against what it may answer.
 
 use crate::bay::{Bays, Trouble, out_of_sync};
+use crate::config::Class;
 use crate::menu::Act;
 use crate::stage::{Stage, seconds};
 use ashlar_device::{CommandKind, FaultKind};
@@ -90,7 +91,8 @@ impl Director<'_> {
         self.say("no space under any device");
         self.stage.mark("fault.no_room");
         self.bays.all.iter().for_each(|bay| bay.disk.fill_up());
-        if self.random.percent(20) {
+        let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
+        if may_crash && self.random.percent(20) {
             let stop = if self.random.percent(50) { Stop::PowerCut } else { Stop::Kill };
             self.stage.cut_after(1 + self.random.below(60), stop);
         }

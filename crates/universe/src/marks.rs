@@ -81,6 +81,7 @@ pub(crate) const ORDEALS: [&str; 12] = [
     "ordeal.second_runner",
     "ordeal.nothing",
     "ordeal.cut_and_grown",
+    "ordeal.cut_while_running",
 ];
 
 /// What some thousand universes must reach.
@@ -188,6 +189,7 @@ pub const EXPECTED: &[&str] = &[
     "operator.spare_removed",
     "operator.unpaused",
     "ordeal.cut_and_grown",
+    "ordeal.cut_while_running",
     "ordeal.damaged_copies",
     "ordeal.degraded",
     "ordeal.foreign",

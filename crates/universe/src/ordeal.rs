@@ -52,6 +52,8 @@ enum Evil {
     Nothing,
     /// A member was cut short and made as long as before again.
     CutAndGrown,
+    /// A member becomes smaller while the array runs.
+    CutWhileRunning,
 }
 
 /// In the order of [`ORDEALS`].
@@ -68,6 +70,7 @@ const ALL: [Evil; 12] = [
     Evil::SecondRunner,
     Evil::Nothing,
     Evil::CutAndGrown,
+    Evil::CutWhileRunning,
 ];
 
 /// A device as it was a while ago.
@@ -112,6 +115,10 @@ impl Older {
         }
         !is_left && !is_seen_off && !entry.out_incarnations.contains(&self.own.incarnation)
     }
+}
+
+fn first_of(demand: &Demand) -> usize {
+    *demand.useless.first().expect("one was chosen")
 }
 
 /// The newest flush mark on a device, and the one that it calls flushed.
@@ -174,6 +181,7 @@ impl Ordeals<'_> {
                     });
                     self.rehearse();
                 }
+                Evil::CutWhileRunning => self.cut_while_running(first_of(&demand), outlook),
                 Evil::Nothing => self.rehearse(),
                 Evil::SecondRunner => self.run_twice(outlook),
                 _ if demand.is_refused => {
@@ -245,6 +253,15 @@ impl Ordeals<'_> {
                 let first_byte = self.bays.data_offset;
                 let blocks = (disk.size_bytes() - (1 << 20) - first_byte) / BLOCK_BYTES;
                 disk.cut_and_grow(first_byte + self.random.below(blocks) * BLOCK_BYTES);
+                vec![first]
+            }
+            // Nothing but the reads asks anything of it.
+            Evil::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
+            Evil::CutWhileRunning => {
+                let out = self.bays.out_at_rest(rest, slots);
+                if out.contains(&true) || self.stage.config().losses() == 0 {
+                    return None;
+                }
                 vec![first]
             }
             Evil::Foreign => self.make_foreign(first),
@@ -457,6 +474,24 @@ impl Ordeals<'_> {
     }
 
     /// What can be read is right, the rest are errors, and the array says what it has come to.
+    /// All is read, from the end: a repair there would make the member grow over all that it lost.
+    fn cut_while_running(&mut self, at: usize, outlook: &Outlook) {
+        let (opener, stage) = (self.world.opener(), self.stage.clone());
+        let (first_byte, draw) = (self.bays.data_offset, self.random.below(1 << 40));
+        let bays = &mut *self.bays;
+        self.world
+            .run(async |handle| {
+                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                let strips = stage.config().window.0 + stage.config().window.1;
+                let span = strips * running.array.geometry().strip_bytes();
+                let block = draw % (span / BLOCK_BYTES);
+                bays.all[at].disk.cut_beneath(first_byte + block * BLOCK_BYTES);
+                audit::read_backwards(&running.engine, &stage).await;
+                audit::read_all(&running.engine, &stage).await;
+            })
+            .done();
+    }
+
     fn lose_while_running(&mut self, outlook: &Outlook) {
         let Some(rest) = self.bays.at_rest() else { return };
         let Some(gone) = self.too_many(&rest) else { return };

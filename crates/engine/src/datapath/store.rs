@@ -208,12 +208,12 @@ impl Target {
         Target { member, tenure, is_replacement: true }
     }
 
-    /// The device, as long as it is there.
+    /// The device, as long as it is there; one that was to replace another may have done so.
     fn device(self, shard: &Shard) -> Option<Rc<dyn Device>> {
         let (current, replacement) = shard.tenures(self.member);
-        match self.is_replacement {
-            true if replacement == self.tenure => shard.replacement(self.member),
-            false if current == self.tenure => shard.device(self.member),
+        match self.tenure {
+            tenure if tenure == current => shard.device(self.member),
+            tenure if tenure == replacement => shard.replacement(self.member),
             _ => None,
         }
     }
