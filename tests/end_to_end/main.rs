@@ -22,6 +22,7 @@
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
+//! - `nvme`       hosts of NVMe/TCP, and what they find after a restart; `nvme_queue`: one queue
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `silent`     a member that does not answer
@@ -50,6 +51,9 @@ mod leftovers;
 mod load;
 mod many_arrays;
 mod no_room;
+mod nvme;
+#[path = "../../crates/export/nvme-tcp/tests/target/queue.rs"]
+mod nvme_queue;
 mod older_copies;
 mod raw_nbd;
 mod refusals;

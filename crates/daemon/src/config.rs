@@ -3,6 +3,8 @@
 //! What must stay true: the members hold the truth about arrays; a file only says where to look and
 //! what to serve. An unknown key is refused with its line, and nothing is started.
 
+mod nvme;
+
 use crate::exports::address;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
@@ -17,6 +19,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use nvme::{HostConfig, NvmeConfig};
 
 /// Everything a file may say; all of it is optional.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
@@ -37,6 +41,9 @@ pub struct Config {
     /// What NBD clients may hold.
     #[serde(default)]
     pub nbd_limits: NbdLimits,
+    /// NVMe/TCP.
+    #[serde(default)]
+    pub nvme_tcp: Option<NvmeConfig>,
     /// Volumes as files.
     #[serde(default)]
     pub fuse: Option<FuseConfig>,
@@ -371,6 +378,7 @@ impl Config {
         self.tuning.check()?;
         self.nbd_limits.check()?;
         self.nbd.iter().try_for_each(NbdConfig::check)?;
+        self.nvme_tcp.as_ref().map_or(Ok(()), NvmeConfig::check)?;
         sizes::check(&self.serve)
     }
 }

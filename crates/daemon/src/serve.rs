@@ -63,7 +63,7 @@ pub fn serve(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
     served
 }
 
-async fn run(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
+async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<(), ApiError> {
     options.config.check().map_err(|what| {
         ApiError::new(codes::REQUEST_MALFORMED, what, "correct it; nothing was started")
     })?;
@@ -75,6 +75,7 @@ async fn run(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
         );
         return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
     }
+    bound_nvme(&mut options.config, descriptors, &say);
     let waits = Waits::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
     let mut engine_config = engine_config(&options.config, &waits)?;
     if let Some(record) = &options.record {
@@ -91,7 +92,12 @@ async fn run(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
     engine.events().count_within(EVENTS_COUNTED_FOR);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
-    let setting = ExportSetting { engine: engine.clone(), folder: options.folder, nbd_limits };
+    let setting = ExportSetting {
+        engine: engine.clone(),
+        folder: options.folder,
+        nbd_limits,
+        boot: runner().boot_id,
+    };
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
@@ -110,11 +116,24 @@ async fn run(options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Result<
     served.map(drop)
 }
 
+/// NVMe/TCP has a quarter of the descriptors at most; says so if that is less than asked for.
+fn bound_nvme(config: &mut Config, descriptors: u64, say: Say<'_>) {
+    let Some(nvme) = &mut config.nvme_tcp else { return };
+    let most = (descriptors / 4).max(1);
+    if nvme.limits().session.sessions_max > most {
+        say(&format!(
+            "at most {most} NVMe/TCP connections: this process may have {descriptors} descriptors"
+        ));
+        nvme.connections = Some(most);
+    }
+}
+
 /// The limits of NBD with no more connections than `descriptors` are enough for; says so if these
 /// are fewer than asked for.
 fn nbd_limits(config: &Config, descriptors: u64, say: Say<'_>) -> NbdLimits {
     let others = PeerLimits::default().connections + scrape::CONNECTIONS;
-    let most = descriptors::nbd_connections(descriptors, others);
+    let nvme = config.nvme_tcp.as_ref().map_or(0, |it| it.limits().session.sessions_max);
+    let most = descriptors::nbd_connections(descriptors, others).saturating_sub(nvme).max(1);
     let mut limits = config.nbd_limits.clone();
     if limits.limits().session.sessions_max > most {
         say(&format!(

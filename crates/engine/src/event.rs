@@ -89,6 +89,8 @@ pub mod names {
     /// Somebody who may not use the control socket did. Fields: `request` (its path), `uid`, `gid`
     /// and `pid` of who asked as the kernel has them.
     pub const CONTROL_REFUSED: &str = "control.refused";
+    /// A volume is not offered over a protocol. Fields: `protocol`, `reason`.
+    pub const NOT_SERVED: &str = "export.not_served";
     /// An export's listener cannot be used any more.
     pub const LISTENER_FAILED: &str = "listener.failed";
 }

@@ -75,7 +75,7 @@ impl Call for FuseDetach {
 /// One way to a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// `nbd`, `nbds` (NBD that demands TLS) or `fuse`.
+    /// `nbd`, `nbds` (NBD that demands TLS), `nvme-tcp` or `fuse`.
     pub protocol: String,
     /// Requests answered so far.
     pub requests: u64,

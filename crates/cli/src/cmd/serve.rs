@@ -42,6 +42,21 @@ pub struct Args {
     #[arg(long)]
     nbd_trusted_network: bool,
 
+    /// Serve all volumes over NVMe/TCP at IP:PORT. Port 4420 is usual. Repeat the flag for several
+    /// addresses. Needs --nvme-tcp-trusted-network or the same in the configuration.
+    #[arg(long, value_name = "ADDRESS")]
+    nvme_tcp: Vec<String>,
+
+    /// Allow NVMe/TCP, which is not encrypted. Everybody who can reach the addresses sees the data.
+    /// Unless the configuration lists hosts with secrets, they may also destroy every volume.
+    #[arg(long)]
+    nvme_tcp_trusted_network: bool,
+
+    /// Folder in which NVMe/TCP keeps identity, namespace numbers and reservations. Default:
+    /// /var/lib/ashlar/nvme.
+    #[arg(long, value_name = "FOLDER")]
+    nvme_tcp_state: Option<PathBuf>,
+
     /// Folder for attached volumes.
     #[arg(long, value_name = "FOLDER")]
     fuse: Option<PathBuf>,
@@ -96,6 +111,7 @@ impl Args {
         let listeners =
             listeners.map(|listen| NbdConfig { listen, trusted_network, tls: tls.clone() });
         config.nbd.extend(listeners);
+        self.add_nvme(&mut config)?;
         if let Some(folder) = &self.fuse {
             config.fuse = Some(FuseConfig { folder: absolute(folder)? });
         }
@@ -107,6 +123,24 @@ impl Args {
             config.serve.pin = Some(false);
         }
         Ok(config)
+    }
+}
+
+impl Args {
+    fn add_nvme(&self, config: &mut Config) -> Result<(), Fault> {
+        let is_told = !self.nvme_tcp.is_empty()
+            || self.nvme_tcp_trusted_network
+            || self.nvme_tcp_state.is_some();
+        if !is_told {
+            return Ok(());
+        }
+        let nvme = config.nvme_tcp.get_or_insert_default();
+        nvme.listen.extend(self.nvme_tcp.iter().cloned());
+        nvme.trusted_network |= self.nvme_tcp_trusted_network;
+        if let Some(folder) = &self.nvme_tcp_state {
+            nvme.state = Some(absolute(folder)?);
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in
 //!   turn; `address` says where they may listen
+//! - `nvme`  one NVMe/TCP subsystem, whose namespaces are the volumes
 //! - `fuse`  one mount for each attached volume, with one file in it; `loops` are the loop devices
 //!   over these files, `mounts` the table of mounts, read as the kernel writes it
 //!
@@ -17,6 +18,7 @@ pub mod fuse;
 pub mod loops;
 mod mounts;
 pub mod nbd;
+pub mod nvme;
 
 use crate::config::{Config, NbdLimits};
 use ashlar_api::ApiError;
@@ -25,6 +27,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_engine::Engine;
 use fuse::FuseExports;
 use nbd::NbdExports;
+use nvme::NvmeExports;
 use std::any::Any;
 use std::future::{Future, poll_fn, ready};
 use std::path::PathBuf;
@@ -110,6 +113,8 @@ pub struct ExportSetting {
     pub folder: PathBuf,
     /// What NBD clients may hold.
     pub nbd_limits: NbdLimits,
+    /// This boot of the host: another one is another.
+    pub boot: [u8; 16],
 }
 
 /// All ways to all volumes.
@@ -118,9 +123,10 @@ pub struct Exports(Vec<Box<dyn Export>>);
 impl Exports {
     /// All of them; nothing is served yet.
     pub fn new(setting: ExportSetting) -> Exports {
-        let ExportSetting { engine, folder, nbd_limits } = setting;
+        let ExportSetting { engine, folder, nbd_limits, boot } = setting;
         Exports(vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
+            Box::new(NvmeExports::new(engine.clone(), boot)),
             Box::new(FuseExports::new(engine, folder)),
         ])
     }

@@ -99,6 +99,11 @@ impl Target {
         &self.config.identity
     }
 
+    /// Highest namespace identifier that hosts are told of.
+    pub fn namespaces_max(&self) -> u32 {
+        self.config.limits.namespaces_max
+    }
+
     /// Hosts that are connected now, each once, with how many controllers.
     pub fn hosts(&self) -> Vec<(String, usize)> {
         let mut hosts: Vec<(String, usize)> = Vec::new();

@@ -1,6 +1,7 @@
 //! Controllers: discovery, the way to a queue, events, Abort, keep-alive, reset.
 
-use crate::host::{Queue, Wishes, admin, blocks, connected, host, io, of, pattern};
+use crate::host::{admin, connected, io};
+use crate::queue::{Queue, Wishes, blocks, host, of, pattern};
 use crate::server::{Disk, NQN, Setup, TestTarget};
 use ashlar_nvme_protocol::command::{
     DYNAMIC_CONTROLLER, FabricsCommand, InvalidParameter, admin_opcode, io_opcode,

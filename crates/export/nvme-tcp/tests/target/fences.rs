@@ -1,6 +1,7 @@
 //! Reservations: who is kept out, what survives, and that nobody who lost rights still writes.
 
-use crate::host::{Queue, Wishes, blocks, connected, host, of, pattern};
+use crate::host::connected;
+use crate::queue::{Queue, Wishes, blocks, host, of, pattern};
 use crate::server::{Setup, TestTarget};
 use ashlar_nvme_protocol::command::{admin_opcode, io_opcode};
 use ashlar_nvme_protocol::log::page;

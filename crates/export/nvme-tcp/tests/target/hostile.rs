@@ -1,6 +1,7 @@
 //! Hosts that break the rules: what the target must survive, what it says, and what it gives back.
 
-use crate::host::{Queue, Wishes, admin, blocks, connected, host, io, of, pattern};
+use crate::host::{admin, connected, io};
+use crate::queue::{Queue, Wishes, blocks, host, of, pattern};
 use crate::server::{Setup, TestTarget};
 use ashlar_nvme_protocol::command::{admin_opcode, io_opcode};
 use ashlar_nvme_protocol::digest::digest;

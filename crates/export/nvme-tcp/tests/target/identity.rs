@@ -1,6 +1,7 @@
 //! Who may connect: the list of hosts, and proofs.
 
-use crate::host::{Queue, Wishes, admin, host, io, of};
+use crate::host::{admin, io};
+use crate::queue::{Queue, Wishes, host, of};
 use crate::server::{NQN, Setup, TestTarget};
 use ashlar_nvme_protocol::auth::{
     self, Challenge, Message, Negotiate, Proof, Reply, Role, Secret, prove,

@@ -5,5 +5,6 @@ mod fences;
 mod host;
 mod hostile;
 mod identity;
+mod queue;
 mod requests;
 mod server;

@@ -1,7 +1,9 @@
 //! Reads, writes and the rest of the I/O commands, in every way in which data can travel.
 
-use crate::host::{Queue, Wishes, admin, blocks, connected, io, of, pattern};
-use crate::server::{BLOCK, Disk, Setup, TestTarget};
+use crate::host::{admin, connected, io};
+use crate::queue::BLOCK;
+use crate::queue::{Queue, Wishes, blocks, of, pattern};
+use crate::server::{Disk, Setup, TestTarget};
 use ashlar_nvme_protocol::command::io_opcode;
 use ashlar_nvme_protocol::pdu::Body;
 use ashlar_nvme_protocol::{Sgl, Status, Submission};

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 pub const NQN: &str = "nqn.2024-01.example:array";
-pub const BLOCK: usize = 512;
+use crate::queue::BLOCK;
 
 /// One volume, shared by all workers.
 pub struct Disk {
