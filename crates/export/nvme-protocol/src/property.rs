@@ -2,7 +2,7 @@
 //! down, reset.
 //!
 //! What must stay true: RDY follows EN at once; a controller that was shut down stays so until it
-//! is reset; CC is believed only with sizes and command sets that are served. There is no memory
+//! is reset, and says "complete" only when told that everything is durable; CC is believed only with sizes and command sets that are served. There is no memory
 //! page size to believe: nothing is addressed by pages. Base 2.0, 3.1.3 "Controller Properties" and
 //! 3.5 "Controller Initialization".
 
@@ -34,7 +34,8 @@ pub enum PropertyChange {
     Enabled,
     /// The controller was reset: its I/O queues end, its features are as at the beginning.
     Reset,
-    /// The host said that it leaves, and everything that was answered must be durable.
+    /// The host said that it leaves: make everything durable that was answered, then
+    /// [`Properties::shutdown_is_complete`].
     ShutDown,
 }
 
@@ -43,6 +44,7 @@ pub enum PropertyChange {
 enum Life {
     Disabled,
     Ready,
+    ShuttingDown,
     ShutDown,
 }
 
@@ -91,6 +93,13 @@ impl Properties {
         self.life != Life::Disabled
     }
 
+    /// Everything that was answered is durable, and the host may go.
+    pub fn shutdown_is_complete(&mut self) {
+        if self.life == Life::ShuttingDown {
+            self.life = Life::ShutDown;
+        }
+    }
+
     /// The controller cannot go on: CFS until it is reset.
     pub fn fail(&mut self) {
         self.has_failed = true;
@@ -126,7 +135,8 @@ impl Properties {
         let (ready, shutdown) = match self.life {
             Life::Disabled => (0, 0),
             Life::Ready => (1, 0),
-            // RDY stays as it was; SHST says that the shutdown is complete.
+            // RDY stays as it was; SHST says how far the shutdown is.
+            Life::ShuttingDown => (1, 1),
             Life::ShutDown => (1, 2),
         };
         ready | u32::from(self.has_failed) << 1 | shutdown << 2
@@ -149,12 +159,12 @@ impl Properties {
         self.configuration = value;
         let (life, change) = match (self.life, is_enabled, wants_shutdown) {
             (Life::Disabled, true, false) => (Life::Ready, PropertyChange::Enabled),
-            (Life::Disabled, _, true) => (Life::ShutDown, PropertyChange::ShutDown),
+            (Life::Disabled, _, true) => (Life::ShuttingDown, PropertyChange::ShutDown),
             (Life::Disabled, false, false) => (Life::Disabled, PropertyChange::None),
             (Life::Ready, true, false) => (Life::Ready, PropertyChange::None),
-            (Life::Ready, _, true) => (Life::ShutDown, PropertyChange::ShutDown),
-            (Life::Ready | Life::ShutDown, false, false) => (Life::Disabled, PropertyChange::Reset),
-            (Life::ShutDown, _, _) => (Life::ShutDown, PropertyChange::None),
+            (Life::Ready, _, true) => (Life::ShuttingDown, PropertyChange::ShutDown),
+            (_, false, false) => (Life::Disabled, PropertyChange::Reset),
+            (Life::ShuttingDown | Life::ShutDown, _, _) => (self.life, PropertyChange::None),
         };
         self.life = life;
         if change == PropertyChange::Reset {

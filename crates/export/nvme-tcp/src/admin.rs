@@ -24,7 +24,8 @@ use ashlar_nvme_protocol::{Completion, Status};
 use ashlar_ring::Handle;
 use ashlar_ring::mailbox::Receiver;
 use ashlar_session::{until, within};
-use ashlar_units::Nanos;
+use ashlar_units::{Extent, Nanos};
+use ashlar_volume::{Request, Volume};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -34,8 +35,9 @@ use std::time::Duration;
 /// Without a keep-alive timeout a discovery controller is given up after this long without traffic.
 const DISCOVERY_KEEP_ALIVE_MS: u32 = 120_000;
 
-pub struct AdminSession {
+pub struct AdminSession<V> {
     handle: Handle,
+    volumes: V,
     target: Arc<Target>,
     place: ControllerPlace,
     local: Option<IpAddr>,
@@ -54,12 +56,8 @@ pub struct NewAdmin {
     pub local: Option<IpAddr>,
 }
 
-impl AdminSession {
-    pub fn new<V: Volumes>(
-        server: &NvmeServer<V>,
-        new: NewAdmin,
-        out: Rc<Outbound>,
-    ) -> AdminSession {
+impl<V: Volumes> AdminSession<V> {
+    pub fn new(server: &NvmeServer<V>, new: NewAdmin, out: Rc<Outbound>) -> AdminSession<V> {
         let (target, limits) = (Arc::clone(&server.target), &server.target.config.limits);
         add(&target.counters.controllers, 1);
         let entry = &new.place.entry;
@@ -76,6 +74,7 @@ impl AdminSession {
         let controller = Controller::new(terms, now_ms(&server.handle));
         AdminSession {
             handle: server.handle.clone(),
+            volumes: server.volumes.clone(),
             target,
             place: new.place,
             local: new.local,
@@ -197,6 +196,9 @@ impl AdminSession {
                 self.place.entry.tell_queues(|| IoMessage::End);
             }
         }
+        if change == PropertyChange::ShutDown {
+            self.place.entry.admin.send(AdminMessage::ShutDown);
+        }
         if change == PropertyChange::Reset {
             // Their requests are gone with the reset; the host uses the identifiers again.
             for id in self.with(Controller::drop_event_requests) {
@@ -285,10 +287,23 @@ impl AdminSession {
                     let status = result.err().unwrap_or(Status::SUCCESS);
                     self.finish(command, (status, 0), Vec::new());
                 }
+                AdminMessage::ShutDown => self.shut_down().await,
                 AdminMessage::End => return,
             }
             self.tell_events();
         }
+    }
+
+    /// Make everything durable that was answered. A controller that cannot says that it failed.
+    async fn shut_down(&self) {
+        let mut is_durable = true;
+        for entry in self.target.table().entries.iter() {
+            let Some(volume) = self.volumes.open(&entry.namespace.facts.name) else { continue };
+            let command = ashlar_volume::Command::Flush;
+            let flush = Request { command, extent: Extent::default(), fua: false };
+            is_durable &= volume.submit(flush).await.is_ok();
+        }
+        self.with(|it| if is_durable { it.shutdown_is_complete() } else { it.fail() });
     }
 
     /// Answer requests for events, if something happened.
@@ -327,7 +342,7 @@ fn now_ms(handle: &Handle) -> u64 {
 /// Longest time between two looks at the timer, in milliseconds.
 const WATCH_MS: u64 = 1000;
 
-impl Drop for AdminSession {
+impl<V> Drop for AdminSession<V> {
     fn drop(&mut self) {
         self.target.counters.controllers.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.out.break_off();

@@ -86,6 +86,7 @@ pub struct IoSession<V: Volumes> {
 
 impl<V: Volumes> Drop for IoSession<V> {
     fn drop(&mut self) {
+        self.place.leave();
         self.shared.out.break_off();
         self.line.clear();
         for _ in 0..self.target.config.limits.session.slots {
@@ -148,6 +149,7 @@ impl<V: Volumes> IoSession<V> {
         self.line.clear();
         let limit = self.target.config.limits.session.drain_time;
         within(&self.handle, limit, self.shared.credit.all_back()).await;
+        self.place.leave();
     }
 
     /// The receive loop.

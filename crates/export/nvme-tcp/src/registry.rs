@@ -26,6 +26,8 @@ pub(crate) enum AdminMessage {
     Aborted { abort: u16, was: bool },
     /// A change of reservation persistence came through, or did not.
     Persisted { command: u16, result: Result<(), Status> },
+    /// The host shuts the controller down: make everything durable.
+    ShutDown,
     /// End the controller.
     End,
 }
@@ -83,7 +85,8 @@ impl Entry {
             return None;
         }
         queues.insert(id, queue);
-        Some(QueueEntry { controller: Arc::clone(self), id })
+        let has_left = AtomicBool::new(false);
+        Some(QueueEntry { controller: Arc::clone(self), id, has_left })
     }
 
     /// Tell one queue; `false` if it is not there.
@@ -105,12 +108,23 @@ impl Entry {
 /// A queue's own place in its controller; given up when dropped.
 pub(crate) struct QueueEntry {
     pub controller: Arc<Entry>,
-    pub id: u16,
+    id: u16,
+    has_left: AtomicBool,
+}
+
+impl QueueEntry {
+    /// Free the identifier: before the host can see that the queue has ended, or it would be told
+    /// that its next queue is one too many.
+    pub fn leave(&self) {
+        if !self.has_left.swap(true, Ordering::AcqRel) {
+            locked(&self.controller.queues).remove(&self.id);
+        }
+    }
 }
 
 impl Drop for QueueEntry {
     fn drop(&mut self) {
-        locked(&self.controller.queues).remove(&self.id);
+        self.leave();
     }
 }
 

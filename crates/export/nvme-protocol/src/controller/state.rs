@@ -145,6 +145,11 @@ impl Controller {
         &mut self.keep_alive
     }
 
+    /// Everything that was answered before the shutdown is durable.
+    pub fn shutdown_is_complete(&mut self) {
+        self.properties.shutdown_is_complete();
+    }
+
     /// The controller cannot go on (CFS): its host died, or something inside did.
     pub fn fail(&mut self) {
         self.properties.fail();

@@ -25,21 +25,29 @@ fn the_life_of_a_controller_is_this_table() {
         assert!(set(it, ENABLE).is_ok());
         assert!(set(it, ENABLE | SHUTDOWN).is_ok());
     };
-    type Reach = dyn Fn(&mut Properties);
+    let gone = |it: &mut Properties| {
+        shut(it);
+        it.shutdown_is_complete();
+    };
+    type Reach<'a> = dyn Fn(&mut Properties) + 'a;
     // From a state, a write of CC: what changed, and CSTS then.
-    let table: [(&Reach, u64, Change, u32); 12] = [
+    let table: [(&Reach, u64, Change, u32); 16] = [
         (&disabled, 0, Change::None, 0b0000),
         (&disabled, ENABLE, Change::Enabled, 0b0001),
-        (&disabled, SHUTDOWN, Change::ShutDown, 0b1001),
-        (&disabled, ENABLE | SHUTDOWN, Change::ShutDown, 0b1001),
+        (&disabled, SHUTDOWN, Change::ShutDown, 0b0101),
+        (&disabled, ENABLE | SHUTDOWN, Change::ShutDown, 0b0101),
         (&ready, 0, Change::Reset, 0b0000),
         (&ready, ENABLE, Change::None, 0b0001),
-        (&ready, SHUTDOWN, Change::ShutDown, 0b1001),
-        (&ready, ENABLE | SHUTDOWN, Change::ShutDown, 0b1001),
+        (&ready, SHUTDOWN, Change::ShutDown, 0b0101),
+        (&ready, ENABLE | SHUTDOWN, Change::ShutDown, 0b0101),
         (&shut, 0, Change::Reset, 0b0000),
-        (&shut, ENABLE, Change::None, 0b1001),
-        (&shut, SHUTDOWN, Change::None, 0b1001),
-        (&shut, ENABLE | SHUTDOWN, Change::None, 0b1001),
+        (&shut, ENABLE, Change::None, 0b0101),
+        (&shut, SHUTDOWN, Change::None, 0b0101),
+        (&shut, ENABLE | SHUTDOWN, Change::None, 0b0101),
+        (&gone, 0, Change::Reset, 0b0000),
+        (&gone, ENABLE, Change::None, 0b1001),
+        (&gone, SHUTDOWN, Change::None, 0b1001),
+        (&gone, ENABLE | SHUTDOWN, Change::None, 0b1001),
     ];
     for (at, (reach, value, change, status)) in table.into_iter().enumerate() {
         let mut it = properties();

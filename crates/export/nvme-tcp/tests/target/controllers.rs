@@ -278,7 +278,37 @@ fn a_shutdown_ends_io_queues_and_says_that_it_is_complete() {
     let (mut admin, queue) = connected(&target, &Wishes::default());
     assert_eq!(admin.set_property(offset::CONFIGURATION, 0x0046_4001), Status::SUCCESS);
     assert_eq!(queue.expect_end(), None);
-    assert_eq!(admin.property(offset::STATUS, false), 0b1001);
+    while admin.property(offset::STATUS, false) != 0b1001 {}
+    assert_eq!(target.disk().flushes.load(Ordering::Relaxed), 1, "what was answered is durable");
+    drop(admin);
+    target.stop();
+}
+
+#[test]
+fn a_shutdown_that_cannot_make_everything_durable_says_so() {
+    let target = TestTarget::new();
+    let (mut admin, queue) = connected(&target, &Wishes::default());
+    target.disk().is_sick.store(true, Ordering::SeqCst);
+    assert_eq!(admin.set_property(offset::CONFIGURATION, 0x0046_4001), Status::SUCCESS);
+    // CFS, and never "complete".
+    while admin.property(offset::STATUS, false) != 0b0111 {}
+    drop((admin, queue));
+    target.stop();
+}
+
+/// A host that saw its queue end connects it again at once, under the same number: the number must
+/// be free by then.
+#[test]
+fn the_number_of_a_queue_is_free_before_its_host_sees_its_end() {
+    let target = TestTarget::new();
+    let wishes = Wishes::default();
+    let (mut admin, id) = admin(&target, &wishes);
+    for round in 0..200 {
+        let queue = io(&target, &wishes, (1, id), round % 2);
+        assert_eq!(admin.set_property(offset::CONFIGURATION, 0), Status::SUCCESS);
+        assert_eq!(queue.expect_end(), None);
+        assert_eq!(admin.set_property(offset::CONFIGURATION, 0x0046_0001), Status::SUCCESS);
+    }
     drop(admin);
     target.stop();
 }

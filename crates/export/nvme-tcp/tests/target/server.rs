@@ -33,6 +33,8 @@ pub struct Disk {
     pub bytes: Mutex<Vec<u8>>,
     /// Requests that touch it fail.
     pub failing: Mutex<Option<Extent>>,
+    /// While set, flushes fail.
+    pub is_sick: AtomicBool,
     /// While set, writes wait.
     pub is_held: AtomicBool,
     pub flushes: AtomicU64,
@@ -56,6 +58,7 @@ impl Disk {
             facts: Mutex::new(facts),
             bytes: Mutex::new(vec![0; blocks * BLOCK]),
             failing: Mutex::default(),
+            is_sick: AtomicBool::new(false),
             is_held: AtomicBool::new(false),
             flushes: AtomicU64::new(0),
             durable_writes: AtomicU64::new(0),
@@ -75,6 +78,9 @@ impl Disk {
         let range = to_usize(extent.offset)..to_usize(extent.end());
         let mut bytes = self.bytes.lock().unwrap();
         match request.command {
+            Command::Flush if self.is_sick.load(Ordering::SeqCst) => {
+                return Err(VolumeError::new(VolumeErrorKind::Io, extent));
+            }
             Command::Flush => {
                 self.flushes.fetch_add(1, Ordering::Relaxed);
             }
