@@ -2,9 +2,9 @@
 //! down, reset.
 //!
 //! What must stay true: RDY follows EN at once; a controller that was shut down stays so until it
-//! is reset, and says "complete" only when told that everything is durable; CC is believed only with sizes and command sets that are served. There is no memory
-//! page size to believe: nothing is addressed by pages. Base 2.0, 3.1.3 "Controller Properties" and
-//! 3.5 "Controller Initialization".
+//! is reset, and says "complete" only when told that everything is durable; CC is believed only
+//! with sizes and command sets that are served. There is no memory page size to believe: nothing is
+//! addressed by pages. Base 2.0, 3.1.3 "Controller Properties" and 3.5 "Controller Initialization".
 
 use crate::Status;
 use crate::identify::{ControllerKind, VERSION};
