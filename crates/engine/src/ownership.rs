@@ -114,6 +114,9 @@ pub(crate) async fn watch(
     let found = read(worker, array, devices).await;
     let before = newest_of(&found);
     let Some(running) = before.filter(Heartbeat::is_running) else { return Ok(Seen(before)) };
+    if sings(Canary::SameBootTrusted) && running.boot_id.into_bytes() == runner.boot_id {
+        return Ok(Seen(before));
+    }
     let name = superblock.array_name.as_str();
     match state_of(runner, &running) {
         ProcessState::Lives => return Err(in_use(name, &running, runner)),
@@ -133,9 +136,6 @@ pub(crate) async fn watch(
 /// Whether the process that wrote the heartbeat lives, as far as can be told from here.
 fn state_of(runner: &Runner, beat: &Heartbeat) -> ProcessState {
     let is_here = beat.boot_id.into_bytes() == runner.boot_id && runner.boot_id != [0; 16];
-    if is_here && sings(Canary::SameBootTrusted) {
-        return ProcessState::Ended;
-    }
     match RunnerName::of(&beat.host_id).process {
         // An array that runs in this process was refused before.
         Some(process) if is_here && Some(process) == runner.process => ProcessState::Ended,
