@@ -169,6 +169,8 @@ impl Ordeals<'_> {
             return;
         }
         let before = self.keep();
+        // A start that finds no space is refused for that alone.
+        self.bays.make_room();
         if let Some(demand) = self.commit(evil, rest, outlook) {
             self.stage.say(|| format!("ordeal: {evil:?} {:?}", demand.useless));
             self.stage.mark(mark);
@@ -200,7 +202,8 @@ impl Ordeals<'_> {
 
     /// Sometimes, keep how the devices are now.
     pub(crate) fn remember(&mut self, rest: &Rest, outlook: &Outlook) {
-        if !self.older.is_empty() && !self.random.percent(30) {
+        // Mostly from the last time: what one life lacks is harder to tell than what three do.
+        if !self.older.is_empty() && !self.random.percent(70) {
             return;
         }
         let older = |at: usize| {
@@ -324,10 +327,8 @@ impl Ordeals<'_> {
         if !is_known && evil != Evil::TooManyGone {
             return None;
         }
-        match (is_stale, is_refused) {
-            (true, true) => self.stage.mark("older.beyond_the_budget"),
-            (true, false) => self.stage.mark("older.within_the_budget"),
-            (false, _) => {}
+        if is_stale {
+            self.mark_stale(&useless, rest, is_refused);
         }
         Some(Demand { useless, is_refused })
     }
@@ -366,18 +367,33 @@ impl Ordeals<'_> {
         if chosen.len() < count || !chosen.iter().all(is_older) {
             return None;
         }
-        if !chosen.iter().all(|older| is_behind(older)) {
-            self.stage.mark("ordeal.stale_copy_of_this_generation");
-        }
-        let is_crash = chosen.iter().any(|older| older.was_crash);
-        let (crash, sums) = (is_crash, self.stage.config().has_checksums);
-        self.stage.mark(if crash { "older.taken_at_a_crash" } else { "older.taken_at_a_stop" });
-        self.stage.mark(if sums { "older.with_checksums" } else { "older.without_checksums" });
         for older in &chosen {
             self.bays.all[older.at].disk.put_back(older.disk.clone());
             self.bays.all[older.at].disk.come_back();
         }
         Some(chosen.iter().map(|older| older.at).collect())
+    }
+
+    /// What kind of older copies these are.
+    fn mark_stale(&self, useless: &[usize], rest: &Rest, is_refused: bool) {
+        let chosen: Vec<&Older> =
+            self.older.iter().filter(|older| useless.contains(&older.at)).collect();
+        let is_behind = |older: &&Older| older.own.generation + 1 < rest.newest.generation;
+        let kinds = [
+            ("older.beyond_the_budget", "older.within_the_budget", is_refused),
+            (
+                "older.taken_at_a_crash",
+                "older.taken_at_a_stop",
+                chosen.iter().any(|older| older.was_crash),
+            ),
+            ("older.with_checksums", "older.without_checksums", self.stage.config().has_checksums),
+        ];
+        for (kind, other, is_it) in kinds {
+            self.stage.mark(if is_it { kind } else { other });
+        }
+        if !chosen.iter().all(is_behind) {
+            self.stage.mark("ordeal.stale_copy_of_this_generation");
+        }
     }
 
     /// Whether another member knows something to be flushed that the copy lacks, read by the test's
