@@ -102,7 +102,10 @@ fn falls_silent_under(world: &World, beneath: &Beneath, way: &[&str]) {
         let fio = scope.spawn(|| fio(way));
         std::thread::sleep(Duration::from_secs(3));
         beneath.stand_still();
-        fio.join().expect("no error at the client")
+        let ended = fio.join();
+        // What happened, for whoever reads why.
+        let told = world.ok(&["events"]);
+        ended.unwrap_or_else(|_| panic!("an error at the client: {told}"))
     });
     assert!(longest < STALL_MAX, "a request took {longest:?}");
     println!("the longest request took {longest:?}");

@@ -62,6 +62,7 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
         true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
         // It is so because a doubt could not be recorded.
         true if array.room.is_given_up() => None,
+        true if array.waits_no_longer() && array.has_failed() => Some(Stopped::Failed),
         true => Some(Stopped::ReadOnly),
         false => record_stop(shard, roster).await,
     };

@@ -371,7 +371,8 @@ fn stripes_that_end_late_say_nothing_about_the_next_device() {
             assert!((100..300).contains(&job.done_stripes), "{job:?}");
             engine.fail("tank", MemberIdx(0)).await.expect("the same may go");
             engine.replace("tank", MemberIdx(0), "new1", true).await.expect("replaced again");
-            next.set_latency(slow_writes(ms(20_000)));
+            // Just not slow enough to be put out for it.
+            next.set_latency(slow_writes(ms(4000)));
             handle.sleep(ms(8000)).await;
             assert_eq!(status(&engine).await.members[0].state, SlotState::Rebuilding);
             is_as_filled(&engine).await;

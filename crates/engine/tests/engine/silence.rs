@@ -233,8 +233,11 @@ fn a_stop_does_not_wait_for_ever() {
         let answered = one_write(&engine, &handle);
         handle.sleep(ms(100)).await;
         let began = handle.now();
-        let refused = engine.stop("tank").await.expect_err("a member does not answer");
-        assert_eq!(refused.code, "array.stopped_unclean");
+        match engine.stop("tank").await {
+            // Its members may be unable to say that it was not clean.
+            Ok(stopped) => assert_eq!(stopped, Stopped::Failed),
+            Err(refused) => assert_eq!(refused.code, "array.stopped_unclean"),
+        }
         assert!(handle.now().since(began) < seconds(60));
         assert_eq!(*answered.borrow(), Some(false), "the client has an answer");
     });

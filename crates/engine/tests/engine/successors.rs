@@ -90,7 +90,9 @@ fn a_copy_that_ends_late_says_nothing_about_the_device_that_came_next() {
             next.set_latency(Latency::constant(ms(100)));
             engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replaced");
             handle.sleep(ms(1000)).await;
-            disks[0].set_latency(Latency { read: ms(5000)..=ms(5000), ..Latency::default() });
+            // What the copy reads instead, when its source has gone, takes its time too.
+            let slow = Latency { read: ms(4000)..=ms(4000), ..Latency::default() };
+            disks.iter().for_each(|disk| disk.set_latency(slow.clone()));
             handle.sleep(ms(500)).await;
             let copy = job(&engine, JobKind::Replace).await.expect("it runs");
             assert!(0 < copy.done_stripes && copy.done_stripes < copy.total_stripes, "{copy:?}");
@@ -104,6 +106,7 @@ fn a_copy_that_ends_late_says_nothing_about_the_device_that_came_next() {
             );
             handle.sleep(ms(6000)).await;
             assert!(job(&engine, JobKind::Replace).await.is_none(), "they have ended");
+            disks.iter().for_each(|disk| disk.set_latency(Latency::default()));
             is_as_filled(&engine).await;
         })
         .done();
