@@ -68,7 +68,7 @@ impl fmt::Display for Marks {
 }
 
 /// What may be done to members while nobody uses them.
-pub(crate) const ORDEALS: [&str; 12] = [
+pub(crate) const ORDEALS: [&str; 13] = [
     "ordeal.swapped",
     "ordeal.shrunk",
     "ordeal.foreign",

@@ -57,7 +57,7 @@ enum Evil {
 }
 
 /// In the order of [`ORDEALS`].
-const ALL: [Evil; 12] = [
+const ALL: [Evil; 13] = [
     Evil::Swapped,
     Evil::Shrunk,
     Evil::Foreign,
@@ -261,7 +261,7 @@ impl Ordeals<'_> {
             // Nothing but the reads asks anything of it.
             Evil::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
             Evil::CutWhileRunning => {
-                let out = self.bays.out_at_rest(rest, slots);
+                let out = self.bays.out_at_rest(rest, self.stage.config().shape.members);
                 if out.contains(&true) || self.stage.config().losses() == 0 {
                     return None;
                 }
