@@ -18,6 +18,7 @@
 //! - `changed_members` members cut short, and made longer again
 //! - `second_paths` the drives of a running array by other paths
 //! - `no_room`    thin members on a file system that runs full
+//! - `messages`   what operators are told of data that is not what it should be
 //! - `older_copies` a member's place is taken by a copy of it from before
 //! - `salvage`    the second reader of the format, on what the daemon wrote
 //! - `clients`    libnbd, QEMU, fio and file systems
@@ -50,6 +51,7 @@ mod hostile;
 mod leftovers;
 mod load;
 mod many_arrays;
+mod messages;
 mod no_room;
 mod nvme;
 #[path = "../../crates/export/nvme-tcp/tests/target/queue.rs"]

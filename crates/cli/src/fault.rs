@@ -38,6 +38,11 @@ impl Fault {
         }
     }
 
+    /// The answer was printed, and it is not what was hoped for: exit code 1.
+    pub fn answered(code: &str, message: impl Into<String>, hint: String) -> Fault {
+        Fault { is_answered: true, ..Fault::new(code, message, hint) }
+    }
+
     /// The answer was printed, and something is missing from it: exit code 3.
     pub fn partly(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Fault {
         Fault { error: ApiError::new(code, message, hint), exit: 3, is_answered: true }

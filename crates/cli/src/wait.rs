@@ -3,7 +3,7 @@
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::render::rate;
-use ashlar_api::v1::array::ArrayStatus;
+use ashlar_api::v1::array::{ArrayStatus, ScrubResult};
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::member::{MemberState, MemberStatus};
 use ashlar_api::v1::status::GetStatus;
@@ -76,22 +76,73 @@ pub fn until_filled(reach: &Reach, array: &str, device: &str) -> Result<(), Faul
 /// Wait until the scrub of `array` has ended, and print what it found.
 ///
 /// # Errors
-/// As [`until_rebuilt`]; also if mismatches stayed.
-pub fn until_scrubbed(reach: &Reach, array: &str, repair: bool) -> Result<(), Fault> {
+/// As [`until_rebuilt`]; also if something that is wrong stayed, or it was cancelled.
+pub fn until_scrubbed(reach: &Reach, array: &str) -> Result<(), Fault> {
     let status = follow(reach, array, |job| job.kind == JobKind::Scrub)?;
     let Some(result) = status.last_scrub else {
         let hint = "see 'ashlar events' for the reason";
         return Err(Fault::new(codes::SYSTEM_FAULT, "the scrub ended without a result", hint));
     };
-    reach.print(&result, |it| format!("scrub of {array}: {} mismatches", it.mismatches))?;
-    if result.mismatches > 0 && !repair {
-        return Err(Fault::new(
+    if result.cancelled {
+        return Err(Fault::new("job.cancelled", cancelled(array, &result), again(array)));
+    }
+    reach.print(&result, |it| format!("scrub of {array}: {}", found(it)))?;
+    if result.unrepairable > 0 {
+        return Err(Fault::answered(
+            "block.lost",
+            format!(
+                "{} blocks of {array} are lost: too much of their rows cannot be read",
+                result.unrepairable
+            ),
+            "write them anew, or restore them; 'ashlar events' names their stripes".to_owned(),
+        ));
+    }
+    if result.left > 0 {
+        return Err(Fault::answered(
             "array.mismatched",
-            format!("{} blocks of {array} have parity that does not match", result.mismatches),
-            format!("make parity match the data with: ashlar scrub {array} --repair"),
+            format!("{} blocks of {array} have parity that does not match", result.left),
+            located(array, &status.members),
         ));
     }
     Ok(())
+}
+
+/// What a scrub found, half a sentence.
+fn found(result: &ScrubResult) -> String {
+    let right = match result.repaired {
+        0 => String::new(),
+        repaired => format!(", {repaired} blocks put right"),
+    };
+    format!("{} mismatches{right}", result.mismatches)
+}
+
+fn cancelled(array: &str, result: &ScrubResult) -> String {
+    format!(
+        "the scrub of {array} was cancelled after {} of {} stripes, with {} until then",
+        result.done_stripes,
+        result.total_stripes,
+        found(result)
+    )
+}
+
+fn again(array: &str) -> String {
+    format!("the others were not looked at; begin again with: ashlar scrub {array}")
+}
+
+/// Which members parity points at, and what to do.
+fn located(array: &str, members: &[MemberStatus]) -> String {
+    let named = members.iter().filter(|it| it.located_mismatches > 0);
+    let named: Vec<String> = named
+        .map(|it| format!("slot {} ({}, {} blocks)", it.slot, it.path, it.located_mismatches))
+        .collect();
+    if named.is_empty() {
+        return format!("make parity match the data with: ashlar scrub {array} --repair");
+    }
+    format!(
+        "parity points at {}, an inference without checksums; store these blocks anew with: \
+         ashlar scrub {array} --repair",
+        named.join(" and ")
+    )
 }
 
 /// Watch the jobs that are meant until there is none, and return the last status.

@@ -148,10 +148,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
         written_stripes: share(array.written_stripes),
         members: array.members.into_iter().map(member_status).collect(),
         jobs: array.jobs.into_iter().map(job_status).collect(),
-        last_scrub: array.last_scrub.map(|scrub| ScrubResult {
-            mismatches: scrub.mismatches,
-            age_seconds: unix_now().as_secs().saturating_sub(scrub.at_s),
-        }),
+        last_scrub: scrub_result(array.scrub_end, array.last_scrub),
         counters: counters(&array.counts),
         read_latency: latency(&array.read_latency),
         write_latency: latency(&array.write_latency),
@@ -166,6 +163,32 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
             .collect(),
         name: array.name,
     }
+}
+
+/// The last scrub since assembly with all that it did, or what the members know of one before.
+fn scrub_result(
+    end: Option<ashlar_engine::ScrubEnd>,
+    record: Option<ondisk::ScrubRecord>,
+) -> Option<ScrubResult> {
+    let age = |at_s: u64| unix_now().as_secs().saturating_sub(at_s);
+    let Some(end) = end else {
+        let of_before = |scrub: ondisk::ScrubRecord| ScrubResult {
+            mismatches: scrub.mismatches,
+            age_seconds: age(scrub.at_s),
+            ..ScrubResult::default()
+        };
+        return record.map(of_before);
+    };
+    Some(ScrubResult {
+        mismatches: end.did.mismatches,
+        left: end.did.left,
+        repaired: end.did.repaired,
+        unrepairable: end.did.unrepairable,
+        cancelled: end.is_cancelled,
+        done_stripes: end.did.done_stripes,
+        total_stripes: end.did.total_stripes,
+        age_seconds: age(end.at_s),
+    })
 }
 
 fn replayed(summary: &ashlar_engine::ReplaySummary) -> Replayed {
@@ -204,6 +227,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         write_errors: member.counts.write_errors,
         repaired_blocks: member.counts.repaired_blocks,
         checksum_mismatches: member.counts.checksum_mismatches,
+        located_mismatches: member.counts.located_mismatches,
         slow_reads: member.counts.slow_reads,
         silent_ms: u64::try_from(member.silent.as_millis()).unwrap_or(u64::MAX),
         in_flight: member.in_flight,

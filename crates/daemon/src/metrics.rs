@@ -221,6 +221,9 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
             "Time without an answer, commands under way.",
             |it| it.silent_ms / 1000,
         ),
+        ("ashlar_member_located_mismatches", "counter", "Blocks that parity points at.", |it| {
+            it.located_mismatches
+        }),
         ("ashlar_member_slow_reads", "counter", "Reads given up as too slow.", |it| it.slow_reads),
     ];
     for (name, kind, help, value) in FIGURES {

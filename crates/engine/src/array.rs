@@ -207,6 +207,11 @@ impl Array {
         (waiting != 0).then(|| Pause { slots: self.room.full(), waiting })
     }
 
+    /// Whether blocks have checksums.
+    pub fn keeps_checksums(&self) -> bool {
+        self.checksums.is_some()
+    }
+
     /// Background work, as last shown.
     pub fn running_jobs(&self) -> Vec<crate::background::JobStatus> {
         self.jobs.status()

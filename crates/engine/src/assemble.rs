@@ -37,7 +37,7 @@ use ashlar_ondisk::assembly::{
     Verdict,
 };
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
-use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS};
+use ashlar_ondisk::format::{BITS_PER_PAGE, FLUSH_MARKS, SUPERBLOCK_COPIES};
 use ashlar_ondisk::{ConsistencyPolicy, ForcedActions, Superblock, SuperblockCopies};
 use ashlar_parity::Code;
 use ashlar_units::{MemberIdx, to_u64};
@@ -104,6 +104,7 @@ pub(crate) async fn assemble(
     let name = array.name().to_owned();
     keep_spares(roster, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
+    name_damaged_copies(&array, &readings, &plan);
     if let Some(first) = lost_pages.first() {
         let first_stripe = to_u64(*first) * BITS_PER_PAGE;
         let fields = vec![
@@ -184,6 +185,25 @@ fn name_older_copies(array: &Array, readings: &[MemberReading], verdict: &Verdic
         let slot = reading.superblock().map_or(MemberIdx(0), |superblock| superblock.slot);
         let fields = vec![("slot", slot.to_string()), ("path", reading.path.clone())];
         array.record(names::MEMBER_OLDER, fields);
+    }
+}
+
+/// Somebody wrote over copies of a member's superblock: the start wrote them anew, and says so.
+fn name_damaged_copies(array: &Array, readings: &[MemberReading], plan: &Plan) {
+    let done = match plan.read_only {
+        Some(_) => "nothing",
+        None => "written anew from an intact copy",
+    };
+    for reading in readings.iter().filter(|reading| reading.damaged_copies > 0) {
+        let own = reading.superblock().filter(|it| it.array_uuid == plan.superblock.array_uuid);
+        let Some(superblock) = own else { continue };
+        let fields = vec![
+            ("slot", superblock.slot.to_string()),
+            ("path", reading.path.clone()),
+            ("copies", format!("{} of {SUPERBLOCK_COPIES}", reading.damaged_copies)),
+            ("done", done.to_owned()),
+        ];
+        array.record(names::MEMBER_SUPERBLOCK_DAMAGED, fields);
     }
 }
 

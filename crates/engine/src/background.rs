@@ -33,7 +33,7 @@ pub(crate) mod step;
 pub(crate) mod table;
 
 pub(crate) use board::JobBoard;
-pub use board::JobStatus;
+pub use board::{JobStatus, ScrubEnd};
 pub(crate) use filling::{replacement_took_over, resume, start_copy, start_rebuild};
 pub(crate) use sparing::{look_again, member_went_out};
 
@@ -227,6 +227,11 @@ fn start(shard: &Rc<Shard>, spec: JobSpec) -> Rc<Job> {
 async fn run(shard: &Rc<Shard>, job: &Rc<Job>) {
     let jobs = &shard.home().jobs;
     let end = drive::drive(shard, job, &jobs.changed).await;
+    if matches!(job.work, Work::Scrub { .. }) {
+        let at_s = (shard.array.wall_clock_s)();
+        let is_cancelled = end != job::End::Complete;
+        shard.array.jobs.note_scrub(ScrubEnd { at_s, is_cancelled, did: job.status() });
+    }
     table::close(shard, job, end).await;
     jobs.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, job));
     // A job of that kind may have begun on the slot meanwhile: what it shows stays.

@@ -40,6 +40,10 @@ pub mod names {
     /// A device is an older copy of a member: it lacks writes that the others know to be flushed on
     /// it, and stays out. Fields: `slot`, `path`.
     pub const MEMBER_OLDER: &str = "member.older";
+    /// Copies of a member's superblock were overwritten by somebody, or cannot be read; another
+    /// copy is intact. Fields: `slot`, `path`, `copies`, `done` (they were written anew, or the
+    /// start is read-only).
+    pub const MEMBER_SUPERBLOCK_DAMAGED: &str = "member.superblock_damaged";
     /// A member took a slot (spare, replacement or returned).
     pub const MEMBER_JOINED: &str = "member.joined";
     /// Blocks of a member could not be read; they were reconstructed and written back.

@@ -75,7 +75,7 @@ mod written;
 pub use array::Array;
 pub use aside::Aside;
 pub use assemble::{AssembleSpec, WouldStart, next_after};
-pub use background::JobStatus;
+pub use background::{JobStatus, ScrubEnd};
 #[cfg(feature = "canaries")]
 pub use canary::{Canary, set_canary};
 pub use checksums::CacheUsage;

@@ -163,6 +163,8 @@ counters! {
         repaired_blocks,
         /// Blocks that were not what had been written.
         checksum_mismatches,
+        /// Blocks that the parities of a scrub pointed at.
+        located_mismatches,
         /// Reads that were given up on because they took too long.
         slow_reads,
     }

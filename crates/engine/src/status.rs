@@ -84,6 +84,8 @@ pub struct ArrayStatus {
     pub written_stripes: (u64, u64),
     /// The last scrub that ran to its end.
     pub last_scrub: Option<ScrubRecord>,
+    /// The last scrub since assembly, also one that was cancelled.
+    pub scrub_end: Option<crate::background::ScrubEnd>,
     /// What this start found in the stripe intent log; `None` if there was no need to look.
     pub replayed: Option<crate::ReplaySummary>,
     /// Its members, slot by slot.
@@ -234,6 +236,7 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         unsynced_regions: to_u64(array.intent.unsynced_count()),
         written_stripes: (array.written.written_count(), array.geometry.stripe_count()),
         last_scrub: superblock.last_scrub,
+        scrub_end: array.jobs.last_scrub(),
         replayed: shard.home().replayed.get(),
         members: slots.map(|slot| member_of(shard, &superblock, slot)).collect(),
         jobs: crate::background::status(shard),

@@ -120,6 +120,22 @@ impl Choice {
         self.copies == [CopyState::Ok; SUPERBLOCK_COPIES]
     }
 
+    /// How many copies hold something that no update of ours leaves there: somebody wrote over
+    /// them, or they cannot be read.
+    pub fn damaged_copies(&self) -> usize {
+        let is_damaged = |copy: &&CopyState| {
+            matches!(
+                copy,
+                CopyState::Damaged { .. }
+                    | CopyState::Absent
+                    | CopyState::Foreign
+                    | CopyState::Other { .. }
+                    | CopyState::Unreadable
+            )
+        };
+        self.copies.iter().filter(is_damaged).count()
+    }
+
     /// Whether the device was cut short and made as long as before again: its head has a superblock, and where both
     /// copies of its tail were is nothing. What lay before the tail may be gone as well, and reads as zeros.
     pub fn is_cut_short(&self) -> bool {

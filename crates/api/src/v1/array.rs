@@ -293,10 +293,28 @@ pub struct Replayed {
 }
 
 /// How a scrub ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubResult {
-    /// Blocks whose parity did not match.
+    /// Blocks found wrong: their parity did not match, or they were not what was written.
     pub mismatches: u64,
+    /// Of these, blocks that stay as they are.
+    #[serde(default)]
+    pub left: u64,
+    /// Blocks put right, those that could not be read included.
+    #[serde(default)]
+    pub repaired: u64,
+    /// Blocks that are lost: too much of their row cannot be read.
+    #[serde(default)]
+    pub unrepairable: u64,
+    /// It was cancelled; the other numbers are about the stripes that were done until then.
+    #[serde(default)]
+    pub cancelled: bool,
+    /// Stripes that it visited.
+    #[serde(default)]
+    pub done_stripes: u64,
+    /// Stripes that it had to visit.
+    #[serde(default)]
+    pub total_stripes: u64,
     /// Seconds since it ended.
     pub age_seconds: u64,
 }

@@ -127,6 +127,9 @@ pub struct MemberStatus {
     /// Blocks that were not what had been written, found by their checksums.
     #[serde(default)]
     pub checksum_mismatches: u64,
+    /// Blocks that the parities of a scrub pointed at. Without checksums that is an inference.
+    #[serde(default)]
+    pub located_mismatches: u64,
     /// Reads that were answered by the others because this device was slow.
     pub slow_reads: u64,
     /// How long its device, or the one that is being filled to replace it, has not answered, in

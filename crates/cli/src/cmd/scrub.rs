@@ -6,6 +6,10 @@ use crate::wait;
 use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
 /// Read every written stripe and compare data with parity.
+///
+/// Ashlar reconstructs blocks that cannot be read, and with checksums also blocks that are not what
+/// was written, and stores them anew. Where only parity does not match, it changes nothing without
+/// --repair.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -49,5 +53,5 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         Some(action) => reach.change(&JobControl { array, kind: JobKind::Scrub, action })?,
         None => reach.change(&ScrubStart { array, repair: args.repair })?,
     };
-    if args.wait { wait::until_scrubbed(reach, &args.array, args.repair) } else { Ok(()) }
+    if args.wait { wait::until_scrubbed(reach, &args.array) } else { Ok(()) }
 }

@@ -160,9 +160,14 @@ fn exported(array: &ArrayStatus, exports: &[ExportStatus]) -> String {
     }
 }
 
+/// What its device did wrong, as far as it is known.
+fn device_errors(it: &MemberStatus) -> u64 {
+    it.read_errors + it.write_errors + it.checksum_mismatches + it.located_mismatches
+}
+
 fn summary(array: &ArrayStatus) -> String {
     let in_sync = array.members.iter().filter(|member| member.state == MemberState::InSync).count();
-    let faults = |it: &MemberStatus| it.read_errors + it.write_errors + it.checksum_mismatches;
+    let faults = device_errors;
     let errors: u64 = array.members.iter().map(faults).sum();
     format!(
         "slots  {in_sync} of {} in sync, {errors} device errors     policy {}{}{}",
@@ -238,16 +243,22 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {
-    match array.last_scrub {
-        Some(scrub) => {
-            format!(
-                "last scrub {} ago, {} mismatches",
-                span(scrub.age_seconds),
-                grouped(scrub.mismatches)
-            )
-        }
-        None => "no scrub since it was assembled".to_owned(),
-    }
+    let Some(scrub) = array.last_scrub else {
+        return "no scrub since it was assembled".to_owned();
+    };
+    let cancelled = match scrub.cancelled {
+        true => format!(
+            "cancelled after {} of {} stripes, ",
+            grouped(scrub.done_stripes),
+            grouped(scrub.total_stripes)
+        ),
+        false => String::new(),
+    };
+    format!(
+        "last scrub {} ago, {cancelled}{} mismatches",
+        span(scrub.age_seconds),
+        grouped(scrub.mismatches)
+    )
 }
 
 /// What clients did and what it cost; nothing before the first request.
@@ -307,7 +318,7 @@ fn member_table(array: &ArrayStatus) -> String {
             grouped(member.reads),
             grouped(member.writes),
             format!("{} (max {})", member.in_flight, member.in_flight_max),
-            (member.read_errors + member.write_errors + member.checksum_mismatches).to_string(),
+            device_errors(member).to_string(),
             member.slow_reads.to_string(),
             times(member.read_latency),
             times(member.write_latency),

@@ -12,8 +12,13 @@ use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 impl Serves<ScrubStart> for Arrays {
     async fn serve(&self, call: ScrubStart) -> Result<Done, ApiError> {
         self.engine.scrub(&call.array, call.repair).await.map_err(convert::refusal)?;
-        let what = if call.repair { "and repairs what it finds" } else { "and changes nothing" };
-        Ok(Done::changed(format!("scrub of '{}' has begun, {what}", call.array)))
+        let keeps_checksums = self.engine.array(&call.array).is_ok_and(|it| it.keeps_checksums());
+        let what = match (call.repair, keeps_checksums) {
+            (true, _) => "it stores anew what does not match, and what cannot be read",
+            (_, true) => "it stores anew what is not what was written, and what cannot be read",
+            _ => "it reports what does not match, and stores anew only what cannot be read",
+        };
+        Ok(Done::changed(format!("scrub of '{}' has begun: {what}", call.array)))
     }
 }
 

@@ -26,6 +26,8 @@ pub struct JobStatus {
     pub mismatches: u64,
     /// Blocks put right.
     pub repaired: u64,
+    /// Of a scrub: rows of blocks found wrong that stay as they are.
+    pub left: u64,
     /// What is left undone because too much cannot be read: stripes for a rebuild or copy (which does not
     /// end before they are written anew or trimmed) and for a resync, blocks for a scrub.
     pub unrepairable: u64,
@@ -37,10 +39,22 @@ pub struct JobStatus {
     pub eta: Option<Duration>,
 }
 
+/// How the last scrub since assembly ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScrubEnd {
+    /// When, in seconds since 1970.
+    pub at_s: u64,
+    /// The operator ended it before it was through.
+    pub is_cancelled: bool,
+    /// What it did until then.
+    pub did: JobStatus,
+}
+
 /// The jobs of one array.
 #[derive(Debug, Default)]
 pub(crate) struct JobBoard {
     jobs: Mutex<Vec<JobStatus>>,
+    last_scrub: Mutex<Option<ScrubEnd>>,
 }
 
 impl JobBoard {
@@ -57,6 +71,16 @@ impl JobBoard {
             Some(shown) => *shown = status,
             None => jobs.push(status),
         }
+    }
+
+    /// A scrub has ended.
+    pub(crate) fn note_scrub(&self, end: ScrubEnd) {
+        *self.last_scrub.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    }
+
+    /// How the last one ended, if one did since assembly.
+    pub(crate) fn last_scrub(&self) -> Option<ScrubEnd> {
+        self.last_scrub.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The job is over.

@@ -70,6 +70,8 @@ pub(super) async fn scrub(
         if is_fixed {
             let strips = wrong.map_or_else(|| disagreeing(shard, &verdict, row), StripSet::only);
             rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+        } else {
+            report.left += 1;
         }
         report.mismatches += 1;
         say_mismatch(shard, &tile, (row, wrong), is_fixed);
@@ -361,17 +363,26 @@ fn say_mismatch(
     is_fixed: bool,
 ) {
     let array = &shard.array;
-    let slot = wrong.map(|strip| array.member_of(tile.stripe, strip).to_string());
+    let slot = wrong.map(|strip| array.member_of(tile.stripe, strip));
     let done = match (is_fixed, wrong) {
         (false, _) => "nothing",
         (true, Some(_)) => "rewrote the block of that slot",
         (true, None) => "rewrote parity",
     };
-    let fields = vec![
+    let mut fields = vec![
         ("stripe", tile.stripe.to_string()),
         ("row", one_row(tile.rows, row).start.to_string()),
-        ("wrong_slot", slot.unwrap_or_else(|| "unknown".to_owned())),
+        ("wrong_slot", slot.map_or_else(|| "unknown".to_owned(), |slot| slot.to_string())),
         ("done", done.to_owned()),
     ];
+    if let Some(slot) = slot {
+        shard.tally(slot).counters.located_mismatches.add(1);
+        let path = shard.device(slot).map(|device| device.facts().path.clone());
+        fields.push(("slot", slot.to_string()));
+        fields.push(("path", path.unwrap_or_default()));
+        // It is the only member whose being wrong explains what the parities say; two that are
+        // wrong may look like one that is not.
+        fields.push(("found_by", "inference from parity; only checksums prove it".to_owned()));
+    }
     array.record(names::SCRUB_MISMATCH, fields);
 }

@@ -105,7 +105,11 @@ impl Job {
         if spec.work == Work::Resync {
             shard.array.intent.resync_begins();
         }
-        let report = StepReport { mismatches: spec.mismatches, ..StepReport::default() };
+        // What it found before the last stop stayed, unless it was repaired on the spot.
+        let is_repaired =
+            spec.work == Work::Scrub { is_repairing: true } || shard.array.checksums.is_some();
+        let left = if is_repaired { 0 } else { spec.mismatches };
+        let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
         let progress = Progress {
             cursor: spec.checkpoint,
             done_below: spec.checkpoint,
@@ -169,6 +173,7 @@ impl Job {
             bytes_per_s: progress.bytes_per_s,
             mismatches: progress.report.mismatches,
             repaired: progress.report.repaired,
+            left: progress.report.left,
             unrepairable,
             lost_stripes: progress.lost.iter().take(LOST_SHOWN).copied().collect(),
             is_paused: self.is_paused.get(),
@@ -327,6 +332,7 @@ impl StepReport {
         self.bytes += other.bytes;
         self.mismatches += other.mismatches;
         self.repaired += other.repaired;
+        self.left += other.left;
         self.lost_blocks += other.lost_blocks;
     }
 }

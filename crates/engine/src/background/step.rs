@@ -60,6 +60,8 @@ pub(crate) struct StepReport {
     pub(crate) mismatches: u64,
     /// Blocks put right.
     pub(crate) repaired: u64,
+    /// Rows of blocks found wrong that stay as they are.
+    pub(crate) left: u64,
     /// Blocks that could not be done: too much cannot be read.
     pub(crate) lost_blocks: u64,
     /// The device the job writes to is not there any more, or failed: the stripe is not done.

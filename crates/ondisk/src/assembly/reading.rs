@@ -48,14 +48,17 @@ pub struct MemberReading {
     pub mark: Option<FlushMark>,
     /// It was cut short and made as long as before again: see [`Choice::is_cut_short`].
     pub is_cut_short: bool,
+    /// How many copies of its superblock are damaged: see [`Choice::damaged_copies`].
+    pub damaged_copies: usize,
 }
 
 impl MemberReading {
     /// The reading of a device whose copies gave `choice`.
     pub fn new(path: &str, device_bytes: u64, serial: &str, choice: Choice) -> Self {
-        let is_cut_short = choice.is_cut_short();
+        let (is_cut_short, damaged_copies) = (choice.is_cut_short(), choice.damaged_copies());
         let (path, serial, label) = (path.to_owned(), Text::cut(serial), label_of(choice));
-        MemberReading { path, device_bytes, serial, label, mark: None, is_cut_short }
+        let mark = None;
+        MemberReading { path, device_bytes, serial, label, mark, is_cut_short, damaged_copies }
     }
 
     /// The same with the flush mark in `head`, the first bytes of the device as far as they could be read.
