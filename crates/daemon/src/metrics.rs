@@ -198,7 +198,7 @@ fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
 
 fn members(text: &mut Text, arrays: &[ArrayStatus]) {
     type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
-    const FIGURES: [Figure; 12] = [
+    const FIGURES: [Figure; 13] = [
         ("ashlar_member_in_flight_high_water", "gauge", "The most in flight at once.", |it| {
             it.in_flight_max
         }),
