@@ -376,6 +376,8 @@ async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
 
 fn detach_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     on_every_shard(shard, move |shard| {
+        // It failed: whoever waits for it need not wait any more.
+        shard.replacement(member).into_iter().for_each(|device| device.give_up());
         let devices = SlotDevices { replacement: None, ..shard.slot_devices(member) };
         shard.set_devices(member, devices);
     });

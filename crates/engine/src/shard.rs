@@ -250,6 +250,20 @@ impl Shard {
         }
     }
 
+    /// A device that leaves its slot well may still owe answers. Nobody watches it from now on, so it
+    /// has as long for them as a member that is silent.
+    pub(crate) fn give_up_in_time(&self, device: Rc<dyn Device>) {
+        if device.look_at_commands().under_way == 0 {
+            return;
+        }
+        let limit = self.array.tuning.silence.of(device.facts());
+        let handle = self.worker.handle.clone();
+        self.worker.handle.spawn(async move {
+            handle.sleep(limit).await;
+            device.give_up();
+        });
+    }
+
     /// The array is not here any more.
     pub(crate) fn give_up_all(&self) {
         for SlotDevices { current, replacement } in self.devices.borrow().iter() {

@@ -225,8 +225,10 @@ async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx,
     let record = job.record();
     let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
     home::everywhere(shard, move |shard| {
+        let before = shard.replacement(slot);
         let devices = SlotDevices { replacement: None, ..shard.slot_devices(slot) };
         shard.set_devices(slot, devices);
+        before.into_iter().for_each(|device| shard.give_up_in_time(device));
     })
     .await;
     recorded.is_ok()
