@@ -22,6 +22,7 @@ use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A device: its slot, whether it is the one that is being filled to replace another, and its
 /// tenure.
@@ -32,6 +33,8 @@ type Place = (MemberIdx, bool, Tenure);
 pub(crate) struct Silences {
     /// Those that are waited for, of which that was told.
     told: RefCell<BTreeSet<Place>>,
+    /// Those of them that need not be waited for any more, and since when.
+    free_since: RefCell<BTreeMap<Place, Nanos>>,
     /// Why a slot is failing, if that was decided and not met.
     reasons: RefCell<BTreeMap<MemberIdx, (Tenure, String)>>,
     /// When the others were asked last whether they answer.
@@ -46,6 +49,10 @@ impl Silences {
         decided.map_or_else(|| why.to_owned(), |(_, reason)| reason.clone())
     }
 }
+
+/// How long a device that was waited for goes on being waited for when the others answer again.
+/// Every worker looks at its own commands: figures of one that has not looked since are old.
+const GRACE: Duration = LOOK_EVERY.saturating_mul(2);
 
 /// Some worker has found a device to be silent, or found one to answer that was waited for.
 pub(super) fn act(shard: &Rc<Shard>) {
@@ -74,15 +81,21 @@ pub(super) fn act(shard: &Rc<Shard>) {
             let silence = standings[member.at()].silence;
             match judged[member.at()] {
                 Judged::Stays => {}
+                Judged::GivenUp if may_answer_soon(shard, place) => {
+                    waited_for.insert(place);
+                }
                 Judged::GivenUp => give_up(shard, place, silence),
                 Judged::WaitedFor(_) if shard.array.waits_no_longer() => let_go(shard, place),
                 Judged::WaitedFor(why) => {
                     waited_for.insert(place);
+                    shard.home().silences.free_since.borrow_mut().remove(&place);
                     tell_once(shard, place, (silence, why));
                 }
             }
         }
     }
+    let due = |place: &Place| waited_for.contains(place);
+    shard.home().silences.free_since.borrow_mut().retain(|place, _| due(place));
     tell_who_answers(shard, waited_for);
 }
 
@@ -131,7 +144,20 @@ fn ask_others(shard: &Rc<Shard>, members: &[Standing]) {
     }
 }
 
+/// Whether a device was waited for until just now: what is known of it may be older than what is
+/// known of the others.
+fn may_answer_soon(shard: &Rc<Shard>, place: Place) -> bool {
+    let silences = &shard.home().silences;
+    if !silences.told.borrow().contains(&place) {
+        return false;
+    }
+    let now = shard.worker.handle.turn_now();
+    let since = *silences.free_since.borrow_mut().entry(place).or_insert(now);
+    now.since(since) < GRACE
+}
+
 fn give_up(shard: &Rc<Shard>, place: Place, silence: Silence) {
+    shard.home().silences.told.borrow_mut().remove(&place);
     let (member, is_replacement, tenure) = place;
     let waited = silence.time().max(LOOK_EVERY * u32::from(silence.oldest));
     let why = format!("it did not answer for {} ms", waited.as_millis());
