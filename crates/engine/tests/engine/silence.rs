@@ -328,3 +328,25 @@ fn a_member_that_pauses_for_less_than_the_limit_stays() {
         audit(&engine, model).await;
     });
 }
+
+/// A flush waited for the device that was being replaced when its copy was done: the slot was the
+/// other's then, nobody looked at the silent one any more, and a stop waited for that flush for ever.
+#[test]
+fn a_silent_device_whose_copy_is_done_holds_up_nobody() {
+    let mut left_silent = 0;
+    for delay in 0..30 {
+        with_array(60 + delay, raid6(), async |engine, handle, disks, model| {
+            engine.replace("tank", MemberIdx(2), "new0", false).await.expect("it takes it");
+            handle.sleep(ms(delay)).await;
+            disks.members[2].fall_silent();
+            let began = handle.now();
+            let model = steps(&engine, 1, model, 30).await;
+            until_idle(&engine, &handle).await;
+            audit(&engine, model).await;
+            assert_eq!(engine.stop("tank").await.expect("stopped"), Stopped::Clean);
+            assert!(handle.now().since(began) < seconds(30));
+            left_silent += usize::from(count(&engine, events::MEMBER_FAILED) == 0);
+        });
+    }
+    assert!(left_silent > 0, "no copy was done while its source was silent");
+}
