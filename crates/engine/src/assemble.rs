@@ -12,6 +12,7 @@ mod plan;
 
 use crate::array::{Array, ArrayId, ArrayIdentity, ArrayParts};
 use crate::aside;
+use crate::background::begin_copies_anew;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::{ArrayTuning, Runner};
@@ -547,6 +548,7 @@ impl Beginning {
         ownership::check(&shard.array)?;
         let mut next = shard.home().superblock();
         next.begin_start(self.incarnation);
+        begin_copies_anew(shard, &mut next);
         shard.array.set_incarnation(self.incarnation);
         next.updated_at_s = self.now_s;
         stated::allow_lean(shard, &mut next);

@@ -34,7 +34,9 @@ pub(crate) mod table;
 
 pub(crate) use board::JobBoard;
 pub use board::{JobStatus, ScrubEnd};
-pub(crate) use filling::{replacement_took_over, resume, start_copy, start_rebuild};
+pub(crate) use filling::{
+    begin_copies_anew, replacement_took_over, resume, start_copy, start_rebuild,
+};
 pub(crate) use sparing::{look_again, member_went_out};
 
 use crate::error::Refusal;
@@ -44,10 +46,11 @@ use crate::shard::Shard;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
 use ashlar_ring::local::Signal;
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, StripeNo};
 use course::{Course, Reach};
 use job::{Job, JobSpec};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 use step::Work;
@@ -64,6 +67,8 @@ pub(crate) struct Jobs {
     /// The start is recorded. Before that no device joins and no job runs: the logs are being
     /// rolled forward.
     has_begun: Cell<bool>,
+    /// Copies that the start found: below which stripe all was done but for the dirty regions.
+    copied_below: RefCell<BTreeMap<MemberIdx, StripeNo>>,
 }
 
 impl Jobs {

@@ -6,6 +6,8 @@
 //!   member is put out for it, and new writes of clients wait before they take anything.
 //! - A member that alone has no room goes out like one that fails otherwise, but not at once: the
 //!   others may be about to say the same.
+//! - What such a write left behind may be half old and half new: as long as it is not put right, reads
+//!   go to the stripe's owner, who has its rows locked.
 //! - When the operator does not want to wait any more, the waiting writes end with errors, and
 //!   still no member is put out for them.
 //!
@@ -46,6 +48,8 @@ pub(crate) struct Room {
     slots: Box<[SlotRoom]>,
     /// Commands that wait because the array is paused.
     waiting: AtomicUsize,
+    /// Writes to members' data that met no room and are not put right yet.
+    torn: AtomicUsize,
     stage: AtomicU8,
 }
 
@@ -75,6 +79,7 @@ impl Room {
         Room {
             slots: (0..slots).map(|_| SlotRoom::default()).collect(),
             waiting: AtomicUsize::new(0),
+            torn: AtomicUsize::new(0),
             stage: AtomicU8::new(Stage::Starting as u8),
         }
     }
@@ -105,6 +110,17 @@ impl Room {
     /// Commands that wait for room; the array is paused while there are any.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Whether blocks on members may be half written: whoever reads them must have their rows locked.
+    pub(crate) fn has_torn(&self) -> bool {
+        self.torn.load(Ordering::Acquire) != 0
+    }
+
+    /// Data on members may be half written until this is dropped.
+    pub(crate) fn tear(&self) -> Torn<'_> {
+        self.torn.fetch_add(1, Ordering::AcqRel);
+        Torn { room: self }
     }
 
     /// A device has the slot from now on.
@@ -142,6 +158,17 @@ impl Room {
         };
         let lacking = (first..first + strips).map(MemberIdx::from_at).filter(lacks).count();
         lacking > array.geometry.parity_strips()
+    }
+}
+
+/// Writes that met no room: their blocks are old, new, or half of each.
+pub(crate) struct Torn<'a> {
+    room: &'a Room,
+}
+
+impl Drop for Torn<'_> {
+    fn drop(&mut self) {
+        self.room.torn.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

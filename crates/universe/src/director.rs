@@ -23,6 +23,9 @@ pub(crate) const TANK: &str = "tank";
 /// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
 const IN_USE: &str = "device.not_opened";
 
+/// No device is silent for longer: whoever waits for one that is needed must have an answer some day.
+const SILENT_MAX: Duration = Duration::from_secs(240);
+
 pub(crate) struct Director<'l> {
     pub(crate) stage: Stage,
     pub(crate) engine: Engine,
@@ -218,7 +221,13 @@ impl Director<'_> {
         let victims = self.victims();
         let Some(at) = self.choose(&victims) else { return };
         let name = self.bays.all[at].name.clone();
-        self.bays.all[at].disk.fall_silent();
+        let disk = self.bays.all[at].disk.clone();
+        disk.fall_silent();
+        let handle = self.handle.clone();
+        self.handle.spawn(async move {
+            handle.sleep(SILENT_MAX).await;
+            disk.speak();
+        });
         self.bays.set_trouble(at, Some(Trouble::Silent), self.handle.now());
         self.stage.note_silent(&name);
         self.say(&format!("{name} falls silent"));

@@ -121,7 +121,8 @@ fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
 fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
     let slot = entry.slot;
     let listed = superblock.job_of(entry.uuid);
-    let below = listed.map_or(StripeNo(0), |job| job.checkpoint);
+    let found = shard.home().jobs.copied_below.borrow_mut().remove(&slot);
+    let below = found.or(listed.map(|job| job.checkpoint)).unwrap_or(StripeNo(0));
     shard.array.slot(slot).set_rebuilt_below(StripeNo(0));
     let job = start(
         shard,
@@ -136,6 +137,20 @@ fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
     );
     if listed.is_none() {
         enter(shard, job.record());
+    }
+}
+
+/// The start is about to be recorded. A crash may have left a write on one device of a slot and not
+/// on the other: as long as that is so, nothing may say that the copy is done. The dirty regions say
+/// it, and a resync cleans them before the copy is there (seed 15566 of the universes).
+pub(crate) fn begin_copies_anew(shard: &Shard, superblock: &mut Superblock) {
+    if shard.array.intent.durable_count() == 0 {
+        return;
+    }
+    for job in superblock.jobs.iter_mut().filter(|job| job.kind == JobKind::Replace) {
+        let copied_below = std::mem::replace(&mut job.checkpoint, StripeNo(0));
+        let slot = job.slot.map(|slot| (slot, copied_below));
+        shard.home().jobs.copied_below.borrow_mut().extend(slot);
     }
 }
 

@@ -148,6 +148,9 @@ fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
     if !piece.extent.is_aligned_to(BLOCK_BYTES) {
         return false;
     }
+    if array.room.has_torn() {
+        return false;
+    }
     if array.missing_slots() == 0 {
         return true;
     }
@@ -164,7 +167,8 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     }
     let part = source(shard, part);
     let member = array.member_of(part.stripe, part.strip);
-    if !array.is_readable(part.stripe, member) || !part.extent.is_aligned_to(BLOCK_BYTES) {
+    let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
+    if !array.is_readable(part.stripe, member) || !is_aligned || array.room.has_torn() {
         return reconstruct_part(shard, part, buffer, Missing::default());
     }
     let offset = array.data_offset
@@ -254,6 +258,10 @@ async fn straight(
     let member = shard.array.member_of(part.stripe, part.strip);
     let outcome = before_deadline(shard, pending).await;
     shard.tally(member).read_latency.record(shard.worker.handle.turn_now().since(began.at));
+    if shard.array.room.has_torn() {
+        // It may have crossed a write that met no room.
+        return Box::pin(elsewhere(shard, part, Missing::default())).await;
+    }
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
         if shard.array.checksums.is_none() {
             return Ok(buffer);

@@ -307,6 +307,7 @@ impl Writes {
         without_room: NoRoom,
         failed: &mut FailedMembers,
     ) {
+        let _torn = shard.array.room.tear();
         for (_, target, _) in &without_room {
             shard.array.room.note_full(target.member);
         }

@@ -124,7 +124,7 @@ fn limit(shard: &Shard, device: Option<&Rc<dyn Device>>) -> u16 {
 /// A device that nobody asks for anything is not known to answer. When some member is half-way to
 /// being given up, all others are asked for a block: who does not answer that is as silent.
 fn ask_others(shard: &Rc<Shard>, members: &[Standing]) {
-    let is_half_way = |it: &&Standing| it.is_in_service && 2 * it.silence.looks >= it.limit;
+    let is_half_way = |it: &&Standing| it.is_in_service && it.is_half_way();
     let Some(limit) = members.iter().filter(is_half_way).map(|it| it.limit).min() else { return };
     let silences = &shard.home().silences;
     let now = shard.worker.handle.turn_now();

@@ -63,6 +63,11 @@ impl Standing {
         self.is_in_service && is_late
     }
 
+    /// Half of its time is over. A needed device may be silent for hours.
+    pub(crate) fn is_half_way(&self) -> bool {
+        2 * u32::from(self.silence.looks) >= u32::from(self.limit)
+    }
+
     fn is_silent(&self) -> bool {
         let is_suspect = SUSPECT_PART * u32::from(self.silence.looks) >= u32::from(self.limit);
         self.is_in_service && is_suspect || self.is_due()
@@ -190,5 +195,15 @@ mod tests {
         assert_eq!(judged("....", "s", 4, 0), pairs("....", "x"));
         assert_eq!(judged("s...", "s", 4, 1), pairs("x...", "x"));
         assert_eq!(judged("--s.", "s", 4, 3), pairs("..m.", "m"), "two of three");
+    }
+
+    #[test]
+    fn a_device_is_half_way_from_half_its_limit_on_however_long_that_lasts() {
+        for (looks, is_half_way) in
+            [(0, false), (9, false), (10, true), (20, true), (40_000, true), (u16::MAX, true)]
+        {
+            let silence = Silence { looks, oldest: looks };
+            assert_eq!(Standing { silence, ..standing('.') }.is_half_way(), is_half_way, "{looks}");
+        }
     }
 }

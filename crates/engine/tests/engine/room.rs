@@ -109,6 +109,41 @@ fn writes_that_no_member_has_room_for_wait_until_there_is_room_and_reads_go_on()
         .done();
 }
 
+/// Blocks of a write that met no room may be half old and half new on the members (seed 6902 of the
+/// universes read such a block).
+#[test]
+fn what_a_waiting_write_is_to_change_is_read_when_it_is_written() {
+    let mut world = SimWorld::new(37);
+    let disks = add_disks(&mut world, 6);
+    let opener = world.opener();
+    world
+        .run(async move |handle| {
+            let engine = raid6(opener, &handle).await;
+            let run = engine.with_volume(0, "tank", async move |volume| {
+                let clock = volume.handle();
+                Model::new(5, SPAN).write(&volume, Extent::new(0, SPAN)).await;
+                fill(&disks);
+                let write = begin_write(&volume);
+                clock.sleep(Duration::from_secs(5)).await;
+                assert_eq!(write.get(), None);
+                let found = Arc::new(Mutex::new(None));
+                let (reader, answer) = (volume.clone(), Arc::clone(&found));
+                clock.spawn(async move {
+                    let block = read(&reader, Extent::new(WRITE.offset, 4096)).await;
+                    *answer.lock().expect("nobody panics with it") = Some(block);
+                });
+                clock.sleep(Duration::from_secs(60)).await;
+                assert_eq!(*found.lock().expect("whole"), None, "it is being written");
+                make_room(&disks);
+                clock.sleep(Duration::from_secs(5)).await;
+                assert_eq!(write.get(), Some(Ok(())));
+                assert_eq!(*found.lock().expect("whole"), Some(Ok(vec![0; 4096])));
+            });
+            run.await.expect("runs");
+        })
+        .done();
+}
+
 #[test]
 fn members_that_alone_have_no_room_go_out_and_writes_go_on() {
     let mut world = SimWorld::new(32);
