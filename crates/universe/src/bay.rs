@@ -5,10 +5,12 @@
 //! lost, never too little.
 
 use crate::config::Config;
+use crate::director::SILENT_MAX;
 use ashlar_engine::{Array, SlotState};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::{Role, Superblock, SuperblockCopies};
+use ashlar_ring::Handle;
 use ashlar_sim::{SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripeNo, to_usize};
 use std::collections::BTreeSet;
@@ -310,6 +312,17 @@ impl Bays {
     pub(crate) fn go_on(&self) {
         let others = self.all.iter().filter(|bay| bay.trouble != Some(Trouble::Silent));
         others.for_each(|bay| bay.disk.speak());
+    }
+
+    /// Those that were silent when the last life ended do not outlast this one's requests.
+    pub(crate) fn speak_some_day(&self, handle: &Handle) {
+        for bay in self.all.iter().filter(|bay| bay.trouble == Some(Trouble::Silent)) {
+            let (disk, own) = (bay.disk.clone(), handle.clone());
+            handle.spawn(async move {
+                own.sleep(SILENT_MAX.0).await;
+                disk.speak();
+            });
+        }
     }
 
     /// After a stop: nothing is under way any more that a device could go out for.

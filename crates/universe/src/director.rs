@@ -9,7 +9,7 @@ use crate::config::Class;
 use crate::menu::Act;
 use crate::stage::{Stage, seconds};
 use ashlar_device::{CommandKind, FaultKind};
-use ashlar_engine::{Array, Engine, Refusal, SlotState};
+use ashlar_engine::{Array, Engine, Refusal, SlotState, event_names};
 use ashlar_ondisk::JobKind;
 use ashlar_ring::Handle;
 use ashlar_sim::{Latency, Lie, Random, Stop};
@@ -23,8 +23,10 @@ pub(crate) const TANK: &str = "tank";
 /// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
 const IN_USE: &str = "device.not_opened";
 
-/// No device is silent for longer: whoever waits for one that is needed must have an answer some day.
-const SILENT_MAX: Duration = Duration::from_secs(240);
+/// A silent device that the engine says it waits for speaks after this time: whoever waits must have
+/// an answer some day. One of which it says nothing is silent for longer than a request may take.
+pub(crate) const SILENT_MAX: (Duration, Duration) =
+    (Duration::from_secs(240), Duration::from_secs(900));
 
 pub(crate) struct Director<'l> {
     pub(crate) stage: Stage,
@@ -223,9 +225,12 @@ impl Director<'_> {
         let name = self.bays.all[at].name.clone();
         let disk = self.bays.all[at].disk.clone();
         disk.fall_silent();
-        let handle = self.handle.clone();
+        let (handle, engine, path) = (self.handle.clone(), self.engine.clone(), name.clone());
         self.handle.spawn(async move {
-            handle.sleep(SILENT_MAX).await;
+            handle.sleep(SILENT_MAX.0).await;
+            if !is_told_of(&engine, &path) {
+                handle.sleep(SILENT_MAX.1.saturating_sub(SILENT_MAX.0)).await;
+            }
             disk.speak();
         });
         self.bays.set_trouble(at, Some(Trouble::Silent), self.handle.now());
@@ -241,6 +246,8 @@ impl Director<'_> {
         let is_all = self.random.percent(60);
         let is_meant = |slot: Option<usize>| slot.is_some_and(|it| is_all || group.contains(&it));
         let bays = self.bays.all.iter().filter(|bay| is_meant(bay.slot.or(bay.target_of)));
+        // One that was silent, and speaks by now, would not go on with the others.
+        let bays = bays.filter(|bay| bay.trouble != Some(Trouble::Silent));
         bays.for_each(|bay| bay.disk.fall_silent());
         let magnitude = 8 + self.random.below(9);
         let time = Duration::from_millis(self.random.below(1 << magnitude));
@@ -510,4 +517,12 @@ impl Director<'_> {
         self.say(&format!("{what}: refused, {}", refusal.code));
         self.stage.mark("operator.refused");
     }
+}
+
+/// Whether the engine has said that it waits for this silent device.
+fn is_told_of(engine: &Engine, path: &str) -> bool {
+    let is_of_it = |(key, value): &(&str, String)| *key == "path" && value == path;
+    let events = engine.events().since(0);
+    let mut told = events.iter().filter(|event| event.name == event_names::MEMBER_SILENT);
+    told.any(|event| event.fields.iter().any(is_of_it))
 }

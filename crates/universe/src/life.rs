@@ -126,6 +126,7 @@ impl Life<'_> {
         let switch = self.world.switch();
         stage.say(|| format!("life {}: a start that may be cut", self.number));
         let ended = self.world.run(async |handle| {
+            bays.speak_some_day(&handle);
             let running = assemble((opener, &handle), &stage, bays, outlook).await;
             if reads {
                 // What was read stays, whatever comes next.
@@ -170,6 +171,7 @@ impl Life<'_> {
         let (life, mut seen) = (self.number, None);
         let kept = &mut seen;
         let ended = self.world.run(async |handle| {
+            bays.speak_some_day(&handle);
             let running = assemble((opener, &handle), &stage, bays, &outlook).await;
             *kept = Some(Arc::clone(&running.array));
             let floor = stage.requests_left() * later / (later + 1);
@@ -283,6 +285,7 @@ impl Life<'_> {
             bays.adopt(&rest);
         }
         let ended = self.world.run(async |handle| {
+            bays.speak_some_day(&handle);
             let running = assemble((opener, &handle), &stage, bays, &outlook).await;
             if running.is_read_only {
                 return false;
