@@ -129,7 +129,7 @@ impl Shard {
             array: Arc::clone(array),
             locks: RowLocks::default(),
             scratch: Scratch::new(geometry.strips(), strip_bytes, SCRATCH_TARGET_BYTES)?,
-            facts: facts_of(array),
+            facts: facts_of(array, &devices),
             merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
             row_lists: Lists::default(),
             read_lists: Lists::default(),
@@ -342,7 +342,9 @@ fn note_store(array: &Array, member: MemberIdx, devices: &SlotDevices) {
     }
 }
 
-fn facts_of(array: &Array) -> VolumeFacts {
+fn facts_of(array: &Array, devices: &[SlotDevices]) -> VolumeFacts {
+    let current = devices.iter().filter_map(|slot| slot.current.as_ref());
+    let turns = |it: &SlotDevice| it.device.facts().is_rotational;
     let optimal = array.geometry.stripe_bytes();
     VolumeFacts {
         name: array.identity.name.clone(),
@@ -350,8 +352,10 @@ fn facts_of(array: &Array) -> VolumeFacts {
         size_bytes: array.geometry.volume_bytes(),
         logical_block_bytes: array.identity.logical_block_bytes,
         physical_block_bytes: 4096,
+        strip_bytes: u32::try_from(array.geometry.strip_bytes()).unwrap_or(u32::MAX),
         optimal_bytes: u32::try_from(optimal).unwrap_or(u32::MAX),
         request_bytes_max: u32::try_from(crate::worker::REQUEST_BYTES_MAX).expect("1 MiB"),
         read_only: array.is_read_only(),
+        is_rotational: current.into_iter().any(turns),
     }
 }

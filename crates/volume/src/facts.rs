@@ -16,12 +16,16 @@ pub struct VolumeFacts {
     pub logical_block_bytes: u32,
     /// Unit that needs no widening inside: 4096 bytes.
     pub physical_block_bytes: u32,
+    /// A request of this size and alignment keeps one device busy and no other: a strip, in bytes.
+    pub strip_bytes: u32,
     /// A request size that needs no reads: one full stripe of data, in bytes.
     pub optimal_bytes: u32,
     /// Largest extent of one request, in bytes.
     pub request_bytes_max: u32,
     /// Writes are refused.
     pub read_only: bool,
+    /// Some device below turns: seeks cost.
+    pub is_rotational: bool,
 }
 
 impl VolumeFacts {

@@ -32,9 +32,11 @@ impl MemVolume {
             size_bytes,
             logical_block_bytes: 512,
             physical_block_bytes: 4096,
+            strip_bytes: 16_384,
             optimal_bytes: 65_536,
             request_bytes_max: 1 << 20,
             read_only: false,
+            is_rotational: false,
         };
         let state = State {
             facts,

@@ -50,9 +50,11 @@ impl Disk {
             size_bytes: u64::try_from(blocks * BLOCK).expect("short"),
             logical_block_bytes: 512,
             physical_block_bytes: 4096,
+            strip_bytes: 16_384,
             optimal_bytes: 65_536,
             request_bytes_max: 1 << 20,
             read_only: false,
+            is_rotational: false,
         };
         Arc::new(Disk {
             facts: Mutex::new(facts),
