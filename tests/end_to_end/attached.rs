@@ -34,7 +34,7 @@ fn in_use(test: &str) -> Option<InUse> {
     }
     let world = World::new();
     world.create("tank0", MEMBERS.len(), &["--level", "6"]);
-    let device = world.ok(&["attach", "tank0"]).trim().to_owned();
+    let device = world.ok(&["attach", "--via", "loop", "tank0"]).trim().to_owned();
     let noise = world.noise("noise", BUFFERED_BYTES);
     let mut file = File::options().write(true).open(&device).expect("the loop device");
     file.write_all(&std::fs::read(&noise).expect("noise")).expect("into the page cache");
@@ -114,7 +114,7 @@ fn somebody_elses_loop_device_that_is_stuck_holds_up_nobody() {
     drop(file);
     let other = World::new();
     other.create("bank0", MEMBERS.len(), &["--level", "6"]);
-    let stuck = other.ok(&["attach", "bank0"]).trim().to_owned();
+    let stuck = other.ok(&["attach", "--via", "loop", "bank0"]).trim().to_owned();
     other.halt();
     let mut writer = began(
         Command::new("dd")
@@ -165,7 +165,7 @@ fn a_daemon_that_was_killed_leaves_no_loop_device_to_its_successor() {
     assert!(loop_is_there(&world, &device));
     world.start(&MEMBERS);
     assert!(!loop_is_there(&world, &device), "a loop device over a volume that is gone");
-    let again = world.ok(&["attach", "tank0"]).trim().to_owned();
+    let again = world.ok(&["attach", "--via", "loop", "tank0"]).trim().to_owned();
     assert!(starts_with(Path::new(&again), &noise));
     world.ok(&["detach", "tank0"]);
 }

@@ -285,8 +285,11 @@ fn no_read_through_fuse_carries_what_a_buffer_held_before() {
         let world = World::new();
         world.create("tank0", 5, &["--level", "6"]);
         let volume_bytes = world.array()["volume_bytes"].as_u64().expect("a size");
-        let attach: &[&str] =
-            if is_device { &["attach", "tank0"] } else { &["attach", "--file", "tank0"] };
+        let attach: &[&str] = if is_device {
+            &["attach", "--via", "loop", "tank0"]
+        } else {
+            &["attach", "--file", "tank0"]
+        };
         let path = world.ok(attach).trim().to_owned();
         let file = open_direct(&path);
         let write = |offset: u64, bytes: usize, value: u8| {

@@ -134,7 +134,7 @@ fn a_silent_member_costs_clients_over_nbd_and_the_block_device_a_stall_and_no_er
     let Some((world, beneath)) = prepared(test) else { return };
     let uri = format!("--uri={}", world.uri("tank0"));
     falls_silent_under(&world, &beneath, &["--ioengine=nbd", &uri]);
-    let device = world.ok(&["attach", "tank0"]).trim().to_owned();
+    let device = world.ok(&["attach", "--via", "loop", "tank0"]).trim().to_owned();
     let filename = format!("--filename={device}");
     falls_silent_under(&world, &beneath, &["--ioengine=libaio", "--direct=1", &filename]);
     world.ok(&["detach", "tank0"]);

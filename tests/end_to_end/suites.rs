@@ -33,7 +33,7 @@ struct Device<'a> {
 impl Way {
     fn open(self, world: &World) -> Device<'_> {
         if self == Way::Attached {
-            let path = world.ok(&["attach", "tank0"]).trim().to_owned();
+            let path = world.ok(&["attach", "--via", "loop", "tank0"]).trim().to_owned();
             return Device { world, way: self, path, nbdfuse: None };
         }
         let place = world.path("nbdfuse");

@@ -189,7 +189,11 @@ impl Arrays {
         }
         let started = self.engine.assemble(spec).await.map_err(convert::refusal);
         let name = started.map_err(|refusal| running.explain(refusal))?;
-        Ok(Done::changed(self.how_it_runs(&name).await))
+        let mut line = self.how_it_runs(&name).await;
+        for told in self.exports.volume_started(&name).await {
+            line.push_str(&format!("; {told}"));
+        }
+        Ok(Done::changed(line))
     }
 }
 

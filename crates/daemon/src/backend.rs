@@ -7,7 +7,7 @@
 use crate::control::with;
 use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};
+use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
@@ -69,5 +69,7 @@ answers!(
     NbdListen,
     FuseAttach,
     FuseDetach,
+    UblkAttach,
+    UblkDetach,
     GetStatus,
 );

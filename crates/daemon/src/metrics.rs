@@ -6,6 +6,7 @@
 
 use crate::backend::{Backend, Serves};
 use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus, Replayed};
+use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::JobStatus;
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus};
@@ -37,6 +38,7 @@ pub fn openmetrics(status: &Status) -> String {
     counters(&mut text, &status.arrays);
     members(&mut text, &status.arrays);
     jobs(&mut text, &status.arrays);
+    exports(&mut text, &status.exports);
     process(&mut text, status);
     text.0.push_str("# EOF\n");
     text.0
@@ -267,6 +269,28 @@ fn jobs(text: &mut Text, arrays: &[ArrayStatus]) {
                 let labels = [("array", array.name.as_str()), ("kind", &kind), ("slot", &slot)];
                 text.sample(name, &labels, value(job));
             }
+        }
+    }
+}
+
+/// Listeners and attached volumes. `array` is empty where one serves all of them.
+fn exports(text: &mut Text, exports: &[ExportStatus]) {
+    type Figure = (&'static str, &'static str, &'static str, fn(&ExportStatus) -> u64);
+    const FIGURES: [Figure; 2] = [
+        ("ashlar_export_requests", "counter", "Requests that it answered.", |it| it.requests),
+        ("ashlar_export_clients", "gauge", "Clients it has now.", |it| it.clients),
+    ];
+    for (name, kind, help, value) in FIGURES {
+        text.family(name, kind, help);
+        let sample = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+        for it in exports {
+            let array = it.array.as_deref().unwrap_or_default();
+            let labels = [
+                ("protocol", it.protocol.as_str()),
+                ("address", it.address.as_str()),
+                ("array", array),
+            ];
+            text.sample(&sample, &labels, value(it));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Exports: how clients reach volumes. NBD listeners serve every volume by name; FUSE shows each
-//! attached volume as one file.
+//! attached volume as one file, ublk as one block device.
 
 use super::Done;
 use crate::Call;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct NbdListen {
     /// `unix:/run/ashlar/nbd.sock`, or `192.0.2.1:10809`.
     pub listen: String,
-    /// Whoever can reach the address may read and destroy every volume, and may see all that goes over the wire: needed
-    /// for TCP addresses other than loopback ones without `tls`.
+    /// Whoever can reach the address may read and destroy every volume, and may see all that goes
+    /// over the wire: needed for TCP addresses other than loopback ones without `tls`.
     #[serde(default)]
     pub trusted_network: bool,
     /// Demand TLS 1.3 and a certificate of every client.
@@ -72,14 +72,49 @@ impl Call for FuseDetach {
     type Answer = Done;
 }
 
+/// Make a volume a block device of this machine by ublk.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UblkAttach {
+    /// The array's name.
+    pub array: String,
+}
+
+impl Call for UblkAttach {
+    const PATH: &'static str = "/v1/exports/ublk/attach";
+    type Answer = UblkAttached;
+}
+
+/// Where the block device is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UblkAttached {
+    /// False when it was there already.
+    pub changed: bool,
+    /// Path of the block device.
+    pub device: String,
+}
+
+/// Take the block device away again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UblkDetach {
+    /// The array's name.
+    pub array: String,
+}
+
+impl Call for UblkDetach {
+    const PATH: &'static str = "/v1/exports/ublk/detach";
+    type Answer = Done;
+}
+
 /// One way to a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// `nbd`, `nbds` (NBD that demands TLS), `nvme-tcp` or `fuse`.
+    /// `nbd`, `nbds` (NBD that demands TLS), `nvme-tcp`, `fuse` or `ublk`.
     pub protocol: String,
     /// Requests answered so far.
     pub requests: u64,
-    /// Address of the listener, or path of the file.
+    /// Address of the listener, or path of the file or of the block device.
     pub address: String,
     /// The one array it serves; `None` when it serves all of them by name.
     #[serde(default)]

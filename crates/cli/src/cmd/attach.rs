@@ -1,53 +1,129 @@
 //! `ashlar attach`: a volume as a block device of this machine.
 //!
-//! The daemon shows the volume as a file of its FUSE folder, and util-linux's losetup makes a loop device
-//! of that file with direct I/O. Nothing is remembered here: the daemon finds the loop device by the file.
+//! By ublk the daemon makes the device itself. Else the daemon shows the volume as a file of its
+//! FUSE folder, and util-linux's losetup makes a loop device of that file with direct I/O. Nothing
+//! is remembered here: the daemon finds the loop device by the file.
 
 use crate::fault::Fault;
 use crate::reach::Reach;
-use ashlar_api::codes;
-use ashlar_api::v1::export::FuseAttach;
+use crate::say;
+use ashlar_api::v1::export::{FuseAttach, UblkAttach, UblkAttached};
+use ashlar_api::v1::status::GetStatus;
+use ashlar_api::{ClientError, codes};
 use ashlar_daemon::loops;
 use std::process::Command;
 
-/// Attach a volume as a block device. Prints /dev/loopN.
+/// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
+///
+/// By ublk where the kernel has it: a daemon that dies is then a pause for whoever uses the
+/// device. Else by a loop device over a file.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// Attach the volume as a file only, without a loop device. Prints the path of the file. Needs
-    /// no root.
-    #[arg(long)]
+    /// How, rather than the best way there is.
+    #[arg(long, value_enum, value_name = "WAY")]
+    via: Option<Via>,
+
+    /// Only show the volume as a file, without a block device: prints its path. Needs no root.
+    #[arg(long, conflicts_with = "via")]
     file: bool,
 
-    /// Logical block size of the loop device, in bytes.
+    /// Logical block of a loop device in bytes.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
+}
+
+/// What makes the block device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Via {
+    /// The kernel's ublk driver.
+    Ublk,
+    /// A loop device over a file.
+    Loop,
 }
 
 /// What `--json` prints.
 #[derive(serde::Serialize)]
 struct Attached {
     changed: bool,
-    file: String,
+    /// What made the device; `None` for a file only.
+    via: Option<Via>,
+    /// Why that way.
+    reason: String,
+    file: Option<String>,
     device: Option<String>,
 }
 
+/// The reason of whoever said `--via`.
+const AS_ASKED: &str = "as asked for";
+
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    let shown = reach.call(&FuseAttach { array: args.array })?;
-    let mut attached = Attached { changed: shown.changed, file: shown.file, device: None };
-    if !args.file {
-        let device = match loops::over(&attached.file).pop() {
-            Some(device) => device,
-            None => {
-                attached.changed = true;
-                set_up(&attached.file, &args.sector_size)?
-            }
-        };
-        attached.device = Some(device);
+    let attached = match args.via {
+        _ if args.file => as_file(&args, reach, "a file was asked for".to_owned())?,
+        Some(Via::Ublk) => by_ublk(reach.call(&ublk(&args))?, AS_ASKED),
+        Some(Via::Loop) => by_loop(&args, reach, AS_ASKED.to_owned())?,
+        None => by_the_best(&args, reach)?,
+    };
+    reach.print(&attached, |it| it.device.clone().or(it.file.clone()).expect("one of them is made"))
+}
+
+/// As it is attached already, else by ublk, else by a loop device; says why on stderr.
+fn by_the_best(args: &Args, reach: &Reach) -> Result<Attached, Fault> {
+    let exports = reach.call(&GetStatus {})?.exports;
+    let own = |export: &&_| of(export, &args.array);
+    if exports.iter().filter(own).any(|export| export.protocol == "fuse") {
+        return by_loop(args, reach, "the volume is shown as a file already".to_owned());
     }
-    reach.print(&attached, |it| it.device.clone().unwrap_or_else(|| it.file.clone()))
+    match reach.client()?.call(&ublk(args)) {
+        Ok(made) => {
+            let attached = by_ublk(made, "the kernel has the driver");
+            say::complain(format_args!("ashlar: by ublk: {}", attached.reason));
+            Ok(attached)
+        }
+        Err(ClientError::Refused(refusal)) if refusal.code == codes::EXPORT_IMPOSSIBLE => {
+            say::complain(format_args!("ashlar: by a loop device: {}", refusal.message));
+            by_loop(args, reach, refusal.message)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn of(export: &ashlar_api::v1::export::ExportStatus, array: &str) -> bool {
+    export.array.as_deref() == Some(array)
+}
+
+fn ublk(args: &Args) -> UblkAttach {
+    UblkAttach { array: args.array.clone() }
+}
+
+fn by_ublk(made: UblkAttached, reason: &str) -> Attached {
+    let UblkAttached { changed, device } = made;
+    let reason = reason.to_owned();
+    Attached { changed, via: Some(Via::Ublk), reason, file: None, device: Some(device) }
+}
+
+fn as_file(args: &Args, reach: &Reach, reason: String) -> Result<Attached, Fault> {
+    let shown = reach.call(&FuseAttach { array: args.array.clone() })?;
+    let (changed, file) = (shown.changed, Some(shown.file));
+    Ok(Attached { changed, via: None, reason, file, device: None })
+}
+
+fn by_loop(args: &Args, reach: &Reach, reason: String) -> Result<Attached, Fault> {
+    let mut attached = as_file(args, reach, reason)?;
+    attached.via = Some(Via::Loop);
+    let file = attached.file.clone().unwrap_or_default();
+    let device = match loops::over(&file).pop() {
+        Some(device) => device,
+        None => {
+            attached.changed = true;
+            set_up(&file, &args.sector_size)?
+        }
+    };
+    attached.device = Some(device);
+    Ok(attached)
 }
 
 fn set_up(file: &str, sector_size: &str) -> Result<String, Fault> {

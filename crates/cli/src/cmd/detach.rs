@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::reach::Reach;
-use ashlar_api::v1::export::FuseDetach;
+use ashlar_api::v1::export::{FuseDetach, UblkDetach};
 
 /// Remove the block device of a volume. Refused while the device is mounted or open.
 #[derive(clap::Args, Debug)]
@@ -12,5 +12,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    reach.change(&FuseDetach { array: args.array }).map(drop)
+    let Args { array } = args;
+    let by_ublk = reach.call(&UblkDetach { array: array.clone() })?;
+    let by_file = reach.call(&FuseDetach { array })?;
+    let done = if by_file.changed { by_file } else { by_ublk };
+    reach.print(&done, |done| done.message.clone())
 }

@@ -1,9 +1,14 @@
 //! FUSE: each attached volume is a mount of its own with one file in it, served by all workers.
 //!
-//! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold the
-//! volume; detaching waits for them. A mount that a killed daemon left behind is cleared away first.
+//! What must stay true: a mount of its own means that unmounting ends exactly the servers that hold
+//! the volume; detaching waits for them. A mount that a killed daemon left behind is cleared away
+//! first.
 
-use super::{Export, Say, Work, locked, loops, mounts, not_attached, wait_until};
+use super::ublk::UblkExports;
+use super::{
+    ATTACHMENT_FAILED, Export, Say, Work, locked, loops, mounts, not_attached,
+    refuse_if_attached_by, wait_until,
+};
 use crate::arrays::Arrays;
 use crate::backend::Serves;
 use crate::config::Config;
@@ -63,7 +68,8 @@ impl FuseExports {
             if is_mounted(&folder) {
                 return Ok(FuseAttached { changed: false, file: before.file.clone() });
             }
-            // Somebody took the mount away (umount --lazy). What is open still is served until it is closed.
+            // Somebody took the mount away (umount --lazy). What is open still is served until it
+            // is closed.
             if before.serving.load(Ordering::Acquire) != 0 {
                 return Err(still_open(&before.file));
             }
@@ -104,7 +110,7 @@ impl FuseExports {
                 handle.spawn(async move {
                     if let Err(error) = server.serve().await {
                         let fields = vec![("reason", error.to_string())];
-                        engine.events().record("attachment.failed", &array, fields);
+                        engine.events().record(ATTACHMENT_FAILED, &array, fields);
                     }
                     serving.fetch_sub(1, Ordering::AcqRel);
                 });
@@ -238,6 +244,7 @@ impl Export for FuseExports {
 impl Serves<FuseAttach> for Arrays {
     async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
         self.engine.array(&call.array).map_err(convert::refusal)?;
+        refuse_if_attached_by(self.exports.of::<UblkExports>(), &call.array)?;
         self.exports.of::<FuseExports>().attach(&call.array)
     }
 }
@@ -316,8 +323,9 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)?)
 }
 
-/// Take away the mounts right below `folder` that a killed daemon left behind: whatever looks at one is told that nobody
-/// answers. One that answers, or whose server is still on its way out, stays. What was taken away.
+/// Take away the mounts right below `folder` that a killed daemon left behind: whatever looks at
+/// one is told that nobody answers. One that answers, or whose server is still on its way out,
+/// stays. What was taken away.
 async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
     let mut gone = Vec::new();
     let mounts = mounts::here();

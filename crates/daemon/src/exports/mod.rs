@@ -7,6 +7,7 @@
 //! - `nbd`   listeners that serve every volume by name; a connection goes to the next worker in
 //!   turn; `address` says where they may listen
 //! - `nvme`  one NVMe/TCP subsystem, whose namespaces are the volumes
+//! - `ublk`  one block device for each attached volume, `/dev/ublkbN`
 //! - `fuse`  one mount for each attached volume, with one file in it; `loops` are the loop devices
 //!   over these files, `mounts` the table of mounts, read as the kernel writes it
 //!
@@ -19,11 +20,12 @@ pub mod loops;
 mod mounts;
 pub mod nbd;
 pub mod nvme;
+pub mod ublk;
 
 use crate::config::{Config, NbdLimits};
-use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::ExportStatus;
+use ashlar_api::{ApiError, codes};
 use ashlar_engine::Engine;
 use fuse::FuseExports;
 use nbd::NbdExports;
@@ -35,6 +37,10 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
+use ublk::UblkExports;
+
+/// An attached volume is not served as it should be. Fields: `reason`.
+const ATTACHMENT_FAILED: &str = "attachment.failed";
 
 /// How long clients may take to let go of a volume.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -77,6 +83,11 @@ pub trait Export: Any + Send + Sync {
     /// A refusal: the process ends then.
     fn begin<'a>(&'a self, _: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
         Box::pin(ready(Ok(())))
+    }
+
+    /// A volume has started: serve again what a daemon that is gone has left of it. What to tell.
+    fn volume_started<'a>(&'a self, _: &'a str) -> Work<'a, Option<String>> {
+        Box::pin(ready(None))
     }
 
     /// Refuse if somebody uses the volume.
@@ -127,6 +138,7 @@ impl Exports {
         Exports(vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
             Box::new(NvmeExports::new(engine.clone(), boot)),
+            Box::new(UblkExports::new(engine.clone())),
             Box::new(FuseExports::new(engine, folder)),
         ])
     }
@@ -150,6 +162,15 @@ impl Exports {
         self.iter().flat_map(Export::status).collect()
     }
 
+    /// A volume has started: what its exports have to tell of that.
+    pub async fn volume_started(&self, volume: &str) -> Vec<String> {
+        let mut told = Vec::new();
+        for export in self.iter() {
+            told.extend(export.volume_started(volume).await);
+        }
+        told
+    }
+
     /// Refuse if somebody uses the volume.
     ///
     /// # Errors
@@ -167,6 +188,19 @@ impl Exports {
         })
         .await;
     }
+}
+
+/// Refuse if a volume is attached another way: the two would not know what the other has in its
+/// cache.
+fn refuse_if_attached_by(other: &dyn Export, volume: &str) -> Result<(), ApiError> {
+    if !other.attached().iter().any(|it| it == volume) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        codes::EXPORT_BUSY,
+        format!("'{volume}' is attached by {} already; nothing was changed", other.name()),
+        format!("detach it first: ashlar detach {volume}"),
+    ))
 }
 
 fn not_attached(volume: &str) -> Done {

@@ -1,7 +1,7 @@
 //! NBD: listeners on one worker each, connections dealt out to all workers in turn.
 //!
-//! What must stay true: a session is known by number from its first byte to its last, with the volume it
-//! opened, so that stopping an array can end exactly the sessions that use it.
+//! What must stay true: a session is known by number from its first byte to its last, with the
+//! volume it opened, so that stopping an array can end exactly the sessions that use it.
 
 use super::{Export, Say, Work, address, locked, wait_until};
 use crate::arrays::Arrays;

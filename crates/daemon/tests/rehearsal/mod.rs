@@ -6,7 +6,9 @@ use ashlar_api::v1::array::{
     ArrayState, ArrayStatus, Assemble, Create, Created, Replayed, Share, Stop,
 };
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::export::{FuseAttach, FuseAttached, FuseDetach, NbdListen};
+use ashlar_api::v1::export::{
+    FuseAttach, FuseAttached, FuseDetach, NbdListen, UblkAttach, UblkAttached, UblkDetach,
+};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
@@ -160,8 +162,15 @@ unchanged!(
     ScrubStart,
     JobControl,
     NbdListen,
-    FuseDetach
+    FuseDetach,
+    UblkDetach
 );
+
+impl Serves<UblkAttach> for Rehearsal {
+    async fn serve(&self, _: UblkAttach) -> Result<UblkAttached, ApiError> {
+        Ok(UblkAttached { changed: true, device: "/dev/ublkb7".to_owned() })
+    }
+}
 
 impl Serves<FuseAttach> for Rehearsal {
     async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {

@@ -1,0 +1,34 @@
+//! The ublk export: a volume as a block device of this machine, `/dev/ublkbN`.
+//!
+//! The kernel's driver `ublk_drv` hands each request to this process through io_uring, and the
+//! process answers it there. Data is copied by pread(2) and pwrite(2) on the character device, so
+//! that no request has memory here before it comes (`UBLK_F_USER_COPY`). One queue belongs to one
+//! worker.
+//!
+//! What must stay true: this crate knows [`Volume`](ashlar_volume::Volume) and nothing else of the
+//! engine; a request is answered exactly once by this process; a device whose server died waits for
+//! the next one, which gets every unanswered request again (`UBLK_F_USER_RECOVERY_REISSUE`).
+//! Not here: which volume is attached, and when a device is taken over. The daemon says so.
+//!
+//! Map, in reading order:
+//! - `device`: one device from its making to its end; how a dead server's device is taken over
+//! - `limits`: pure; what the device says of itself
+//! - `queue`: the requests of one queue, on one worker
+//! - `order`: pure; what a request asks for
+//! - `control`: commands to the driver
+//! - `wire`: pure; the driver's bytes
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod counters;
+mod device;
+mod limits;
+mod order;
+mod queue;
+mod wire;
+
+pub use control::{Control, DeviceState, Found, Unavailable, check_available};
+pub use counters::UblkCounters;
+pub use device::{Device, DeviceSetting, Owner, QueuePlace, delete_dead};
+pub use queue::QueueServer;
