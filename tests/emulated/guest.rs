@@ -1,0 +1,91 @@
+//! A machine under emulation that runs a script in a stock kernel, with this machine's root below
+//! it.
+//!
+//! What must stay true: the guest writes to memory of its own only; it ends by itself, or is ended
+//! after [`PATIENCE_SECONDS`]; what it said is in the failure. One guest runs at a time: emulation
+//! takes all the processor there is.
+
+use crate::kernel::{self, Kernel};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A guest that takes longer is stuck. Fifty kills take twenty minutes.
+const PATIENCE_SECONDS: &str = "3600";
+
+/// What the guest says when its script is over.
+const ENDED: &str = "the script ended with ";
+
+/// Run `tests/emulated/SCRIPT` in a guest; its words by name. Fails if it does not end well.
+/// What it said; `None` if `test` cannot run here, which is said then.
+pub fn run(test: &str, script: &str, settings: &[(&str, &str)]) -> Option<String> {
+    let kernel = match kernel::ready() {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            skipped(test, &why);
+            return None;
+        }
+    };
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = first_script(folder.path(), script, kernel, settings);
+    let said = watched(start(kernel, &first));
+    let end = said.lines().find_map(|line| line.trim().strip_prefix(ENDED));
+    assert_eq!(end, Some("0"), "the guest ended badly, and said:\n{said}");
+    Some(said)
+}
+
+/// Say that a test does not run here, past the test runner.
+fn skipped(test: &str, why: &str) {
+    let line = format!("skipped: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("stderr is there");
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the guest runs: the settings, and then the script.
+fn first_script(
+    folder: &Path,
+    script: &str,
+    kernel: &Kernel,
+    settings: &[(&str, &str)],
+) -> PathBuf {
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/emulated");
+    let mut text = format!(
+        "export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n\
+         export ASHLAR={} KERNEL={} SCRIPTS={scripts}\n",
+        env!("CARGO_BIN_EXE_ashlar"),
+        kernel.root.display(),
+    );
+    for (name, value) in settings {
+        text.push_str(&format!("export {name}='{value}'\n"));
+    }
+    text.push_str(&format!("cd /mnt && . {scripts}/prelude.sh && . {scripts}/{script}\n"));
+    let path = folder.join("first.sh");
+    std::fs::write(&path, text).expect("a script");
+    path
+}
+
+fn start(kernel: &Kernel, script: &Path) -> Child {
+    let append = format!("console=ttyS0 quiet loglevel=3 panic=-1 script={}", script.display());
+    let mut machine = Command::new("timeout");
+    machine.args(["--kill-after=10", PATIENCE_SECONDS, "qemu-system-x86_64"]);
+    machine.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-machine", "q35"]);
+    machine.args(["-smp", "2", "-m", "1G", "-nographic", "-no-reboot", "-net", "none"]);
+    machine.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&kernel.initial);
+    machine.args(["-append", &append]);
+    let below = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
+    machine.args(["-fsdev", below, "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]);
+    machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    machine.spawn().expect("the emulator runs")
+}
+
+/// All that a guest says until it ends.
+fn watched(guest: Child) -> String {
+    let output = guest.wait_with_output().expect("our own child");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,16 @@
+//! The whole program in a stock kernel of Debian, under emulation: what the kernel of this machine
+//! may lack.
+//!
+//! - `kernel`  the kernel and its modules, from packages
+//! - `guest`   a machine that runs a script in it, with this machine's root below
+//! - `ublk`    volumes as block devices by ublk
+//!
+//! The scripts lie beside these files; `prelude.sh` is what they have in common. To try one by
+//! hand, run its test with `-- --nocapture`.
+//!
+//! What must stay true: a guest never writes to this machine; a test that cannot run here says so
+//! by name, in a line that begins with `skipped:`. Emulation tells nothing of speed.
+
+mod guest;
+mod kernel;
+mod ublk;

@@ -1,0 +1,30 @@
+//! Volumes as block devices by ublk, in Linux 6.12.
+
+use crate::guest::run;
+
+#[test]
+fn xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members() {
+    let test = "xfs_on_a_ublk_device_knows_the_stripe_and_survives_lost_members";
+    if let Some(said) = run(test, "ublk_file_system.sh", &[]) {
+        println!("{said}");
+    }
+}
+
+/// `ASHLAR_EMULATED_KILLS` says how often.
+#[test]
+fn a_killed_daemon_is_a_pause_and_nothing_else_for_a_mounted_file_system() {
+    let test = "a_killed_daemon_is_a_pause_and_nothing_else_for_a_mounted_file_system";
+    let kills = std::env::var("ASHLAR_EMULATED_KILLS").unwrap_or_else(|_| "5".to_owned());
+    let kills = kills.parse::<u32>().expect("a number").to_string();
+    if let Some(said) = run(test, "ublk_killed.sh", &[("KILLS", &kills)]) {
+        println!("{said}");
+    }
+}
+
+#[test]
+fn devices_that_others_end_and_daemons_that_end_with_users_leave_nothing_behind() {
+    let test = "devices_that_others_end_and_daemons_that_end_with_users_leave_nothing_behind";
+    if let Some(said) = run(test, "ublk_states.sh", &[]) {
+        println!("{said}");
+    }
+}
