@@ -46,7 +46,7 @@ refused() { # refused WORDS ARGUMENT...: the program refuses, with these words
 serve() { # serve ARGUMENT...: the daemon; waits until it answers
   "$ASHLAR" serve --no-pin --workers 2 --pool 96MiB "$@" >>/mnt/daemon.log 2>&1 &
   DAEMON=$!
-  until_so 60 "$ASHLAR" status
+  until_so 240 "$ASHLAR" status
 }
 
 end_daemon() { # in order

@@ -30,7 +30,7 @@ for number in $(seq 1 "$KILLS"); do
   sync=$!
   # Before it is synced nobody knows its sum.
   serve m0 m1 m2 m3 m4 m5
-  until_so 60 taken_over "$number"
+  until_so 240 taken_over "$number"
   test "$("$ASHLAR" attach tank 2>/dev/null)" = "$device"
   wait $sync
   sha256sum /mnt/at/during$((number % 8)) >/mnt/synced
@@ -41,7 +41,7 @@ done
 kill -KILL "$DAEMON"
 wait "$DAEMON" 2>/dev/null || true
 serve m0 m1 m2 m3 m4 m5
-until_so 60 taken_over $((KILLS + 1))
+until_so 240 taken_over $((KILLS + 1))
 kill -INT $load
 wait $load || test $? = 128
 grep -E "err=|^  *(write|lat)|clat \(" /mnt/fio | head -6
@@ -58,7 +58,7 @@ say "a daemon that is killed while nobody uses the device"
 kill -KILL "$DAEMON"
 wait "$DAEMON" 2>/dev/null || true
 serve m0 m1 m2 m3 m4 m5
-until_so 60 taken_over $((KILLS + 2))
+until_so 240 taken_over $((KILLS + 2))
 "$ASHLAR" events --json | grep -q attachment.resumed
 mount "$device" /mnt/at
 test "$(sha256sum </mnt/at/before)" = "$sum"

@@ -39,8 +39,8 @@ for run in unused load; do
     sleep 1
   fi
   test "$(command stop)" = 0
-  until_so 30 none_left
-  until_so 30 gone "$device"
+  until_so 120 none_left
+  until_so 120 gone "$device"
   if [ $run = load ]; then
     if wait $load; then false; fi
     cat /mnt/dd
@@ -53,8 +53,8 @@ done
 say "deleted from outside"
 device=$("$ASHLAR" attach tank 2>/dev/null)
 test "$(command delete)" = 0
-until_so 30 none_left
-until_so 30 gone "$device"
+until_so 120 none_left
+until_so 120 gone "$device"
 
 say "commands in a wrong state are the driver's to refuse, and change nothing"
 device=$("$ASHLAR" attach tank 2>/dev/null)
@@ -78,12 +78,12 @@ say "the end of the daemon waits for users, and a second signal drops them"
 device=$("$ASHLAR" attach tank 2>/dev/null)
 exec 7<"$device"
 kill -TERM "$DAEMON"
-until_so 30 grep -q "waiting for users.*$device is open somewhere" /mnt/daemon.log
+until_so 120 grep -q "waiting for users.*$device is open somewhere" /mnt/daemon.log
 head -c 4096 <&7 >/dev/null
 kill -TERM "$DAEMON"
 wait "$DAEMON"
 exec 7<&-
-until_so 30 gone "$device"
+until_so 120 gone "$device"
 
 say "and ends by itself when the last user is gone"
 serve m0 m1 m2
