@@ -9,7 +9,7 @@ use crate::assemble::remove;
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{keeper, proof, record};
+use crate::home::{self, keeper, proof, record};
 use crate::ownership;
 use crate::room;
 use crate::roster::Roster;
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// Time between two looks whether requests have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Looks at members that are about to be recorded as out.
+const RECORD_LOOKS: usize = 1000;
 
 /// How long a stop waits for silent members that the array cannot do without. Then their requests
 /// are answered with errors.
@@ -73,6 +76,7 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
         // Whoever waits for the next attempt has its device until then.
         shard.worker.handle.sleep(room::RETRY_EVERY).await;
     }
+    until_recorded(shard).await;
     remove(roster, array).await?;
     let is_clean = match recorded {
         Some(Stopped::ReadOnly) => !shard.home().superblock().unclean,
@@ -86,6 +90,17 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
             "its next start resyncs what was being written; check the members with `ashlar examine`",
         )
     })
+}
+
+/// Members that failed are recorded as out before the devices are let go. One that cannot be recorded
+/// is not waited for: the array has failed then, and says so.
+async fn until_recorded(shard: &Rc<Shard>) {
+    for _ in 0..RECORD_LOOKS {
+        if !shard.array.has_failing_slots() || home::all_recorded(shard).await.is_err() {
+            return;
+        }
+        shard.worker.handle.sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Whoever needs them: silent members are waited for a while, and then no longer.
@@ -105,6 +120,7 @@ async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> Option<Stopped> {
     if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
         return None;
     }
+    until_recorded(shard).await;
     if shard.array.has_failed() && !sings(Canary::FailedCalledClean) {
         return Some(Stopped::Failed);
     }
