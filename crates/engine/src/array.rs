@@ -1,5 +1,5 @@
-//! An array as all its workers share it: geometry, slots (`slot.rs`), maps, counters. No devices:
-//! those belong to the workers (`shard.rs`).
+//! An array as all its workers share it: geometries (`layouts.rs`), slots (`slot.rs`), maps,
+//! counters. No devices: those belong to the workers (`shard.rs`).
 //!
 //! What must stay true: everything here is either fixed when the array starts or changes through
 //! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`);
@@ -14,6 +14,7 @@ use crate::config::ArrayTuning;
 use crate::event::EventLog;
 use crate::home::proof::Unproven;
 use crate::intent::IntentMap;
+use crate::layouts::{Layout, Layouts};
 use crate::log::LogShape;
 use crate::member::SlotState;
 use crate::metrics::{
@@ -23,9 +24,9 @@ use crate::room::{Pause, Room};
 use crate::slot::{Slot, Tenure};
 use crate::spare::SparePools;
 use crate::written::WrittenMap;
-use ashlar_layout::{Geometry, StripeView};
-use ashlar_parity::Code;
-use ashlar_units::{MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
+use ashlar_ondisk::JobRecord;
+use ashlar_units::{MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
@@ -45,8 +46,7 @@ pub(crate) struct ArrayIdentity {
 /// One array, shared by all workers.
 pub struct Array {
     pub(crate) identity: ArrayIdentity,
-    pub(crate) geometry: Geometry,
-    pub(crate) code: Code,
+    pub(crate) layouts: Layouts,
     pub(crate) tuning: ArrayTuning,
     /// Start of the data area on every member, bytes.
     pub(crate) data_offset: u64,
@@ -120,8 +120,7 @@ impl ShardCounters {
 /// The parts an array is made of, when it starts.
 pub(crate) struct ArrayParts {
     pub(crate) identity: ArrayIdentity,
-    pub(crate) geometry: Geometry,
-    pub(crate) code: Code,
+    pub(crate) layouts: Layouts,
     pub(crate) tuning: ArrayTuning,
     pub(crate) data_offset: u64,
     pub(crate) slot_states: Vec<SlotState>,
@@ -147,8 +146,7 @@ impl Array {
                 .map(|_| ShardCounters::new(parts.slot_states.len()))
                 .collect(),
             identity: parts.identity,
-            geometry: parts.geometry,
-            code: parts.code,
+            layouts: parts.layouts,
             tuning: parts.tuning,
             data_offset: parts.data_offset,
             written: parts.written,
@@ -191,9 +189,10 @@ impl Array {
         &self.identity.name
     }
 
-    /// Its geometry.
+    /// The geometry that its size follows from. What is asked about a stripe is asked of the
+    /// stripe's own.
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.layouts.current().geometry
     }
 
     /// Regions whose parity is not trusted: a resync has not been there yet.
@@ -273,30 +272,66 @@ impl Array {
         self.missing_slots.load(Ordering::Acquire)
     }
 
-    /// The member that holds a strip, and the bytes from the member's start where the strip's row
-    /// `row` lies.
-    pub(crate) fn place(&self, stripe: StripeNo, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
-        let place = self.geometry.place(stripe, strip);
-        (place.member, self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
+    /// The geometry of a stripe, and its code.
+    #[inline]
+    pub(crate) fn layout_of(&self, stripe: Stripe) -> &Layout {
+        self.layouts.of(stripe.epoch())
     }
 
-    pub(crate) fn member_of(&self, stripe: StripeNo, strip: StripIdx) -> MemberIdx {
-        self.geometry.place(stripe, strip).member
+    /// The geometry of a stripe.
+    #[inline]
+    pub(crate) fn geometry_of(&self, stripe: Stripe) -> &Geometry {
+        &self.layout_of(stripe).geometry
+    }
+
+    /// How far a job is that the members list. They count in their one geometry.
+    pub(crate) fn checkpoint_of(&self, record: &JobRecord) -> StripeId {
+        StripeId { epoch: self.geometry().epoch(), number: record.checkpoint }
+    }
+
+    /// The written bits of a geometry's stripes.
+    pub(crate) fn written_of(&self, epoch: LayoutEpoch) -> &WrittenMap {
+        assert!(self.written.epoch() == epoch, "a geometry has bits of its own");
+        &self.written
+    }
+
+    /// Where a strip lies: the one place where the engine asks a layout that.
+    #[inline]
+    fn home_of(&self, stripe: Stripe, strip: StripIdx) -> Place {
+        self.geometry_of(stripe).place(stripe, strip)
+    }
+
+    /// The member that holds a strip, and the bytes from the member's start where the strip's row `row` lies.
+    #[inline]
+    pub(crate) fn place(&self, stripe: Stripe, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
+        let home = self.home_of(stripe, strip);
+        (home.member, self.data_offset + home.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
+    }
+
+    /// The strip of the stripe that lies on a member.
+    pub(crate) fn strip_on(&self, stripe: Stripe, member: MemberIdx) -> Option<StripIdx> {
+        let geometry = self.geometry_of(stripe);
+        // A member may have joined for another geometry alone.
+        if member.at() < geometry.members() { geometry.strip_on(stripe, member) } else { None }
+    }
+
+    /// The member that holds a strip.
+    #[inline]
+    pub(crate) fn member_of(&self, stripe: Stripe, strip: StripIdx) -> MemberIdx {
+        self.home_of(stripe, strip).member
     }
 
     /// Bytes from the member's start where a strip's row `row` lies.
-    pub(crate) fn device_offset(&self, stripe: StripeNo, strip: StripIdx, row: u32) -> u64 {
-        self.data_offset
-            + self.geometry.place(stripe, strip).offset
-            + u64::from(row) * ashlar_units::BLOCK_BYTES
+    #[inline]
+    pub(crate) fn device_offset(&self, stripe: Stripe, strip: StripIdx, row: u32) -> u64 {
+        self.place(stripe, strip, row).1
     }
 
     /// What may be done with each strip of `stripe` right now.
-    pub(crate) fn view(&self, stripe: StripeNo) -> StripeView {
-        let strips = self.geometry.strips();
+    pub(crate) fn view(&self, stripe: Stripe) -> StripeView {
         let is_parity_valid = !self.intent.is_unsynced(self.intent.region_of(stripe))
             || sings(Canary::UnsyncedTrusted);
-        let all = StripSet::first(strips);
+        let all = self.geometry_of(stripe).all_strips();
         if self.missing_slots() == 0 {
             return StripeView { readable: all, writable: all, is_parity_valid };
         }
@@ -315,7 +350,7 @@ impl Array {
     }
 
     /// Whether the slot's device may be read for this stripe.
-    pub(crate) fn is_readable(&self, stripe: StripeNo, member: MemberIdx) -> bool {
+    pub(crate) fn is_readable(&self, stripe: Stripe, member: MemberIdx) -> bool {
         self.slot(member).access(stripe).0
     }
 
@@ -334,11 +369,11 @@ impl Array {
         *self.incarnation.get().expect("nothing is logged before the start is recorded")
     }
 
-    /// Whether no member of the stripe's group is missing.
-    pub(crate) fn lacks_nothing(&self, stripe: StripeNo) -> bool {
+    /// Whether no member that has a strip of the stripe is missing.
+    pub(crate) fn lacks_nothing(&self, stripe: Stripe) -> bool {
         let is_there =
             |strip| self.slot(self.member_of(stripe, strip)).state() == SlotState::InSync;
-        self.missing_slots() == 0 || self.geometry.all_strips().iter().all(is_there)
+        self.missing_slots() == 0 || self.geometry_of(stripe).all_strips().iter().all(is_there)
     }
 
     /// Whether updates may have lean records: the members say so of this start.
@@ -352,22 +387,18 @@ impl Array {
     }
 
     /// The worker that owns a stripe.
-    pub(crate) fn owner_of(&self, stripe: StripeNo) -> usize {
+    pub(crate) fn owner_of(&self, stripe: Stripe) -> usize {
         let region = self.intent.region_of(stripe).0;
         // Multiplying by the golden ratio spreads neighbouring regions evenly over the workers.
         let spread = (region + to_u64(self.identity.id.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         to_usize((spread >> 32) % to_u64(self.owners()))
     }
 
-    /// Members of a slot's group that are not in sync, the slot itself not counted.
-    pub(crate) fn others_missing_in_group(&self, member: MemberIdx) -> usize {
-        let strips = self.geometry.strips();
-        let first = member.at() / strips * strips;
-        let group = &self.slots[first..first + strips];
-        let is_missing = |(at, slot): &(usize, &Slot)| {
-            first + at != member.at() && slot.state() != SlotState::InSync
-        };
-        group.iter().enumerate().filter(is_missing).count()
+    /// Whether some stripe of this member could not do without it: so many of its other strips lie
+    /// on slots that are not in sync.
+    pub(crate) fn is_needed(&self, member: MemberIdx) -> bool {
+        let is_missing = |other| self.slot(other).state() != SlotState::InSync;
+        self.layouts.is_needed(member, is_missing)
     }
 
     pub(crate) fn is_read_only(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::event::names;
 use crate::home::proof::{self, Marks};
 use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
+use crate::layouts::{Layout, Layouts};
 use crate::log::{LogShape, replay};
 use crate::member::SlotState;
 use crate::ownership::{self, Seen};
@@ -32,7 +33,7 @@ use crate::written::WrittenMap;
 use crate::{control_io, map_pages, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::Geometry;
+use ashlar_layout::{Geometry, StripeId};
 use ashlar_ondisk::assembly::{
     self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadLabel, RefusalKind, Start,
     Verdict,
@@ -328,12 +329,12 @@ fn make_array(
             uuid: superblock.array_uuid.into_bytes(),
             logical_block_bytes: superblock.logical_block_bytes,
         },
-        code,
+        layouts: Layouts::new(Layout { geometry: *geometry, code }),
         tuning,
         data_offset: superblock.areas.data.offset,
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
-        written: WrittenMap::new(geometry.stripe_count(), BITS_PER_PAGE),
-        intent: IntentMap::new(geometry.stripe_count(), stripes_per_region, BITS_PER_PAGE),
+        written: WrittenMap::new(geometry, BITS_PER_PAGE),
+        intent: IntentMap::new(geometry, stripes_per_region, BITS_PER_PAGE),
         log: log_shape(superblock, geometry, roster.loads.len())?,
         checksums: Checksums::new(superblock, tuning.checksum_cache_bytes),
         events: Arc::clone(&roster.events),
@@ -342,10 +343,10 @@ fn make_array(
         aside: Arc::clone(&roster.config.aside),
         spare_pools: spec.spare_pools.clone(),
         worker_count: roster.loads.len(),
-        geometry: plan.geometry,
     });
     for (at, slot) in plan.slots.iter().enumerate() {
-        array.slot(MemberIdx::from_at(at)).set_rebuilt_below(slot.rebuilt_below);
+        let below = StripeId { epoch: geometry.epoch(), number: slot.rebuilt_below };
+        array.slot(MemberIdx::from_at(at)).set_rebuilt_below(below);
     }
     array.set_read_only(plan.read_only.is_some());
     Ok(array)

@@ -27,10 +27,11 @@ use crate::canary::{Canary, sings};
 use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::Fault;
+use ashlar_layout::Stripe;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::{UNKNOWN, block_sum, locate};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, StripeNo, to_u64};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, MemberIdx, StripIdx, to_u64};
 use cache::Cache;
 pub use cache::CacheUsage;
 use cache::Key;
@@ -81,7 +82,7 @@ pub(crate) fn are_mostly_dirty(array: &Array) -> bool {
 }
 
 /// The number of the block in the member's data area at which a row of a strip lies.
-pub(crate) fn block_of(array: &Array, stripe: StripeNo, strip: StripIdx, row: u32) -> u64 {
+pub(crate) fn block_of(array: &Array, stripe: Stripe, strip: StripIdx, row: u32) -> u64 {
     (array.device_offset(stripe, strip, row) - array.data_offset) / BLOCK_BYTES
 }
 

@@ -30,10 +30,9 @@ use crate::slot::Tenure;
 use crate::watch;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
-use ashlar_units::{MemberIdx, StripeNo};
+use ashlar_units::MemberIdx;
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -170,7 +169,7 @@ const BY_HAND: &str = "put out by the operator";
 pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Result<(), Refusal> {
     let (array, name) = (&shard.array, shard.array.name());
     let is_there = array.slot(member).state() != SlotState::Out;
-    if is_there && array.others_missing_in_group(member) >= array.geometry.parity_strips() {
+    if is_there && array.is_needed(member) {
         return Err(Refusal::new(
             "member.needed",
             format!("slot {member} of array '{name}' cannot go: its group has no redundancy left"),
@@ -296,7 +295,7 @@ pub(crate) async fn take_out_alone(
     let why = shard.home().silences.reason((member, array.slot(member).tenure()), why);
     let mut fields = vec![("slot", member.to_string()), ("reason", why)];
     fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
-    if array.others_missing_in_group(member) >= array.geometry.parity_strips() {
+    if array.is_needed(member) {
         array.set_fails(member);
         array.record(names::ARRAY_FAILED, fields);
         return Err(ArrayLost);
@@ -335,8 +334,7 @@ async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
     };
     let slot = array.slot(member);
     let copied_below = slot.whole_below();
-    slot.set_rebuilt_below(StripeNo(0));
-    slot.set_lost(&BTreeSet::new());
+    slot.set_nothing_rebuilt();
     let tenure = slot.replacement_tenure();
     array.set_tenure(member, tenure);
     // On every worker before the slot may be written again: a write must not go to the device that

@@ -9,7 +9,8 @@
 //! Each region is one word: a count of writes under way and three flags. Writers on any worker enter and
 //! leave with one atomic operation; the array's home worker alone writes bitmap pages.
 
-use ashlar_units::{StripeNo, to_u64, to_usize};
+use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
+use ashlar_units::{to_u64, to_usize};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const DURABLE: u32 = 1 << 31;
@@ -17,7 +18,8 @@ const PENDING: u32 = 1 << 30;
 const TOUCHED: u32 = 1 << 29;
 const COUNT: u32 = TOUCHED - 1;
 
-/// Number of a region: what one bit covers.
+/// Number of a region: what one bit covers. It is so many bytes of the volume, whatever geometry
+/// they have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct RegionNo(pub(crate) u64);
 
@@ -26,18 +28,23 @@ pub(crate) struct IntentMap {
     regions: Box<[AtomicU32]>,
     unsynced: RegionSet,
     distrusted: RegionSet,
+    /// The geometry whose stripes are told their regions. On the members regions are counted by
+    /// bytes of the volume, so a second geometry needs no field there, only its own number of
+    /// stripes here.
+    epoch: LayoutEpoch,
     stripes_per_region: u64,
     bits_per_page: u64,
 }
 
 impl IntentMap {
-    /// A map for `stripe_count` stripes, all clean.
-    pub(crate) fn new(stripe_count: u64, stripes_per_region: u64, bits_per_page: u64) -> Self {
-        let region_count = to_usize(stripe_count.div_ceil(stripes_per_region));
+    /// A map for all stripes of the geometry, all clean.
+    pub(crate) fn new(geometry: &Geometry, stripes_per_region: u64, bits_per_page: u64) -> Self {
+        let region_count = to_usize(geometry.stripe_count().div_ceil(stripes_per_region));
         IntentMap {
             regions: (0..region_count).map(|_| AtomicU32::new(0)).collect(),
             unsynced: RegionSet::of(region_count),
             distrusted: RegionSet::of(region_count),
+            epoch: geometry.epoch(),
             stripes_per_region,
             bits_per_page,
         }
@@ -49,11 +56,16 @@ impl IntentMap {
     }
 
     /// The region of a stripe.
-    pub(crate) fn region_of(&self, stripe: StripeNo) -> RegionNo {
-        RegionNo(stripe.0 / self.stripes_per_region)
+    ///
+    /// # Panics
+    /// If the stripe is one of another geometry.
+    pub(crate) fn region_of(&self, stripe: Stripe) -> RegionNo {
+        assert!(stripe.epoch() == self.epoch, "{stripe:?} has other regions");
+        RegionNo(stripe.number().0 / self.stripes_per_region)
     }
 
-    /// First stripe of a region, and the first one after it (not clipped to the array).
+    /// Number of the first stripe of a region, and of the first one after it (not clipped to the
+    /// array).
     pub(crate) fn stripes_of(&self, region: RegionNo) -> std::ops::Range<u64> {
         let start = region.0 * self.stripes_per_region;
         start..start + self.stripes_per_region
@@ -256,18 +268,19 @@ impl RegionSet {
 #[cfg(test)]
 mod tests {
     use super::{IntentMap, RegionNo};
+    use crate::layouts::geometry_of;
     use ashlar_units::StripeNo;
 
     const REGION: RegionNo = RegionNo(2);
 
     fn map() -> IntentMap {
-        IntentMap::new(100, 10, 64)
+        IntentMap::new(&geometry_of(100), 10, 64)
     }
 
     #[test]
     fn a_region_is_durable_only_after_its_page_write() {
         let map = map();
-        assert_eq!(map.region_of(StripeNo(29)), REGION);
+        assert_eq!(map.region_of(geometry_of(100).stripe(StripeNo(29))), REGION);
         assert!(!map.enter(REGION));
         map.set_pending(REGION);
         assert_eq!(map.page_words(0), [1 << 2]);

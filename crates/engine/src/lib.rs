@@ -10,7 +10,7 @@
 //! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written; `stated`   what devices are
 //!   said to write whole
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
-//! - `array`       an array as all workers share it
+//! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `room`        members without room: the array waits
 //! - `shard`       an array on one worker: devices, row locks, stripe buffers
@@ -48,6 +48,7 @@ mod error;
 mod event;
 mod home;
 mod intent;
+mod layouts;
 mod lists;
 mod log;
 mod map_pages;

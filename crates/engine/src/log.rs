@@ -50,10 +50,10 @@ use crate::worker::Worker;
 use ahead::Ahead;
 use ashlar_device::Outcome;
 use ashlar_iobuf::PoolUsage;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, StripSet, StripeNo};
+use ashlar_units::{MemberIdx, StripSet};
 use holders::{Held, Lanes};
 use lane::{Common, Item};
 use places::Places;
@@ -87,7 +87,7 @@ pub(crate) struct Log {
 
 /// An update to be recorded.
 pub(crate) struct NewUpdate {
-    pub(crate) stripe: StripeNo,
+    pub(crate) stripe: Stripe,
     pub(crate) kind: RecordKind,
     /// From the first row it touches to the last.
     pub(crate) rows: RowRange,
@@ -142,14 +142,14 @@ impl Log {
     }
 
     /// An update whose record has its blocks is in place.
-    pub(crate) fn note_in_place(&self, stripe: StripeNo) {
-        self.in_place.borrow_mut().note(stripe, self.common.array.caches.note_logged());
+    pub(crate) fn note_in_place(&self, stripe: Stripe) {
+        self.in_place.borrow_mut().note(stripe.id(), self.common.array.caches.note_logged());
     }
 
     /// Whether only the log may have what was last written to some block of the stripe. Then a
     /// record that outdates older ones must not be written for it: they are still needed.
-    pub(crate) fn is_needed_for(&self, stripe: StripeNo) -> bool {
-        self.common.array.caches.hold_logged(self.in_place.borrow().newest(stripe))
+    pub(crate) fn is_needed_for(&self, stripe: Stripe) -> bool {
+        self.common.array.caches.hold_logged(self.in_place.borrow().newest(stripe.id()))
     }
 
     /// Blocks of one contiguous update at most; `None` if every update of a stripe will do.
@@ -185,7 +185,7 @@ impl Log {
     fn body_of(&self, new: &mut NewUpdate) -> Rc<Body> {
         let mut body = self.blank_body();
         let own = Rc::get_mut(&mut body).expect("kept bodies are nobody else's");
-        (own.stripe, own.kind, own.rows) = (new.stripe, new.kind, new.rows);
+        (own.stripe, own.kind, own.rows) = (new.stripe.id(), new.kind, new.rows);
         own.pieces.append(&mut new.pieces);
         body
     }
@@ -225,16 +225,16 @@ impl Log {
 
     /// Whether no record of the stripe with data, and none of a first write, counts any more,
     /// whatever devices are lost: all of them call it settled.
-    pub(crate) fn is_settled(&self, stripe: StripeNo) -> bool {
-        let newest = self.ahead.borrow().newest(stripe);
+    pub(crate) fn is_settled(&self, stripe: Stripe) -> bool {
+        let newest = self.ahead.borrow().newest(stripe.id());
         newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)
     }
 
     /// Whether no full record of the stripe counts any more, whatever devices are lost. A lean
     /// record is not on the device of its block, and with all devices of parity lost nothing would
     /// outdate a copy that is there.
-    pub(crate) fn has_no_copies(&self, stripe: StripeNo) -> bool {
-        let newest = self.newest_full.borrow().newest(stripe);
+    pub(crate) fn has_no_copies(&self, stripe: Stripe) -> bool {
+        let newest = self.newest_full.borrow().newest(stripe.id());
         newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)
     }
 

@@ -67,7 +67,7 @@ async fn load_intent(members: &Members<'_>, superblock: &Superblock, is_in_doubt
     let array = members.array;
     if superblock.policy == ConsistencyPolicy::None {
         // Without parity there is nothing that could disagree.
-        if is_in_doubt && array.geometry.parity_strips() > 0 {
+        if is_in_doubt && array.layouts.parity_strips_max() > 0 {
             let all = (0..array.intent.region_count()).map(RegionNo);
             all.for_each(|region| array.intent.set_unsynced(region));
         }
@@ -239,7 +239,7 @@ impl Members<'_> {
 
     /// From how many members each page is read.
     fn copies_wanted(&self, kind: BitmapKind) -> usize {
-        let enough = self.array.geometry.parity_strips() + 1;
+        let enough = self.array.layouts.parity_strips_max() + 1;
         let is_all = self.is_unclean || kind == BitmapKind::WriteIntent;
         if is_all { self.sources.len() } else { enough.min(self.sources.len()) }
     }

@@ -149,15 +149,10 @@ impl Room {
         said(slot) || store != 0 && self.slots.iter().filter(shares).any(said)
     }
 
-    /// Whether the member's group lacks more than it can do without, full members included.
+    /// Whether some stripe of the member lacks more than it can do without, full members included.
     fn is_short(&self, array: &Array, member: MemberIdx) -> bool {
-        let strips = array.geometry.strips();
-        let first = member.at() / strips * strips;
-        let lacks = |member: &MemberIdx| {
-            array.slot(*member).state() != SlotState::InSync || self.is_full(*member)
-        };
-        let lacking = (first..first + strips).map(MemberIdx::from_at).filter(lacks).count();
-        lacking > array.geometry.parity_strips()
+        let lacks = |other| array.slot(other).state() != SlotState::InSync || self.is_full(other);
+        array.layouts.is_beyond(member, lacks)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::stripe::lock::RowLocks;
 use crate::watch::Watch;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
+use ashlar_layout::{LayoutEpoch, Stripe};
 use ashlar_ondisk::{MemberEntry, Superblock};
 use ashlar_parity::DecodePlan;
 use ashlar_ring::Pending;
@@ -63,6 +64,7 @@ pub(crate) struct Shard {
 
 /// A decode plan and what it is for.
 pub(crate) struct CachedPlan {
+    epoch: LayoutEpoch,
     survivors: StripSet,
     wanted: StripSet,
     pub(crate) plan: DecodePlan,
@@ -112,8 +114,8 @@ impl Shard {
         array: &Arc<Array>,
         devices: Vec<SlotDevices>,
     ) -> io::Result<Rc<Shard>> {
-        let geometry = &array.geometry;
-        let strip_bytes = ashlar_units::to_usize(geometry.strip_bytes());
+        let strip_bytes = ashlar_units::to_usize(array.layouts.strip_bytes_max());
+        let width = array.layouts.stripe_width_max();
         for (at, devices) in devices.iter().enumerate() {
             note_store(array, MemberIdx::from_at(at), devices);
         }
@@ -128,7 +130,7 @@ impl Shard {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
             locks: RowLocks::default(),
-            scratch: Scratch::new(geometry.strips(), strip_bytes, SCRATCH_TARGET_BYTES)?,
+            scratch: Scratch::new(width, strip_bytes, SCRATCH_TARGET_BYTES)?,
             facts: facts_of(array, &devices),
             merging: crate::datapath::merge::Merging::new(array.tuning.merge_wait_max),
             row_lists: Lists::default(),
@@ -180,16 +182,26 @@ impl Shard {
     }
 
     /// The plan that computes `wanted` from `survivors`; computed once and kept.
-    pub(crate) fn decode_plan(&self, survivors: StripSet, wanted: StripSet) -> Rc<CachedPlan> {
+    pub(crate) fn decode_plan(
+        &self,
+        stripe: Stripe,
+        survivors: StripSet,
+        wanted: StripSet,
+    ) -> Rc<CachedPlan> {
         let mut plans = self.decode_plans.borrow_mut();
+        let key = (stripe.epoch(), survivors, wanted);
         let is_it =
-            |cached: &&Rc<CachedPlan>| (cached.survivors, cached.wanted) == (survivors, wanted);
+            |cached: &&Rc<CachedPlan>| (cached.epoch, cached.survivors, cached.wanted) == key;
         if let Some(cached) = plans.iter().find(is_it) {
             return Rc::clone(cached);
         }
-        let plan = DecodePlan::new(&self.array.code, survivors.0.into(), wanted.0.into())
-            .expect("plans name enough survivors");
-        let cached = Rc::new(CachedPlan { survivors, wanted, plan });
+        let plan = DecodePlan::new(
+            &self.array.layout_of(stripe).code,
+            survivors.0.into(),
+            wanted.0.into(),
+        )
+        .expect("plans name enough survivors");
+        let cached = Rc::new(CachedPlan { epoch: stripe.epoch(), survivors, wanted, plan });
         if plans.len() == DECODE_PLANS_MAX {
             plans.remove(0);
         }
@@ -345,14 +357,14 @@ fn note_store(array: &Array, member: MemberIdx, devices: &SlotDevices) {
 fn facts_of(array: &Array, devices: &[SlotDevices]) -> VolumeFacts {
     let current = devices.iter().filter_map(|slot| slot.current.as_ref());
     let turns = |it: &SlotDevice| it.device.facts().is_rotational;
-    let optimal = array.geometry.stripe_bytes();
+    let optimal = array.geometry().stripe_bytes();
     VolumeFacts {
         name: array.identity.name.clone(),
         uuid: array.identity.uuid,
-        size_bytes: array.geometry.volume_bytes(),
+        size_bytes: array.geometry().volume_bytes(),
         logical_block_bytes: array.identity.logical_block_bytes,
         physical_block_bytes: 4096,
-        strip_bytes: u32::try_from(array.geometry.strip_bytes()).unwrap_or(u32::MAX),
+        strip_bytes: u32::try_from(array.geometry().strip_bytes()).unwrap_or(u32::MAX),
         optimal_bytes: u32::try_from(optimal).unwrap_or(u32::MAX),
         request_bytes_max: u32::try_from(crate::worker::REQUEST_BYTES_MAX).expect("1 MiB"),
         read_only: array.is_read_only(),

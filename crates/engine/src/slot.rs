@@ -9,6 +9,7 @@
 
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
+use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
 use ashlar_units::StripeNo;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Default)]
 pub(crate) struct Slot {
     state: AtomicU8,
-    rebuilt_below: AtomicU64,
+    rebuilt: Rebuilt,
     is_unflushed: AtomicBool,
     /// Its device failed something, and its group could not do without it.
     fails: AtomicBool,
@@ -73,14 +74,14 @@ impl Slot {
     }
 
     /// Every stripe below is on the device that is being filled.
-    pub(crate) fn whole_below(&self) -> StripeNo {
+    pub(crate) fn whole_below(&self) -> StripeId {
         let lost = self.lost.stripes.lock().unwrap_or_else(PoisonError::into_inner);
         let below = self.rebuilt_below();
-        lost.first().map_or(below, |lost| below.min(*lost))
+        lost.first().map_or(below, |lost| below.at(below.number.min(*lost)))
     }
 
-    /// Home only: of exactly these stripes the slot's strip could not be rebuilt. To be called before
-    /// the rebuilt point passes them.
+    /// Home only: of exactly these stripes the slot's strip could not be rebuilt; they are of the
+    /// geometry of the rebuilt point. To be called before that point passes them.
     pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
         self.lost.set(stripes);
     }
@@ -96,13 +97,19 @@ impl Slot {
         self.set_fails(false);
     }
 
-    /// Stripes below this number are on the device of a rebuilding slot.
-    pub(crate) fn rebuilt_below(&self) -> StripeNo {
-        StripeNo(self.rebuilt_below.load(Ordering::Acquire))
+    /// Stripes of its geometry below this one are on the device of a rebuilding slot.
+    pub(crate) fn rebuilt_below(&self) -> StripeId {
+        self.rebuilt.below()
     }
 
-    pub(crate) fn set_rebuilt_below(&self, stripe: StripeNo) {
-        self.rebuilt_below.store(stripe.0, Ordering::Release);
+    pub(crate) fn set_rebuilt_below(&self, below: StripeId) {
+        self.rebuilt.set(below);
+    }
+
+    /// Nothing is on the device of a rebuilding slot.
+    pub(crate) fn set_nothing_rebuilt(&self) {
+        self.rebuilt.set(StripeId::default());
+        self.lost.set(&BTreeSet::new());
     }
 
     /// A write reached the device's cache: the next flush must include this member.
@@ -128,11 +135,13 @@ impl Slot {
     }
 
     /// Whether its device may be read for this stripe, and whether it is written.
-    pub(crate) fn access(&self, stripe: StripeNo) -> (bool, bool) {
+    pub(crate) fn access(&self, stripe: Stripe) -> (bool, bool) {
         match self.state() {
             SlotState::InSync => (true, true),
             SlotState::Rebuilding => {
-                let is_whole = stripe < self.rebuilt_below() && !self.lost.contains(stripe);
+                let below = self.rebuilt_below();
+                let is_below = stripe.epoch() == below.epoch && stripe.number() < below.number;
+                let is_whole = is_below && !self.lost.contains(stripe.number());
                 (is_whole || sings(Canary::RebuiltTooSoon), true)
             }
             SlotState::Failing | SlotState::Out => (false, false),
@@ -169,6 +178,26 @@ impl Default for Tenures {
             drawn: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
             errors_before: AtomicU64::new(0),
         }
+    }
+}
+
+/// How far the device of a rebuilding slot is filled: in one word, so that number and geometry
+/// change together.
+#[derive(Default)]
+struct Rebuilt(AtomicU64);
+
+impl Rebuilt {
+    fn below(&self) -> StripeId {
+        let word = self.0.load(Ordering::Acquire);
+        let [number @ .., epoch] = word.to_le_bytes();
+        let [a, b, c, d, e, f, g] = number;
+        let number = StripeNo(u64::from_le_bytes([a, b, c, d, e, f, g, 0]));
+        StripeId { epoch: LayoutEpoch(epoch), number }
+    }
+
+    fn set(&self, below: StripeId) {
+        assert!(below.number.0 >> 56 == 0, "stripe numbers have seven bytes");
+        self.0.store(below.word(), Ordering::Release);
     }
 }
 

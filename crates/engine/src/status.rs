@@ -62,7 +62,7 @@ pub struct ArrayStatus {
     pub taken_over_by: Option<String>,
     /// Writes wait: more members have no room for them than the array can do without.
     pub pause: Option<Pause>,
-    /// Members that may still be lost, in the group that has lost most.
+    /// Members that may still be lost, whichever they are.
     pub tolerates: usize,
     /// How it stays consistent over a crash.
     pub policy: ConsistencyPolicy,
@@ -221,20 +221,20 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
     ArrayStatus {
         name: array.name().to_owned(),
         uuid: superblock.array_uuid,
-        geometry: array.geometry,
+        geometry: *array.geometry(),
         state: state_of(array),
         taken_over_by: array.taken_over_by().map(str::to_owned),
         pause: array.pause(),
-        tolerates: tolerates(array),
+        tolerates: tolerates(array).unwrap_or(0),
         policy: superblock.policy,
         checksums: superblock.checksums,
         checksum_cache: array.checksums.as_ref().map(Checksums::usage),
-        kernel: array.code.kernel().name(),
+        kernel: array.layouts.current().code.kernel().name(),
         spare_pools: array.spare_pools.clone(),
         generation: superblock.generation,
         dirty_regions: (to_u64(array.intent.durable_count()), array.intent.region_count()),
         unsynced_regions: to_u64(array.intent.unsynced_count()),
-        written_stripes: (array.written.written_count(), array.geometry.stripe_count()),
+        written_stripes: (array.written.written_count(), array.geometry().stripe_count()),
         last_scrub: superblock.last_scrub,
         scrub_end: array.jobs.last_scrub(),
         replayed: shard.home().replayed.get(),
@@ -296,20 +296,16 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
     }
 }
 
-/// Members of a group that nothing can be read from.
-fn missing_in(group: &[crate::slot::Slot]) -> usize {
-    group.iter().filter(|slot| slot.state() != SlotState::InSync || slot.fails()).count()
-}
-
-fn tolerates(array: &Array) -> usize {
-    let groups = array.slots.chunks(array.geometry.strips());
-    let worst = groups.map(missing_in).max().unwrap_or(0);
-    array.geometry.parity_strips().saturating_sub(worst)
+/// Members that may still be lost; `None` if some stripe lacks too much already.
+fn tolerates(array: &Array) -> Option<usize> {
+    array.layouts.tolerates(|member| {
+        let slot = array.slot(member);
+        slot.state() != SlotState::InSync || slot.fails()
+    })
 }
 
 fn state_of(array: &Array) -> ArrayState {
-    let mut groups = array.slots.chunks(array.geometry.strips());
-    if groups.any(|group| missing_in(group) > array.geometry.parity_strips()) {
+    if tolerates(array).is_none() {
         ArrayState::Failed
     } else if array.is_read_only() {
         ArrayState::ReadOnly

@@ -55,16 +55,20 @@ impl Volume for ArrayVolume {
 impl ArrayVolume {
     /// Stripe by stripe, but jumping over runs of unwritten stripes.
     fn runs(&self, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
-        let (geometry, written) = (&self.shard.array.geometry, &self.shard.array.written);
+        let (array, written) = (&self.shard.array, &self.shard.array.written);
         let mut runs: Vec<AllocationRun> = Vec::new();
         let mut at = extent.offset;
         while at < extent.end() {
-            let (stripe, _) = geometry.stripe_at(at);
+            let rest = Extent::new(at, extent.end() - at);
+            let Some(stripe) = array.layouts.cut(rest).next().map(|piece| piece.stripe) else {
+                break;
+            };
+            let (geometry, number) = (array.geometry_of(stripe), stripe.number());
             let is_written = written.is_written(stripe);
             let next = if is_written {
-                StripeNo(stripe.0 + 1)
+                StripeNo(number.0 + 1)
             } else {
-                written.next_written(stripe).unwrap_or(StripeNo(geometry.stripe_count()))
+                written.next_written(number).unwrap_or(StripeNo(geometry.stripe_count()))
             };
             let end = (next.0 * geometry.stripe_bytes()).min(extent.end());
             let is_full = runs.len() == runs_max;

@@ -14,13 +14,19 @@ mod given_back;
 mod pages;
 
 use crate::canary::{Canary, sings};
+use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
 use ashlar_units::{StripeNo, to_u64, to_usize};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-/// One bit a stripe, in pages as they lie on the members.
+/// One bit for each stripe of one geometry, in pages as they lie on the members. Numbers here are
+/// numbers of that geometry.
+///
+/// On the members there is one map for the one geometry. A second geometry needs an area of its own
+/// for its bits.
 pub(crate) struct WrittenMap {
+    epoch: LayoutEpoch,
     pages: Box<[Page]>,
     bits_per_page: u64,
     stripe_count: u64,
@@ -52,12 +58,14 @@ struct Page {
 }
 
 impl WrittenMap {
-    /// A map of `stripe_count` unwritten stripes; `bits_per_page` is a multiple of 64.
-    pub(crate) fn new(stripe_count: u64, bits_per_page: u64) -> Self {
+    /// A map of all stripes of the geometry, unwritten; `bits_per_page` is a multiple of 64.
+    pub(crate) fn new(geometry: &Geometry, bits_per_page: u64) -> Self {
+        let stripe_count = geometry.stripe_count();
         assert!(bits_per_page.is_multiple_of(64), "pages hold whole words");
         let page_count = to_usize(stripe_count.div_ceil(bits_per_page));
         let pages = (0..page_count).map(|_| Page::default()).collect();
         WrittenMap {
+            epoch: geometry.epoch(),
             pages,
             bits_per_page,
             stripe_count,
@@ -67,21 +75,26 @@ impl WrittenMap {
         }
     }
 
+    /// The geometry whose stripes it has bits for.
+    pub(crate) fn epoch(&self) -> LayoutEpoch {
+        self.epoch
+    }
+
     /// Number of pages.
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()
     }
 
     /// Whether the stripe was ever written (and not given back since).
-    pub(crate) fn is_written(&self, stripe: StripeNo) -> bool {
-        let (page, word, bit) = self.locate(stripe);
+    pub(crate) fn is_written(&self, stripe: Stripe) -> bool {
+        let (page, word, bit) = self.bit_of(stripe);
         let Some(words) = self.pages[page].words.get() else { return false };
         words[word].load(Ordering::Acquire) & bit != 0
     }
 
     /// Set or clear the stripe's bit. Its page then waits to be stored.
-    pub(crate) fn set(&self, stripe: StripeNo, is_written: bool) {
-        let (page, word, bit) = self.locate(stripe);
+    pub(crate) fn set(&self, stripe: Stripe, is_written: bool) {
+        let (page, word, bit) = self.bit_of(stripe);
         let words = self.words(page);
         if is_written {
             words[word].fetch_or(bit, Ordering::AcqRel);
@@ -157,6 +170,11 @@ impl WrittenMap {
         to_usize(self.bits_per_page / 64)
     }
 
+    fn bit_of(&self, stripe: Stripe) -> (usize, usize, u64) {
+        assert!(stripe.epoch() == self.epoch, "{stripe:?} has no bit here");
+        self.locate(stripe.number())
+    }
+
     fn locate(&self, stripe: StripeNo) -> (usize, usize, u64) {
         assert!(stripe.0 < self.stripe_count, "stripe {stripe} of {}", self.stripe_count);
         let (page, bit) = (stripe.0 / self.bits_per_page, stripe.0 % self.bits_per_page);
@@ -167,13 +185,19 @@ impl WrittenMap {
 #[cfg(test)]
 mod tests {
     use super::WrittenMap;
+    use crate::layouts::geometry_of;
+    use ashlar_layout::Stripe;
     use ashlar_units::StripeNo;
+
+    fn at(number: u64) -> Stripe {
+        geometry_of(1000).stripe(StripeNo(number))
+    }
 
     #[test]
     fn set_bits_are_found_in_order_across_pages() {
-        let map = WrittenMap::new(1000, 128);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
         for stripe in [3, 127, 128, 640, 999] {
-            map.set(StripeNo(stripe), true);
+            map.set(at(stripe), true);
         }
         let mut found = Vec::new();
         let mut from = StripeNo(0);
@@ -188,7 +212,7 @@ mod tests {
             assert_eq!(map.count_in(range.clone()), count, "{range:?}");
             assert_eq!(map.next_written_in(range.clone()).is_some(), count != 0, "{range:?}");
         }
-        map.set(StripeNo(128), false);
-        assert!(!map.is_written(StripeNo(128)));
+        map.set(at(128), false);
+        assert!(!map.is_written(at(128)));
     }
 }

@@ -1,23 +1,26 @@
-//! A validated array: counts, sizes, and the map between stripes and members.
+//! A validated array: counts, sizes, and which stripe holds which byte of the volume.
 //!
 //! ON-DISK FORMAT. Which member holds which bytes of the volume follows from the seven numbers in
 //! [`GeometryParts`], and they are all a superblock stores. For `layout_version` 1 the answers of
 //! [`Geometry::place`], [`Geometry::strip_on`] and [`Geometry::stripe_at`] never change; a different
 //! map is a new version. The golden maps in `tests/golden` are the witness.
 //!
-//! What must stay true of every value of [`Geometry`]: 1 to 64 strips per stripe, a strip of a power of
-//! two from 4 KiB to 1 MiB, at least one row, and members of at most 2^62 bytes together, so that no
-//! offset computed here can overflow.
+//! What must stay true of every value of [`Geometry`]: 1 to 64 strips per stripe, a strip of a
+//! power of two from 4 KiB to 1 MiB, at least one row, and members of at most 2^62 bytes together,
+//! so that no offset computed here can overflow. The width of a stripe and the number of members
+//! are two numbers.
 //!
-//! The map: global stripe s is row `s / groups` of group `s % groups`; the group's members are numbered
-//! `group * strips ..`; within the row a rotation says which position holds which strip; row r of a
-//! member is its r-th strip from the start of the data area.
+//! Not here: which member holds which strip (`placement`).
 
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use std::ops::Range;
+
+use ashlar_units::{BLOCK_BYTES, MemberIdx, STRIPS_MAX, StripIdx, StripSet, StripeNo, to_u64};
 
 use crate::level::Level;
-use crate::rotation::{Rotation, RowCode};
-use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, STRIPS_MAX, Shape, ShapeError};
+use crate::placement::Placement;
+use crate::rotation::Rotation;
+use crate::shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, Shape, ShapeError};
+use crate::stripe::{LayoutEpoch, Stripe, StripeId};
 
 /// The layout version this crate creates, and the only one it knows.
 pub const LAYOUT_VERSION: u16 = 1;
@@ -32,10 +35,11 @@ pub struct Geometry {
     level: Level,
     data_strips: usize,
     parity_strips: usize,
-    groups: usize,
     strip_bytes: u64,
     rows: u64,
-    rotation: Rotation,
+    stripe_count: u64,
+    epoch: LayoutEpoch,
+    placement: Placement,
 }
 
 /// The numbers a superblock stores of a [`Geometry`], not yet validated.
@@ -94,16 +98,29 @@ impl Geometry {
         }
         parts.check_code()?;
         parts.check_sizes()?;
-        let has_rotation = parts.parity_strips > 0 && parts.data_strips > 1;
+        let placement = Placement::of(&parts);
         Ok(Geometry {
             level: parts.level,
             data_strips: parts.data_strips,
             parity_strips: parts.parity_strips,
-            groups: parts.groups,
             strip_bytes: parts.strip_bytes,
             rows: parts.rows,
-            rotation: if has_rotation { Rotation::LeftSymmetric } else { Rotation::Fixed },
+            stripe_count: placement.stripe_count(parts.rows),
+            epoch: LayoutEpoch::FIRST,
+            placement,
         })
+    }
+
+    /// The same as one of several geometries of its array.
+    #[must_use]
+    pub fn in_epoch(self, epoch: LayoutEpoch) -> Geometry {
+        Geometry { epoch, ..self }
+    }
+
+    /// Which of its array's geometries it is.
+    #[inline]
+    pub fn epoch(&self) -> LayoutEpoch {
+        self.epoch
     }
 
     /// The numbers to store in a superblock; [`Geometry::from_parts`] gives the same geometry back.
@@ -112,10 +129,10 @@ impl Geometry {
             level: self.level,
             data_strips: self.data_strips,
             parity_strips: self.parity_strips,
-            groups: self.groups,
+            groups: self.groups(),
             strip_bytes: self.strip_bytes,
             rows: self.rows,
-            layout_version: LAYOUT_VERSION,
+            layout_version: self.placement.version(),
         }
     }
 
@@ -137,22 +154,22 @@ impl Geometry {
         self.parity_strips
     }
 
-    /// Strips per stripe (k + m), which is also members per group.
+    /// Strips per stripe (k + m).
     #[inline]
-    pub fn strips(&self) -> usize {
+    pub fn stripe_width(&self) -> usize {
         self.data_strips + self.parity_strips
     }
 
     /// Groups of members; 1 for ungrouped levels.
     #[inline]
     pub fn groups(&self) -> usize {
-        self.groups
+        self.placement.groups()
     }
 
-    /// Members over all groups.
+    /// Members of the array. At least as many as a stripe is wide.
     #[inline]
     pub fn members(&self) -> usize {
-        self.groups * self.strips()
+        self.placement.members()
     }
 
     /// Bytes per strip.
@@ -173,10 +190,10 @@ impl Geometry {
         self.rows
     }
 
-    /// Stripes of the array, over all groups.
+    /// Stripes of the array.
     #[inline]
     pub fn stripe_count(&self) -> u64 {
-        self.rows * to_u64(self.groups)
+        self.stripe_count
     }
 
     /// Data bytes per stripe.
@@ -200,14 +217,14 @@ impl Geometry {
     /// How strips move over the members from row to row.
     #[inline]
     pub fn rotation(&self) -> Rotation {
-        self.rotation
+        self.placement.rotation()
     }
 
     /// The level with its code, for people: `raid6 8+2`, `raid60 2x(8+2)`, `raid0 4+0`.
     pub fn code_name(&self) -> String {
         let (k, m) = (self.data_strips, self.parity_strips);
         if self.level.is_grouped() {
-            format!("{} {}x({k}+{m})", self.level, self.groups)
+            format!("{} {}x({k}+{m})", self.level, self.groups())
         } else {
             format!("{} {k}+{m}", self.level)
         }
@@ -222,13 +239,24 @@ impl Geometry {
     /// The parity strips of a stripe.
     #[inline]
     pub fn parity(&self) -> StripSet {
-        StripSet::range(self.data_strips, self.strips())
+        StripSet::range(self.data_strips, self.stripe_width())
     }
 
     /// All strips of a stripe.
     #[inline]
     pub fn all_strips(&self) -> StripSet {
-        StripSet::first(self.strips())
+        StripSet::first(self.stripe_width())
+    }
+
+    /// The stripe of this number.
+    ///
+    /// # Panics
+    /// If the array has no such stripe.
+    #[inline]
+    pub fn stripe(&self, number: StripeNo) -> Stripe {
+        assert!(number.0 < self.stripe_count, "stripe {number} of {}", self.stripe_count);
+        let seat = self.placement.seat(number, self.strip_bytes);
+        Stripe::new(StripeId { epoch: self.epoch, number }, seat)
     }
 
     /// The stripe that holds a byte of the volume, and where in the stripe's data that byte is.
@@ -243,100 +271,99 @@ impl Geometry {
     }
 
     /// The volume offset of a stripe's first data byte.
-    ///
-    /// # Panics
-    /// If the array has no such stripe.
     #[inline]
-    pub fn stripe_start(&self, stripe: StripeNo) -> u64 {
-        self.check_stripe(stripe);
-        stripe.0 * self.stripe_bytes()
+    pub fn stripe_start(&self, stripe: Stripe) -> u64 {
+        self.check_epoch(stripe);
+        stripe.number().0 * self.stripe_bytes()
     }
 
-    /// Where a strip of a stripe lives.
+    /// Where a strip of a stripe lives. With [`Geometry::strip_at`], its inverse, the one answer
+    /// that the crate gives to that question.
     ///
     /// # Panics
-    /// If the array has no such stripe or the stripe no such strip.
+    /// If the stripe is one of another geometry, or has no such strip.
     #[inline]
-    pub fn place(&self, stripe: StripeNo, strip: StripIdx) -> Place {
-        assert!(strip.at() < self.strips(), "a stripe here has {} strips", self.strips());
-        self.check_stripe(stripe);
-        let groups = to_u64(self.groups);
-        let (row, group) = (stripe.0 / groups, to_usize(stripe.0 % groups));
-        let position = self.rotation.position(self.row_code(row), u64::from(strip.0));
-        let member = group * self.strips() + to_usize(position);
-        Place { member: MemberIdx::from_at(member), offset: row * self.strip_bytes }
+    pub fn place(&self, stripe: Stripe, strip: StripIdx) -> Place {
+        assert!(
+            strip.at() < self.stripe_width(),
+            "a stripe here has {} strips",
+            self.stripe_width()
+        );
+        self.check_epoch(stripe);
+        self.placement.place(stripe.seat(), strip)
     }
 
-    /// Which strip of a stripe a member holds; `None` if the stripe is in another group.
-    ///
-    /// # Panics
-    /// If the array has no such stripe or no such member.
-    #[inline]
-    pub fn strip_on(&self, stripe: StripeNo, member: MemberIdx) -> Option<StripIdx> {
-        assert!(member.at() < self.members(), "an array here has {} members", self.members());
-        let row = self.row_of(stripe);
-        if member.at() / self.strips() != self.group_of(stripe) {
-            return None;
-        }
-        let position = to_u64(member.at() % self.strips());
-        let strip = self.rotation.strip(self.row_code(row), position)?;
-        Some(StripIdx::from_at(to_usize(strip)))
-    }
-
-    /// The row of members a stripe is on: the r-th strip of each of its members.
-    ///
-    /// # Panics
-    /// If the array has no such stripe.
-    #[inline]
-    pub fn row_of(&self, stripe: StripeNo) -> u64 {
-        self.check_stripe(stripe);
-        stripe.0 / to_u64(self.groups)
-    }
-
-    /// The group of members a stripe is on.
-    ///
-    /// # Panics
-    /// If the array has no such stripe.
-    #[inline]
-    pub fn group_of(&self, stripe: StripeNo) -> usize {
-        self.check_stripe(stripe);
-        to_usize(stripe.0 % to_u64(self.groups))
-    }
-
-    /// The stripes of one row, one per group, in rising order.
-    ///
-    /// # Panics
-    /// If the array has no such row.
-    #[inline]
-    pub fn stripes_of_row(&self, row: u64) -> impl Iterator<Item = StripeNo> + Clone + use<> {
-        assert!(row < self.rows, "row {row} of {}", self.rows);
-        let groups = to_u64(self.groups);
-        (row * groups..(row + 1) * groups).map(StripeNo)
-    }
-
-    /// The stripe that has a strip in this row of this member: what a rebuild of the member visits.
+    /// Which strip of which stripe lies in a member's row `row`, its `row`-th strip; `None` if that
+    /// place is spare.
     ///
     /// # Panics
     /// If the array has no such row or no such member.
     #[inline]
-    pub fn stripe_on(&self, member: MemberIdx, row: u64) -> StripeNo {
+    pub fn strip_at(&self, member: MemberIdx, row: u64) -> Option<(Stripe, StripIdx)> {
         assert!(row < self.rows, "row {row} of {}", self.rows);
+        self.check_member(member);
+        let number = self.placement.stripe_in(member, row)?;
+        let stripe = self.stripe(number);
+        Some((stripe, self.placement.strip_on(stripe.seat(), member)?))
+    }
+
+    /// Which strip of a stripe a member holds; `None` if it holds none of it.
+    ///
+    /// # Panics
+    /// If the stripe is one of another geometry, or the array has no such member.
+    #[inline]
+    pub fn strip_on(&self, stripe: Stripe, member: MemberIdx) -> Option<StripIdx> {
+        self.check_member(member);
+        self.check_epoch(stripe);
+        self.placement.strip_on(stripe.seat(), member)
+    }
+
+    /// The members that can lose a stripe together, as sets: each member is in one set, and no
+    /// stripe has strips in two.
+    pub fn failure_sets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        self.placement.failure_sets()
+    }
+
+    /// The most strips that one stripe lacks when these members are missing. A layout whose stripes
+    /// use some members of a set only may give more than any stripe lacks, never less.
+    pub fn losses(&self, is_missing: impl Fn(MemberIdx) -> bool) -> usize {
+        self.failure_sets().map(|set| self.losses_in(set, &is_missing)).max().unwrap_or(0)
+    }
+
+    /// The most strips that a stripe of `member` lacks besides that member's own when these members
+    /// are missing.
+    ///
+    /// # Panics
+    /// If the array has no such member.
+    pub fn losses_beside(
+        &self,
+        member: MemberIdx,
+        is_missing: impl Fn(MemberIdx) -> bool,
+    ) -> usize {
+        self.check_member(member);
+        let mut sets = self.failure_sets();
+        let own = sets.find(|set| set.contains(&member.at())).expect("each member is in one set");
+        self.losses_in(own, &|other| other != member && is_missing(other))
+    }
+
+    /// A stripe has at most one strip on each member, so it cannot lack more than its width.
+    fn losses_in(&self, set: Range<usize>, is_missing: &impl Fn(MemberIdx) -> bool) -> usize {
+        let missing = set.map(MemberIdx::from_at).filter(|member| is_missing(*member)).count();
+        missing.min(self.stripe_width())
+    }
+
+    #[inline]
+    fn check_epoch(&self, stripe: Stripe) {
+        assert!(
+            stripe.epoch() == self.epoch,
+            "{stripe:?} is of another geometry than {:?}",
+            self.epoch
+        );
+    }
+
+    #[inline]
+    fn check_member(&self, member: MemberIdx) {
         assert!(member.at() < self.members(), "an array here has {} members", self.members());
-        StripeNo(row * to_u64(self.groups) + to_u64(member.at() / self.strips()))
-    }
-
-    #[inline]
-    fn check_stripe(&self, stripe: StripeNo) {
-        assert!(stripe.0 < self.stripe_count(), "stripe {stripe} of {}", self.stripe_count());
-    }
-
-    #[inline]
-    fn row_code(&self, row: u64) -> RowCode {
-        RowCode {
-            row,
-            data_strips: to_u64(self.data_strips),
-            parity_strips: to_u64(self.parity_strips),
-        }
     }
 }
 
@@ -362,8 +389,17 @@ impl GeometryParts {
         Ok(())
     }
 
+    /// The sets of [`Geometry::failure_sets`], which follow from counts that are not zero, whatever
+    /// the level makes of them.
+    pub fn failure_sets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        Placement::of(self).failure_sets()
+    }
+
     /// Whether the strip is a size that exists and the volume one that can be addressed.
-    fn check_sizes(&self) -> Result<(), ShapeError> {
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check_sizes(&self) -> Result<(), ShapeError> {
         let GeometryParts { strip_bytes, rows, .. } = *self;
         if !(STRIP_BYTES_MIN..=STRIP_BYTES_MAX).contains(&strip_bytes)
             || !strip_bytes.is_power_of_two()

@@ -4,11 +4,10 @@
 //! given to another level. Names are what operators type and read; several spellings read as the same
 //! level, one is printed.
 
+use ashlar_units::STRIPS_MAX;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-
-use crate::shape::STRIPS_MAX;
 
 /// What kind of array: how many parity strips a stripe has and whether stripes run over groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

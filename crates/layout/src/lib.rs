@@ -14,7 +14,10 @@
 //! In reading order:
 //! - `level`      the levels, their names, their codes on disk
 //! - `shape`      what an operator asks for, and the sentence that refuses it
-//! - `geometry`   a validated array: counts, sizes, and place <-> stripe
+//! - `geometry`   a validated array: counts and sizes, and the questions that are asked of a layout
+//! - `stripe`     a stripe with its geometry, as everybody hands it on
+//! - `placement`  which member holds which strip: the one place where layouts differ
+//! - `grouped`    layout version 1: fixed groups of members
 //! - `rotation`   which position of a group holds which strip
 //! - `map`        volume extents cut at stripes, stripe extents cut at strips
 //! - `capacity`   how many rows members of given sizes make
@@ -28,13 +31,16 @@
 
 mod capacity;
 mod geometry;
+mod grouped;
 mod level;
 mod map;
+mod placement;
 mod read_plan;
 mod rotation;
 mod rows;
 mod shape;
 mod strip_io;
+mod stripe;
 mod view;
 mod write_plan;
 
@@ -48,7 +54,8 @@ pub use map::{Piece, Pieces, StripRun, StripRuns, split, strips_of};
 pub use read_plan::{ReadBand, ReadPlan, plan_decode, plan_read};
 pub use rotation::Rotation;
 pub use rows::{RowRange, rows_touched};
-pub use shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, STRIPS_MAX, Shape, ShapeError};
+pub use shape::{STRIP_BYTES_MAX, STRIP_BYTES_MIN, Shape, ShapeError};
 pub use strip_io::{StripIo, StripIos};
+pub use stripe::{LayoutEpoch, Stripe, StripeId};
 pub use view::{StripeView, Unreachable};
 pub use write_plan::{BANDS_MAX, Band, WriteKind, WritePlan, plan_first_write, plan_write};

@@ -6,12 +6,13 @@
 use ashlar_units::{Extent, StripIdx, StripeNo, to_usize};
 
 use crate::geometry::Geometry;
+use crate::stripe::Stripe;
 
 /// The part of a volume extent that falls into one stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The stripe.
-    pub stripe: StripeNo,
+    /// The stripe. From here on it carries its geometry.
+    pub stripe: Stripe,
     /// Bytes within the stripe's data.
     pub extent: Extent,
     /// Where the piece starts, in bytes from the start of the whole extent (the request's buffer).
@@ -31,7 +32,10 @@ pub struct StripRun {
 
 /// Iterator over the [`Piece`]s of a volume extent; made by [`split`].
 #[derive(Clone, Debug)]
-pub struct Pieces(Cuts);
+pub struct Pieces<'g> {
+    geometry: &'g Geometry,
+    cuts: Cuts,
+}
 
 /// Iterator over the [`StripRun`]s of a stripe extent; made by [`strips_of`].
 #[derive(Clone, Debug)]
@@ -42,10 +46,10 @@ pub struct StripRuns(Cuts);
 /// # Panics
 /// If the extent ends past the volume; requests are checked at the edge.
 #[inline]
-pub fn split(geometry: &Geometry, extent: Extent) -> Pieces {
+pub fn split(geometry: &Geometry, extent: Extent) -> Pieces<'_> {
     let volume_bytes = geometry.volume_bytes();
     assert!(extent.end() <= volume_bytes, "{extent} in a volume of {volume_bytes}");
-    Pieces(Cuts::new(extent, geometry.stripe_bytes()))
+    Pieces { geometry, cuts: Cuts::new(extent, geometry.stripe_bytes()) }
 }
 
 /// Cuts an extent within a stripe's data at strip boundaries. An empty extent has no runs.
@@ -59,13 +63,13 @@ pub fn strips_of(geometry: &Geometry, extent: Extent) -> StripRuns {
     StripRuns(Cuts::new(extent, geometry.strip_bytes()))
 }
 
-impl Iterator for Pieces {
+impl Iterator for Pieces<'_> {
     type Item = Piece;
 
     #[inline]
     fn next(&mut self) -> Option<Piece> {
-        let cut = self.0.next()?;
-        let stripe = StripeNo(cut.unit);
+        let cut = self.cuts.next()?;
+        let stripe = self.geometry.stripe(StripeNo(cut.unit));
         Some(Piece { stripe, extent: cut.extent, request_offset: cut.from_start })
     }
 }

@@ -2,12 +2,6 @@
 //!
 //! What must stay true: for every row the mapping is one-to-one between strips and positions, and
 //! [`Rotation::position`] and [`Rotation::strip`] are each other's inverse.
-//!
-//! Room for declustered layouts: they become a further variant here (for example a permutation of the
-//! positions of a wider group, chosen by row from a table made from a seed, with spare columns that
-//! hold no strip). Such a variant makes the group wider than the stripe, so `strip` will answer `None`
-//! for a position that the row leaves out; nothing outside `geometry` sees positions. A new variant
-//! comes with a new layout version.
 
 /// How strips move over the members of a group from row to row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,31 +14,48 @@ pub enum Rotation {
     LeftSymmetric,
 }
 
-/// One row of one group: what a rotation needs to know.
-#[derive(Clone, Copy)]
+/// The strips of a row, at most 64: data strips first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RowCode {
-    pub row: u64,
-    pub data_strips: u64,
-    pub parity_strips: u64,
+    data_strips: u8,
+    parity_strips: u8,
 }
 
 impl RowCode {
-    #[inline]
-    fn strips(self) -> u64 {
-        self.data_strips + self.parity_strips
+    /// Of counts that were checked.
+    pub(crate) fn new(data_strips: usize, parity_strips: usize) -> RowCode {
+        let small = |count| u8::try_from(count).expect("a stripe has at most 64 strips");
+        RowCode { data_strips: small(data_strips), parity_strips: small(parity_strips) }
     }
 
-    /// Where P sits in the left-symmetric layout.
+    /// Strips of a row.
     #[inline]
-    fn p_position(self) -> u64 {
-        self.strips() - 1 - self.row % self.strips()
+    pub(crate) fn width(self) -> u64 {
+        u64::from(self.strips())
+    }
+
+    #[inline]
+    fn strips(self) -> u8 {
+        self.data_strips + self.parity_strips
     }
 }
 
 impl Rotation {
-    /// The position, `0..strips`, that holds `strip` in this row.
+    /// Where the rotation stands in a row: the position of P, if it moves.
     #[inline]
-    pub(crate) fn position(self, code: RowCode, strip: u64) -> u64 {
+    pub(crate) fn turn(self, code: RowCode, row: u64) -> u8 {
+        match self {
+            Rotation::Fixed => 0,
+            Rotation::LeftSymmetric => {
+                let steps = u8::try_from(row % code.width()).expect("below the width");
+                code.strips() - 1 - steps
+            }
+        }
+    }
+
+    /// The position, `0..width`, that holds `strip` in a row with this turn.
+    #[inline]
+    pub(crate) fn position(self, code: RowCode, turn: u8, strip: u8) -> u8 {
         debug_assert!(strip < code.strips());
         match self {
             Rotation::Fixed => strip,
@@ -55,24 +66,27 @@ impl Rotation {
                     None => code.parity_strips + strip,
                 };
                 // Both are below the number of strips. A subtraction costs less than a division.
-                let position = code.p_position() + steps;
+                let position = turn + steps;
                 if position < code.strips() { position } else { position - code.strips() }
             }
         }
     }
 
-    /// The strip that sits at `position` in this row; `None` if the row leaves that position out,
-    /// which no layout does yet.
-    pub(crate) fn strip(self, code: RowCode, position: u64) -> Option<u64> {
+    /// The strip that sits at `position` in a row with this turn.
+    #[inline]
+    pub(crate) fn strip(self, code: RowCode, turn: u8, position: u8) -> u8 {
         debug_assert!(position < code.strips());
         match self {
-            Rotation::Fixed => Some(position),
+            Rotation::Fixed => position,
             Rotation::LeftSymmetric => {
-                let steps = (position + code.strips() - code.p_position()) % code.strips();
-                Some(match steps.checked_sub(code.parity_strips) {
+                let steps = match position.checked_sub(turn) {
+                    Some(steps) => steps,
+                    None => position + code.strips() - turn,
+                };
+                match steps.checked_sub(code.parity_strips) {
                     Some(data) => data,
                     None => code.data_strips + steps,
-                })
+                }
             }
         }
     }

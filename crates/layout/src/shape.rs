@@ -8,8 +8,6 @@ use ashlar_units::ByteSize;
 
 use crate::level::Level;
 
-/// Strips a stripe can have, data and parity together.
-pub const STRIPS_MAX: usize = 64;
 /// Smallest strip, in bytes.
 pub const STRIP_BYTES_MIN: u64 = 4096;
 /// Largest strip, in bytes.

@@ -3,8 +3,9 @@
 //! What must stay true: these numbers decide where every byte of the volume lies; once an array exists
 //! they change only through a reshape. What the numbers mean for a single block is in the layout crate.
 
-use ashlar_layout::{Geometry, GeometryParts, Level};
-use ashlar_units::BLOCK_BYTES;
+use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError};
+use ashlar_units::{BLOCK_BYTES, STRIPS_MAX, to_u64};
+use std::ops::Range;
 
 /// Geometry of an array, in raw codes and counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,14 +70,28 @@ impl GeometryRecord {
         level.map_or_else(|| format!("level code {}", self.level), |level| level.name().to_owned())
     }
 
-    /// Members of one group: k + m.
-    pub fn strips(&self) -> u16 {
+    /// Strips of a stripe: k + m.
+    pub fn stripe_width(&self) -> u16 {
         self.data_strips + self.parity_strips
     }
 
     /// Member slots of the array, over all groups.
     pub fn slots(&self) -> u16 {
-        self.strips() * self.groups
+        self.stripe_width() * self.groups
+    }
+
+    /// The slots that can lose a stripe together, as [`Geometry::failure_sets`] says; all of them,
+    /// if the layout is one of a newer program.
+    pub fn failure_sets(&self) -> Vec<Range<usize>> {
+        match self.known_parts() {
+            Some(parts) => parts.failure_sets().collect(),
+            None => std::iter::once(0..usize::from(self.slots())).collect(),
+        }
+    }
+
+    /// The parts, if this program knows the level and the layout.
+    fn known_parts(&self) -> Option<GeometryParts> {
+        self.to_parts().filter(|parts| parts.layout_version == LAYOUT_VERSION)
     }
 
     /// Stripes of the array, over all groups.
@@ -99,20 +114,26 @@ impl GeometryRecord {
         self.rows * u64::from(self.strip_bytes)
     }
 
-    /// Whether the numbers can be an array: at least one data strip, at most 64 strips a stripe and as
-    /// many slots as the member table can name, strips of whole 4 KiB blocks that are powers of two up to
-    /// 16 MiB, and no size beyond 2^62 bytes.
+    /// Whether the numbers can be an array: at least one data strip, at most 64 strips a stripe, as
+    /// many slots as the member table can name, and sizes that the layout has. Of a layout that
+    /// this program does not know: strips of whole 4 KiB blocks that are powers of two up to 16
+    /// MiB, and no size beyond 2^62 bytes, so that no sum overflows.
+    ///
+    /// Which counts a level has is not for the format to say: [`GeometryRecord::to_layout`] does.
     ///
     /// # Errors
     /// The name of the first field that is impossible.
     pub fn check(&self) -> Result<(), &'static str> {
-        let strips = u32::from(self.data_strips) + u32::from(self.parity_strips);
-        if self.data_strips == 0 || strips > 64 {
+        let strips = usize::from(self.data_strips) + usize::from(self.parity_strips);
+        if self.data_strips == 0 || strips > STRIPS_MAX {
             return Err("data_strips");
         }
-        let slots = strips * u32::from(self.groups);
-        if slots == 0 || u64::from(slots) > crate::format::MEMBER_ENTRIES_MAX {
+        let slots = to_u64(strips) * u64::from(self.groups);
+        if slots == 0 || slots > crate::format::MEMBER_ENTRIES_MAX {
             return Err("groups");
+        }
+        if let Some(parts) = self.known_parts() {
+            return parts.check_sizes().map_err(|error| field_of(&error));
         }
         let strip = u64::from(self.strip_bytes);
         if !strip.is_power_of_two() || !(BLOCK_BYTES..=16 << 20).contains(&strip) {
@@ -123,5 +144,13 @@ impl GeometryRecord {
             return Err("rows");
         }
         Ok(())
+    }
+}
+
+/// The field of the superblock that an error about sizes is about.
+fn field_of(error: &ShapeError) -> &'static str {
+    match error {
+        ShapeError::StripSize { .. } => "strip_bytes",
+        _ => "rows",
     }
 }

@@ -124,10 +124,10 @@ impl<I: ReadAt> Salvage<I> {
     pub fn has_enough(&self, stripe: u64) -> bool {
         let geometry = self.geometry();
         let is_here = |strip: &usize| {
-            let sources = &self.sources[geometry.slot(stripe, *strip)];
+            let sources = &self.sources[geometry.home(stripe, *strip).slot];
             sources.iter().any(|source| stripe < source.until_stripe)
         };
-        (0..geometry.k() + geometry.m()).filter(is_here).count() >= geometry.k()
+        (0..geometry.stripe_width()).filter(is_here).count() >= geometry.k()
     }
 
     /// Whether a stripe was ever written. One that nobody can tell about was.
@@ -191,9 +191,8 @@ impl<I: ReadAt> Salvage<I> {
         let (newest, geometry) = (&self.roster.newest, self.geometry());
         let reach = self.reach_bytes();
         let data_bytes = reach.saturating_sub(newest.data.offset);
-        let rows = data_bytes.div_ceil(u64::from(geometry.strip_bytes)).min(geometry.rows);
         let by_map = self.written_map.within(reach).saturating_mul(PAGE_BITS);
-        (rows * u64::from(geometry.groups)).max(by_map).min(geometry.stripes())
+        geometry.stripes_within(data_bytes).max(by_map).min(geometry.stripes())
     }
 
     fn reach_bytes(&self) -> u64 {

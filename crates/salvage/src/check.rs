@@ -50,7 +50,7 @@ impl<I: ReadAt> Salvage<I> {
                 continue;
             }
             let is_wrong = |strip: &usize| self.known_of_wrong(stripe, *strip, block).is_some();
-            let wrong = (0..geometry.k() + geometry.m()).filter(is_wrong);
+            let wrong = (0..geometry.stripe_width()).filter(is_wrong);
             check.blocks_wrong.extend(wrong.map(|strip| (strip, block)));
             let row = Row::read(self, stripe, block, Ask::Proven);
             let Some(syndromes) = row.syndromes() else {

@@ -156,9 +156,9 @@ impl Overlay {
         }
         for (holder, device) in in_service {
             let strip = usize::from(holder.strip);
-            let is_a_strip = strip < geometry.k() + geometry.m();
+            let is_a_strip = strip < geometry.stripe_width();
             let slot = roster.images[device.image].slot.map(usize::from);
-            if !is_a_strip || slot != Some(geometry.slot(record.stripe, strip)) {
+            if !is_a_strip || slot != Some(geometry.home(record.stripe, strip).slot) {
                 continue;
             }
             let Some(copy) = copies.get(&device.image) else {
@@ -187,13 +187,12 @@ impl Overlay {
         if strip >= newest.geometry.k() || record.row_count != 1 {
             return false;
         }
-        let slot = newest.geometry.slot(stripe, strip);
+        let place = newest.geometry.home(stripe, strip);
         let row = u64::from(record.first_row);
-        let strip_bytes = u64::from(newest.geometry.strip_bytes);
-        let at = newest.data.offset + newest.geometry.row(stripe) * strip_bytes + row * 4096;
+        let at = newest.data.offset + (place.first_block + row) * 4096;
         let is_home = |it: &&Device| {
             let judged = &roster.images[it.image];
-            judged.slot.map(usize::from) == Some(slot) && judged.standing == Standing::Current
+            judged.slot.map(usize::from) == Some(place.slot) && judged.standing == Standing::Current
         };
         let mut block = [0; 4096];
         for device in devices.values().filter(is_home) {

@@ -20,10 +20,24 @@ pub struct Place {
     pub block: u64,
 }
 
+/// Where a strip of a stripe lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The slot of the member that holds it.
+    pub slot: usize,
+    /// The number of its first block in the member's data area.
+    pub first_block: u64,
+}
+
 impl Geometry {
     /// Slots of the array.
     pub fn slots(&self) -> u16 {
         (self.data_strips + self.parity_strips) * self.groups
+    }
+
+    /// Strips of a stripe.
+    pub fn stripe_width(&self) -> usize {
+        self.k() + self.m()
     }
 
     /// Data strips of a stripe.
@@ -72,25 +86,27 @@ impl Geometry {
         strips * self.strip_blocks()
     }
 
-    /// The row of a stripe on the members of its group.
-    pub fn row(&self, stripe: u64) -> u64 {
-        stripe / u64::from(self.groups)
+    /// Stripes that have a strip within the first `bytes` of the members' data areas.
+    pub fn stripes_within(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.strip_bytes)).min(self.rows) * u64::from(self.groups)
     }
 
-    /// The slot of a strip: data strips are 0 to k - 1, parity strips k to k + m - 1.
-    pub fn slot(&self, stripe: u64, strip: usize) -> usize {
+    /// Where a strip lies, by the layout: nobody else here asks it. Data strips are 0 to k - 1,
+    /// parity strips k to k + m - 1.
+    pub fn home(&self, stripe: u64, strip: usize) -> Home {
         let (k, m) = (self.k(), self.m());
-        let n = k + m;
-        let group = index(stripe % u64::from(self.groups));
+        let n = self.stripe_width();
+        let groups = u64::from(self.groups);
+        let (row, group) = (stripe / groups, index(stripe % groups));
         let rotates = !matches!(self.level, 0 | 1 | 10);
         let position = if rotates {
-            let turn = index(self.row(stripe) % u64::from(self.data_strips + self.parity_strips));
+            let turn = index(row % u64::from(self.data_strips + self.parity_strips));
             let p = n - 1 - turn;
             if strip < k { (p + m + strip) % n } else { (p + strip - k) % n }
         } else {
             strip
         };
-        group * n + position
+        Home { slot: group * n + position, first_block: row * self.strip_blocks() }
     }
 }
 
@@ -111,7 +127,7 @@ mod tests {
             let is_data = strip < geometry.k();
             let name =
                 if is_data { format!("D{strip}") } else { names[strip - geometry.k()].into() };
-            slots[geometry.slot(stripe, strip)] = name;
+            slots[geometry.home(stripe, strip).slot] = name;
         }
         slots.join(" ")
     }
@@ -139,8 +155,9 @@ mod tests {
     fn groups_take_stripes_in_turn() {
         let geometry = geometry(60, 2, 2, 3);
         // Stripe 7 of three groups: group 1, row 2; P at 4 - 1 - 2 = 1 of slots 4 to 7.
-        let slots: Vec<usize> = (0..4).map(|strip| geometry.slot(7, strip)).collect();
+        let slots: Vec<usize> = (0..4).map(|strip| geometry.home(7, strip).slot).collect();
         assert_eq!(slots, [4 + 3, 4, 4 + 1, 4 + 2]);
+        assert_eq!(geometry.home(7, 0).first_block, 2 * 2);
     }
 
     #[test]
@@ -148,11 +165,11 @@ mod tests {
         for geometry in [geometry(0, 4, 0, 1), geometry(1, 1, 3, 1)] {
             for stripe in 0..9 {
                 for strip in 0..4 {
-                    assert_eq!(geometry.slot(stripe, strip), strip);
+                    assert_eq!(geometry.home(stripe, strip).slot, strip);
                 }
             }
         }
-        assert_eq!(geometry(10, 1, 1, 2).slot(3, 1), 3);
+        assert_eq!(geometry(10, 1, 1, 2).home(3, 1).slot, 3);
     }
 
     #[test]

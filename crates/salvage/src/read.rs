@@ -106,12 +106,13 @@ impl<I: ReadAt> Salvage<I> {
         let geometry = self.geometry();
         assert!(buffer.len() == index(geometry.strip_bytes), "a buffer of one strip");
         let blocks = index(geometry.strip_blocks());
-        let source = self.sources[geometry.slot(stripe, strip)].first();
+        let home = geometry.home(stripe, strip);
+        let source = self.sources[home.slot].first();
         if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
             && self.sums.is_none()
             && self.is_written(stripe)
             && !self.overlay.touches(stripe)
-            && self.images[source.image].read_at(self.offset(stripe, 0), buffer).is_ok()
+            && self.images[source.image].read_at(self.offset(home.first_block), buffer).is_ok()
         {
             return vec![Ok(How::Direct); blocks];
         }
@@ -127,23 +128,21 @@ impl<I: ReadAt> Salvage<I> {
             .collect()
     }
 
-    /// Byte offset on a member of a block of one of its strips.
-    fn offset(&self, stripe: u64, block: u64) -> u64 {
-        let newest = self.superblock();
-        let strip_bytes = u64::from(newest.geometry.strip_bytes);
-        newest.data.offset + newest.geometry.row(stripe) * strip_bytes + block * BLOCK_BYTES
+    /// Byte offset on a member of block `number` of its data area.
+    fn offset(&self, number: u64) -> u64 {
+        self.superblock().data.offset + number * BLOCK_BYTES
     }
 
     /// One block of one strip of a stripe, data or parity, as its member has it or is to have it.
     pub(crate) fn cell(&self, stripe: u64, strip: usize, block: u64, ask: Ask) -> Option<Cell> {
-        let slot = self.geometry().slot(stripe, strip);
+        let (slot, number) = self.address(stripe, strip, block);
         let may = |source: &&Source| {
             let proven = !source.by_hand && !self.overlay.is_unproven(source.image, stripe, block);
             stripe < source.until_stripe && (ask == Ask::Everybody || proven)
         };
         self.sources[slot].iter().filter(may).find_map(|source| {
             let logged = self.overlay.cell(source.image, stripe, block);
-            let offset = logged.unwrap_or_else(|| self.offset(stripe, block));
+            let offset = logged.unwrap_or_else(|| self.offset(number));
             let mut bytes = [0; BLOCK];
             self.images[source.image].read_at(offset, &mut bytes).ok()?;
             let is_right =
@@ -173,9 +172,8 @@ impl<I: ReadAt> Salvage<I> {
 
     /// The slot of a block, and its number in the data area there.
     fn address(&self, stripe: u64, strip: usize, block: u64) -> (usize, u64) {
-        let geometry = self.geometry();
-        let row = geometry.row(stripe) * geometry.strip_blocks();
-        (geometry.slot(stripe, strip), row + block)
+        let home = self.geometry().home(stripe, strip);
+        (home.slot, home.first_block + block)
     }
 
     /// What is known of a block whose member gives back something else.
@@ -185,7 +183,7 @@ impl<I: ReadAt> Salvage<I> {
         let mut sources = self.sources[slot].iter();
         let source = sources.find(|it| !it.by_hand && stripe < it.until_stripe)?;
         let mut bytes = [0; BLOCK];
-        self.images[source.image].read_at(self.offset(stripe, block), &mut bytes).ok()?;
+        self.images[source.image].read_at(self.offset(number), &mut bytes).ok()?;
         let is_logged = self.overlay.cell(source.image, stripe, block).is_some();
         let is_wrong = !is_logged && !self.is_right(source, (stripe, strip, block), &bytes);
         is_wrong.then(|| self.known(source, number)).flatten()
@@ -203,7 +201,7 @@ impl<I: ReadAt> Salvage<I> {
         let source =
             sources.find(|it| !it.by_hand && place.stripe < it.until_stripe).ok_or(Lost)?;
         let mut held = [0; BLOCK];
-        let offset = self.offset(place.stripe, place.block);
+        let offset = self.offset(number);
         self.images[source.image].read_at(offset, &mut held).map_err(|_| Lost)?;
         if held == bytes { Ok(Found { bytes, how: How::Direct }) } else { Err(Lost) }
     }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Strips a stripe can have, data and parity together.
+pub const STRIPS_MAX: usize = 64;
+
 /// Number of a stripe, counted over the whole array from 0 in volume order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct StripeNo(pub u64);
@@ -27,7 +30,7 @@ impl StripIdx {
     /// If `at` is 64 or more: no stripe has that many strips.
     #[inline]
     pub fn from_at(at: usize) -> Self {
-        assert!(at < 64, "strip index {at} out of range");
+        assert!(at < STRIPS_MAX, "strip index {at} out of range");
         StripIdx(u8::try_from(at).expect("below 64"))
     }
 }

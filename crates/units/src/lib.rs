@@ -13,7 +13,7 @@ mod size;
 mod time;
 
 pub use extent::Extent;
-pub use index::{MemberIdx, StripIdx, StripSet, StripeNo};
+pub use index::{MemberIdx, STRIPS_MAX, StripIdx, StripSet, StripeNo};
 pub use size::{
     BLOCK_BYTES, BLOCK_BYTES_USIZE, ByteSize, ParseSizeError, SECTOR_BYTES, to_u64, to_usize,
 };

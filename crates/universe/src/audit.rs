@@ -71,11 +71,11 @@ pub(crate) async fn read_with_losses(
     random: &mut Random,
 ) {
     let geometry = stage.config().one_row();
-    for group in 0..geometry.groups() {
-        let mut slots: Vec<usize> = (0..geometry.strips()).collect();
+    for set in geometry.failure_sets() {
+        let mut slots: Vec<usize> = set.collect();
         random.shuffle(&mut slots);
         for slot in &slots[..geometry.parity_strips()] {
-            if let Some(at) = bays.in_slot(group * geometry.strips() + slot) {
+            if let Some(at) = bays.in_slot(*slot) {
                 bays.all[at].disk.vanish();
             }
         }
@@ -189,7 +189,7 @@ fn check_stripe(
 ) {
     let strip = |at: usize| {
         let index = StripIdx::from_at(at);
-        let member = geometry.place(stripe, index).member.at();
+        let member = geometry.place(geometry.stripe(stripe), index).member.at();
         bays.all[members[member]].disk.peek(bays.strip_extent(geometry, stripe, index))
     };
     let (k, m) = (geometry.data_strips(), geometry.parity_strips());
@@ -239,8 +239,8 @@ struct Table<'t> {
 impl Table<'_> {
     /// Every block of a stripe has its checksum in the table of its member.
     fn check(&self, geometry: &Geometry, stripe: StripeNo) {
-        for strip in (0..geometry.strips()).map(StripIdx::from_at) {
-            let place = geometry.place(stripe, strip);
+        for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
+            let place = geometry.place(geometry.stripe(stripe), strip);
             let disk = &self.bays.all[self.members[place.member.at()]].disk;
             let bytes = disk.peek(self.bays.strip_extent(geometry, stripe, strip));
             let first = place.offset / BLOCK_BYTES;

@@ -53,8 +53,8 @@ pub(crate) struct Bay {
 pub(crate) struct Bays {
     pub(crate) all: Vec<Bay>,
     losses: usize,
-    /// Members of a group.
-    strips: usize,
+    /// Which members can lose a stripe together.
+    groups: Geometry,
     /// Where the data area begins on every member, bytes.
     pub(crate) data_offset: u64,
     /// The array's geometry, once there is one.
@@ -105,7 +105,7 @@ impl Bays {
         Bays {
             all,
             losses: config.losses(),
-            strips: geometry.strips(),
+            groups: geometry,
             data_offset: 0,
             geometry: None,
             unread: BTreeSet::new(),
@@ -156,8 +156,7 @@ impl Bays {
 
     /// Whether some group lacks more of these than its parity replaces.
     pub(crate) fn is_beyond(&self, out: &[bool]) -> bool {
-        let too_many = |group: &[bool]| group.iter().filter(|out| **out).count() > self.losses;
-        out.chunks(self.strips).any(too_many)
+        self.groups.losses(|member| out[member.at()]) > self.losses
     }
 
     /// The slots of the group that the slot is in.
@@ -166,8 +165,8 @@ impl Bays {
     }
 
     fn group(&self, slot: usize) -> std::ops::Range<usize> {
-        let first = slot / self.strips * self.strips;
-        first..first + self.strips
+        let mut sets = self.groups.failure_sets();
+        sets.find(|set| set.contains(&slot)).expect("each member is in one set")
     }
 
     /// Whether the slot may be lost now, with these slots not in sync.
@@ -199,7 +198,8 @@ impl Bays {
     }
 
     fn strip_is_broken(&self, geometry: &Geometry, stripe: StripeNo, slot: usize) -> bool {
-        let Some(strip) = geometry.strip_on(stripe, MemberIdx::from_at(slot)) else { return false };
+        let strip = geometry.strip_on(geometry.stripe(stripe), MemberIdx::from_at(slot));
+        let Some(strip) = strip else { return false };
         let extent = self.strip_extent(geometry, stripe, strip);
         let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
         in_slot.any(|bay| bay.disk.is_broken(extent) || bay.disk.is_spoilt(extent))
@@ -215,8 +215,8 @@ impl Bays {
         }
         let (first, count) = config.window;
         for stripe in (first..first + count).map(StripeNo) {
-            for strip in (0..geometry.strips()).map(StripIdx::from_at) {
-                let slot = geometry.place(stripe, strip).member.at();
+            for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
+                let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
                 let extent = self.strip_extent(&geometry, stripe, strip);
                 let here = || self.all.iter().filter(|bay| bay.slot == Some(slot));
                 if !here().any(|bay| bay.disk.is_spoilt(extent)) {
@@ -235,7 +235,7 @@ impl Bays {
 
     /// The devices had a life before: what is under the window is not zeros.
     pub(crate) fn leave_old_content(&self, geometry: &Geometry, (first, count): (u64, u64)) {
-        let row = |stripe: u64| geometry.row_of(StripeNo(stripe)) * geometry.strip_bytes();
+        let row = |at: u64| geometry.place(geometry.stripe(StripeNo(at)), StripIdx(0)).offset;
         let (start, end) = (row(first), row(first + count - 1) + geometry.strip_bytes());
         let old = vec![0xD5; to_usize(end - start)];
         self.all.iter().for_each(|bay| bay.disk.poke(self.data_offset + start, &old));
@@ -248,7 +248,7 @@ impl Bays {
         stripe: StripeNo,
         strip: StripIdx,
     ) -> Extent {
-        let place = geometry.place(stripe, strip);
+        let place = geometry.place(geometry.stripe(stripe), strip);
         Extent::new(self.data_offset + place.offset, geometry.strip_bytes())
     }
 
@@ -270,8 +270,8 @@ impl Bays {
         let (first, count) = config.window;
         let mut unreadable = BTreeSet::new();
         for stripe in (first..first + count).map(StripeNo) {
-            for strip in (0..geometry.strips()).map(StripIdx::from_at) {
-                let slot = geometry.place(stripe, strip).member.at();
+            for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
+                let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
                 let fails = |bay: &Bay| bay.slot == Some(slot) && bay.trouble.is_some();
                 if self.strip_is_broken(&geometry, stripe, slot) || self.all.iter().any(fails) {
                     unreadable.insert((stripe, strip));

@@ -264,8 +264,9 @@ impl Director<'_> {
         let (out, now) = (self.out(), self.handle.now());
         for _ in 0..1 + self.random.below(3) {
             let stripe = StripeNo(first + self.random.below(count));
-            let strip = StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.strips()))));
-            let slot = geometry.place(stripe, strip).member.at();
+            let strip =
+                StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.stripe_width()))));
+            let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
             let Some(at) = self.bays.in_slot(slot) else { continue };
             if !self.bays.may_break((&geometry, stripe, slot), &out, now) {
                 continue;
@@ -289,8 +290,9 @@ impl Director<'_> {
         for _ in 0..1 + self.random.below(3) {
             let stripe = StripeNo(first + self.random.below(count));
             let other = StripeNo(first + self.random.below(count));
-            let strip = StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.strips()))));
-            let member = geometry.place(stripe, strip).member;
+            let strip =
+                StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.stripe_width()))));
+            let member = geometry.place(geometry.stripe(stripe), strip).member;
             let Some(at) = self.bays.in_slot(member.at()) else { continue };
             let may_break =
                 |stripe| self.bays.may_break((&geometry, stripe, member.at()), &out, now);
@@ -317,7 +319,7 @@ impl Director<'_> {
                     "fault.torn_write"
                 }
                 _ => {
-                    let elsewhere = geometry.strip_on(other, member);
+                    let elsewhere = geometry.strip_on(geometry.stripe(other), member);
                     let (Some(elsewhere), true) = (elsewhere, other != stripe && may_break(other))
                     else {
                         continue;

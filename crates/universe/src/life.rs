@@ -532,7 +532,8 @@ fn note_doubt(
     let (config, geometry) = (stage.config(), array.geometry());
     let out = out_of_sync(array);
     let is_gone = |stripe: StripeNo, strip: StripIdx| {
-        out[geometry.place(stripe, strip).member.at()] || unreadable.contains(&(stripe, strip))
+        out[geometry.place(geometry.stripe(stripe), strip).member.at()]
+            || unreadable.contains(&(stripe, strip))
     };
     let place = |unit: u64| {
         let at = stage.place(Extent::new(unit * config.unit_bytes, config.unit_bytes)).offset;

@@ -59,7 +59,7 @@ pub(crate) fn believed(
         })
     };
     let is_mended = |&(stripe, row): &(StripeNo, u64)| {
-        let strips = (0..geometry.strips()).map(StripIdx::from_at);
+        let strips = (0..geometry.stripe_width()).map(StripIdx::from_at);
         let is_wrong =
             |strip: &StripIdx| is_gone(stripe, *strip) || spoilt.contains(&(stripe, *strip, row));
         strips.filter(is_wrong).count() <= geometry.parity_strips() && is_flushed(stripe, row)
@@ -71,8 +71,7 @@ pub(crate) fn believed(
 /// Where the data of a member ends, from where it begins.
 fn rows_end(array: &Array) -> u64 {
     let geometry = array.geometry();
-    let stripes = geometry.stripe_count() / to_u64(geometry.groups());
-    stripes * geometry.strip_bytes()
+    geometry.member_bytes()
 }
 
 /// Blocks that did not match, as the engine has counted them.
@@ -120,7 +119,7 @@ impl Ordeals<'_> {
         let before = self.keep();
         let stripe = StripeNo(config.window.0 + random.below(config.window.1));
         let row = random.below(geometry.strip_bytes() / BLOCK_BYTES) * BLOCK_BYTES;
-        let mut strips: Vec<usize> = (0..geometry.strips()).collect();
+        let mut strips: Vec<usize> = (0..geometry.stripe_width()).collect();
         random.shuffle(&mut strips);
         // A stream of its own, so that this draws nothing from the other.
         let mut own = Random::stream(random.clone().next_u64(), 0xD4);
@@ -134,7 +133,7 @@ impl Ordeals<'_> {
             spoilt = 1;
         }
         for strip in strips.into_iter().take(spoilt).map(StripIdx::from_at) {
-            let member: MemberIdx = geometry.place(stripe, strip).member;
+            let member: MemberIdx = geometry.place(geometry.stripe(stripe), strip).member;
             let Some(at) = self.bays.in_slot(member.at()) else { continue };
             let place = self.bays.strip_extent(&geometry, stripe, strip);
             self.bays.all[at].disk.rot(Extent::new(place.offset + row, BLOCK_BYTES));
@@ -172,7 +171,7 @@ impl Ordeals<'_> {
     /// A block of a strip says something else, and so does its checksum: as if the device had lost the last writes of
     /// both. By itself it is right; only of what follows from it can anybody see that it is not.
     fn forge(&self, (geometry, stripe, strip): (&Geometry, StripeNo, StripIdx), row: u64) {
-        let member = geometry.place(stripe, strip).member;
+        let member = geometry.place(geometry.stripe(stripe), strip).member;
         let Some(bay) = self.bays.in_slot(member.at()).map(|at| &self.bays.all[at]) else { return };
         let Some(newest) = self.bays.at_rest().map(|rest| rest.newest) else { return };
         let block = self.bays.strip_extent(geometry, stripe, strip).offset + row;

@@ -133,9 +133,9 @@ impl Stage {
         let stripes =
             place.offset / geometry.stripe_bytes()..place.end().div_ceil(geometry.stripe_bytes());
         let lacks = |stripe: u64| {
-            let slot = geometry.place(StripeNo(stripe), StripIdx(0)).member.at();
-            let first = slot / geometry.strips() * geometry.strips();
-            states[first..first + geometry.strips()].iter().any(|state| *state != SlotState::InSync)
+            let first = geometry.place(geometry.stripe(StripeNo(stripe)), StripIdx(0)).member;
+            let mut set = geometry.failure_sets().find(|set| set.contains(&first.at()));
+            set.iter_mut().flatten().any(|slot| states[slot] != SlotState::InSync)
         };
         stripes.into_iter().all(lacks)
     }

@@ -12,7 +12,7 @@ use crate::marks::Marks;
 use crate::ordeal::{Older, Ordeals};
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimWorld, Stop};
-use ashlar_units::{Extent, to_u64};
+use ashlar_units::Extent;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -395,8 +395,7 @@ impl Universe<'_> {
             Place::Log => areas.intent_log,
             Place::Data => {
                 let geometry = self.bays.geometry?;
-                let rows = geometry.stripe_count() / to_u64(geometry.groups());
-                Extent::new(self.bays.data_offset, rows * geometry.strip_bytes())
+                Extent::new(self.bays.data_offset, geometry.member_bytes())
             }
         })
     }

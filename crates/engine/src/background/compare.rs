@@ -20,22 +20,21 @@ use crate::log::Piece;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
-use ashlar_layout::{RowRange, StripIo};
+use ashlar_layout::{Geometry, RowRange, StripIo, Stripe};
 use ashlar_parity::Verdict;
 use ashlar_units::{
-    BLOCK_BYTES, BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo, to_u64, to_usize,
+    BLOCK_BYTES, BLOCK_BYTES_USIZE, STRIPS_MAX, StripIdx, StripSet, to_u64, to_usize,
 };
 use std::rc::Rc;
 
-/// Strips a stripe has at most, and parity strips.
-const STRIPS_MAX: usize = 64;
+/// Parity strips a stripe has at most.
 const PARITIES_MAX: usize = 32;
 /// How often a block of an array with checksums is repaired before it is called lost.
 const REPAIRS_MAX: usize = 2;
 
 /// A tile as far as it could be read.
 struct Tile {
-    stripe: StripeNo,
+    stripe: Stripe,
     rows: RowRange,
     /// What was read, and data that was decoded from it.
     content: RowSet,
@@ -49,7 +48,7 @@ struct Tile {
 /// reconstructed and written back in any case.
 pub(super) async fn scrub(
     shard: &Rc<Shard>,
-    (stripe, rows): (StripeNo, RowRange),
+    (stripe, rows): (Stripe, RowRange),
     is_repairing: bool,
     report: &mut StepReport,
 ) {
@@ -58,17 +57,18 @@ pub(super) async fn scrub(
         // A resync comes here first; what it leaves is not for a scrub to judge.
         return;
     }
-    let (mut buffers, _leave) = buffers_for(shard, rows).await;
+    let (mut buffers, _leave) = buffers_for(shard, stripe, rows).await;
     let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
     let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
     mend(shard, &mut tile, unread, report).await;
     complete(shard, &mut tile, &mut buffers);
     let Some(verdict) = check(shard, &tile) else { return };
+    let geometry = shard.array.geometry_of(stripe);
     for row in verdict.rows().iter() {
         let wrong = locate(shard, &tile, row);
         let is_fixed = is_repairing && tile.decoded.is_empty();
         if is_fixed {
-            let strips = wrong.map_or_else(|| disagreeing(shard, &verdict, row), StripSet::only);
+            let strips = wrong.map_or_else(|| disagreeing(geometry, &verdict, row), StripSet::only);
             rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
         } else {
             report.left += 1;
@@ -81,13 +81,13 @@ pub(super) async fn scrub(
 /// Make parity agree with the data in one tile.
 pub(super) async fn resync(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     rows: RowRange,
     report: &mut StepReport,
 ) {
-    let geometry = &shard.array.geometry;
+    let geometry = shard.array.geometry_of(stripe);
     let view = shard.array.view(stripe);
-    let (mut buffers, _leave) = buffers_for(shard, rows).await;
+    let (mut buffers, _leave) = buffers_for(shard, stripe, rows).await;
     let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
     let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
     complete(shard, &mut tile, &mut buffers);
@@ -106,7 +106,7 @@ pub(super) async fn resync(
         }
     } else if let Some(verdict) = verdict {
         for row in verdict.rows().iter() {
-            let strips = disagreeing(shard, &verdict, row);
+            let strips = disagreeing(geometry, &verdict, row);
             rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
             report.mismatches += 1;
         }
@@ -115,16 +115,20 @@ pub(super) async fn resync(
     rewrite(shard, &tile, (unread.strips, rows), report).await;
 }
 
-async fn buffers_for(shard: &Shard, rows: RowRange) -> (StripeBuffers, crate::scratch::Leave) {
-    let geometry = &shard.array.geometry;
+async fn buffers_for(
+    shard: &Shard,
+    stripe: Stripe,
+    rows: RowRange,
+) -> (StripeBuffers, crate::scratch::Leave) {
+    let geometry = shard.array.geometry_of(stripe);
     // All strips, and as many decoded ones as can be missing.
-    let count = geometry.strips() + geometry.parity_strips();
+    let count = geometry.stripe_width() + geometry.parity_strips();
     shard.scratch.take(count, to_usize(rows.bytes())).await
 }
 
 async fn read(
     shard: &Rc<Shard>,
-    (stripe, rows): (StripeNo, RowRange),
+    (stripe, rows): (Stripe, RowRange),
     strips: StripSet,
     buffers: &mut StripeBuffers,
     report: &mut StepReport,
@@ -224,14 +228,14 @@ fn regenerate(
     tile: &Tile,
     (sources, strip, rows): (StripSet, StripIdx, RowRange),
 ) -> Option<BufMut> {
-    let needed = shard.array.geometry.data_strips();
+    let needed = shard.array.geometry_of(tile.stripe).data_strips();
     let sources = sources.without(strip);
     if sources.count() < needed {
         return None;
     }
     let survivors = sources.lowest(needed);
     let mut target = blank_buffers(shard, 1, to_usize(rows.bytes()));
-    Some(decode_one(shard, (survivors, strip, rows), &tile.content, &mut target))
+    Some(decode_one(shard, tile.stripe, (survivors, strip, rows), &tile.content, &mut target))
 }
 
 /// The single rows of a strip become one run, or go if some of them are lost.
@@ -249,14 +253,15 @@ fn join_rows(tile: &mut Tile, strip: StripIdx, is_whole: bool) {
 
 /// Decode the data strips that are missing, if enough others are there to do that.
 fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
-    let geometry = &shard.array.geometry;
+    let geometry = shard.array.geometry_of(tile.stripe);
     let missing = geometry.data().minus(tile.present);
     if tile.present.count() < geometry.data_strips() {
         return;
     }
     let survivors = tile.present.lowest(geometry.data_strips());
     for strip in missing.iter() {
-        let bytes = decode_one(shard, (survivors, strip, tile.rows), &tile.content, buffers);
+        let bytes =
+            decode_one(shard, tile.stripe, (survivors, strip, tile.rows), &tile.content, buffers);
         tile.content.push(strip, tile.rows, bytes);
         tile.decoded = tile.decoded.with(strip);
     }
@@ -265,12 +270,17 @@ fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
 /// What parity says about the data; `None` if there is nothing to compare: no parity is left over beyond
 /// what the data was decoded from.
 fn check(shard: &Shard, tile: &Tile) -> Option<Verdict> {
-    let geometry = &shard.array.geometry;
+    let geometry = shard.array.geometry_of(tile.stripe);
     if tile.present.count() <= geometry.data_strips() {
         return None;
     }
     with_slices(shard, tile, |data, parity| {
-        shard.array.code.check(data, parity).expect("slices of one tile are equally long")
+        shard
+            .array
+            .layout_of(tile.stripe)
+            .code
+            .check(data, parity)
+            .expect("slices of one tile are equally long")
     })
     .into()
 }
@@ -282,7 +292,12 @@ fn locate(shard: &Shard, tile: &Tile, row: usize) -> Option<StripIdx> {
         return None;
     }
     let found = with_slices(shard, tile, |data, parity| {
-        shard.array.code.locate(data, parity, row).expect("slices of one tile are equally long")
+        shard
+            .array
+            .layout_of(tile.stripe)
+            .code
+            .locate(data, parity, row)
+            .expect("slices of one tile are equally long")
     });
     found.map(StripIdx::from_at)
 }
@@ -292,7 +307,7 @@ fn with_slices<T>(
     tile: &Tile,
     act: impl FnOnce(&[&[u8]], &[Option<&[u8]>]) -> T,
 ) -> T {
-    let geometry = &shard.array.geometry;
+    let geometry = shard.array.geometry_of(tile.stripe);
     let (data_strips, parity_strips) = (geometry.data_strips(), geometry.parity_strips());
     let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
     let mut parity: [Option<&[u8]>; PARITIES_MAX] = [None; PARITIES_MAX];
@@ -307,8 +322,7 @@ fn with_slices<T>(
 }
 
 /// Parity strips that disagree with the data in a row of the tile.
-fn disagreeing(shard: &Shard, verdict: &Verdict, row: usize) -> StripSet {
-    let geometry = &shard.array.geometry;
+fn disagreeing(geometry: &Geometry, verdict: &Verdict, row: usize) -> StripSet {
     let first = geometry.data_strips();
     let is_wrong = |strip: &StripIdx| verdict.rows_of(strip.at() - first).contains(row);
     geometry.parity().iter().filter(is_wrong).collect()

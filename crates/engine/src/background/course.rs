@@ -6,6 +6,8 @@
 //! region is entered, all its stripes are visited (a step waits for the stripe's row lock and finds out);
 //! where it is not, the written bits are complete. The region is looked at first, the bits second.
 //!
+//! A course is about the stripes of one geometry; numbers here are numbers of that one.
+//!
 //! Pure but for the two maps, which change under it.
 
 use crate::intent::{IntentMap, RegionNo};
@@ -82,7 +84,7 @@ impl Course {
 
     /// The part of the region around stripe `at` that is wanted or not as a whole.
     fn part(&self, maps: Maps<'_>, at: u64) -> Part {
-        let region = maps.intent.region_of(StripeNo(at));
+        let region = maps.intent.region_of(maps.geometry.stripe(StripeNo(at)));
         let end = maps.intent.stripes_of(region).end.min(maps.geometry.stripe_count());
         match &self.reach {
             Reach::Written => Part { region, end, wanted: true },
@@ -99,7 +101,8 @@ impl Course {
     }
 
     fn has_strip(&self, maps: Maps<'_>, stripe: StripeNo) -> bool {
-        self.slot.is_none_or(|slot| maps.geometry.strip_on(stripe, slot).is_some())
+        self.slot
+            .is_none_or(|slot| maps.geometry.strip_on(maps.geometry.stripe(stripe), slot).is_some())
     }
 }
 
@@ -130,7 +133,9 @@ mod tests {
         };
         let geometry = Geometry::new(&shape, STRIPES / 2).unwrap();
         assert_eq!(geometry.stripe_count(), STRIPES);
-        (geometry, WrittenMap::new(STRIPES, 64), IntentMap::new(STRIPES, 4, 64))
+        let written = WrittenMap::new(&geometry, 64);
+        let intent = IntentMap::new(&geometry, 4, 64);
+        (geometry, written, intent)
     }
 
     fn walk(course: &Course, maps: Maps<'_>) -> Vec<u64> {
@@ -147,7 +152,7 @@ mod tests {
     fn a_course_is_what_its_definition_says_for_every_small_case() {
         let (geometry, written, intent) = maps();
         for stripe in [0, 1, 2, 7, 8, 9, 10, 23, 24, 25, 38, 39] {
-            written.set(StripeNo(stripe), true);
+            written.set(geometry.stripe(StripeNo(stripe)), true);
         }
         intent.set_unsynced(RegionNo(2));
         let regions = [RegionNo(0), RegionNo(6)].into_iter().collect();
@@ -162,7 +167,8 @@ mod tests {
             for slot in [None, Some(MemberIdx(1)), Some(MemberIdx(5))] {
                 let course = Course { slot, reach: reach.clone() };
                 let is_wanted = |stripe: &u64| {
-                    let region = intent.region_of(StripeNo(*stripe));
+                    let at = geometry.stripe(StripeNo(*stripe));
+                    let region = intent.region_of(at);
                     let reached = match &reach {
                         Reach::Written => true,
                         Reach::Unsynced => intent.is_unsynced(region),
@@ -170,9 +176,8 @@ mod tests {
                             *stripe >= below.0 || regions.contains(&region)
                         }
                     };
-                    let here = slot
-                        .is_none_or(|slot| geometry.strip_on(StripeNo(*stripe), slot).is_some());
-                    reached && here && written.is_written(StripeNo(*stripe))
+                    let here = slot.is_none_or(|slot| geometry.strip_on(at, slot).is_some());
+                    reached && here && written.is_written(at)
                 };
                 let wanted: Vec<u64> = (0..STRIPES).filter(is_wanted).collect();
                 assert_eq!(walk(&course, maps), wanted, "{course:?}");
@@ -186,7 +191,7 @@ mod tests {
     #[test]
     fn all_stripes_of_an_entered_region_are_visited_for_a_slot_and_only_for_a_slot() {
         let (geometry, written, intent) = maps();
-        written.set(StripeNo(13), true);
+        written.set(geometry.stripe(StripeNo(13)), true);
         intent.enter(RegionNo(3));
         let maps = Maps { geometry: &geometry, written: &written, intent: &intent };
         let rebuild = Course { slot: Some(MemberIdx(0)), reach: Reach::Written };

@@ -15,7 +15,7 @@ use crate::datapath::Piece;
 use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_device::Command;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe, StripeId};
 use ashlar_units::{Extent, MemberIdx, StripeNo};
 use std::rc::Rc;
 
@@ -24,7 +24,8 @@ const RUN_STRIPES: u64 = 64;
 
 /// Neighbouring stripes of one owner.
 pub(crate) struct Run {
-    first: StripeNo,
+    first: StripeId,
+    /// Of the same geometry.
     end: StripeNo,
 }
 
@@ -52,7 +53,7 @@ async fn give_back(shard: &Rc<Shard>) {
         }
         let run = run_from(shard, first);
         from = run.end;
-        let owner = array.owner_of(first);
+        let owner = array.owner_of(array.layouts.stripe(run.first));
         // Nothing is lost with a worker that has let the array go.
         let _done = shard.worker.hand_to(owner, shard, Piece::GiveBack(run)).await;
     }
@@ -60,26 +61,30 @@ async fn give_back(shard: &Rc<Shard>) {
 
 fn run_from(shard: &Shard, first: StripeNo) -> Run {
     let array = &shard.array;
-    let owner = array.owner_of(first);
+    let id = StripeId { epoch: array.written.epoch(), number: first };
+    let owner_of = |number| array.owner_of(array.layouts.stripe(id.at(number)));
+    let owner = owner_of(first);
     let mut end = StripeNo(first.0 + 1);
     while end.0 - first.0 < RUN_STRIPES
         && array.written.next_given_back(end) == Some(end)
-        && array.owner_of(end) == owner
+        && owner_of(end) == owner
     {
         end = StripeNo(end.0 + 1);
     }
-    Run { first, end }
+    Run { first: id, end }
 }
 
 /// The owner's part.
 pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
     let array = &shard.array;
-    let all = RowRange::new(0, array.geometry.strip_blocks());
+    let geometry = &array.layouts.of(run.first.epoch).geometry;
+    let all = RowRange::new(0, geometry.strip_blocks());
     // Locked in rising order and by nobody else more than one at a time: no two can wait for each other.
     let mut held: Vec<RowGuard> = Vec::new();
     let mut extents: Vec<(MemberIdx, Extent)> = Vec::new();
-    for stripe in (run.first.0..run.end.0).map(StripeNo) {
-        let guard = shard.locks.lock(stripe, all, Hold::Exclusive).await;
+    for number in (run.first.number.0..run.end.0).map(StripeNo) {
+        let stripe = geometry.stripe(number);
+        let guard = shard.locks.lock(stripe.id(), all, Hold::Exclusive).await;
         // It may have been written since, or given back once more, and that is not durable yet.
         if array.written.take_given_back(stripe) {
             held.push(guard);
@@ -89,9 +94,10 @@ pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
     discard(shard, &extents).await;
 }
 
-fn note_extents(shard: &Shard, stripe: StripeNo, extents: &mut Vec<(MemberIdx, Extent)>) {
-    let bytes = shard.array.geometry.strip_bytes();
-    for strip in shard.array.geometry.all_strips().iter() {
+fn note_extents(shard: &Shard, stripe: Stripe, extents: &mut Vec<(MemberIdx, Extent)>) {
+    let geometry = shard.array.geometry_of(stripe);
+    let bytes = geometry.strip_bytes();
+    for strip in geometry.all_strips().iter() {
         let (member, offset) = shard.array.place(stripe, strip, 0);
         let before = extents.iter_mut().find(|(other, it)| *other == member && it.end() == offset);
         match before {

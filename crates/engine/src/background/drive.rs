@@ -17,9 +17,9 @@ use super::table;
 use crate::datapath::{Answer, Piece};
 use crate::event::names;
 use crate::shard::Shard;
+use ashlar_layout::Stripe;
 use ashlar_ring::Pending;
 use ashlar_ring::local::Signal;
-use ashlar_units::StripeNo;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -31,7 +31,7 @@ use std::time::Duration;
 const RETRY_EVERY: Duration = Duration::from_secs(60);
 
 /// Stripes under way, oldest first.
-type UnderWay = VecDeque<(StripeNo, Pending<Answer>)>;
+type UnderWay = VecDeque<(Stripe, Pending<Answer>)>;
 
 /// Visit stripes until the job ends. All stripes it began have ended then.
 pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End {
@@ -82,7 +82,7 @@ async fn fill(
             wait(shard, pace.pause, changed.changed()).await;
         }
         let Some(stripe) = job.next(&shard.array) else {
-            let oldest = under_way.front().map(|(stripe, _)| *stripe);
+            let oldest = under_way.front().map(|(stripe, _)| stripe.number());
             job.note_all_begun(&shard.array, oldest);
             return;
         };
@@ -100,8 +100,8 @@ async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
         // The owner has let the array go: the stripe is not done, and the job is about to end.
         _ => StepReport { is_target_gone: true, ..StepReport::default() },
     };
-    let oldest = under_way.front().map(|(stripe, _)| *stripe);
-    job.note(&shard.array, stripe, report, oldest);
+    let oldest = under_way.front().map(|(stripe, _)| stripe.number());
+    job.note(&shard.array, stripe.number(), report, oldest);
 }
 
 /// Nothing is left but lost stripes: say so, wait, and try them again.

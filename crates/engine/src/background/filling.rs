@@ -14,6 +14,7 @@ use crate::canary::{Canary, sings};
 use crate::home::{self, record};
 use crate::member::SlotState;
 use crate::shard::Shard;
+use ashlar_layout::StripeId;
 use ashlar_ondisk::{ConsistencyPolicy, JobKind, JobRecord, MemberEntry, Role, Superblock};
 use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
@@ -36,7 +37,7 @@ pub(crate) fn resume(shard: &Rc<Shard>) {
     }
     if let Some(record) = superblock.jobs.iter().find(|job| job.kind == JobKind::Scrub) {
         let spec = JobSpec {
-            checkpoint: record.checkpoint,
+            checkpoint: shard.array.checkpoint_of(record),
             is_paused: record.paused,
             mismatches: record.mismatches,
             ..JobSpec::new(
@@ -103,7 +104,7 @@ fn resume_rebuild(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry
 }
 
 fn rebuild_course(shard: &Shard, slot: MemberIdx, is_readded: bool) -> Course {
-    let below = StripeNo(shard.array.geometry.stripe_count());
+    let below = StripeNo(shard.array.geometry().stripe_count());
     let reach = if is_readded { stale_regions(shard, below) } else { Reach::Written };
     Course { slot: Some(slot), reach }
 }
@@ -123,7 +124,7 @@ fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
     let listed = superblock.job_of(entry.uuid);
     let found = shard.home().jobs.copied_below.borrow_mut().remove(&slot);
     let below = found.or(listed.map(|job| job.checkpoint)).unwrap_or(StripeNo(0));
-    shard.array.slot(slot).set_rebuilt_below(StripeNo(0));
+    shard.array.slot(slot).set_rebuilt_below(StripeId::default());
     let job = start(
         shard,
         JobSpec {
@@ -181,7 +182,7 @@ pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
 /// The slot's device died and the one that was to replace it has taken over, with everything below
 /// `copied_below` on it but for what was written since the slot was failing. Those writes have made their
 /// regions dirty, and regions stay dirty while a slot is not in sync.
-pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeNo) {
+pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeId) {
     notify(shard);
     if !shard.home().jobs.has_begun.get() {
         // The superblock lists the rebuild; it begins with the others.
@@ -195,7 +196,7 @@ pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_b
             member: Some(entry.uuid),
             ..JobSpec::new(
                 Work::Rebuild { slot },
-                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below) },
+                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below.number) },
             )
         };
         start(&shard, spec);

@@ -16,6 +16,7 @@ use crate::intent::RegionNo;
 use crate::member::SlotState;
 use crate::shard::Shard;
 use crate::slot::Tenure;
+use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
 use ashlar_ondisk::{JobKind, JobRecord};
 use ashlar_units::{MemberIdx, StripeNo, to_u64};
 use std::cell::{Cell, RefCell};
@@ -31,8 +32,8 @@ pub(super) struct JobSpec {
     /// The member it writes to.
     pub(super) member: Option<Uuid>,
     pub(super) course: Course,
-    /// Stripes below are done.
-    pub(super) checkpoint: StripeNo,
+    /// Stripes of its geometry below are done.
+    pub(super) checkpoint: StripeId,
     pub(super) is_paused: bool,
     pub(super) mismatches: u64,
 }
@@ -44,7 +45,7 @@ impl JobSpec {
             work,
             member: None,
             course,
-            checkpoint: StripeNo(0),
+            checkpoint: StripeId::default(),
             is_paused: false,
             mismatches: 0,
         }
@@ -58,6 +59,10 @@ pub(super) struct Job {
     /// Of the device it writes to.
     pub(super) tenure: Option<Tenure>,
     course: Course,
+    /// The geometry that it goes over: its numbers are numbers of this one. The table on the
+    /// members says none, since an array has one there; a job of an array with two needs a field
+    /// for it.
+    epoch: LayoutEpoch,
     pub(super) is_paused: Cell<bool>,
     pub(super) is_cancelled: Cell<bool>,
     pub(super) progress: RefCell<Progress>,
@@ -110,10 +115,11 @@ impl Job {
             spec.work == Work::Scrub { is_repairing: true } || shard.array.checksums.is_some();
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
+        let StripeId { epoch, number: checkpoint } = spec.checkpoint;
         let progress = Progress {
-            cursor: spec.checkpoint,
-            done_below: spec.checkpoint,
-            total_stripes: spec.course.count(maps(&shard.array), spec.checkpoint),
+            cursor: checkpoint,
+            done_below: checkpoint,
+            total_stripes: spec.course.count(maps(&shard.array, epoch), checkpoint),
             report,
             ..Progress::default()
         };
@@ -122,6 +128,7 @@ impl Job {
             member: spec.member,
             tenure,
             course: spec.course,
+            epoch,
             is_paused: Cell::new(spec.is_paused),
             is_cancelled: Cell::new(false),
             progress: RefCell::new(progress),
@@ -231,14 +238,20 @@ impl Job {
     }
 
     /// The next stripe to begin, if there is one left in this pass.
-    pub(super) fn next(&self, array: &Array) -> Option<StripeNo> {
+    pub(super) fn next(&self, array: &Array) -> Option<Stripe> {
+        let number = self.next_number(array)?;
+        Some(array.layouts.stripe(StripeId { epoch: self.epoch, number }))
+    }
+
+    fn next_number(&self, array: &Array) -> Option<StripeNo> {
         let mut progress = self.progress.borrow_mut();
-        let Some(stripe) = self.course.next(maps(array), progress.cursor) else {
-            progress.cursor = StripeNo(array.geometry.stripe_count());
+        let maps = maps(array, self.epoch);
+        let Some(number) = self.course.next(maps, progress.cursor) else {
+            progress.cursor = StripeNo(maps.geometry.stripe_count());
             return progress.retries.pop_front();
         };
-        progress.cursor = StripeNo(stripe.0 + 1);
-        Some(stripe)
+        progress.cursor = StripeNo(number.0 + 1);
+        Some(number)
     }
 
     /// A stripe was visited; `next` is the oldest one still under way.
@@ -284,10 +297,11 @@ impl Job {
         progress.done_below = progress.done_below.max(visited);
         if let Some(slot) = self.slot().filter(|slot| self.speaks_for(array, *slot)) {
             array.slot(slot).set_lost(&progress.lost);
-            array.slot(slot).set_rebuilt_below(progress.done_below);
+            let below = StripeId { epoch: self.epoch, number: progress.done_below };
+            array.slot(slot).set_rebuilt_below(below);
         }
         if self.work == Work::Resync {
-            settle_regions(array, progress);
+            settle_regions(maps(array, self.epoch), progress);
         }
     }
 
@@ -337,16 +351,17 @@ impl StepReport {
     }
 }
 
-fn maps(array: &Array) -> Maps<'_> {
-    Maps { geometry: &array.geometry, written: &array.written, intent: &array.intent }
+fn maps(array: &Array, epoch: LayoutEpoch) -> Maps<'_> {
+    let geometry = &array.layouts.of(epoch).geometry;
+    Maps { geometry, written: array.written_of(epoch), intent: &array.intent }
 }
 
 /// Regions that were visited whole are trusted again, except where a stripe could not be done.
-fn settle_regions(array: &Array, progress: &mut Progress) {
-    let intent = &array.intent;
+fn settle_regions(maps: Maps<'_>, progress: &mut Progress) {
+    let intent = maps.intent;
     while progress.region.0 < intent.region_count() {
         let stripes = intent.stripes_of(progress.region);
-        let end = stripes.end.min(array.geometry.stripe_count());
+        let end = stripes.end.min(maps.geometry.stripe_count());
         if end > progress.done_below.0 {
             return;
         }

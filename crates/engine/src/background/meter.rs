@@ -36,8 +36,8 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(shard: &Shard) -> Meter {
-        let (geometry, tuning) = (&shard.array.geometry, &shard.array.tuning);
-        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.strips());
+        let (geometry, tuning) = (shard.array.geometry(), &shard.array.tuning);
+        let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         let aim = Aim {
             latency: tuning.job_latency_target,

@@ -18,7 +18,7 @@ pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
     notify(shard);
     let has_begun = shard.home().jobs.has_begun.get();
     let is_out = shard.array.slot(member).state() == SlotState::Out;
-    if has_begun && is_out && shard.array.geometry.parity_strips() > 0 {
+    if has_begun && is_out && shard.array.layouts.parity_strips_max() > 0 {
         spawn(shard, async move |shard: Rc<Shard>| {
             if !take_spare(&shard, member).await {
                 let fields = vec![
@@ -34,7 +34,7 @@ pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
 
 /// Spares may be there now: let them take the slots that are out.
 pub(crate) fn look_again(shard: &Rc<Shard>) {
-    let has_parity = shard.array.geometry.parity_strips() > 0;
+    let has_parity = shard.array.layouts.parity_strips_max() > 0;
     for member in shard.array.slots_out().into_iter().filter(|_| has_parity) {
         spawn(shard, async move |shard: Rc<Shard>| {
             take_spare(&shard, member).await;

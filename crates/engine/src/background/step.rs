@@ -24,8 +24,8 @@ use crate::scratch::Leave;
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::{Geometry, RowRange, StripIo, plan_decode};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a client
@@ -34,7 +34,7 @@ const TILE_BYTES: u64 = 256 << 10;
 
 /// One stripe's worth of a job.
 pub(crate) struct Step {
-    pub(crate) stripe: StripeNo,
+    pub(crate) stripe: Stripe,
     pub(crate) work: Work,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct StepReport {
 /// Rows of one strip.
 #[derive(Clone, Copy)]
 pub(super) struct Part {
-    pub(super) stripe: StripeNo,
+    pub(super) stripe: Stripe,
     pub(super) strip: StripIdx,
     pub(super) rows: RowRange,
 }
@@ -80,15 +80,15 @@ pub(super) struct Part {
 pub(crate) async fn take(shard: &Rc<Shard>, step: Step) -> StepReport {
     let Step { stripe, work } = step;
     let mut report = StepReport::default();
-    for rows in tiles(&shard.array.geometry) {
-        let _rows = shard.locks.lock(stripe, rows, Hold::Exclusive).await;
+    for rows in tiles(shard.array.geometry_of(stripe)) {
+        let _rows = shard.locks.lock(stripe.id(), rows, Hold::Exclusive).await;
         if !shard.array.written.is_written(stripe) {
             // Never written, or trimmed: its first write stores all of it.
             return report;
         }
         match work {
             Work::Rebuild { slot } | Work::Copy { slot } => {
-                if let Some(strip) = shard.array.geometry.strip_on(stripe, slot) {
+                if let Some(strip) = shard.array.strip_on(stripe, slot) {
                     refill(shard, work, Part { stripe, strip, rows }, &mut report).await;
                 }
             }
@@ -169,7 +169,8 @@ async fn obtain(
         let sources = if is_direct {
             StripSet::only(strip)
         } else {
-            plan_decode(&array.geometry, StripSet::only(strip), &view).map_err(|_| Lost)?
+            plan_decode(array.geometry_of(stripe), StripSet::only(strip), &view)
+                .map_err(|_| Lost)?
         };
         let (mut buffers, leave) = shard.scratch.take(sources.count() + 1, bytes).await;
         let ios = sources.iter().map(|strip| StripIo { strip, rows });
@@ -187,7 +188,8 @@ async fn obtain(
                 return Ok((read.entries.pop().expect("one strip was read").bytes, leave));
             }
             Ok(read) => {
-                let decoded = decode_one(shard, (sources, strip, rows), &read, &mut buffers);
+                let decoded =
+                    decode_one(shard, stripe, (sources, strip, rows), &read, &mut buffers);
                 return Ok((decoded, leave));
             }
         }

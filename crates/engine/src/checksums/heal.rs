@@ -19,10 +19,10 @@ use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::checksums::{UNKNOWN, locate};
 use ashlar_parity::Locality;
-use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo};
+use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet};
 use std::rc::Rc;
 
 /// What came of it.
@@ -71,7 +71,7 @@ impl Block {
 }
 
 /// Put right what can be put right in these rows; `None` if the array keeps no checksums.
-pub(crate) async fn heal(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) -> Option<Healed> {
+pub(crate) async fn heal(shard: &Rc<Shard>, stripe: Stripe, rows: RowRange) -> Option<Healed> {
     shard.array.checksums.as_ref()?;
     let mut healed = Healed::default();
     if !shard.array.written.is_written(stripe) {
@@ -104,10 +104,10 @@ pub(crate) async fn heal(shard: &Rc<Shard>, stripe: StripeNo, rows: RowRange) ->
 /// codeword depends on any k others, and on each of them.
 fn vouched_for(
     shard: &Shard,
-    stripe: StripeNo,
+    stripe: Stripe,
     (good, bad): (&[Block], Vec<Block>),
 ) -> (Vec<Block>, Vec<Block>) {
-    let lacking = shard.array.geometry.data_strips().saturating_sub(good.len());
+    let lacking = shard.array.geometry_of(stripe).data_strips().saturating_sub(good.len());
     let is_nameless = |block: &&Block| block.known == UNKNOWN && block.bytes.is_some();
     let nameless: Vec<&Block> = bad.iter().filter(is_nameless).collect();
     if lacking == 0 || nameless.len() < lacking {
@@ -123,16 +123,16 @@ fn vouched_for(
 }
 
 /// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be old, agrees.
-fn follows(shard: &Shard, stripe: StripeNo, sources: &[Source<'_>], block: &Block) -> bool {
+fn follows(shard: &Shard, stripe: Stripe, sources: &[Source<'_>], block: &Block) -> bool {
     let member = shard.array.member_of(stripe, block.strip);
     let is_known = block.known != UNKNOWN && !block.may_be_old;
     is_known
-        && decode(shard, sources, block.strip)
+        && decode(shard, stripe, sources, block.strip)
             .is_some_and(|decoded| block.known == sum_of(member, block.number, &decoded))
 }
 
 /// Every block of a row that may be read. Those on devices that failed are left out.
-async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
+async fn read_row(shard: &Rc<Shard>, stripe: Stripe, row: u32) -> Vec<Block> {
     let array = &shard.array;
     let mut started = Vec::new();
     for strip in array.view(stripe).readable.iter() {
@@ -182,12 +182,12 @@ async fn read_row(shard: &Rc<Shard>, stripe: StripeNo, row: u32) -> Vec<Block> {
 
 async fn mend(
     shard: &Rc<Shard>,
-    (stripe, row): (StripeNo, u32),
+    (stripe, row): (Stripe, u32),
     (good, block): (&[Source<'_>], Block),
     healed: &mut Healed,
 ) {
     let strip = block.strip;
-    let Some(decoded) = decode(shard, good, strip) else {
+    let Some(decoded) = decode(shard, stripe, good, strip) else {
         healed.lost.push((strip, row));
         return;
     };
@@ -195,8 +195,8 @@ async fn mend(
     let rows = RowRange::new(row, row + 1);
     let is_proven = block.known == sum_of(member, block.number, &decoded);
     // Any copy of a mirror that matches its checksum is whole by itself.
-    let is_codeword =
-        shard.array.view(stripe).is_parity_valid || shard.array.geometry.data_strips() == 1;
+    let is_codeword = shard.array.view(stripe).is_parity_valid
+        || shard.array.geometry_of(stripe).data_strips() == 1;
     let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
     if !is_proven && is_codeword && is_held {
         correct_table(shard, stripe, &block).await;
@@ -218,14 +218,14 @@ async fn mend(
 }
 
 /// The block as it follows from others of its row that are right; `None` if they are too few.
-fn decode(shard: &Shard, good: &[Source<'_>], strip: StripIdx) -> Option<BufMut> {
-    let needed = shard.array.geometry.data_strips();
+fn decode(shard: &Shard, stripe: Stripe, good: &[Source<'_>], strip: StripIdx) -> Option<BufMut> {
+    let needed = shard.array.geometry_of(stripe).data_strips();
     let present: StripSet = good.iter().map(|(strip, _)| *strip).collect();
     if present.count() < needed {
         return None;
     }
     let survivors = present.lowest(needed);
-    let cached = shard.decode_plan(survivors, StripSet::only(strip));
+    let cached = shard.decode_plan(stripe, survivors, StripSet::only(strip));
     let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
     let sources: Vec<&[u8]> =
         good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| *bytes).collect();
@@ -236,7 +236,7 @@ fn decode(shard: &Shard, good: &[Source<'_>], strip: StripIdx) -> Option<BufMut>
 }
 
 /// The block is what it should be: what was known of it is old, or nothing was known.
-async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: &Block) {
+async fn correct_table(shard: &Rc<Shard>, stripe: Stripe, block: &Block) {
     let Some(bytes) = &block.bytes else { return };
     let mut content = BufMut::zeroed(bytes.len());
     content.copy_from_slice(bytes);
@@ -246,7 +246,7 @@ async fn correct_table(shard: &Rc<Shard>, stripe: StripeNo, block: &Block) {
     let _later = note_alone(shard, Noted::new(owner, block.number, content.freeze())).await;
 }
 
-fn say_mismatch(shard: &Shard, stripe: StripeNo, block: &Block) {
+fn say_mismatch(shard: &Shard, stripe: Stripe, block: &Block) {
     let array = &shard.array;
     let member = array.member_of(stripe, block.strip);
     shard.tally(member).counters.checksum_mismatches.add(1);

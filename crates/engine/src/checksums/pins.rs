@@ -14,9 +14,9 @@ use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
-use ashlar_layout::{RowRange, StripIo};
+use ashlar_layout::{RowRange, StripIo, Stripe};
 use ashlar_ondisk::checksums::locate;
-use ashlar_units::{BLOCK_BYTES_USIZE, StripeNo, to_u64};
+use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ pub(crate) async fn before_write(shard: &Rc<Shard>) -> Result<(), VolumeErrorKin
 /// If the array cannot do without a device that goes.
 pub(crate) async fn pin(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
 ) -> Result<Option<Pins>, VolumeErrorKind> {
     let Some(sums) = &shard.array.checksums else { return Ok(None) };
@@ -89,7 +89,7 @@ pub(crate) async fn pin(
 /// The devices that a write of this strip goes to, as far as this worker was told.
 fn targets(
     shard: &Shard,
-    stripe: StripeNo,
+    stripe: Stripe,
     strip: ashlar_units::StripIdx,
 ) -> impl Iterator<Item = (Target, Owner)> {
     let member = shard.array.member_of(stripe, strip);

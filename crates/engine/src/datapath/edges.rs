@@ -9,8 +9,8 @@ use super::reconstruct;
 use super::write::{Payload, StripeWrite};
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
-use ashlar_layout::{RowRange, strips_of};
-use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, StripeNo, to_usize};
+use ashlar_layout::{RowRange, Stripe, strips_of};
+use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -19,7 +19,6 @@ pub(super) async fn widen(
     shard: &Rc<Shard>,
     write: StripeWrite,
 ) -> Result<Payload, VolumeErrorKind> {
-    let strip_bytes = shard.array.geometry.strip_bytes();
     let wide = write.extent.widened_to(BLOCK_BYTES);
     let mut bytes = shard.worker.wide.get(to_usize(wide.bytes)).await;
     let last = wide.end() - BLOCK_BYTES;
@@ -30,17 +29,18 @@ pub(super) async fn widen(
     }
     let start = to_usize(write.extent.offset - wide.offset);
     bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
-    Ok(Payload::new(wide, bytes.freeze(), strip_bytes))
+    let whole = StripeWrite { stripe: write.stripe, extent: wide, bytes: bytes.freeze() };
+    Ok(Payload::new(shard, whole))
 }
 
 /// Read the block at `offset` of the stripe's data, whatever it takes.
 async fn read_block(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     offset: u64,
     target: &mut [u8],
 ) -> Result<(), VolumeErrorKind> {
-    let run = strips_of(&shard.array.geometry, Extent::new(offset, BLOCK_BYTES))
+    let run = strips_of(shard.array.geometry_of(stripe), Extent::new(offset, BLOCK_BYTES))
         .next()
         .expect("a block lies in one strip");
     let row = u32::try_from(run.extent.offset / BLOCK_BYTES).expect("a strip has few rows");

@@ -15,9 +15,9 @@ use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::StripIo;
+use ashlar_layout::{StripIo, Stripe};
 use ashlar_ring::{Pending, Sleep};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_usize};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -77,7 +77,7 @@ impl Missing {
 /// The strips that could not be read.
 pub(crate) async fn gather(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
 ) -> Result<RowSet, StripSet> {
@@ -88,7 +88,7 @@ pub(crate) async fn gather(
 /// The same, but what could be read comes back even if some strips could not.
 pub(crate) async fn gather_each(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
 ) -> (RowSet, StripSet) {
@@ -99,7 +99,7 @@ pub(crate) async fn gather_each(
 /// The same, giving up on members that take longer than `patience`, which is as long as it takes if `None`.
 pub(crate) async fn gather_within(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
     patience: Option<Duration>,
@@ -133,7 +133,7 @@ enum NotRead {
     Slow,
 }
 
-fn start_read(shard: &Shard, stripe: StripeNo, io: StripIo, buffer: BufMut) -> Option<Reading> {
+fn start_read(shard: &Shard, stripe: Stripe, io: StripIo, buffer: BufMut) -> Option<Reading> {
     let array = &shard.array;
     let (member, offset) = array.place(stripe, io.strip, io.rows.start);
     // Since the plan was made another device may have come into the slot, with nothing on it yet.

@@ -37,16 +37,16 @@ use crate::lists::List;
 use crate::log::Piece;
 use crate::member::SlotState;
 use crate::shard::Shard;
-use ashlar_layout::{RowRange, WriteKind, WritePlan};
+use ashlar_layout::{RowRange, Stripe, WriteKind, WritePlan};
 use ashlar_ondisk::log::{Home, RecordKind, block_checksum};
-use ashlar_units::{StripIdx, StripeNo};
+use ashlar_units::StripIdx;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// The kind of record that a planned update has, of which `old` was read: lean, if it may be.
 pub(super) fn kind_of(
     shard: &Shard,
-    (stripe, kind): (StripeNo, Option<RecordKind>),
+    (stripe, kind): (Stripe, Option<RecordKind>),
     (plan, payload): (&WritePlan, &Payload),
     old: &RowSet,
 ) -> Option<RecordKind> {
@@ -62,7 +62,7 @@ pub(super) fn kind_of(
 
 fn home_of(
     shard: &Shard,
-    stripe: StripeNo,
+    stripe: Stripe,
     (plan, payload): (&WritePlan, &Payload),
     old: &RowSet,
 ) -> Option<Home> {
@@ -79,7 +79,7 @@ fn home_of(
 }
 
 /// Whether what lies in the strip's place after a crash is a block, old or new.
-fn is_whole(shard: &Shard, stripe: StripeNo, strip: StripIdx) -> bool {
+fn is_whole(shard: &Shard, stripe: Stripe, strip: StripIdx) -> bool {
     let array = &shard.array;
     let member = array.member_of(stripe, strip);
     let slot = array.slot(member);
@@ -93,7 +93,7 @@ fn is_whole(shard: &Shard, stripe: StripeNo, strip: StripIdx) -> bool {
 /// If the block's device failed and the members cannot do without it: then parity is not in place.
 pub(super) async fn store(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     (home, rows): (Home, RowRange),
     payload: &Payload,
     mut parity: List<Piece>,

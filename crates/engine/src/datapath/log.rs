@@ -12,14 +12,14 @@ use crate::home::{keeper, on_home};
 use crate::lists::List;
 use crate::log::{NewUpdate, Piece, Update};
 use crate::shard::Shard;
-use ashlar_layout::{RowRange, WritePlan};
+use ashlar_layout::{RowRange, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// What kind of record a write needs of which clients asked for this; `None` if the array keeps no log.
-pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, asked: Extent) -> Option<RecordKind> {
+pub(super) fn record_kind(shard: &Shard, stripe: Stripe, asked: Extent) -> Option<RecordKind> {
     let log = shard.log()?;
     let array = &shard.array;
     if !array.written.is_written(stripe) {
@@ -27,10 +27,10 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, asked: Extent) -> Opt
     }
     // Every copy of a mirror is right by itself: a start has only to make them equal, whatever is lost besides. With
     // checksums it has to know which of them is what was written, too.
-    let is_whole = asked.bytes == array.geometry.stripe_bytes();
+    let is_whole = asked.bytes == array.geometry_of(stripe).stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
-    let is_copied = is_mirror(shard) && array.checksums.is_none();
-    let is_whole = is_whole && !is_mirror(shard) && is_relaxed;
+    let is_copied = is_mirror(shard, stripe) && array.checksums.is_none();
+    let is_whole = is_whole && !is_mirror(shard, stripe) && is_relaxed;
     let needs_no_data = is_copied || is_whole;
     if needs_no_data && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
@@ -38,8 +38,8 @@ pub(super) fn record_kind(shard: &Shard, stripe: StripeNo, asked: Extent) -> Opt
     Some(RecordKind::Full)
 }
 
-fn is_mirror(shard: &Shard) -> bool {
-    shard.array.geometry.data_strips() == 1
+fn is_mirror(shard: &Shard, stripe: Stripe) -> bool {
+    shard.array.geometry_of(stripe).data_strips() == 1
 }
 
 /// Blocks of the pieces in which a write must go whose record would be too long.
@@ -50,10 +50,11 @@ pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> O
 
 /// What must be durable before the write is planned: on an array that lacks members parity must not come to rest
 /// on whole stripes that only caches hold.
-pub(super) async fn before_plan(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+pub(super) async fn before_plan(shard: &Rc<Shard>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
     let array = &shard.array;
     // Of a mirror there is no parity.
-    let is_at_risk = !is_mirror(shard) && array.missing_slots() != 0 && array.caches.hold_relaxed();
+    let is_at_risk =
+        !is_mirror(shard, stripe) && array.missing_slots() != 0 && array.caches.hold_relaxed();
     if array.log.is_some() && is_at_risk && !sings(Canary::DegradedPlanUnsettled) {
         Box::pin(flush(shard)).await?;
     }
@@ -64,7 +65,7 @@ pub(super) async fn before_plan(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind
 /// otherwise since before a trim, and a restart would believe what it finds.
 pub(super) async fn before_first_write(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
 ) -> Result<(), VolumeErrorKind> {
     if shard.array.written.may_be_durable(stripe) && !sings(Canary::FirstWriteTooSoon) {
         Box::pin(flush(shard)).await?;
@@ -83,7 +84,7 @@ async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 /// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space and never will.
 pub(super) async fn log(
     shard: &Rc<Shard>,
-    (stripe, kind): (StripeNo, RecordKind),
+    (stripe, kind): (Stripe, RecordKind),
     plan: &WritePlan,
     (payload, parity): (&Payload, &[Piece]),
 ) -> Result<Option<Update>, VolumeErrorKind> {
@@ -93,7 +94,7 @@ pub(super) async fn log(
         return Ok(None);
     }
     if kind == RecordKind::InDoubt
-        && plan.rows() == RowRange::new(0, shard.array.geometry.strip_blocks())
+        && plan.rows() == RowRange::new(0, shard.array.geometry_of(stripe).strip_blocks())
         && let Some(update) = log.take_ahead(shard, stripe)
     {
         settle_failing(shard).await?;

@@ -13,6 +13,7 @@
 use super::write::{StripeWrite, write_stripe};
 use crate::shard::Shard;
 use ashlar_iobuf::Buf;
+use ashlar_layout::{Stripe, StripeId};
 use ashlar_ring::{Completion, Completions, Pending};
 use ashlar_units::{BLOCK_BYTES, Extent, StripeNo, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
@@ -49,7 +50,7 @@ pub(crate) struct Merging {
 /// A place where the next write of a stream is expected.
 #[derive(Clone, Copy, Default)]
 struct Stream {
-    stripe: StripeNo,
+    stripe: StripeId,
     offset: u64,
     streak: u32,
 }
@@ -59,7 +60,7 @@ type Joiner = (Buf, Completion<Result<(), VolumeErrorKind>>);
 
 /// Writes that wait to go together.
 struct Batch {
-    stripe: StripeNo,
+    stripe: Stripe,
     extent: Extent,
     joined: SmallVec<[Joiner; 8]>,
     /// Completed when the batch reaches the end of its stripe.
@@ -84,9 +85,10 @@ impl Merging {
     /// Note the write; true if it continues a stream.
     fn continues_stream(&self, write: &StripeWrite, stripe_bytes: u64) -> bool {
         let mut streams = self.streams.borrow_mut();
-        let (stripe, end) = (write.stripe, write.extent.end());
+        let (stripe, end) = (write.stripe.id(), write.extent.end());
         // The end of one stripe is the start of the next.
-        let next = if end == stripe_bytes { (StripeNo(stripe.0 + 1), 0) } else { (stripe, end) };
+        let after = || stripe.at(StripeNo(stripe.number.0 + 1));
+        let next = if end == stripe_bytes { (after(), 0) } else { (stripe, end) };
         let is_here = |s: &&mut Stream| (s.stripe, s.offset) == (stripe, write.extent.offset);
         if let Some(stream) = streams.iter_mut().find(is_here) {
             (stream.stripe, stream.offset) = next;
@@ -123,12 +125,12 @@ impl Merging {
     }
 
     /// Bytes of the batch of `stripe`; 0 if there is none.
-    fn batch_bytes(&self, stripe: StripeNo) -> u64 {
+    fn batch_bytes(&self, stripe: Stripe) -> u64 {
         let batches = self.batches.borrow();
         batches.iter().find(|batch| batch.stripe == stripe).map_or(0, |batch| batch.extent.bytes)
     }
 
-    fn take_batch(&self, stripe: StripeNo) -> Batch {
+    fn take_batch(&self, stripe: Stripe) -> Batch {
         let mut batches = self.batches.borrow_mut();
         let at = batches.iter().position(|batch| batch.stripe == stripe);
         batches.swap_remove(at.expect("the leader's batch is there until it takes it"))
@@ -140,7 +142,7 @@ impl Merging {
 /// # Errors
 /// As `write_stripe`.
 pub(super) async fn write(shard: &Rc<Shard>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
-    let stripe_bytes = shard.array.geometry.stripe_bytes();
+    let stripe_bytes = shard.array.geometry_of(write.stripe).stripe_bytes();
     let is_whole = write.extent.bytes == stripe_bytes;
     let is_stream = shard.merging.continues_stream(&write, stripe_bytes);
     let is_mergeable = !is_whole
@@ -180,7 +182,7 @@ fn join(shard: &Shard, write: StripeWrite) -> Joined {
     let (completion, result) = shard.merging.results.pair();
     batch.extent.bytes += write.extent.bytes;
     batch.joined.push((write.bytes.clone(), completion));
-    if batch.extent.end() == shard.array.geometry.stripe_bytes()
+    if batch.extent.end() == shard.array.geometry_of(batch.stripe).stripe_bytes()
         && let Some(full) = batch.full.take()
     {
         full.complete(());
@@ -209,7 +211,7 @@ async fn lead(shard: &Rc<Shard>, write: StripeWrite) -> Result<(), VolumeErrorKi
 /// Whoever waits for others; takes its batch away even if it is dropped while waiting.
 struct Leader<'m> {
     merging: &'m Merging,
-    stripe: StripeNo,
+    stripe: Stripe,
     is_done: bool,
 }
 
@@ -228,7 +230,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-async fn wait_for_others(shard: &Rc<Shard>, stripe: StripeNo, is_full: Pending<()>) {
+async fn wait_for_others(shard: &Rc<Shard>, stripe: Stripe, is_full: Pending<()>) {
     let quarter = shard.merging.wait_max / 4;
     let mut is_full = pin!(is_full);
     let mut seen = shard.merging.batch_bytes(stripe);

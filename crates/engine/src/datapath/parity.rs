@@ -5,17 +5,16 @@
 
 use super::rows::RowSet;
 use super::write::Payload;
+use crate::layouts::Layout;
 use crate::scratch::StripeBuffers;
 use crate::shard::Shard;
-use ashlar_layout::{Band, WriteKind, WritePlan};
+use ashlar_layout::{Band, Stripe, WriteKind, WritePlan};
 use ashlar_parity::{Change, Locality};
-use ashlar_units::{StripIdx, StripSet, to_usize};
+use ashlar_units::{STRIPS_MAX, StripIdx, StripSet, to_usize};
 use smallvec::SmallVec;
 
 /// Parities a code has at most.
 const PARITIES_MAX: usize = 32;
-/// Strips a stripe has at most.
-const STRIPS_MAX: usize = 64;
 /// Above this many bytes of one strip the stripe no longer fits the second-level cache next to its
 /// neighbours, and parity that goes straight to memory is faster.
 const STREAMING_BYTES: u64 = 256 << 10;
@@ -28,7 +27,8 @@ pub(super) fn compute(
     old: RowSet,
     buffers: &mut StripeBuffers,
 ) -> RowSet {
-    let (old_data, old_parity) = part(shard, old, shard.array.geometry.data_strips());
+    let data_strips = shard.array.geometry_of(payload.stripe()).data_strips();
+    let (old_data, old_parity) = part(shard, old, data_strips);
     if plan.bands().iter().all(|band| band.kind == WriteKind::ReadModifyWrite) {
         // The rows read are the rows written: update them where they lie.
         let mut parity = old_parity;
@@ -38,7 +38,7 @@ pub(super) fn compute(
         return parity;
     }
     let mut parity = RowSet::new(shard);
-    for io in plan.writes().filter(|io| io.strip.at() >= shard.array.geometry.data_strips()) {
+    for io in plan.writes().filter(|io| io.strip.at() >= data_strips) {
         let mut buffer = buffers.pop().expect("one buffer for each parity write of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
         parity.push(io.strip, io.rows, buffer);
@@ -50,7 +50,8 @@ pub(super) fn compute(
                 update(shard, band, payload, &old_data, &mut parity);
             }
             WriteKind::DecodeThenWrite => {
-                let decoded = decode(shard, band, &old_data, &old_parity, buffers);
+                let old = [&old_data, &old_parity];
+                let decoded = decode(shard, payload.stripe(), band, old, buffers);
                 generate(shard, band, payload, [&old_data, &decoded], &mut parity);
             }
             WriteKind::FullStripe | WriteKind::ReconstructWrite => {
@@ -91,14 +92,15 @@ fn update(shard: &Shard, band: &Band, payload: &Payload, old: &RowSet, parity: &
         new: payload.slice(strip, band.rows),
     };
     let changes: SmallVec<[Change<'_>; 8]> = band.written.iter().map(change).collect();
-    let (code, data_strips) = (&shard.array.code, shard.array.geometry.data_strips());
+    let Layout { geometry, code } = shard.array.layout_of(payload.stripe());
+    let data_strips = geometry.data_strips();
     let mut targets: [_; PARITIES_MAX] = parity.slices_mut(band.parity, band.rows, data_strips);
-    let targets = &mut targets[..shard.array.geometry.parity_strips()];
+    let targets = &mut targets[..geometry.parity_strips()];
     code.update(&changes, targets, Locality::Cached).expect("slices of one band are equally long");
 }
 
 fn generate(shard: &Shard, band: &Band, payload: &Payload, old: [&RowSet; 2], parity: &mut RowSet) {
-    let geometry = &shard.array.geometry;
+    let Layout { geometry, code } = shard.array.layout_of(payload.stripe());
     let data_strips = geometry.data_strips();
     let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
     for strip in geometry.data().iter() {
@@ -116,19 +118,18 @@ fn generate(shard: &Shard, band: &Band, payload: &Payload, old: [&RowSet; 2], pa
     let targets = &mut targets[..geometry.parity_strips()];
     let locality =
         if band.rows.bytes() > STREAMING_BYTES { Locality::Streaming } else { Locality::Cached };
-    let code = &shard.array.code;
     code.generate(&data[..data_strips], targets, locality)
         .expect("slices of one band are equally long");
 }
 
 fn decode(
     shard: &Shard,
+    stripe: Stripe,
     band: &Band,
-    old_data: &RowSet,
-    old_parity: &RowSet,
+    [old_data, old_parity]: [&RowSet; 2],
     buffers: &mut StripeBuffers,
 ) -> RowSet {
-    let data_strips = shard.array.geometry.data_strips();
+    let data_strips = shard.array.geometry_of(stripe).data_strips();
     let source = |strip: StripIdx| {
         let set = if strip.at() < data_strips { old_data } else { old_parity };
         set.slice(strip, band.rows)
@@ -140,7 +141,7 @@ fn decode(
         decoded.push(strip, band.rows, buffer);
     }
     let mut sources: SmallVec<[&[u8]; 24]> = SmallVec::new();
-    let cached = shard.decode_plan(band.gather, band.decoded);
+    let cached = shard.decode_plan(stripe, band.gather, band.decoded);
     sources
         .extend(band.gather.iter().filter(|s| cached.plan.sources().contains(s.at())).map(source));
     let mut outputs: SmallVec<[&mut [u8]; 8]> = SmallVec::new();

@@ -8,17 +8,16 @@
 use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
 use super::{Answer, Piece, settle};
+use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::{self as layout, Geometry, split, strips_of};
+use ashlar_layout::{self as layout, Stripe, strips_of};
 use ashlar_ring::Pending;
-use ashlar_units::{
-    BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripSet, StripeNo, to_u64, to_usize,
-};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -28,7 +27,7 @@ use std::task::Poll;
 /// A part of a read that lies in one strip. `extent` is bytes within the strip.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
-    stripe: StripeNo,
+    stripe: Stripe,
     strip: StripIdx,
     extent: Extent,
 }
@@ -81,8 +80,8 @@ pub(super) async fn read(
     extent: Extent,
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let geometry = &shard.array.geometry;
-    let Some(first) = split(geometry, extent).flat_map(|piece| parts(geometry, &piece)).next()
+    let array = &shard.array;
+    let Some(first) = array.layouts.cut(extent).flat_map(|piece| parts(array, &piece)).next()
     else {
         return Ok(buffer);
     };
@@ -99,7 +98,7 @@ async fn read_parts(
     mut buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let mut started = shard.part_lists.list();
-    for piece in split(&shard.array.geometry, extent) {
+    for piece in shard.array.layouts.cut(extent) {
         if !is_straight(shard, &piece) {
             let target = buffer.split_to(to_usize(piece.extent.bytes));
             let reading =
@@ -107,7 +106,7 @@ async fn read_parts(
             started.push(ReadPart::Under(reading));
             continue;
         }
-        for part in parts(&shard.array.geometry, &piece) {
+        for part in parts(&shard.array, &piece) {
             let target = buffer.split_to(to_usize(part.extent.bytes));
             started.push(ReadPart::Under(start(shard, part, target)));
         }
@@ -129,9 +128,9 @@ async fn read_parts(
     Ok(whole.finish(to_usize(extent.bytes)))
 }
 
-fn parts(geometry: &Geometry, piece: &layout::Piece) -> impl Iterator<Item = Part> + use<> {
+fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = Part> + use<> {
     let stripe = piece.stripe;
-    strips_of(geometry, piece.extent).map(move |run| Part {
+    strips_of(array.geometry_of(stripe), piece.extent).map(move |run| Part {
         stripe,
         strip: run.strip,
         extent: run.extent,
@@ -155,8 +154,9 @@ fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
         return true;
     }
     let readable = array.view(piece.stripe).readable;
-    let has_copy = array.geometry.data_strips() == 1 && !readable.is_empty();
-    has_copy || parts(&array.geometry, piece).all(|part| readable.contains(part.strip))
+    let is_mirror = array.geometry_of(piece.stripe).data_strips() == 1;
+    let has_copy = is_mirror && !readable.is_empty();
+    has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
 fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
@@ -166,14 +166,12 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
         return Started::Zeros(buffer);
     }
     let part = source(shard, part);
-    let member = array.member_of(part.stripe, part.strip);
+    let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
     let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
     if !array.is_readable(part.stripe, member) || !is_aligned || array.room.has_torn() {
         return reconstruct_part(shard, part, buffer, Missing::default());
     }
-    let offset = array.data_offset
-        + array.geometry.place(part.stripe, part.strip).offset
-        + part.extent.offset;
+    let offset = strip_offset + part.extent.offset;
     shard.tally(member).begin_read(part.extent.bytes);
     shard.counts().member_reads.add(1);
     match shard.start(member, offset, Command::Read(buffer)) {
@@ -197,7 +195,8 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
 /// turns, except where they may differ after an unclean stop: there everybody reads the same one.
 fn source(shard: &Shard, part: Part) -> Part {
     let array = &shard.array;
-    if array.geometry.data_strips() > 1 || array.geometry.parity_strips() == 0 {
+    let geometry = array.geometry_of(part.stripe);
+    if geometry.data_strips() > 1 || geometry.parity_strips() == 0 {
         return part;
     }
     let view = array.view(part.stripe);
@@ -211,7 +210,7 @@ fn source(shard: &Shard, part: Part) -> Part {
 }
 
 fn reconstruct_part(shard: &Rc<Shard>, part: Part, buffer: BufMut, missing: Missing) -> Started {
-    let geometry = &shard.array.geometry;
+    let geometry = shard.array.geometry_of(part.stripe);
     // Every copy of a mirror holds the stripe's data from its first byte on.
     let is_mirror = geometry.data_strips() == 1;
     let start = if is_mirror { 0 } else { to_u64(part.strip.at()) * geometry.strip_bytes() };
@@ -221,7 +220,7 @@ fn reconstruct_part(shard: &Rc<Shard>, part: Part, buffer: BufMut, missing: Miss
 
 fn reconstruct(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     extent: Extent,
     buffer: BufMut,
     missing: Missing,
@@ -256,7 +255,7 @@ async fn straight(
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let member = shard.array.member_of(part.stripe, part.strip);
-    let outcome = before_deadline(shard, pending).await;
+    let outcome = before_deadline(shard, part.stripe, pending).await;
     shard.tally(member).read_latency.record(shard.worker.handle.turn_now().since(began.at));
     if shard.array.room.has_torn() {
         // It may have crossed a write that met no room.
@@ -280,9 +279,8 @@ async fn compared(
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
     let array = &shard.array;
-    let member = array.member_of(part.stripe, part.strip);
-    let place = array.geometry.place(part.stripe, part.strip).offset + part.extent.offset;
-    let first = place / BLOCK_BYTES;
+    let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
+    let first = (strip_offset - array.data_offset + part.extent.offset) / BLOCK_BYTES;
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }
@@ -340,7 +338,11 @@ async fn elsewhere(
 }
 
 /// The outcome, or `None` when the read deadline passes first and somebody else could serve the read.
-async fn before_deadline(shard: &Shard, pending: Pending<Outcome>) -> Option<Option<Outcome>> {
+async fn before_deadline(
+    shard: &Shard,
+    stripe: Stripe,
+    pending: Pending<Outcome>,
+) -> Option<Option<Outcome>> {
     let mut pending = pin!(pending);
     // Most reads of memory, and many of a busy ring, are done by now: no timer for those.
     let at_once = poll_fn(|context| match pending.as_mut().poll(context) {
@@ -350,7 +352,7 @@ async fn before_deadline(shard: &Shard, pending: Pending<Outcome>) -> Option<Opt
     if let Some(outcome) = at_once.await {
         return Some(outcome);
     }
-    if shard.array.geometry.parity_strips() == 0 {
+    if shard.array.geometry_of(stripe).parity_strips() == 0 {
         return Some(pending.await);
     }
     let mut deadline = pin!(shard.worker.handle.sleep(shard.array.tuning.read_deadline));

@@ -19,16 +19,18 @@ use crate::scratch::{Leave, StripeBuffers};
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::{ReadBand, ReadPlan, RowRange, StripIo, plan_read, rows_touched, strips_of};
+use ashlar_layout::{
+    Geometry, ReadBand, ReadPlan, RowRange, StripIo, Stripe, plan_read, rows_touched, strips_of,
+};
 use ashlar_parity::Locality;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Part of one stripe's data to be read. `extent` is bytes within that data, as long as `buffer`.
 pub(crate) struct StripeRead {
-    pub(crate) stripe: StripeNo,
+    pub(crate) stripe: Stripe,
     pub(crate) extent: Extent,
     pub(crate) buffer: BufMut,
     /// Strips that were tried and could not be read.
@@ -44,14 +46,14 @@ pub(crate) async fn read_stripe(
     read: StripeRead,
 ) -> Result<BufMut, VolumeErrorKind> {
     let StripeRead { stripe, extent, buffer, missing } = read;
-    let rows = rows_touched(&shard.array.geometry, extent);
+    let rows = rows_touched(shard.array.geometry_of(stripe), extent);
     let mut search = Search::new(stripe, extent, missing);
     let mut buffer = Some(buffer);
     loop {
         // To repair is to write.
         let is_repair = !search.missing.broken.is_empty();
         let hold = if is_repair { Hold::Exclusive } else { Hold::Shared };
-        let _rows = shard.locks.lock(stripe, rows, hold).await;
+        let _rows = shard.locks.lock(stripe.id(), rows, hold).await;
         if is_repair {
             search.heal(shard).await?;
         }
@@ -67,11 +69,11 @@ pub(crate) async fn read_stripe(
 /// As [`read_stripe`].
 pub(crate) async fn read_rows(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     strip: StripIdx,
     rows: RowRange,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let start = to_u64(strip.at()) * shard.array.geometry.strip_bytes();
+    let start = to_u64(strip.at()) * shard.array.geometry_of(stripe).strip_bytes();
     let extent = Extent::new(start + rows.offset_bytes(), rows.bytes());
     let mut search = Search::new(stripe, extent, Missing::default());
     loop {
@@ -84,7 +86,7 @@ pub(crate) async fn read_rows(
 
 /// A read that goes on until all is there or too much is missing.
 struct Search {
-    stripe: StripeNo,
+    stripe: Stripe,
     extent: Extent,
     missing: Missing,
     /// Slow members are waited for: without them there is no answer.
@@ -99,7 +101,7 @@ struct Search {
 const HEALS_MAX: u32 = 3;
 
 impl Search {
-    fn new(stripe: StripeNo, extent: Extent, missing: Missing) -> Search {
+    fn new(stripe: Stripe, extent: Extent, missing: Missing) -> Search {
         Search { stripe, extent, missing, is_patient: false, heals: 0, has_asked_again: false }
     }
 
@@ -132,14 +134,15 @@ impl Search {
             return Ok(None);
         }
         for band in plan.bands().iter().filter(|band| !band.decoded.is_empty()) {
-            decode_band(shard, band, &read, &mut work.parts);
+            decode_band(shard, self.stripe, band, &read, &mut work.parts);
         }
         for strip in self.missing.broken.and(plan.decoded()).iter() {
             let part = work.parts.entries.iter().find(|part| part.strip == strip);
             let part = part.expect("what is decoded is asked for");
             write_back(shard, (self.stripe, strip, part.rows), &part.bytes).await;
         }
-        Ok(Some(work.finish(shard, &plan, self.extent, read)))
+        let geometry = shard.array.geometry_of(self.stripe);
+        Ok(Some(work.finish(geometry, &plan, self.extent, read)))
     }
 
     /// Broken blocks of an array with checksums are put right first, as far as they can be. The caller holds the rows'
@@ -152,7 +155,7 @@ impl Search {
         if broken.is_empty() || shard.array.checksums.is_none() {
             return Ok(());
         }
-        let geometry = &shard.array.geometry;
+        let geometry = shard.array.geometry_of(self.stripe);
         self.missing.broken = StripSet::EMPTY;
         self.heals += 1;
         if self.heals > HEALS_MAX {
@@ -182,7 +185,7 @@ impl Search {
     fn plan(&mut self, shard: &Shard) -> Result<ReadPlan, VolumeErrorKind> {
         let array = &shard.array;
         let view = array.view(self.stripe);
-        let geometry = &array.geometry;
+        let geometry = array.geometry_of(self.stripe);
         let mut plan = plan_read(geometry, self.extent, &view, self.missing.all());
         if plan.is_err() && !self.missing.slow.is_empty() {
             // Late is better than never.
@@ -200,7 +203,7 @@ impl Search {
     }
 
     fn patience(&self, shard: &Shard) -> Option<std::time::Duration> {
-        let has_others = shard.array.geometry.parity_strips() > 0;
+        let has_others = shard.array.geometry_of(self.stripe).parity_strips() > 0;
         (has_others && !self.is_patient).then_some(shard.array.tuning.read_deadline)
     }
 }
@@ -248,7 +251,7 @@ impl Work {
     /// The client's buffer, filled: from `parts`, where what was decoded is, and from what was `read`.
     fn finish(
         mut self,
-        shard: &Shard,
+        geometry: &Geometry,
         plan: &ReadPlan,
         extent: Extent,
         mut read: RowSet,
@@ -271,7 +274,7 @@ impl Work {
             });
             return joined.expect("a read asks for something");
         }
-        let runs = strips_of(&shard.array.geometry, extent);
+        let runs = strips_of(geometry, extent);
         for (run, part) in runs.zip(self.parts.entries.iter()) {
             let start = to_usize(run.extent.offset - part.rows.offset_bytes());
             let (from, bytes) = (to_usize(run.piece_offset), to_usize(run.extent.bytes));
@@ -288,8 +291,8 @@ fn cut_from(spare: &mut StripeBuffers, bytes: usize) -> BufMut {
 }
 
 /// Compute what a band decodes, into `parts`.
-fn decode_band(shard: &Shard, band: &ReadBand, read: &RowSet, parts: &mut RowSet) {
-    let cached = shard.decode_plan(band.sources, band.decoded);
+fn decode_band(shard: &Shard, stripe: Stripe, band: &ReadBand, read: &RowSet, parts: &mut RowSet) {
+    let cached = shard.decode_plan(stripe, band.sources, band.decoded);
     let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
     let sources: SmallVec<[&[u8]; 24]> =
         band.sources.iter().filter(is_source).map(|strip| read.slice(strip, band.rows)).collect();
@@ -301,13 +304,14 @@ fn decode_band(shard: &Shard, band: &ReadBand, read: &RowSet, parts: &mut RowSet
 /// Compute `strip` from the gathered survivors, into one of `buffers`.
 pub(crate) fn decode_one(
     shard: &Shard,
+    stripe: Stripe,
     (survivors, strip, rows): (StripSet, StripIdx, RowRange),
     old: &RowSet,
     buffers: &mut StripeBuffers,
 ) -> BufMut {
     let mut target = buffers.pop().expect("one buffer more than survivors");
     target.truncate(to_usize(rows.bytes()));
-    let cached = shard.decode_plan(survivors, StripSet::only(strip));
+    let cached = shard.decode_plan(stripe, survivors, StripSet::only(strip));
     let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
     let sources: SmallVec<[&[u8]; 24]> =
         survivors.iter().filter(is_source).map(|strip| old.slice(strip, rows)).collect();
@@ -324,7 +328,7 @@ pub(crate) fn decode_one(
 /// Store a reconstructed block where it could not be read; true if it is there. If that fails too the member goes out.
 pub(crate) async fn write_back(
     shard: &Rc<Shard>,
-    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
+    (stripe, strip, rows): (Stripe, StripIdx, RowRange),
     content: &[u8],
 ) -> bool {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.

@@ -53,7 +53,7 @@ pub(crate) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault:
 }
 
 /// A block is lost: say so once for each request.
-pub(crate) fn block_lost(shard: &Shard, stripe: ashlar_units::StripeNo) -> VolumeErrorKind {
+pub(crate) fn block_lost(shard: &Shard, stripe: ashlar_layout::Stripe) -> VolumeErrorKind {
     shard.counts().lost_blocks.add(1);
     shard.array.record(names::BLOCK_LOST, vec![("stripe", stripe.to_string())]);
     VolumeErrorKind::Io

@@ -18,10 +18,10 @@ use crate::shard::Shard;
 use crate::slot::Tenure;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
-use ashlar_layout::{RowRange, StripIo, WritePlan};
+use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, Nanos, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_units::{MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
@@ -53,12 +53,12 @@ pub(crate) struct Target {
 /// Carry out the writes of `plan`.
 pub(super) async fn store(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     plan: &WritePlan,
     payload: &Payload,
     (mut parity, pins): (List<Piece>, Option<Pins>),
 ) -> FailedMembers {
-    let data_strips = shard.array.geometry.data_strips();
+    let data_strips = shard.array.geometry_of(stripe).data_strips();
     let mut writes = Writes::noting(shard, pins);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
         start_data(shard, stripe, (plan, io), payload, &mut writes);
@@ -72,7 +72,7 @@ pub(super) async fn store(
 /// Start the writes of one data strip: a run of rows from the request, or of zeros, each one I/O.
 fn start_data(
     shard: &Shard,
-    stripe: StripeNo,
+    stripe: Stripe,
     (plan, io): (&WritePlan, StripIo),
     payload: &Payload,
     writes: &mut Writes,
@@ -123,7 +123,7 @@ pub(crate) enum Stored {
 /// Store rows anew that could not be read or were wrong, strips rising; the caller holds their lock. It is an
 /// update like any other, for a write that is cut off would leave a readable block of which half is old. Members that
 /// cannot take it are recorded as out, if the array can do without them.
-pub(crate) async fn repair(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> Stored {
+pub(crate) async fn repair(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) -> Stored {
     let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
     let Ok(pins) = pin(shard, stripe, ios).await else { return Stored::NotAll };
     let log = shard.log().filter(|_| !sings(Canary::RepairNotLogged));
@@ -161,7 +161,7 @@ fn rows_of(pieces: &[Piece]) -> Option<RowRange> {
 
 async fn store_pieces(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     pieces: &[Piece],
     pins: Option<Pins>,
 ) -> Stored {
@@ -184,7 +184,7 @@ async fn store_pieces(
 }
 
 /// Members of the pieces whose device is not what it was: a repair would hide what is lost on them.
-async fn changed_members(shard: &Rc<Shard>, stripe: StripeNo, pieces: &[Piece]) -> FailedMembers {
+async fn changed_members(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) -> FailedMembers {
     let mut changed = FailedMembers::new();
     for piece in pieces {
         let member = shard.array.member_of(stripe, piece.part.strip);
@@ -235,7 +235,7 @@ impl Writes {
     pub(crate) fn start(
         &mut self,
         shard: &Shard,
-        (stripe, strip, row): (StripeNo, StripIdx, u32),
+        (stripe, strip, row): (Stripe, StripIdx, u32),
         buffer: Buf,
     ) {
         let array = &shard.array;

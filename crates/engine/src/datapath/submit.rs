@@ -13,7 +13,7 @@ use crate::canary::{Canary, sings};
 use crate::room;
 use crate::shard::Shard;
 use ashlar_iobuf::Buf;
-use ashlar_layout::split;
+use ashlar_layout as layout;
 use ashlar_ring::Pending;
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{Command, Reply, Request, VolumeError, VolumeErrorKind};
@@ -104,9 +104,8 @@ fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {
 /// is now. If not, the change is answered after a flush, as if the client had asked for one: it may outlive this
 /// process, connect to the next, and believe what it was told. (A discard may be undone until it is flushed.)
 fn is_settled(shard: &Shard, extent: Extent) -> bool {
-    let stripe_bytes = shard.array.geometry.stripe_bytes();
-    let stripes = extent.offset / stripe_bytes..extent.end().div_ceil(stripe_bytes);
-    shard.array.written.is_settled_in(stripes)
+    let (epoch, numbers) = shard.array.layouts.touched(extent);
+    shard.array.written_of(epoch).is_settled_in(numbers)
 }
 
 async fn durable(
@@ -125,7 +124,7 @@ async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), Volu
     // Always by a stripe task, never in the caller's own: a client that goes away drops its future, and
     // a write that ends between its data and its parity would leave the stripe torn.
     let mut under_way = UnderWay::new();
-    for piece in split(&shard.array.geometry, extent) {
+    for piece in shard.array.layouts.cut(extent) {
         let start = to_usize(piece.request_offset);
         let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
         let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
@@ -139,7 +138,7 @@ async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), Volu
 }
 
 async fn zero(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
-    let pieces = split(&shard.array.geometry, extent);
+    let pieces = shard.array.layouts.cut(extent);
     trim_pieces(
         shard,
         pieces.map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent }),
@@ -149,9 +148,14 @@ async fn zero(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> 
 
 /// Only whole stripes are given back: a discard is advice, and zeroing parts would be work.
 async fn discard(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
-    let geometry = &shard.array.geometry;
-    let whole = split(geometry, extent)
-        .filter(|piece| piece.extent.bytes == geometry.stripe_bytes())
+    let array = &shard.array;
+    let is_whole = |piece: &layout::Piece| {
+        piece.extent.bytes == array.geometry_of(piece.stripe).stripe_bytes()
+    };
+    let whole = array
+        .layouts
+        .cut(extent)
+        .filter(is_whole)
         .map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent });
     trim_pieces(shard, whole).await
 }

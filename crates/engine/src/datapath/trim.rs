@@ -8,14 +8,14 @@ use super::merge;
 use super::write::{StripeWrite, enter_region};
 use crate::shard::Shard;
 use crate::stripe::lock::Hold;
-use ashlar_layout::RowRange;
-use ashlar_units::{Extent, StripeNo, to_usize};
+use ashlar_layout::{RowRange, Stripe};
+use ashlar_units::{Extent, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// Part of a stripe that is to read as zeros. `extent` is within the stripe's data.
 pub(crate) struct StripeZero {
-    pub(crate) stripe: StripeNo,
+    pub(crate) stripe: Stripe,
     pub(crate) extent: Extent,
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn zero_stripe(
     shard: &Rc<Shard>,
     zero: StripeZero,
 ) -> Result<(), VolumeErrorKind> {
-    if zero.extent.bytes == shard.array.geometry.stripe_bytes() {
+    if zero.extent.bytes == shard.array.geometry_of(zero.stripe).stripe_bytes() {
         return unwrite(shard, zero.stripe).await;
     }
     // A part of a stripe longer than the run of zeros is written in several goes.
@@ -47,9 +47,9 @@ pub(super) async fn zero_stripe(
     Ok(())
 }
 
-async fn unwrite(shard: &Rc<Shard>, stripe: StripeNo) -> Result<(), VolumeErrorKind> {
-    let all = RowRange::new(0, shard.array.geometry.strip_blocks());
-    let _rows = shard.locks.lock(stripe, all, Hold::Exclusive).await;
+async fn unwrite(shard: &Rc<Shard>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
+    let all = RowRange::new(0, shard.array.geometry_of(stripe).strip_blocks());
+    let _rows = shard.locks.lock(stripe.id(), all, Hold::Exclusive).await;
     if !shard.array.written.is_written(stripe) {
         return Ok(());
     }

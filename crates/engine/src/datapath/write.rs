@@ -23,17 +23,17 @@ use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{
-    RowRange, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
+    RowRange, Stripe, StripeView, Unreachable, WriteKind, WritePlan, plan_first_write, plan_write,
     rows_touched,
 };
 use ashlar_ondisk::log::RecordKind;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// Bytes to store in one stripe. `extent` is within the stripe's data and as long as `bytes`.
 pub(crate) struct StripeWrite {
-    pub(crate) stripe: StripeNo,
+    pub(crate) stripe: Stripe,
     pub(crate) extent: Extent,
     pub(crate) bytes: Buf,
 }
@@ -67,7 +67,7 @@ pub(crate) async fn write_stripe(
     // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients wrote all of it.
     let asked = write.extent;
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
-        Payload::new(write.extent, write.bytes, shard.array.geometry.strip_bytes())
+        Payload::new(shard, write)
     } else {
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every write.
         Box::pin(edges::widen(shard, write)).await?
@@ -83,7 +83,7 @@ pub(crate) async fn write_stripe(
 
 async fn write_pieces(
     shard: &Rc<Shard>,
-    of: (StripeNo, Option<RecordKind>),
+    of: (Stripe, Option<RecordKind>),
     payload: &Payload,
     blocks: u64,
 ) -> Result<(), VolumeErrorKind> {
@@ -101,11 +101,11 @@ async fn write_pieces(
 /// Plan and carry out the part `extent` of the payload: steps 4 to 9.
 async fn write_extent(
     shard: &Rc<Shard>,
-    (stripe, kind): (StripeNo, Option<RecordKind>),
+    (stripe, kind): (Stripe, Option<RecordKind>),
     (payload, extent): (&Payload, Extent),
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
-    log::before_plan(shard).await?;
+    log::before_plan(shard, stripe).await?;
     pins::before_write(shard).await?;
     if kind == Some(RecordKind::FirstWrite) {
         log::before_first_write(shard, stripe).await?;
@@ -113,10 +113,11 @@ async fn write_extent(
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
     let mut was_healed = false;
+    let data_strips = shard.array.geometry_of(stripe).data_strips();
     loop {
         let plan =
             plan(shard, stripe, extent, unreadable).map_err(|_| block_lost(shard, stripe))?;
-        let count = plan.read_count() + parity::buffers_needed(&plan, data_strips(shard));
+        let count = plan.read_count() + parity::buffers_needed(&plan, data_strips);
         let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
         shard.counts().write_member_reads.add(to_u64(plan.read_count()));
         match gather(shard, stripe, plan.reads(), &mut buffers).await {
@@ -166,14 +167,27 @@ async fn write_extent(
 
 /// What is to be stored in one stripe, in whole blocks.
 pub(crate) struct Payload {
+    stripe: Stripe,
     extent: Extent,
     bytes: Buf,
     strip_bytes: u64,
 }
 
 impl Payload {
-    pub(super) fn new(extent: Extent, bytes: Buf, strip_bytes: u64) -> Payload {
-        Payload { extent, bytes, strip_bytes }
+    /// Of a write in whole blocks.
+    pub(super) fn new(shard: &Shard, write: StripeWrite) -> Payload {
+        let StripeWrite { stripe, extent, bytes } = write;
+        Payload {
+            stripe,
+            extent,
+            bytes,
+            strip_bytes: shard.array.geometry_of(stripe).strip_bytes(),
+        }
+    }
+
+    /// The stripe.
+    pub(super) fn stripe(&self) -> Stripe {
+        self.stripe
     }
 
     /// The new content of `rows` of a data strip.
@@ -194,14 +208,14 @@ impl Payload {
 }
 
 /// Hold the rows the write touches; all of them if it will be the stripe's first.
-async fn lock_rows(shard: &Shard, stripe: StripeNo, extent: Extent) -> RowGuard {
-    let geometry = &shard.array.geometry;
+async fn lock_rows(shard: &Shard, stripe: Stripe, extent: Extent) -> RowGuard {
+    let geometry = shard.array.geometry_of(stripe);
     let all = RowRange::new(0, geometry.strip_blocks());
     loop {
         let was_written = shard.array.written.is_written(stripe);
         let rows = if was_written { rows_touched(geometry, extent) } else { all };
         let hold = if sings(Canary::RowsShared) { Hold::Shared } else { Hold::Exclusive };
-        let guard = shard.locks.lock(stripe, rows, hold).await;
+        let guard = shard.locks.lock(stripe.id(), rows, hold).await;
         // A trim may have come between: then part of the stripe is not enough.
         if rows == all || shard.array.written.is_written(stripe) {
             return guard;
@@ -224,7 +238,7 @@ impl Drop for RegionEntry<'_> {
 /// Enter the stripe's region: its intent is durable on the members when this returns.
 pub(crate) async fn enter_region(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
 ) -> Result<RegionEntry<'_>, VolumeErrorKind> {
     let intent = &shard.array.intent;
     let region = intent.region_of(stripe);
@@ -238,21 +252,17 @@ pub(crate) async fn enter_region(
 
 fn plan(
     shard: &Shard,
-    stripe: StripeNo,
+    stripe: Stripe,
     extent: Extent,
     unreadable: StripSet,
 ) -> Result<WritePlan, Unreachable> {
     let array = &shard.array;
     let view: StripeView = array.view(stripe).rebuilding(unreadable);
     if array.written.is_written(stripe) {
-        plan_write(&array.geometry, extent, &view)
+        plan_write(array.geometry_of(stripe), extent, &view)
     } else {
-        plan_first_write(&array.geometry, extent, &view)
+        plan_first_write(array.geometry_of(stripe), extent, &view)
     }
-}
-
-fn data_strips(shard: &Shard) -> usize {
-    shard.array.geometry.data_strips()
 }
 
 /// Pass a failure on, having said what it means for the stripe: some strips of the write, or its records, are
@@ -263,11 +273,11 @@ fn data_strips(shard: &Shard) -> usize {
 /// a later one whose parity was computed without it.
 async fn done_or_distrust<T>(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     result: Result<T, VolumeErrorKind>,
 ) -> Result<T, VolumeErrorKind> {
     let array = &shard.array;
-    if result.is_err() && array.geometry.parity_strips() > 0 {
+    if result.is_err() && array.geometry_of(stripe).parity_strips() > 0 {
         array.intent.distrust(array.intent.region_of(stripe));
         if array.log.is_some() {
             Box::pin(home::record_doubt(shard)).await;
@@ -277,7 +287,7 @@ async fn done_or_distrust<T>(
 }
 
 /// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on once a member is out.
-fn note_cached(shard: &Shard, stripe: StripeNo, kind: Option<RecordKind>) {
+fn note_cached(shard: &Shard, stripe: Stripe, kind: Option<RecordKind>) {
     match kind {
         Some(RecordKind::Full | RecordKind::Lean(_)) => {
             shard.log().expect("it has records").note_in_place(stripe)
@@ -287,7 +297,7 @@ fn note_cached(shard: &Shard, stripe: StripeNo, kind: Option<RecordKind>) {
     }
 }
 
-fn mark_written(shard: &Shard, stripe: StripeNo) {
+fn mark_written(shard: &Shard, stripe: Stripe) {
     if !shard.array.written.is_written(stripe) {
         shard.array.written.set(stripe, true);
         shard.counts().first_writes.add(1);

@@ -33,8 +33,7 @@ use ashlar_ondisk::{
     Choice, ConsistencyPolicy, Features, FlushMark, JobKind, JobRecord, MemberEntry, MemberEvent,
     Role, Superblock, SuperblockCopies, Text,
 };
-use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripeNo, to_u64};
-use std::collections::BTreeSet;
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, to_u64};
 use std::rc::Rc;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -131,8 +130,7 @@ pub(crate) async fn as_replacement(
     expect_state(shard, member, SlotState::InSync)?;
     let slot = shard.array.slot(member);
     let tenure = slot.draw_tenure();
-    slot.set_rebuilt_below(StripeNo(0));
-    slot.set_lost(&BTreeSet::new());
+    slot.set_nothing_rebuilt();
     slot.set_replacement_tenure(tenure);
     let tags = Tags::of(&shard.home().superblock(), &newcomer);
     everywhere(shard, move |shard| {
@@ -252,8 +250,7 @@ async fn fill(
     let tags = Tags { log, pages: shard.home().superblock().page_tag(uuid) };
     let (array, slot) = (&shard.array, shard.array.slot(member));
     let tenure = slot.draw_tenure();
-    slot.set_rebuilt_below(StripeNo(0));
-    slot.set_lost(&BTreeSet::new());
+    slot.set_nothing_rebuilt();
     array.set_tenure(member, tenure);
     // A copy to a device that was to replace the one before may still end, and must not speak of this one.
     if !sings(Canary::CopySpeaksOn) {

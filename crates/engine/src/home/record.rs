@@ -101,7 +101,7 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
             let why = shard.home().silences.reason(holder, &why);
             let path = target.device.facts().path.clone();
             let fields = vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
-            if array.others_missing_in_group(target.slot) >= array.geometry.parity_strips() {
+            if array.is_needed(target.slot) {
                 array.set_fails(target.slot);
                 array.record(names::ARRAY_FAILED, fields);
                 return Err(ArrayLost);

@@ -20,6 +20,7 @@
 
 use super::places::Places;
 use super::update::Body;
+use ashlar_layout::StripeId;
 use ashlar_units::StripeNo;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,13 +36,13 @@ const STREAMS: usize = 64;
 /// What is known about records of stripes in one lane.
 pub(super) struct Ahead {
     /// Durable on all their holders, and not used yet.
-    ready: BTreeMap<StripeNo, Rc<Body>>,
+    ready: BTreeMap<StripeId, Rc<Body>>,
     /// Rises when what is on its way is not wanted any more.
     epoch: u64,
     /// By stripe: the newest record with data, or of a first write.
     newest: Places,
     /// By stripe: one that was written whole lately.
-    whole: [Option<StripeNo>; STREAMS],
+    whole: [Option<StripeId>; STREAMS],
 }
 
 impl Ahead {
@@ -50,37 +51,41 @@ impl Ahead {
     }
 
     /// A record with data, or of a first write, was numbered.
-    pub(super) fn note(&mut self, stripe: StripeNo, sequence: u64) {
+    pub(super) fn note(&mut self, stripe: StripeId, sequence: u64) {
         self.newest.note(stripe, sequence);
     }
 
     /// The newest such record that the stripe may have; 0 if it has none.
-    pub(super) fn newest(&self, stripe: StripeNo) -> u64 {
+    pub(super) fn newest(&self, stripe: StripeId) -> u64 {
         self.newest.newest(stripe)
     }
 
-    /// A stripe is about to be written whole: which stripes may follow, if it continues a stream and nothing was
-    /// written for them yet. The stripes of a window lie in one region, if a region has as many.
-    pub(super) fn wanted(&mut self, stripe: StripeNo) -> Option<Range<u64>> {
-        let before = stripe.0.checked_sub(1).map(StripeNo);
-        let place = |stripe: StripeNo| Places::of(stripe) % STREAMS;
+    /// A stripe is about to be written whole: which stripes of its geometry may follow, if it
+    /// continues a stream and nothing was written for them yet. The stripes of a window lie in one
+    /// region, if a region has as many.
+    pub(super) fn wanted(&mut self, stripe: StripeId) -> Option<Range<u64>> {
+        let before = stripe.number.0.checked_sub(1).map(|number| stripe.at(StripeNo(number)));
+        let place = |stripe: StripeId| Places::of(stripe) % STREAMS;
         let is_stream = before.is_some_and(|before| self.whole[place(before)] == Some(before));
         self.whole[place(stripe)] = Some(stripe);
         if !is_stream {
             return None;
         }
-        let start = stripe.0 / STRIPES * STRIPES;
-        let is_second_half = stripe.0 - start >= STRIPES / 2;
-        let this = stripe.0 + 1..start + STRIPES;
+        let number = stripe.number.0;
+        let start = number / STRIPES * STRIPES;
+        let is_second_half = number - start >= STRIPES / 2;
+        let this = number + 1..start + STRIPES;
         let next = start + STRIPES..start + 2 * STRIPES;
-        if !self.ready.contains_key(&stripe) && !is_second_half && self.has_none(&this) {
+        if !self.ready.contains_key(&stripe) && !is_second_half && self.has_none(stripe, &this) {
             return Some(this);
         }
-        (is_second_half && self.has_none(&next)).then_some(next)
+        (is_second_half && self.has_none(stripe, &next)).then_some(next)
     }
 
-    fn has_none(&self, stripes: &Range<u64>) -> bool {
-        self.ready.range(StripeNo(stripes.start)..StripeNo(stripes.end)).next().is_none()
+    /// Whether none of these stripes, of the geometry of `stripe`, has a record.
+    fn has_none(&self, stripe: StripeId, numbers: &Range<u64>) -> bool {
+        let [start, end] = [numbers.start, numbers.end].map(|at| stripe.at(StripeNo(at)));
+        self.ready.range(start..end).next().is_none()
     }
 
     /// For [`Ahead::arrive`], of records that are on their way from now on.
@@ -99,7 +104,7 @@ impl Ahead {
     }
 
     /// The record of a stripe, if it is there; `Err` if another may have come later.
-    pub(super) fn take(&mut self, stripe: StripeNo) -> Option<Result<Rc<Body>, Rc<Body>>> {
+    pub(super) fn take(&mut self, stripe: StripeId) -> Option<Result<Rc<Body>, Rc<Body>>> {
         let body = self.ready.remove(&stripe)?;
         Some(if self.newest(stripe) < body.sequence { Ok(body) } else { Err(body) })
     }
@@ -114,38 +119,42 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::{Ahead, Body, STRIPES};
+    use ashlar_layout::StripeId;
     use ashlar_units::StripeNo;
     use std::rc::Rc;
 
+    fn at(number: u64) -> StripeId {
+        StripeId::default().at(StripeNo(number))
+    }
+
     fn bodies(stripes: std::ops::Range<u64>, first: u64) -> Vec<Rc<Body>> {
-        let body = |(stripe, sequence)| {
-            Rc::new(Body { stripe: StripeNo(stripe), sequence, ..Body::empty() })
-        };
+        let body =
+            |(stripe, sequence)| Rc::new(Body { stripe: at(stripe), sequence, ..Body::empty() });
         stripes.zip(first..).map(body).collect()
     }
 
     #[test]
     fn the_second_stripe_of_a_stream_wants_its_window_and_the_middle_of_it_the_next() {
         let mut ahead = Ahead::new();
-        assert_eq!(ahead.wanted(StripeNo(64)), None, "one stripe is not a stream");
-        assert_eq!(ahead.wanted(StripeNo(65)), Some(66..96));
+        assert_eq!(ahead.wanted(at(64)), None, "one stripe is not a stream");
+        assert_eq!(ahead.wanted(at(65)), Some(66..96));
         assert!(ahead.arrive(ahead.epoch(), bodies(66..96, 1)).is_empty());
         for stripe in 66..64 + STRIPES / 2 {
-            assert_eq!(ahead.wanted(StripeNo(stripe)), None);
-            assert!(ahead.take(StripeNo(stripe)).is_some_and(|taken| taken.is_ok()));
+            assert_eq!(ahead.wanted(at(stripe)), None);
+            assert!(ahead.take(at(stripe)).is_some_and(|taken| taken.is_ok()));
         }
-        assert_eq!(ahead.wanted(StripeNo(80)), Some(96..128));
+        assert_eq!(ahead.wanted(at(80)), Some(96..128));
     }
 
     #[test]
     fn each_record_serves_one_write_and_only_if_none_came_later() {
         let mut ahead = Ahead::new();
-        ahead.note(StripeNo(2), 4);
+        ahead.note(at(2), 4);
         ahead.arrive(ahead.epoch(), bodies(1..4, 5));
-        ahead.note(StripeNo(3), 9);
-        assert!(ahead.take(StripeNo(2)).is_some_and(|taken| taken.is_ok()), "4 was before it");
-        assert!(ahead.take(StripeNo(2)).is_none());
-        assert!(ahead.take(StripeNo(3)).is_some_and(|taken| taken.is_err()), "9 came after it");
+        ahead.note(at(3), 9);
+        assert!(ahead.take(at(2)).is_some_and(|taken| taken.is_ok()), "4 was before it");
+        assert!(ahead.take(at(2)).is_none());
+        assert!(ahead.take(at(3)).is_some_and(|taken| taken.is_err()), "9 came after it");
     }
 
     #[test]
@@ -154,7 +163,7 @@ mod tests {
         let epoch = ahead.epoch();
         assert!(ahead.give_up().is_empty());
         assert_eq!(ahead.arrive(epoch, bodies(1..4, 5)).len(), 3);
-        assert!(ahead.take(StripeNo(2)).is_none());
+        assert!(ahead.take(at(2)).is_none());
         assert!(ahead.arrive(ahead.epoch(), bodies(1..4, 8)).is_empty());
         assert_eq!(ahead.give_up().len(), 3);
     }

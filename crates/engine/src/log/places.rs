@@ -7,7 +7,8 @@
 //!
 //! Pure.
 
-use ashlar_units::{StripeNo, to_usize};
+use ashlar_layout::StripeId;
+use ashlar_units::to_usize;
 
 /// Places: some dozen times the stripes that small updates touch between two flushes for space.
 const PLACES: usize = 1 << 15;
@@ -22,17 +23,17 @@ impl Places {
     }
 
     /// Where a stripe has its place.
-    pub(super) fn of(stripe: StripeNo) -> usize {
-        to_usize(stripe.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % PLACES
+    pub(super) fn of(stripe: StripeId) -> usize {
+        to_usize(stripe.word().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) % PLACES
     }
 
     /// The stripe was given a number.
-    pub(super) fn note(&mut self, stripe: StripeNo, number: u64) {
+    pub(super) fn note(&mut self, stripe: StripeId, number: u64) {
         self.0[Places::of(stripe)] = number;
     }
 
     /// The newest that it may have been given; 0 if none.
-    pub(super) fn newest(&self, stripe: StripeNo) -> u64 {
+    pub(super) fn newest(&self, stripe: StripeId) -> u64 {
         self.0[Places::of(stripe)]
     }
 }
@@ -40,20 +41,25 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::{PLACES, Places};
+    use ashlar_layout::StripeId;
     use ashlar_units::{StripeNo, to_u64};
+
+    fn at(number: u64) -> StripeId {
+        StripeId::default().at(StripeNo(number))
+    }
 
     #[test]
     fn a_number_that_was_noted_never_sinks_whoever_shares_the_place() {
         let mut places = Places::new();
         let stripes = 4 * to_u64(PLACES);
         for stripe in 0..stripes {
-            assert!(places.newest(StripeNo(stripe)) <= stripe, "of those before it");
-            places.note(StripeNo(stripe), stripe + 1);
+            assert!(places.newest(at(stripe)) <= stripe, "of those before it");
+            places.note(at(stripe), stripe + 1);
         }
         for stripe in 0..stripes {
-            assert!(places.newest(StripeNo(stripe)) > stripe, "{stripe}");
+            assert!(places.newest(at(stripe)) > stripe, "{stripe}");
         }
-        let own = (0..stripes).filter(|at| places.newest(StripeNo(*at)) == at + 1).count();
+        let own = (0..stripes).filter(|number| places.newest(at(*number)) == number + 1).count();
         assert!(own > PLACES * 9 / 10, "{own} places are used");
     }
 }

@@ -102,7 +102,8 @@ pub(crate) async fn look(
     Ok(Logs { sources, began })
 }
 
-/// Whether a group would lack more members than its parity replaces, were those put out that are not `kept`.
+/// Whether some stripe would lack more strips than its parity replaces, were those members put out
+/// that are not `kept`.
 fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
     let array = &shard.array;
     let mut out: Vec<bool> =
@@ -112,9 +113,7 @@ fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
             out[source.target.slot.at()] = true;
         }
     }
-    let geometry = &array.geometry;
-    let of_group = |group: &[bool]| group.iter().filter(|is_out| **is_out).count();
-    out.chunks(geometry.strips()).any(|group| of_group(group) > geometry.parity_strips())
+    array.layouts.tolerates(|member| out[member.at()]).is_none()
 }
 
 /// Roll forward what the logs say. On the home worker.
@@ -157,7 +156,7 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
 fn leave_clean(shard: &Shard, judgement: &mut Judgement) {
     let intent = &shard.array.intent;
     for replay in &mut judgement.stripes {
-        if !intent.is_durable(intent.region_of(replay.stripe)) {
+        if !intent.is_durable(intent.region_of(shard.array.layouts.recorded(replay.stripe))) {
             replay.in_doubt.clear();
         }
     }
@@ -281,7 +280,7 @@ fn judge_reliable(
             Some(DeviceLog { log_tag: source.log_tag, slot: source.target.slot, log })
         };
         let logs: Vec<DeviceLog<'_>> = places.iter().filter_map(log).collect();
-        let judgement = judge(&logs, &array.geometry, found).map_err(|contradiction| {
+        let judgement = judge(&logs, array.geometry(), found).map_err(|contradiction| {
             Refusal::new(
                 "array.log_contradicts",
                 format!("array '{}': {contradiction}; nothing was written", array.name()),

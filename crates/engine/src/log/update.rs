@@ -4,9 +4,9 @@
 //! that device stores, and nothing else.
 
 use ashlar_iobuf::Buf;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, StripeId};
 use ashlar_ondisk::log::{Holder, Part, RecordKind};
-use ashlar_units::{StripIdx, StripeNo, to_usize};
+use ashlar_units::{StripIdx, to_usize};
 
 /// New content of some rows of one strip.
 #[derive(Clone)]
@@ -38,7 +38,9 @@ impl Piece {
 /// An update as all its records say it.
 pub(super) struct Body {
     pub(super) sequence: u64,
-    pub(super) stripe: StripeNo,
+    /// On the members it is its number alone: which geometry counts it, byte 23 of the record is
+    /// reserved for.
+    pub(super) stripe: StripeId,
     pub(super) kind: RecordKind,
     pub(super) rows: RowRange,
     pub(super) holders: Vec<Holder>,
@@ -50,7 +52,7 @@ impl Body {
     pub(super) fn empty() -> Body {
         Body {
             sequence: 0,
-            stripe: StripeNo(0),
+            stripe: StripeId::default(),
             kind: RecordKind::Full,
             rows: RowRange::default(),
             holders: Vec::new(),

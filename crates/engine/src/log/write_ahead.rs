@@ -7,7 +7,7 @@ use super::{Log, NewUpdate, Update};
 use crate::datapath::settle::settle as settle_members;
 use crate::datapath::store::Writes;
 use crate::shard::Shard;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::StripeNo;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use std::rc::Rc;
 impl Log {
     /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was written early.
     /// If the stripe continues a stream, records of those that follow are on their way when this returns.
-    pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: StripeNo) -> Option<Update> {
-        let wanted = self.ahead.borrow_mut().wanted(stripe);
-        if let Some(stripes) = wanted {
-            self.write_ahead(shard, stripes);
+    pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: Stripe) -> Option<Update> {
+        let wanted = self.ahead.borrow_mut().wanted(stripe.id());
+        if let Some(numbers) = wanted {
+            self.write_ahead(shard, stripe, numbers);
         }
-        let taken = self.ahead.borrow_mut().take(stripe)?;
+        let taken = self.ahead.borrow_mut().take(stripe.id())?;
         match taken {
             Ok(body) => Some(Update { shard: Rc::clone(shard), body: Some(body) }),
             Err(body) => {
@@ -31,18 +31,20 @@ impl Log {
         }
     }
 
-    /// Number records of whole stripes, as many of the wanted ones as have a place without waiting, and see them on
-    /// their way.
-    fn write_ahead(&self, shard: &Rc<Shard>, stripes: Range<u64>) {
+    /// Number records of whole stripes, as many of the wanted ones of the geometry of `first` as
+    /// have a place without waiting, and see them on their way.
+    fn write_ahead(&self, shard: &Rc<Shard>, first: Stripe, numbers: Range<u64>) {
         let array = &self.common.array;
-        let rows = RowRange::new(0, array.geometry.strip_blocks());
+        let geometry = array.geometry_of(first);
+        let rows = RowRange::new(0, geometry.strip_blocks());
         let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
         let mut batches = shard.write_lists.list();
-        for stripe in stripes.map(StripeNo) {
+        for number in numbers.start..numbers.end.min(geometry.stripe_count()) {
+            let stripe = geometry.stripe(StripeNo(number));
             if !self.may_be_ahead(stripe) {
                 break;
             }
-            let Some(guard) = shard.locks.lock_if_idle(stripe, rows) else { break };
+            let Some(guard) = shard.locks.lock_if_idle(stripe.id(), rows) else { break };
             let stored = array.view(stripe).writable;
             let (kind, pieces) = (RecordKind::InDoubt, shard.piece_lists.list());
             let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
@@ -75,11 +77,10 @@ impl Log {
     }
 
     /// Whether the stripe's next write, if it is a whole one, would need the record that can be written for it now.
-    fn may_be_ahead(&self, stripe: StripeNo) -> bool {
+    fn may_be_ahead(&self, stripe: Stripe) -> bool {
         let array = &self.common.array;
         // What is in doubt has its checksums taken from what is found: not to be said of stripes nobody writes.
         array.checksums.is_none()
-            && stripe.0 < array.geometry.stripe_count()
             && array.owner_of(stripe) == self.common.worker
             && array.written.is_written(stripe)
             && array.lacks_nothing(stripe)

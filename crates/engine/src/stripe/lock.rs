@@ -6,8 +6,7 @@
 //! there are no threads here. Rows are 4 KiB blocks within a strip: two small writes to different rows
 //! of one stripe do not wait for each other.
 
-use ashlar_layout::RowRange;
-use ashlar_units::StripeNo;
+use ashlar_layout::{RowRange, StripeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
@@ -33,7 +32,7 @@ pub(crate) struct RowLocks {
 
 #[derive(Default)]
 struct Table {
-    stripes: HashMap<StripeNo, Vec<Entry>, BuildHasherDefault<StripeHasher>>,
+    stripes: HashMap<StripeId, Vec<Entry>, BuildHasherDefault<StripeHasher>>,
     /// Entry lists of stripes that became idle, kept so that the data path does not allocate.
     spare_lists: Vec<Vec<Entry>>,
     next_id: u64,
@@ -57,14 +56,14 @@ impl Entry {
 
 impl RowLocks {
     /// Wait until `rows` of `stripe` may be held that way, behind everybody who asked before.
-    pub(crate) async fn lock(&self, stripe: StripeNo, rows: RowRange, hold: Hold) -> RowGuard {
+    pub(crate) async fn lock(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> RowGuard {
         let guard = self.enter(stripe, rows, hold);
         Granted { guard: &guard }.await;
         guard
     }
 
     /// Hold `rows` of a stripe of which nobody holds or wants any; `None` if somebody does.
-    pub(crate) fn lock_if_idle(&self, stripe: StripeNo, rows: RowRange) -> Option<RowGuard> {
+    pub(crate) fn lock_if_idle(&self, stripe: StripeId, rows: RowRange) -> Option<RowGuard> {
         let is_idle = !self.table.borrow().stripes.contains_key(&stripe);
         is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive))
     }
@@ -75,7 +74,7 @@ impl RowLocks {
         self.table.borrow().stripes.len()
     }
 
-    fn enter(&self, stripe: StripeNo, rows: RowRange, hold: Hold) -> RowGuard {
+    fn enter(&self, stripe: StripeId, rows: RowRange, hold: Hold) -> RowGuard {
         let mut table = self.table.borrow_mut();
         let id = table.next_id;
         table.next_id += 1;
@@ -89,7 +88,7 @@ impl RowLocks {
         RowGuard { locks: self.clone(), stripe, id }
     }
 
-    fn leave(&self, stripe: StripeNo, id: u64) {
+    fn leave(&self, stripe: StripeId, id: u64) {
         let mut table = self.table.borrow_mut();
         let list = table.stripes.get_mut(&stripe).expect("a guard's stripe is in the table");
         list.retain(|entry| entry.id != id);
@@ -114,7 +113,7 @@ impl RowLocks {
 /// Rows held (or, until granted, waited for); given up on drop.
 pub(crate) struct RowGuard {
     locks: RowLocks,
-    stripe: StripeNo,
+    stripe: StripeId,
     id: u64,
 }
 
@@ -154,7 +153,7 @@ impl Hasher for StripeHasher {
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("stripe numbers hash as u64");
+        unreachable!("stripes hash as one word");
     }
 
     fn write_u64(&mut self, stripe: u64) {
@@ -165,13 +164,13 @@ impl Hasher for StripeHasher {
 #[cfg(test)]
 mod tests {
     use super::{Hold, RowLocks};
-    use ashlar_layout::RowRange;
+    use ashlar_layout::{LayoutEpoch, RowRange, StripeId};
     use ashlar_units::StripeNo;
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    const STRIPE: StripeNo = StripeNo(7);
+    const STRIPE: StripeId = StripeId { epoch: LayoutEpoch::FIRST, number: StripeNo(7) };
 
     fn rows(start: u32, end: u32) -> RowRange {
         RowRange { start, end }

@@ -6,14 +6,15 @@
 //! Not here: telling the members (`background/discard.rs`).
 
 use super::{Page, WrittenMap};
+use ashlar_layout::Stripe;
 use ashlar_units::{StripeNo, to_u64};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl WrittenMap {
     /// A client gave the stripe back, which is unwritten now: its blocks may go once that is durable.
-    pub(crate) fn give_back(&self, stripe: StripeNo) {
-        let (page, word, bit) = self.locate(stripe);
+    pub(crate) fn give_back(&self, stripe: Stripe) {
+        let (page, word, bit) = self.bit_of(stripe);
         let new = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
         let words = self.pages[page].given_back.get_or_init(new);
         if words[word].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
@@ -22,8 +23,8 @@ impl WrittenMap {
     }
 
     /// The members keep the stripe's blocks, or have been told of it. Whether they still were to go.
-    pub(super) fn keep(&self, stripe: StripeNo) -> bool {
-        let (page, word, bit) = self.locate(stripe);
+    pub(super) fn keep(&self, stripe: Stripe) -> bool {
+        let (page, word, bit) = self.bit_of(stripe);
         let Some(words) = self.pages[page].given_back.get() else { return false };
         let was_to_go = words[word].fetch_and(!bit, Ordering::AcqRel) & bit != 0;
         if was_to_go {
@@ -62,7 +63,7 @@ impl WrittenMap {
 
     /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each time it was given
     /// back.
-    pub(crate) fn take_given_back(&self, stripe: StripeNo) -> bool {
+    pub(crate) fn take_given_back(&self, stripe: Stripe) -> bool {
         !self.is_written(stripe) && !self.may_be_durable(stripe) && self.keep(stripe)
     }
 }

@@ -13,6 +13,7 @@
 
 use super::WrittenMap;
 use crate::canary::{Canary, sings};
+use ashlar_layout::Stripe;
 use ashlar_units::{StripeNo, to_u64};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,8 +147,8 @@ impl WrittenMap {
     }
 
     /// Whether the stripe's bit may be set on some member.
-    pub(crate) fn may_be_durable(&self, stripe: StripeNo) -> bool {
-        let (page, word, bit) = self.locate(stripe);
+    pub(crate) fn may_be_durable(&self, stripe: Stripe) -> bool {
+        let (page, word, bit) = self.bit_of(stripe);
         let Some(words) = self.pages[page].stored.get() else { return false };
         words[word].load(Ordering::Acquire) & bit != 0
     }
@@ -191,15 +192,21 @@ impl WrittenMap {
 
 #[cfg(test)]
 mod tests {
+    use crate::layouts::geometry_of;
     use crate::written::WrittenMap;
+    use ashlar_layout::Stripe;
     use ashlar_units::StripeNo;
+
+    fn at(number: u64) -> Stripe {
+        geometry_of(1000).stripe(StripeNo(number))
+    }
 
     #[test]
     fn a_page_is_taken_once_for_each_change() {
-        let map = WrittenMap::new(1000, 128);
-        map.set(StripeNo(5), true);
-        map.set(StripeNo(6), true);
-        map.set(StripeNo(900), true);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
+        map.set(at(5), true);
+        map.set(at(6), true);
+        map.set(at(900), true);
         assert!(map.has_dirty_pages());
         assert_eq!(map.take_dirty_pages(), [0, 7]);
         assert!(!map.has_dirty_pages());
@@ -209,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_page_found_only_on_some_members_goes_to_the_same_place_again() {
-        let map = WrittenMap::new(1000, 128);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
         map.found_in(2, 1, true, false);
         assert_eq!((map.next_place(2), map.has_dirty_pages()), (0, false));
         map.found_in(2, 1, false, false);
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_page_is_to_be_stored_until_both_its_places_have_the_same_bits() {
-        let map = WrittenMap::new(1000, 128);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
         let store = || {
             let words = map.words_to_store(0);
             map.stored(0, &words);
@@ -231,16 +238,16 @@ mod tests {
             [0; 0],
             "never written: both places are as creation made them"
         );
-        map.set(StripeNo(70), true);
+        map.set(at(70), true);
         assert_eq!(store(), [0]);
         assert_eq!(store(), [0; 0], "the other place, with the same bits");
-        map.set(StripeNo(71), true);
+        map.set(at(71), true);
         assert_eq!(store(), [0]);
-        map.set(StripeNo(71), false);
+        map.set(at(71), false);
         assert_eq!(store(), [0], "other bits once more");
         map.words_to_store(0);
         assert_eq!(store(), [0; 0], "the store was cut off and made again");
-        map.set(StripeNo(72), true);
+        map.set(at(72), true);
         map.words_to_store(0);
         assert_eq!(store(), [0], "the one that was cut off says nothing about the other place");
         map.found_in(3, 1, true, true);
@@ -253,12 +260,12 @@ mod tests {
 
     #[test]
     fn a_bit_may_be_durable_from_when_it_is_to_be_stored_until_it_is_stored_clear() {
-        let map = WrittenMap::new(1000, 128);
-        let stripe = StripeNo(70);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
+        let stripe = at(70);
         map.set(stripe, true);
         assert!(!map.may_be_durable(stripe));
         let words = map.words_to_store(0);
-        assert!(map.may_be_durable(stripe) && !map.may_be_durable(StripeNo(71)));
+        assert!(map.may_be_durable(stripe) && !map.may_be_durable(at(71)));
         map.set(stripe, false);
         map.stored(0, &words);
         assert!(map.may_be_durable(stripe), "it was stored set");
@@ -267,14 +274,14 @@ mod tests {
         map.stored(0, &words);
         assert!(!map.may_be_durable(stripe));
         map.load_page(1, &[1, 0]);
-        assert!(map.may_be_durable(StripeNo(128)));
+        assert!(map.may_be_durable(at(128)));
     }
 
     #[test]
     fn a_stripe_is_settled_when_every_place_that_a_start_may_believe_says_what_is() {
-        let map = WrittenMap::new(1000, 128);
+        let map = WrittenMap::new(&geometry_of(1000), 128);
         assert!(map.is_settled_in(0..1000), "nothing written, nothing stored");
-        map.set(StripeNo(70), true);
+        map.set(at(70), true);
         assert!(
             !map.is_settled_in(70..71) && map.is_settled_in(0..70) && map.is_settled_in(71..1000)
         );
@@ -282,12 +289,12 @@ mod tests {
         assert!(!map.is_settled_in(0..1000), "the store may be cut off");
         map.stored(0, &words);
         assert!(map.is_settled_in(0..1000));
-        map.set(StripeNo(70), false);
+        map.set(at(70), false);
         assert!(!map.is_settled_in(64..128), "it is stored set");
-        map.set(StripeNo(71), true);
+        map.set(at(71), true);
         let words = map.words_to_store(0);
         assert!(!map.is_settled_in(70..71) && !map.is_settled_in(71..72));
-        map.set(StripeNo(70), true);
+        map.set(at(70), true);
         assert!(!map.is_settled_in(70..71), "the page on its way says clear");
         map.stored(0, &words);
         assert!(!map.is_settled_in(70..71) && map.is_settled_in(71..1000));
@@ -297,7 +304,7 @@ mod tests {
 
     #[test]
     fn loaded_bits_beyond_the_last_stripe_are_dropped() {
-        let map = WrittenMap::new(70, 128);
+        let map = WrittenMap::new(&geometry_of(70), 128);
         map.load_page(0, &[u64::MAX, u64::MAX]);
         assert_eq!(map.written_count(), 70);
         assert!(!map.has_dirty_pages());

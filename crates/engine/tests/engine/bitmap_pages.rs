@@ -116,7 +116,7 @@ fn a_bit_that_one_member_alone_has_is_told_to_the_others() {
     let mut world = SimWorld::new(24018);
     let disks = add_disks(&mut world, MEMBERS);
     let geometry = create(&mut world, ConsistencyPolicy::Log);
-    let away = geometry.place(StripeNo(0), StripIdx(1)).member;
+    let away = geometry.place(geometry.stripe(StripeNo(0)), StripIdx(1)).member;
     let (kept, offset) = ((away.at() + 1) % MEMBERS, geometry.strip_bytes());
     live(&mut world, async |engine, _| {
         write(engine, 0, 1, 64 << 10).await;
@@ -158,7 +158,7 @@ const STRIPES: u64 = 200;
 
 /// A stripe that a resync comes to late, with the member of its first strip before that of its last parity.
 fn late_stripe(geometry: &Geometry) -> StripeNo {
-    let member = |stripe, strip| geometry.place(stripe, StripIdx(strip)).member;
+    let member = |stripe, strip| geometry.place(geometry.stripe(stripe), StripIdx(strip)).member;
     let is_wanted = |it: &StripeNo| member(*it, 0) < member(*it, 5);
     (STRIPES - 20..STRIPES).map(StripeNo).find(is_wanted).expect("parity goes round")
 }
@@ -180,7 +180,7 @@ fn parity_that_a_resync_could_not_store_is_not_trusted() {
         }
     });
     let (places, data) = (
-        [0, 4, 5].map(|strip| geometry.place(stripe, StripIdx(strip))),
+        [0, 4, 5].map(|strip| geometry.place(geometry.stripe(stripe), StripIdx(strip))),
         superblock_of(&disks[0]).areas.data.offset,
     );
     // An update was cut off with parity under way, and nothing else of it in place.

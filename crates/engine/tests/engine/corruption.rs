@@ -93,7 +93,7 @@ impl Tank {
 
     fn place(&self, stripe: u64, strip: u64, row: u64) -> (usize, Extent) {
         let strip = StripIdx(u8::try_from(strip).expect("few"));
-        let place = self.geometry.place(StripeNo(stripe), strip);
+        let place = self.geometry.place(self.geometry.stripe(StripeNo(stripe)), strip);
         let offset = self.data_offset + place.offset + row * BLOCK_BYTES;
         (place.member.at(), Extent::new(offset, BLOCK_BYTES))
     }
@@ -166,7 +166,7 @@ impl Tank {
 
     /// Some strips of a stripe, each once.
     fn some_strips(&mut self, wanted: u64) -> BTreeSet<u64> {
-        let strips = self.geometry.strips() as u64;
+        let strips = self.geometry.stripe_width() as u64;
         let mut chosen = BTreeSet::new();
         while (chosen.len() as u64) < wanted {
             chosen.insert(self.random.below(strips));
@@ -250,14 +250,13 @@ impl Tank {
     /// One disk loses writes, or lets them go where others lie, while a client writes and flushes.
     async fn lying_disk(&mut self, volume: &ArrayVolume) {
         let at = to_usize(self.random.below(self.disks.len() as u64));
-        let end = self.geometry.stripe_count() / self.geometry.groups() as u64
-            * self.geometry.strip_bytes();
+        let end = self.geometry.member_bytes();
         let mut stripes = BTreeSet::new();
         for _ in 0..12 {
             let block = self.random.below(self.ids.len() as u64);
             let stripe = block / self.stripe_blocks();
-            let has_strip =
-                self.geometry.strip_on(StripeNo(stripe), MemberIdx::from_at(at)).is_some();
+            let on = self.geometry.stripe(StripeNo(stripe));
+            let has_strip = self.geometry.strip_on(on, MemberIdx::from_at(at)).is_some();
             if !has_strip {
                 continue;
             }

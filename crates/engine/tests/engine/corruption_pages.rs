@@ -63,7 +63,7 @@ impl Stripe {
 
     /// The block of that strip in the third row of the stripe, and its disk.
     fn block_of(&self, strip: StripIdx) -> (&SimDisk, Extent) {
-        let place = self.geometry.place(StripeNo(0), strip);
+        let place = self.geometry.place(self.geometry.stripe(StripeNo(0)), strip);
         let offset = self.data_offset + place.offset + 2 * BLOCK_BYTES;
         (&self.disks[place.member.at()], Extent::new(offset, BLOCK_BYTES))
     }

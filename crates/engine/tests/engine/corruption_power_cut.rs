@@ -199,7 +199,7 @@ fn rot_with_a_member_away(shape: &Shape, idle: Duration) -> (u64, ReplaySummary)
     let disks: Vec<SimDisk> =
         names(shape.members).iter().map(|name| world.add_disk(name, options.clone())).collect();
     let (geometry, data_offset) = written_ago(&mut world, shape, idle);
-    let place = |strip: u8| geometry.place(StripeNo(1), StripIdx(strip));
+    let place = |strip: u8| geometry.place(geometry.stripe(StripeNo(1)), StripIdx(strip));
     let (rotten, away) = (place(0), place(1).member.at());
     let row = Extent::new(data_offset + rotten.offset, BLOCK_BYTES);
     disks[rotten.member.at()].corrupt(row);
@@ -325,7 +325,8 @@ fn a_block_that_is_put_back_is_not_read_again_and_believed() {
         let mut told = 0;
         for row in 0..STRIPES * rows_of_stripe {
             let strip = StripIdx::from_at(to_usize(row) % geometry.data_strips());
-            let member = geometry.place(StripeNo(row / rows_of_stripe), strip).member;
+            let stripe = geometry.stripe(StripeNo(row / rows_of_stripe));
+            let member = geometry.place(stripe, strip).member;
             let disk = &disks[member.at()];
             let block = Extent::new(data_offset + row * BLOCK_BYTES, BLOCK_BYTES);
             disk.corrupt(block);
@@ -433,7 +434,7 @@ fn story(is_of_rot: bool) -> (Vec<Vec<u8>>, [Vec<u8>; 2]) {
     assert_eq!(geometry.strip_bytes(), rows * BLOCK_BYTES);
     world.stop(Stop::Kill);
     let place = |strip| {
-        let place = geometry.place(StripeNo(0), StripIdx(strip));
+        let place = geometry.place(geometry.stripe(StripeNo(0)), StripIdx(strip));
         (place.member.at(), Extent::new(data_offset + place.offset, BLOCK_BYTES))
     };
     let (strip, bytes) = if is_of_rot { (0, newer(0)) } else { (1, content(rows)) };

@@ -89,7 +89,7 @@ impl Logged {
             copied: BTreeSet::new(),
         };
         for stripe in 0..stripes {
-            for strip in 0..geometry.strips() {
+            for strip in 0..geometry.stripe_width() {
                 for row in 0..geometry.strip_blocks() {
                     let place = (stripe, strip, row);
                     let (disk, offset) = logged.at(place);
@@ -104,12 +104,17 @@ impl Logged {
         logged
     }
 
+    fn home_of(&self, stripe: u64, strip: usize) -> ashlar_layout::Place {
+        let stripe = self.geometry.stripe(StripeNo(stripe));
+        self.geometry.place(stripe, StripIdx::from_at(strip))
+    }
+
     fn slot_of(&self, stripe: u64, strip: usize) -> usize {
-        self.geometry.place(StripeNo(stripe), StripIdx::from_at(strip)).member.at()
+        self.home_of(stripe, strip).member.at()
     }
 
     fn at(&self, (stripe, strip, row): Place) -> (&SimDisk, u64) {
-        let place = self.geometry.place(StripeNo(stripe), StripIdx::from_at(strip));
+        let place = self.home_of(stripe, strip);
         let offset =
             self.superblock.areas.data.offset + place.offset + u64::from(row) * BLOCK_BYTES;
         (&self.disks[place.member.at()], offset)
@@ -153,7 +158,8 @@ impl Logged {
         for row in rows.start..rows.end {
             self.change_row(stripe, row, &changed);
         }
-        let stored: Vec<usize> = changed.iter().copied().chain(k..self.geometry.strips()).collect();
+        let stored: Vec<usize> =
+            changed.iter().copied().chain(k..self.geometry.stripe_width()).collect();
         let is_in = |strip: &usize| !self.out.contains(&self.slot_of(stripe, *strip));
         let holders: Vec<usize> = stored.iter().copied().filter(is_in).collect();
         self.sequence += 1;
@@ -189,7 +195,7 @@ impl Logged {
         let row = self.random.below(self.geometry.strip_blocks().into());
         let row = u32::try_from(row).expect("few");
         let is_in = |strip: &usize| !self.out.contains(&self.slot_of(stripe, *strip));
-        let holders: Vec<usize> = (k..self.geometry.strips()).filter(is_in).collect();
+        let holders: Vec<usize> = (k..self.geometry.stripe_width()).filter(is_in).collect();
         if k == 1 || holders.is_empty() || !is_in(&strip) || self.copied.contains(&stripe) {
             return None;
         }
@@ -213,7 +219,7 @@ impl Logged {
         if is_there {
             let (disk, offset) = self.at(place);
             disk.poke(offset, &self.newest[&place]);
-            for parity in k..self.geometry.strips() {
+            for parity in k..self.geometry.stripe_width() {
                 self.land((stripe, parity, row), (RecordKind::Full, left), &old);
             }
             self.allowed.insert(place, vec![self.newest[&place].clone()]);

@@ -99,7 +99,7 @@ fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was
             for stripe in 0..40 {
                 cost_of(&engine, (Extent::new(stripe * STRIPE, STRIPE), 1)).await;
             }
-            let on = |stripe| geometry.place(StripeNo(stripe), StripIdx(0)).member;
+            let on = |stripe| geometry.place(geometry.stripe(StripeNo(stripe)), StripIdx(0)).member;
             let of = |member| (0..40).filter(move |stripe| on(*stripe) == member);
             let (first, second) = (on(0), on((1..40).find(|it| on(*it) != on(0)).expect("many")));
             let lean = async |stripe: u64, byte| lean_records_of(&engine, stripe, byte).await;
@@ -186,7 +186,7 @@ fn a_device_of_which_nothing_was_stated_has_full_records_from_the_moment_it_come
             let geometry = engine.create(spec).await.expect("created").geometry;
             engine.assemble(assemble_spec(6)).await.expect("assembled");
             // Each stripe is written once: a full record would make the next one of its stripe full, too.
-            let on = |stripe| geometry.place(StripeNo(stripe), StripIdx(0)).member;
+            let on = |stripe| geometry.place(geometry.stripe(StripeNo(stripe)), StripIdx(0)).member;
             let replaced = on(0);
             let (here, elsewhere): (Vec<u64>, Vec<u64>) =
                 (0..40).partition(|stripe| on(*stripe) == replaced);

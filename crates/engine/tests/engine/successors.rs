@@ -142,9 +142,10 @@ fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
             begin_write(&engine, 0, (1, whole)).await;
             begin_write(&engine, geometry.stripe_bytes(), (1, whole)).await;
             handle.sleep(ms(1000)).await;
-            let slot = geometry.place(StripeNo(0), StripIdx(0)).member;
-            let in_second =
-                (0..4).find(|strip| geometry.place(StripeNo(1), StripIdx(*strip)).member == slot);
+            let slot = geometry.place(geometry.stripe(StripeNo(0)), StripIdx(0)).member;
+            let in_second = (0..4).find(|strip| {
+                geometry.place(geometry.stripe(StripeNo(1)), StripIdx(*strip)).member == slot
+            });
             let second = geometry.stripe_bytes()
                 + u64::from(in_second.expect("data there, too")) * geometry.strip_bytes();
             engine.replace("tank", slot, "new0", true).await.expect("replaced");
@@ -152,7 +153,7 @@ fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
             begin_write(&engine, 0, (2, 4096)).await;
             handle.sleep(ms(1000)).await;
             // Recording that the device is out takes its time.
-            let parity = geometry.place(StripeNo(0), StripIdx(4)).member.at();
+            let parity = geometry.place(geometry.stripe(StripeNo(0)), StripIdx(4)).member.at();
             let flush = ms(300)..=ms(300);
             disks[parity].set_latency(Latency { flush, ..Latency::default() });
             disks[slot.at()].fail(CommandKind::Write, FaultKind::TimedOut, Some(1));

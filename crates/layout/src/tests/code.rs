@@ -26,7 +26,7 @@ pub struct Code {
 
 impl Code {
     pub fn of(geometry: &Geometry) -> Code {
-        let (data_strips, strips) = (geometry.data_strips(), geometry.strips());
+        let (data_strips, strips) = (geometry.data_strips(), geometry.stripe_width());
         let mut rows = [[0; STRIPS]; STRIPS];
         for (strip, row) in rows.iter_mut().enumerate().take(strips) {
             for (data, coefficient) in row.iter_mut().enumerate().take(data_strips) {

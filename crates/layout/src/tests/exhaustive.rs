@@ -2,17 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo};
+use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, StripIdx, StripeNo, to_u64};
 
 use super::geometries;
-use crate::{Geometry, Place, split, strips_of};
+use crate::{Geometry, LayoutEpoch, Place, Stripe, split, strips_of};
 
-fn stripes(geometry: &Geometry) -> impl Iterator<Item = StripeNo> + use<> {
-    (0..geometry.stripe_count()).map(StripeNo)
+fn stripes(geometry: &Geometry) -> impl Iterator<Item = Stripe> {
+    (0..geometry.stripe_count()).map(|number| geometry.stripe(StripeNo(number)))
 }
 
 fn strips(geometry: &Geometry) -> impl Iterator<Item = StripIdx> + use<> {
     geometry.all_strips().iter()
+}
+
+fn group_of(geometry: &Geometry, stripe: Stripe) -> usize {
+    geometry.place(stripe, StripIdx(0)).member.at() / geometry.stripe_width()
 }
 
 fn members(geometry: &Geometry) -> impl Iterator<Item = MemberIdx> + use<> {
@@ -22,7 +26,7 @@ fn members(geometry: &Geometry) -> impl Iterator<Item = MemberIdx> + use<> {
 #[test]
 fn every_strip_has_one_place_and_every_place_one_strip() {
     for geometry in geometries::all() {
-        let mut taken: HashMap<Place, (StripeNo, StripIdx)> = HashMap::new();
+        let mut taken: HashMap<Place, (Stripe, StripIdx)> = HashMap::new();
         for stripe in stripes(&geometry) {
             for strip in strips(&geometry) {
                 let place = geometry.place(stripe, strip);
@@ -51,32 +55,67 @@ fn a_stripe_uses_each_member_of_its_group_once_and_no_other() {
         for stripe in stripes(&geometry) {
             let used: HashSet<MemberIdx> =
                 strips(&geometry).map(|strip| geometry.place(stripe, strip).member).collect();
-            assert_eq!(used.len(), geometry.strips(), "{} {stripe}", geometry.code_name());
+            assert_eq!(used.len(), geometry.stripe_width(), "{} {stripe}", geometry.code_name());
             for member in members(&geometry) {
                 let held = geometry.strip_on(stripe, member);
                 assert_eq!(held.is_some(), used.contains(&member));
-                let group = member.at() / geometry.strips();
-                assert_eq!(held.is_some(), group == geometry.group_of(stripe));
+                let group = member.at() / geometry.stripe_width();
+                assert_eq!(held.is_some(), group == group_of(&geometry, stripe));
             }
         }
     }
 }
 
 #[test]
-fn rows_and_stripes_agree_in_both_directions() {
+fn every_row_of_every_member_holds_the_strip_that_is_placed_there() {
     for geometry in geometries::all() {
-        let by_row: Vec<StripeNo> =
-            (0..geometry.rows()).flat_map(|row| geometry.stripes_of_row(row)).collect();
-        assert_eq!(by_row, stripes(&geometry).collect::<Vec<_>>());
+        let mut seen = HashSet::new();
         for member in members(&geometry) {
             for row in 0..geometry.rows() {
-                let stripe = geometry.stripe_on(member, row);
-                assert_eq!(geometry.row_of(stripe), row);
-                let strip = geometry.strip_on(stripe, member).expect("the stripe is on the member");
+                let (stripe, strip) = geometry.strip_at(member, row).expect("no place is spare");
                 let offset = row * geometry.strip_bytes();
                 assert_eq!(geometry.place(stripe, strip), Place { member, offset });
+                assert!(seen.insert((stripe, strip)));
             }
         }
+        let strips = geometry.stripe_count() * to_u64(geometry.stripe_width());
+        assert_eq!(to_u64(seen.len()), strips);
+    }
+}
+
+/// For every small array and every set of up to three missing members.
+#[test]
+fn losses_are_what_counting_over_all_stripes_says() {
+    for geometry in geometries::all() {
+        let last = geometry.members() - 1;
+        for missing in [vec![], vec![0], vec![0, 1], vec![0, last], vec![1, 2, last]] {
+            let is_missing = |member: MemberIdx| missing.contains(&member.at());
+            let lost = |stripe: Stripe| {
+                let on = strips(&geometry).map(|strip| geometry.place(stripe, strip).member);
+                on.filter(|member| is_missing(*member)).collect::<Vec<_>>()
+            };
+            let most = stripes(&geometry).map(|stripe| lost(stripe).len()).max().unwrap();
+            assert_eq!(geometry.losses(is_missing), most, "{} {missing:?}", geometry.code_name());
+            for member in members(&geometry) {
+                let own = stripes(&geometry).filter(|at| geometry.strip_on(*at, member).is_some());
+                let others = |stripe| lost(stripe).iter().filter(|at| **at != member).count();
+                let beside = own.map(others).max().unwrap();
+                assert_eq!(geometry.losses_beside(member, is_missing), beside);
+            }
+        }
+    }
+}
+
+#[test]
+fn stripes_of_two_geometries_are_never_the_same_and_neither_places_those_of_the_other() {
+    for old in geometries::all() {
+        let new = old.in_epoch(LayoutEpoch(1));
+        let (one, other) = (old.stripe(StripeNo(0)), new.stripe(StripeNo(0)));
+        assert_eq!(one.number(), other.number());
+        assert_ne!(one, other);
+        assert_ne!(one.id().word(), other.id().word());
+        let mixed = std::panic::catch_unwind(|| new.place(one, StripIdx(0)));
+        assert!(mixed.is_err(), "a stripe of another geometry has no place here");
     }
 }
 
@@ -84,7 +123,7 @@ fn rows_and_stripes_agree_in_both_directions() {
 fn consecutive_stripes_go_to_consecutive_groups() {
     for geometry in geometries::all() {
         let groups: Vec<usize> =
-            stripes(&geometry).take(9).map(|stripe| geometry.group_of(stripe)).collect();
+            stripes(&geometry).take(9).map(|stripe| group_of(&geometry, stripe)).collect();
         let turns: Vec<usize> = (0..groups.len()).map(|at| at % geometry.groups()).collect();
         assert_eq!(groups, turns, "{}", geometry.code_name());
     }
@@ -97,10 +136,10 @@ fn parity_spreads_evenly_over_the_members_of_a_group() {
             continue;
         }
         // One full turn: as many rows as strips.
-        let turn = u64::try_from(geometry.strips() * geometry.groups()).unwrap();
+        let turn = u64::try_from(geometry.stripe_width() * geometry.groups()).unwrap();
         for member in members(&geometry) {
             let parity = (0..turn)
-                .filter_map(|stripe| geometry.strip_on(StripeNo(stripe), member))
+                .filter_map(|at| geometry.strip_on(geometry.stripe(StripeNo(at)), member))
                 .filter(|strip| geometry.parity().contains(*strip))
                 .count();
             assert_eq!(parity, geometry.parity_strips(), "{}", geometry.code_name());
@@ -115,6 +154,7 @@ fn volume_offsets_cover_the_data_strips_exactly_once() {
         for block in 0..geometry.volume_bytes() / BLOCK_BYTES {
             let (stripe, offset) = geometry.stripe_at(block * BLOCK_BYTES);
             assert!(offset < geometry.stripe_bytes());
+            let stripe = geometry.stripe(stripe);
             assert_eq!(geometry.stripe_start(stripe) + offset, block * BLOCK_BYTES);
             let run = strips_of(&geometry, Extent::new(offset, BLOCK_BYTES)).next().unwrap();
             assert!(geometry.data().contains(run.strip));
@@ -127,7 +167,7 @@ fn volume_offsets_cover_the_data_strips_exactly_once() {
 }
 
 /// Where the sectors of a volume extent live, by `split` and `strips_of`, in request order.
-fn sectors_of(geometry: &Geometry, extent: Extent) -> Vec<(StripeNo, StripIdx, u64)> {
+fn sectors_of(geometry: &Geometry, extent: Extent) -> Vec<(Stripe, StripIdx, u64)> {
     let mut found = Vec::new();
     let mut request_offset = 0;
     for piece in split(geometry, extent) {

@@ -34,12 +34,10 @@ fn map(geometry: &Geometry, rows: u64) -> String {
     for row in 0..rows {
         write!(text, "\n{row:<4}").unwrap();
         for member in (0..geometry.members()).map(MemberIdx::from_at) {
-            let held = geometry
-                .stripes_of_row(row)
-                .find_map(|stripe| Some((stripe, geometry.strip_on(stripe, member)?)));
+            let held = geometry.strip_at(member, row);
             let (stripe, strip) = held.expect("every row of a member belongs to a stripe");
             assert_eq!(geometry.place(stripe, strip).member, member);
-            write!(text, "{:>5}", label(geometry, stripe, strip)).unwrap();
+            write!(text, "{:>5}", label(geometry, stripe.number(), strip)).unwrap();
         }
     }
     text.push('\n');
@@ -131,7 +129,8 @@ const MD_RAID6: [[&str; 5]; 6] = [
 fn assert_table(geometry: &Geometry, table: &[[&str; 5]]) {
     for (stripe, row) in (0..).map(StripeNo).zip(table) {
         for (member, wanted) in row.iter().enumerate() {
-            let strip = geometry.strip_on(stripe, MemberIdx::from_at(member)).unwrap();
+            let on = geometry.stripe(stripe);
+            let strip = geometry.strip_on(on, MemberIdx::from_at(member)).unwrap();
             assert_eq!(label(geometry, stripe, strip), *wanted, "row {stripe}, member {member}");
         }
     }

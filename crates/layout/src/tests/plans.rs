@@ -45,7 +45,7 @@ fn subsets(set: StripSet) -> impl Iterator<Item = StripSet> {
 /// All views with at most `most` strips that cannot be read, each of them out or being rebuilt.
 fn views(geometry: &Geometry, most: usize) -> impl Iterator<Item = StripeView> + use<> {
     let healthy = StripeView::healthy(geometry);
-    sets(geometry.strips(), most)
+    sets(geometry.stripe_width(), most)
         .flat_map(move |lost| subsets(lost).map(move |out| healthy.rebuilding(lost).without(out)))
 }
 

@@ -48,7 +48,7 @@ fn n_plus_m_takes_1_to_32_parity_strips_and_64_strips_in_all() {
     let nm = |members, parity| Shape { parity, ..shape(Level::NPlusM, members) };
     for (members, parity) in [(3, 1), (10, 4), (64, 32), (34, 32), (64, 1)] {
         let geometry = Geometry::new(&nm(members, Some(parity)), 100).unwrap();
-        assert_eq!((geometry.strips(), geometry.parity_strips()), (members, parity));
+        assert_eq!((geometry.stripe_width(), geometry.parity_strips()), (members, parity));
     }
     assert!(refusal(&nm(10, None)).contains("1 to 32"));
     assert!(refusal(&nm(10, Some(0))).contains("got 0"));
@@ -63,7 +63,11 @@ fn groups_divide_the_members_and_there_are_at_least_two() {
     let geometry = Geometry::new(&grouped(Level::Raid60, 20, Some(10)), 100).unwrap();
     assert_eq!((geometry.groups(), geometry.data_strips(), geometry.parity_strips()), (2, 8, 2));
     let mirrors = Geometry::new(&grouped(Level::Raid10, 6, None), 100).unwrap();
-    assert_eq!((mirrors.groups(), mirrors.strips()), (3, 2), "raid10 takes pairs unless told");
+    assert_eq!(
+        (mirrors.groups(), mirrors.stripe_width()),
+        (3, 2),
+        "raid10 takes pairs unless told"
+    );
     let uneven = refusal(&grouped(Level::Raid60, 22, Some(10)));
     assert!(uneven.contains("20 or 30"), "{uneven}");
     assert!(refusal(&grouped(Level::Raid10, 7, None)).contains("6 or 8"));

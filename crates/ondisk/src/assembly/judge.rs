@@ -239,9 +239,9 @@ fn judge_start(
     request: &AssemblyRequest,
     forced: &mut u64,
 ) -> Start {
-    let strips = usize::from(best.geometry.strips());
     let parity = usize::from(best.geometry.parity_strips);
-    for (group, members) in slots.chunks(strips).enumerate() {
+    for (group, set) in best.geometry.failure_sets().into_iter().enumerate() {
+        let members = &slots[set];
         let missing = members.iter().filter(|slot| slot.state != SlotState::Current).count();
         if missing > parity {
             return Start::Refused(refusal::too_many_missing(best, group, members, older));

@@ -214,7 +214,7 @@ fn homes_on(
 ) -> BTreeMap<StripIdx, Vec<usize>> {
     let mut homes: BTreeMap<StripIdx, Vec<usize>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate() {
-        if let Some(strip) = geometry.strip_on(stripe, device.slot) {
+        if let Some(strip) = device.strip_of(geometry, stripe) {
             homes.entry(strip).or_default().push(at);
         }
     }

@@ -181,7 +181,7 @@ impl LogLimits {
         let rows = u64::from(geometry.strip_bytes) / BLOCK_BYTES;
         LogLimits {
             stripes: geometry.stripes(),
-            strips: geometry.strips(),
+            strips: geometry.stripe_width(),
             strip_rows: u32::try_from(rows).expect("a strip has at most 4096 rows"),
         }
     }

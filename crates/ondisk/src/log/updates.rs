@@ -20,6 +20,15 @@ pub struct DeviceLog<'a> {
     pub log: &'a MemberLog,
 }
 
+impl DeviceLog<'_> {
+    /// The strip of a stripe that lies on the device: the one place where the judgement asks the
+    /// layout.
+    pub(super) fn strip_of(&self, geometry: &Geometry, stripe: StripeNo) -> Option<StripIdx> {
+        // Records name a stripe by its number alone: an array on disk has one geometry.
+        geometry.strip_on(geometry.stripe(stripe), self.slot)
+    }
+}
+
 /// The logs contradict each other, which no crash explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the logs contradict each other: {what} (lane {lane}, update {sequence}, stripe {stripe})")]
@@ -78,7 +87,7 @@ pub(super) fn updates_by_stripe<'a>(
                 stripe: record.stripe,
             };
             let own = record.holders.iter().find(|holder| holder.log_tag == device.log_tag);
-            let strip = geometry.strip_on(record.stripe, device.slot);
+            let strip = device.strip_of(geometry, record.stripe);
             let strip =
                 own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
                     contradiction("a holder does not store the strip that its record names")

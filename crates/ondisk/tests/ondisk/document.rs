@@ -114,6 +114,7 @@ fn drawing(level: Level, data_strips: usize, parity_strips: usize) -> String {
     for row in 0..strips {
         let cells = (0..strips).map(|member| {
             let stripe = StripeNo(u64::try_from(row).expect("small"));
+            let stripe = geometry.stripe(stripe);
             let strip = geometry.strip_on(stripe, MemberIdx::from_at(member)).expect("one group");
             match strip.at().checked_sub(data_strips) {
                 Some(parity) => ["P", "Q", "R"][parity].to_owned(),

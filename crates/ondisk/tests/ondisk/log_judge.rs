@@ -328,7 +328,9 @@ impl Universe<'_> {
         let slot = |at: usize| {
             (0..self.strips())
                 .map(MemberIdx::from_at)
-                .find(|slot| self.geometry.strip_on(STRIPE, *slot) == Some(strip(at)))
+                .find(|slot| {
+                    self.geometry.strip_on(self.geometry.stripe(STRIPE), *slot) == Some(strip(at))
+                })
                 .expect("every strip has a slot")
         };
         let devices: Vec<DeviceLog<'_>> = live

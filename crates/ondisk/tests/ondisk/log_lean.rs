@@ -86,7 +86,9 @@ type Verdict = (Vec<(u8, u64)>, Judgement);
 /// Judge updates 1, 2 and so on; the devices of `lacking` have none of the last.
 fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict {
     let geometry = geometry(2, 2, 1).to_layout().expect("an array");
-    let strip_of = |slot: u16| geometry.strip_on(StripeNo(0), MemberIdx(slot)).expect("a strip").0;
+    let strip_of = |slot: u16| {
+        geometry.strip_on(geometry.stripe(StripeNo(0)), MemberIdx(slot)).expect("a strip").0
+    };
     let record = |(at, (kind, strips)): (usize, &Update<'_>), own: u8| {
         let sequence = at as u64 + 1;
         let name = |strip: &u8| Holder {

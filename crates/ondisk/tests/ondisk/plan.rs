@@ -66,7 +66,8 @@ fn the_smallest_member_holds_one_strip_and_one_byte_less_holds_none() {
     let least = AreaPlan::for_rows(&request, 1).expect("possible").member_bytes;
     assert_eq!(check(&request, least.max(4 * MIB)).geometry.rows.min(1), 1);
     let large = AreaRequest {
-        geometry: GeometryRecord { strip_bytes: 16 << 20, ..geometry(1, 1, 1) },
+        // Layout version 1 has no strips as long as this.
+        geometry: GeometryRecord { strip_bytes: 16 << 20, layout_version: 2, ..geometry(1, 1, 1) },
         ..request
     };
     let least = AreaPlan::for_rows(&large, 1).expect("possible").member_bytes;

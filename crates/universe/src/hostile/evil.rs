@@ -97,10 +97,9 @@ impl Excused {
     /// `parity` replaces.
     pub(crate) fn rows_in_doubt(&mut self, geometry: &Geometry, useless: &[bool]) {
         let is_bad = |slot: &usize| useless[*slot] || self.spoilt.contains(slot);
-        let strips = geometry.strips();
+        let own = |slot: usize| geometry.failure_sets().find(|set| set.contains(&slot));
         let is_beyond = |slot: usize| {
-            let first = slot - slot % strips;
-            (first..first + strips).filter(is_bad).count() > geometry.parity_strips()
+            own(slot).into_iter().flatten().filter(is_bad).count() > geometry.parity_strips()
         };
         let beyond = self.told.iter().filter(|(slot, _)| is_beyond(*slot));
         self.stripes.extend(beyond.map(|(_, stripe)| *stripe));
@@ -265,8 +264,8 @@ impl Victims<'_> {
         let mut offset = from - (from - data.offset) % BLOCK_BYTES.min(from);
         while offset < to {
             let row = (offset - data.offset) / self.subject.geometry.strip_bytes();
-            let stripe = self.subject.geometry.stripe_on(MemberIdx::from_at(at), row);
-            stripes.push(stripe.0);
+            let held = self.subject.geometry.strip_at(MemberIdx::from_at(at), row);
+            stripes.extend(held.map(|(stripe, _)| stripe.number().0));
             offset += BLOCK_BYTES;
         }
         stripes

@@ -168,8 +168,7 @@ impl<'s> Scene<'s> {
     /// were: it cannot know.
     fn cannot_know(&self, useless: &[bool]) -> bool {
         let geometry = &self.subject.geometry;
-        let of_group = |group: &[bool]| group.iter().filter(|is_useless| **is_useless).count();
-        let lost = useless.chunks(geometry.strips()).map(of_group).max().unwrap_or(0);
+        let lost = geometry.losses(|member| useless[member.at()]);
         let is_old = !self.excused.stale.is_empty() || !self.subject.out.is_empty();
         is_old && lost > geometry.parity_strips()
     }

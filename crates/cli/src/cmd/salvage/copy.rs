@@ -163,7 +163,7 @@ impl Walk<'_> {
             return;
         }
         verified.stripes_disagreeing += 1;
-        let slot = |strip| self.salvage.geometry().slot(stripe, strip);
+        let slot = |strip| self.salvage.geometry().home(stripe, strip).slot;
         let parities = disagreeing(&check);
         let suspect_slot = check.suspect.map(slot);
         if let Some(last) = verified.disagreements.last_mut()

@@ -12,7 +12,7 @@ use crate::member::SlotState;
 use crate::shard::Shard;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::{Found, FoundBlock, Home, HomeBlock, StripeReplay, block_checksum};
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, StripIdx, StripSet, StripeNo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,9 +55,10 @@ async fn read_some(
 ) {
     let mut started = Vec::new();
     for block in some {
-        let offset = shard.array.device_offset(block.stripe, block.strip, block.row);
+        let stripe = shard.array.layouts.recorded(block.stripe);
+        let (member, offset) = shard.array.place(stripe, block.strip, block.row);
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
-        started.push((*block, shard.start(home_of(shard, *block), offset, read)));
+        started.push((*block, shard.start(member, offset, read)));
     }
     for (block, pending) in started {
         let Some(pending) = pending else { continue };
@@ -68,12 +69,13 @@ async fn read_some(
 }
 
 fn home_of(shard: &Shard, block: HomeBlock) -> MemberIdx {
-    shard.array.member_of(block.stripe, block.strip)
+    shard.array.member_of(shard.array.layouts.recorded(block.stripe), block.strip)
 }
 
 impl Found for InPlace<'_> {
     fn is_written(&self, stripe: StripeNo) -> bool {
-        self.shard.array.written.is_written(stripe)
+        let array = &self.shard.array;
+        array.written.is_written(array.layouts.recorded(stripe))
     }
 
     fn block(&self, block: HomeBlock) -> FoundBlock {
@@ -91,7 +93,7 @@ impl Found for InPlace<'_> {
 /// If more members fail than the parity replaces.
 pub(super) async fn spoil(shard: &Rc<Shard>, stripes: &[StripeReplay]) -> Result<(), Refusal> {
     let unreadable = |replay: &StripeReplay| {
-        let stripe = replay.stripe;
+        let stripe = shard.array.layouts.recorded(replay.stripe);
         let blocks: Vec<_> =
             replay.lost.iter().filter(|block| !block.is_readable).copied().collect();
         blocks.into_iter().map(move |block| (stripe, block))
@@ -117,12 +119,12 @@ pub(super) async fn spoil(shard: &Rc<Shard>, stripes: &[StripeReplay]) -> Result
 /// Whether enough of the row is readable without this block: what is not to be had again stays as it is, and is not read.
 async fn is_replaceable(
     shard: &Rc<Shard>,
-    (stripe, strip, row): (StripeNo, StripIdx, u32),
+    (stripe, strip, row): (Stripe, StripIdx, u32),
 ) -> Result<bool, Refusal> {
     let others = shard.array.view(stripe).readable.minus(StripSet::only(strip));
     let read = read_strips(shard, stripe, others, RowRange::new(row, row + 1)).await?;
     let left = read.map_or_else(|unreadable| others.minus(unreadable), |_| others);
-    Ok(left.count() >= shard.array.geometry.data_strips())
+    Ok(left.count() >= shard.array.geometry_of(stripe).data_strips())
 }
 
 /// A block that is neither what it was nor what it was to be.

@@ -17,11 +17,11 @@ use crate::home::{keeper, record};
 use crate::shard::Shard;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::StripeReplay;
 use ashlar_parity::Locality;
 use ashlar_ring::Pending;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, StripeNo, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -62,22 +62,23 @@ pub(super) async fn mend(
         }
         store_checksums_if_many(shard).await?;
     }
-    for stripe in stripes {
-        for block in stripe.lost.iter().filter(|_| !sings(Canary::LeanLostLeft)) {
+    for replay in stripes {
+        let stripe = shard.array.layouts.recorded(replay.stripe);
+        for block in replay.lost.iter().filter(|_| !sings(Canary::LeanLostLeft)) {
             let rows = RowRange::new(block.row, block.row + 1);
             let strip = StripSet::only(block.home.strip);
-            if !generate(shard, (stripe.stripe, rows), strip).await? {
-                block_lost(shard, stripe.stripe);
+            if !generate(shard, (stripe, rows), strip).await? {
+                block_lost(shard, stripe);
                 summary.rows_left += 1;
             }
         }
-        for rows in stripe.in_doubt.iter().copied().filter(|_| !sings(Canary::DoubtLeft)) {
+        for rows in replay.in_doubt.iter().copied().filter(|_| !sings(Canary::DoubtLeft)) {
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
-                for (rows, wrong) in to_generate(shard, (stripe.stripe, tile)).await? {
+                for (rows, wrong) in to_generate(shard, (stripe, tile)).await? {
                     summary.put_back += u64::from(rows.blocks()) * to_u64(wrong.count());
-                    let run = (stripe.stripe, rows);
+                    let run = (stripe, rows);
                     summary.rows_left += generate_or_leave(shard, run, wrong).await?;
                 }
                 store_checksums_if_many(shard).await?;
@@ -97,9 +98,10 @@ async fn store_checksums_if_many(shard: &Rc<Shard>) -> Result<(), Refusal> {
 
 fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
     let mut pieces = Vec::new();
+    let stripe = shard.array.layouts.recorded(replay.stripe);
     let left_out = usize::from(sings(Canary::ReplaySkipsOne));
     for write in replay.writes.iter().skip(left_out) {
-        let place = shard.array.device_offset(replay.stripe, write.strip, write.rows.start);
+        let place = shard.array.device_offset(stripe, write.strip, write.rows.start);
         let mut done = 0;
         while done < write.rows.bytes() {
             let bytes = PIECE_BYTES.min(write.rows.bytes() - done);
@@ -181,7 +183,7 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
 /// there is not read again: whoever did would believe a device that has lost what was put back.
 async fn to_generate(
     shard: &Rc<Shard>,
-    (stripe, tile): (StripeNo, RowRange),
+    (stripe, tile): (Stripe, RowRange),
 ) -> Result<Vec<(RowRange, StripSet)>, Refusal> {
     if sings(Canary::ProvenNotPutBack) {
         return Ok(vec![(tile, StripSet::EMPTY)]);
@@ -201,7 +203,7 @@ async fn to_generate(
 /// no reason to refuse the rest of the array.
 async fn generate_or_leave(
     shard: &Rc<Shard>,
-    (stripe, run): (StripeNo, RowRange),
+    (stripe, run): (Stripe, RowRange),
     wrong: StripSet,
 ) -> Result<u64, Refusal> {
     if generate(shard, (stripe, run), wrong).await? {
@@ -224,19 +226,20 @@ async fn generate_or_leave(
 /// the strips that are `unreadable` from the beginning is not to be believed.
 async fn generate(
     shard: &Rc<Shard>,
-    (stripe, rows): (StripeNo, RowRange),
+    (stripe, rows): (Stripe, RowRange),
     mut unreadable: StripSet,
 ) -> Result<bool, Refusal> {
     let array = &shard.array;
+    let data_strips = array.geometry_of(stripe).data_strips();
     // Each pass knows of at least one unreadable strip more, so this ends.
     loop {
         let view = array.view(stripe);
         let readable = view.readable.minus(unreadable);
-        if readable.count() < array.geometry.data_strips() {
-            let is_for_media = view.readable.count() >= array.geometry.data_strips();
+        if readable.count() < data_strips {
+            let is_for_media = view.readable.count() >= data_strips;
             return if is_for_media { Ok(false) } else { Err(lost(shard)) };
         }
-        let survivors = readable.lowest(array.geometry.data_strips());
+        let survivors = readable.lowest(data_strips);
         match read_strips(shard, stripe, survivors, rows).await? {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(read) => {
@@ -251,15 +254,14 @@ async fn generate(
 /// Rows of each strip, rising; else the strips that could not be read. Members that are gone are put out.
 pub(super) async fn read_strips(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     strips: StripSet,
     rows: RowRange,
 ) -> Result<Result<Vec<BufMut>, StripSet>, Refusal> {
     let mut started = Vec::new();
     for strip in strips.iter() {
         let buffer = BufMut::zeroed(to_usize(rows.bytes()));
-        let offset = shard.array.device_offset(stripe, strip, rows.start);
-        let member = shard.array.member_of(stripe, strip);
+        let (member, offset) = shard.array.place(stripe, strip, rows.start);
         started.push((strip, shard.start(member, offset, Command::Read(buffer))));
     }
     let (mut read, mut unreadable) = (Vec::new(), StripSet::EMPTY);
@@ -283,7 +285,7 @@ pub(super) async fn read_strips(
 
 pub(super) async fn lose_holder(
     shard: &Rc<Shard>,
-    stripe: StripeNo,
+    stripe: Stripe,
     strip: StripIdx,
     fault: Fault,
 ) -> Result<(), Refusal> {
@@ -295,14 +297,14 @@ pub(super) async fn lose_holder(
 /// Compute the strips `wanted` from the survivors, and store all that is not there.
 async fn store(
     shard: &Rc<Shard>,
-    (stripe, rows): (StripeNo, RowRange),
+    (stripe, rows): (Stripe, RowRange),
     read: Vec<BufMut>,
     (survivors, wanted): (StripSet, StripSet),
 ) -> Result<(), Refusal> {
     let bytes = to_usize(rows.bytes());
     let mut made: Vec<BufMut> = wanted.iter().map(|_| BufMut::zeroed(bytes)).collect();
     if !wanted.is_empty() {
-        let cached = shard.decode_plan(survivors, wanted);
+        let cached = shard.decode_plan(stripe, survivors, wanted);
         let sources: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
         let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..]).collect();
         let decoded = cached.plan.run(&sources, &mut targets, Locality::Cached);
@@ -342,7 +344,7 @@ async fn store(
 /// What is in doubt, and not proven otherwise, is taken as it is found; so its checksums are those of what is found.
 async fn note_as_found(
     shard: &Rc<Shard>,
-    (stripe, strip, rows): (StripeNo, StripIdx, RowRange),
+    (stripe, strip, rows): (Stripe, StripIdx, RowRange),
     content: &Buf,
 ) -> Result<(), Refusal> {
     let member = shard.array.member_of(stripe, strip);

@@ -14,9 +14,9 @@ use crate::checksums::{block_of, is_known_right};
 use crate::error::Refusal;
 use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
-use ashlar_layout::RowRange;
+use ashlar_layout::{RowRange, Stripe};
 use ashlar_parity::Locality;
-use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, StripeNo, to_usize};
+use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, to_usize};
 use std::rc::Rc;
 
 /// For each of these rows the strips whose blocks are to be put back; none, if the array keeps no checksums.
@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// If more members fail than the parity replaces.
 pub(super) async fn to_put_back(
     shard: &Rc<Shard>,
-    (stripe, rows): (StripeNo, RowRange),
+    (stripe, rows): (Stripe, RowRange),
 ) -> Result<Vec<StripSet>, Refusal> {
     if shard.array.checksums.is_none() {
         return Ok(vec![StripSet::EMPTY; to_usize(rows.blocks().into())]);
@@ -66,7 +66,7 @@ pub(super) async fn to_put_back(
 
 /// A row as its devices hold it.
 struct Row<'b> {
-    stripe: StripeNo,
+    stripe: Stripe,
     row: u32,
     /// Strips rising.
     blocks: Vec<(StripIdx, &'b [u8])>,
@@ -83,7 +83,7 @@ impl Row<'_> {
         }
         let all: StripSet = self.blocks.iter().map(|(strip, _)| *strip).collect();
         let all = all.or(unreadable);
-        let needed = shard.array.geometry.data_strips();
+        let needed = shard.array.geometry_of(self.stripe).data_strips();
         if right == all || right.count() < needed {
             return StripSet::EMPTY;
         }
@@ -110,7 +110,7 @@ impl Row<'_> {
     /// All strips but the survivors, as they follow from these.
     fn decode(&self, shard: &Shard, survivors: StripSet, all: StripSet) -> Vec<(StripIdx, BufMut)> {
         let wanted = all.minus(survivors);
-        let cached = shard.decode_plan(survivors, wanted);
+        let cached = shard.decode_plan(self.stripe, survivors, wanted);
         let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
         let sources = self.blocks.iter().filter(|(strip, _)| is_source(*strip));
         let sources: Vec<&[u8]> = sources.map(|(_, bytes)| *bytes).collect();
