@@ -67,9 +67,10 @@ pub(super) fn act(shard: &Rc<Shard>) {
     let others: Vec<Standing> =
         slots().map(|at| of_replacement(shard, at, found[at.at()][1])).collect();
     ask_others(shard, &members);
-    let geometry = &shard.array.geometry;
-    let code = (geometry.strips(), geometry.parity_strips());
-    let (members_judged, others_judged) = judge((&members, &others), code);
+    let layouts = &shard.array.layouts;
+    let is_beyond =
+        |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_lost);
+    let (members_judged, others_judged) = judge((&members, &others), is_beyond);
     let mut waited_for = BTreeSet::new();
     for member in slots() {
         let slot = shard.array.slot(member);

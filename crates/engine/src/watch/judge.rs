@@ -8,6 +8,7 @@
 //! Not here: where the figures come from (`watch.rs`), what is done (`act.rs`).
 
 use super::Silence;
+use ashlar_units::MemberIdx;
 
 /// How many limits one command may take on a device that answers others meanwhile.
 pub(crate) const PATIENCE: u16 = 3;
@@ -74,24 +75,21 @@ impl Standing {
     }
 }
 
-/// What becomes of each of `members`, groups of `strips` one after the other, of which each may
-/// lack `parity`, and of the devices that are being filled to replace some of them.
+/// What becomes of each of `members`, and of the devices that are being filled to replace some of
+/// them. `is_beyond` says of a member and of those that are lost whether some stripe of that member
+/// lacks more than parity replaces.
 pub(crate) fn judge(
     (members, replacements): (&[Standing], &[Standing]),
-    (strips, parity): (usize, usize),
+    is_beyond: impl Fn(MemberIdx, &dyn Fn(MemberIdx) -> bool) -> bool,
 ) -> (Vec<Judged>, Vec<Judged>) {
     let all = || members.iter().chain(replacements).filter(|it| it.is_in_service);
     let are_most_silent = 2 * all().filter(|it| it.is_silent()).count() > all().count();
-    let of_member = |(at, member): (usize, &Standing)| {
-        let first = at / strips * strips;
-        let group = &members[first..first + strips];
-        let lost = group.iter().filter(|it| it.is_missing || it.is_silent()).count();
-        match member.is_due() {
-            false => Judged::Stays,
-            true if lost > parity => Judged::WaitedFor(Why::Needed),
-            true if are_most_silent => Judged::WaitedFor(Why::MostAreSilent),
-            true => Judged::GivenUp,
-        }
+    let is_lost = |at: MemberIdx| members[at.at()].is_missing || members[at.at()].is_silent();
+    let of_member = |(at, member): (usize, &Standing)| match member.is_due() {
+        false => Judged::Stays,
+        true if is_beyond(MemberIdx::from_at(at), &is_lost) => Judged::WaitedFor(Why::Needed),
+        true if are_most_silent => Judged::WaitedFor(Why::MostAreSilent),
+        true => Judged::GivenUp,
     };
     let of_replacement = |replacement: &Standing| match replacement.is_due() {
         false => Judged::Stays,
@@ -107,6 +105,7 @@ pub(crate) fn judge(
 #[cfg(test)]
 mod tests {
     use super::{Judged, Silence, Standing, Why, judge};
+    use ashlar_units::MemberIdx;
 
     const LIMIT: u16 = 20;
 
@@ -143,7 +142,11 @@ mod tests {
     fn judged(members: &str, replacements: &str, strips: usize, parity: usize) -> (String, String) {
         let standings = |letters: &str| letters.chars().map(standing).collect::<Vec<_>>();
         let (members, replacements) = (standings(members), standings(replacements));
-        let (own, others) = judge((&members, &replacements), (strips, parity));
+        let is_beyond = |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| {
+            let first = member.at() / strips * strips;
+            (first..first + strips).filter(|at| is_lost(MemberIdx::from_at(*at))).count() > parity
+        };
+        let (own, others) = judge((&members, &replacements), is_beyond);
         (own.into_iter().map(letter).collect(), others.into_iter().map(letter).collect())
     }
 
