@@ -65,7 +65,7 @@ impl Course {
     }
 
     /// How many stripes there are to visit from `from` on. Stripes being written for the first time are not
-    /// counted, and the written ones of a grouped array count as spread evenly over its groups.
+    /// counted, and the strips of the written ones count as spread evenly over the members.
     pub(crate) fn count(&self, maps: Maps<'_>, from: StripeNo) -> u64 {
         let stripe_count = maps.geometry.stripe_count();
         let (mut at, mut count) = (from.0, 0);
@@ -77,7 +77,10 @@ impl Course {
             at = part.end;
         }
         match self.slot {
-            Some(_) => count.div_ceil(to_u64(maps.geometry.groups())),
+            Some(_) => {
+                let strips = count * to_u64(maps.geometry.stripe_width());
+                strips.div_ceil(to_u64(maps.geometry.members()))
+            }
             None => count,
         }
     }
