@@ -284,9 +284,9 @@ impl Array {
         &self.layout_of(stripe).geometry
     }
 
-    /// How far a job is that the members list. They count in their one geometry.
+    /// How far a job is that the members list.
     pub(crate) fn checkpoint_of(&self, record: &JobRecord) -> StripeId {
-        StripeId { epoch: self.geometry().epoch(), number: record.checkpoint }
+        self.layouts.cursor(record.checkpoint)
     }
 
     /// The written bits of a geometry's stripes.

@@ -33,7 +33,7 @@ use crate::written::WrittenMap;
 use crate::{control_io, map_pages, stated};
 use ashlar_device::{Access, Opened};
 use ashlar_iobuf::BufMut;
-use ashlar_layout::{Geometry, StripeId};
+use ashlar_layout::Geometry;
 use ashlar_ondisk::assembly::{
     self, AssemblyRequest, Extra, ExtraReason, MemberReading, ReadLabel, RefusalKind, Start,
     Verdict,
@@ -345,7 +345,7 @@ fn make_array(
         worker_count: roster.loads.len(),
     });
     for (at, slot) in plan.slots.iter().enumerate() {
-        let below = StripeId { epoch: geometry.epoch(), number: slot.rebuilt_below };
+        let below = array.layouts.cursor(slot.rebuilt_below);
         array.slot(MemberIdx::from_at(at)).set_rebuilt_below(below);
     }
     array.set_read_only(plan.read_only.is_some());

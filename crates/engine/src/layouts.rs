@@ -75,7 +75,7 @@ impl Layouts {
     /// If the array has no such stripe.
     #[inline]
     pub(crate) fn stripe(&self, id: StripeId) -> Stripe {
-        self.of(id.epoch).geometry.stripe(id.number)
+        self.of(id.epoch()).geometry.stripe(id.number())
     }
 
     /// The stripe that a log record means: on the members there is only one geometry, so the number
@@ -85,6 +85,13 @@ impl Layouts {
     /// As [`Layouts::stripe`].
     pub(crate) fn recorded(&self, number: StripeNo) -> Stripe {
         self.current.geometry.stripe(number)
+    }
+
+    /// How far a job or a device is that the members list. They count in their one geometry, and
+    /// their number may be any: past the last stripe is all of them.
+    pub(crate) fn cursor(&self, number: StripeNo) -> StripeId {
+        let geometry = &self.current.geometry;
+        StripeId::new(geometry.epoch(), number.min(StripeNo(geometry.stripe_count())))
     }
 
     /// The numbers of the stripes that an extent of the volume touches, and which geometry counts
@@ -195,7 +202,7 @@ mod tests {
         let layouts = two();
         let number = StripeNo(3);
         let [old, new] =
-            [LayoutEpoch::FIRST, NEW].map(|epoch| layouts.stripe(StripeId { epoch, number }));
+            [LayoutEpoch::FIRST, NEW].map(|epoch| layouts.stripe(StripeId::new(epoch, number)));
         assert_ne!(old, new);
         let counts = |layout: &Layout| (layout.geometry.data_strips(), layout.code.parity_strips());
         assert_eq!(counts(layouts.of(old.epoch())), (4, 1));
@@ -207,6 +214,8 @@ mod tests {
         assert_eq!(member(old, 4), MemberIdx(1));
         assert_eq!(member(new, 5), MemberIdx(3));
         assert_eq!(layouts.recorded(number), old);
+        assert_eq!(layouts.cursor(number), old.id());
+        assert_eq!(layouts.cursor(StripeNo(u64::MAX)).number(), StripeNo(100), "a damaged number");
         assert_eq!(layouts.cut(Extent::new(3 * 4 * 65_536, 4096)).next().unwrap().stripe, old);
     }
 
@@ -228,7 +237,7 @@ mod tests {
     fn stripes_of_two_geometries_with_one_number_do_not_exclude_each_other() {
         let layouts = two();
         let (locks, rows) = (RowLocks::default(), RowRange::new(0, 16));
-        let id = |epoch| StripeId { epoch, number: StripeNo(7) };
+        let id = |epoch| StripeId::new(epoch, StripeNo(7));
         let _held = locks.lock_if_idle(id(LayoutEpoch::FIRST), rows).expect("idle");
         assert!(locks.lock_if_idle(id(LayoutEpoch::FIRST), rows).is_none());
         let other = locks.lock_if_idle(id(NEW), rows);

@@ -9,7 +9,7 @@
 
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
-use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
+use ashlar_layout::{Stripe, StripeId};
 use ashlar_units::StripeNo;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -77,7 +77,7 @@ impl Slot {
     pub(crate) fn whole_below(&self) -> StripeId {
         let lost = self.lost.stripes.lock().unwrap_or_else(PoisonError::into_inner);
         let below = self.rebuilt_below();
-        lost.first().map_or(below, |lost| below.at(below.number.min(*lost)))
+        lost.first().map_or(below, |lost| below.at(below.number().min(*lost)))
     }
 
     /// Home only: of exactly these stripes the slot's strip could not be rebuilt; they are of the
@@ -140,7 +140,7 @@ impl Slot {
             SlotState::InSync => (true, true),
             SlotState::Rebuilding => {
                 let below = self.rebuilt_below();
-                let is_below = stripe.epoch() == below.epoch && stripe.number() < below.number;
+                let is_below = stripe.epoch() == below.epoch() && stripe.id() < below;
                 let is_whole = is_below && !self.lost.contains(stripe.number());
                 (is_whole || sings(Canary::RebuiltTooSoon), true)
             }
@@ -188,15 +188,10 @@ struct Rebuilt(AtomicU64);
 
 impl Rebuilt {
     fn below(&self) -> StripeId {
-        let word = self.0.load(Ordering::Acquire);
-        let [number @ .., epoch] = word.to_le_bytes();
-        let [a, b, c, d, e, f, g] = number;
-        let number = StripeNo(u64::from_le_bytes([a, b, c, d, e, f, g, 0]));
-        StripeId { epoch: LayoutEpoch(epoch), number }
+        StripeId::from_word(self.0.load(Ordering::Acquire))
     }
 
     fn set(&self, below: StripeId) {
-        assert!(below.number.0 >> 56 == 0, "stripe numbers have seven bytes");
         self.0.store(below.word(), Ordering::Release);
     }
 }

@@ -255,8 +255,8 @@ impl Geometry {
     #[inline]
     pub fn stripe(&self, number: StripeNo) -> Stripe {
         assert!(number.0 < self.stripe_count, "stripe {number} of {}", self.stripe_count);
-        let seat = self.placement.seat(number, self.strip_bytes);
-        Stripe::new(StripeId { epoch: self.epoch, number }, seat)
+        let seat = self.placement.seat(number);
+        Stripe::new(StripeId::new(self.epoch, number), seat)
     }
 
     /// The stripe that holds a byte of the volume, and where in the stripe's data that byte is.
@@ -290,7 +290,8 @@ impl Geometry {
             self.stripe_width()
         );
         self.check_epoch(stripe);
-        self.placement.place(stripe.seat(), strip)
+        let (member, row) = self.placement.place(stripe, strip);
+        Place { member, offset: row * self.strip_bytes }
     }
 
     /// Which strip of which stripe lies in a member's row `row`, its `row`-th strip; `None` if that

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use ashlar_units::{MemberIdx, StripIdx, StripeNo, to_u64, to_usize};
 
-use crate::geometry::{GeometryParts, Place};
+use crate::geometry::GeometryParts;
 use crate::rotation::{Rotation, RowCode};
 
 /// The groups, and how strips move over the members of each.
@@ -20,11 +20,10 @@ pub(crate) struct Grouped {
     rotation: Rotation,
 }
 
-/// What a stripe keeps of where it lies.
+/// What a stripe keeps of where it lies. Small, since stripes are moved with every future and
+/// message; the row follows from the number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupedSeat {
-    /// First byte of its row, counted from the start of a member's data area.
-    offset: u64,
     /// First member of its group.
     first: u16,
     /// Where the rotation stands in its row.
@@ -61,23 +60,31 @@ impl Grouped {
     }
 
     #[inline]
-    pub(crate) fn seat(&self, stripe: StripeNo, strip_bytes: u64) -> GroupedSeat {
-        // A division costs more than all the rest, and most arrays have one group.
-        let (row, group) = match self.groups {
-            1 => (stripe.0, 0),
-            groups => (stripe.0 / groups, stripe.0 % groups),
-        };
+    pub(crate) fn seat(&self, stripe: StripeNo) -> GroupedSeat {
+        let row = self.row_of(stripe);
+        let group = stripe.0 - row * self.groups;
         GroupedSeat {
-            offset: row * strip_bytes,
             first: u16::try_from(group * self.code.width()).expect("members are few"),
             turn: self.rotation.turn(self.code, row),
         }
     }
 
+    /// The member that holds a strip, and the row there.
     #[inline]
-    pub(crate) fn place(&self, seat: GroupedSeat, strip: StripIdx) -> Place {
+    pub(crate) fn place(
+        &self,
+        stripe: StripeNo,
+        seat: GroupedSeat,
+        strip: StripIdx,
+    ) -> (MemberIdx, u64) {
         let position = self.rotation.position(self.code, seat.turn, strip.0);
-        Place { member: MemberIdx(seat.first + u16::from(position)), offset: seat.offset }
+        (MemberIdx(seat.first + u16::from(position)), self.row_of(stripe))
+    }
+
+    #[inline]
+    fn row_of(&self, stripe: StripeNo) -> u64 {
+        // A division costs more than all the rest, and most arrays have one group.
+        if self.groups == 1 { stripe.0 } else { stripe.0 / self.groups }
     }
 
     #[inline]

@@ -12,9 +12,10 @@ use std::ops::Range;
 
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
-use crate::geometry::{GeometryParts, LAYOUT_VERSION, Place};
+use crate::geometry::{GeometryParts, LAYOUT_VERSION};
 use crate::grouped::{Grouped, GroupedSeat};
 use crate::rotation::Rotation;
+use crate::stripe::Stripe;
 
 /// How stripes lie on members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ pub(crate) enum Placement {
     Grouped(Grouped),
 }
 
-/// What a stripe keeps of where it lies, so that placing its strips needs no division.
+/// What a stripe keeps of where it lies, so that placing its strips costs little.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seat {
     /// On a group.
@@ -72,17 +73,19 @@ impl Placement {
 
     /// Where a stripe that exists lies.
     #[inline]
-    pub(crate) fn seat(&self, stripe: StripeNo, strip_bytes: u64) -> Seat {
+    pub(crate) fn seat(&self, stripe: StripeNo) -> Seat {
         match self {
-            Placement::Grouped(grouped) => Seat::Grouped(grouped.seat(stripe, strip_bytes)),
+            Placement::Grouped(grouped) => Seat::Grouped(grouped.seat(stripe)),
         }
     }
 
-    /// Where a strip that exists lies.
+    /// Where a strip that exists lies: the member, and the row there.
     #[inline]
-    pub(crate) fn place(&self, seat: Seat, strip: StripIdx) -> Place {
-        match (self, seat) {
-            (Placement::Grouped(grouped), Seat::Grouped(seat)) => grouped.place(seat, strip),
+    pub(crate) fn place(&self, stripe: Stripe, strip: StripIdx) -> (MemberIdx, u64) {
+        match (self, stripe.seat()) {
+            (Placement::Grouped(grouped), Seat::Grouped(seat)) => {
+                grouped.place(stripe.number(), seat, strip)
+            }
         }
     }
 

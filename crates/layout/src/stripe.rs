@@ -27,41 +27,77 @@ impl LayoutEpoch {
 
 /// What tells stripes apart: their number, and the geometry that counts them.
 ///
-/// A job's cursor is one, too, and may then be one past the last stripe.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct StripeId {
-    /// The geometry.
-    pub epoch: LayoutEpoch,
-    /// The number in it.
-    pub number: StripeNo,
-}
+/// A job's cursor is one, too, and may then be one past the last stripe. One word, with the geometry
+/// in the top byte: no stripe number reaches it, since members have at most 2^62 bytes together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct StripeId(u64);
+
+/// Where the geometry stands in the word.
+const EPOCH_SHIFT: u32 = 56;
 
 impl StripeId {
-    /// Another stripe of the same geometry.
+    /// The stripe of this number in the geometry of this epoch.
+    ///
+    /// # Panics
+    /// If the number is 2^56 or more, which no array has.
     #[inline]
-    #[must_use]
-    pub fn at(self, number: StripeNo) -> StripeId {
-        StripeId { number, ..self }
+    pub fn new(epoch: LayoutEpoch, number: StripeNo) -> StripeId {
+        assert!(number.0 >> EPOCH_SHIFT == 0, "a stripe number has seven bytes");
+        StripeId(number.0 | u64::from(epoch.0) << EPOCH_SHIFT)
+    }
+
+    /// What [`StripeId::word`] gave.
+    #[inline]
+    pub fn from_word(word: u64) -> StripeId {
+        StripeId(word)
     }
 
     /// One word of it: stripes of two geometries that share a number are far apart.
     #[inline]
     pub fn word(self) -> u64 {
-        // No stripe number reaches the top byte: members have at most 2^62 bytes together.
-        self.number.0 ^ (u64::from(self.epoch.0) << 56)
+        self.0
+    }
+
+    /// Which geometry.
+    #[inline]
+    pub fn epoch(self) -> LayoutEpoch {
+        let [.., epoch] = self.0.to_le_bytes();
+        LayoutEpoch(epoch)
+    }
+
+    /// The number in it.
+    #[inline]
+    pub fn number(self) -> StripeNo {
+        StripeNo(self.0 & ((1 << EPOCH_SHIFT) - 1))
+    }
+
+    /// Another stripe of the same geometry.
+    ///
+    /// # Panics
+    /// As [`StripeId::new`].
+    #[inline]
+    #[must_use]
+    pub fn at(self, number: StripeNo) -> StripeId {
+        StripeId::new(self.epoch(), number)
     }
 }
 
 impl Hash for StripeId {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.word());
+        state.write_u64(self.0);
+    }
+}
+
+impl fmt::Debug for StripeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StripeId({} of epoch {})", self.number(), self.epoch().0)
     }
 }
 
 impl fmt::Display for StripeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.number.fmt(f)
+        self.number().fmt(f)
     }
 }
 
@@ -71,6 +107,9 @@ pub struct Stripe {
     id: StripeId,
     seat: Seat,
 }
+
+/// Stripes are in every message and future of the data path, which are moved.
+const _: () = assert!(size_of::<Stripe>() == 16);
 
 impl Stripe {
     #[inline]
@@ -87,13 +126,13 @@ impl Stripe {
     /// Its number in its geometry.
     #[inline]
     pub fn number(self) -> StripeNo {
-        self.id.number
+        self.id.number()
     }
 
     /// The geometry that counts it.
     #[inline]
     pub fn epoch(self) -> LayoutEpoch {
-        self.id.epoch
+        self.id.epoch()
     }
 
     #[inline]
@@ -126,6 +165,6 @@ impl fmt::Display for Stripe {
 
 impl fmt::Debug for Stripe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stripe({} of epoch {})", self.id.number, self.id.epoch.0)
+        write!(f, "Stripe({} of epoch {})", self.number(), self.epoch().0)
     }
 }

@@ -61,7 +61,7 @@ async fn give_back(shard: &Rc<Shard>) {
 
 fn run_from(shard: &Shard, first: StripeNo) -> Run {
     let array = &shard.array;
-    let id = StripeId { epoch: array.written.epoch(), number: first };
+    let id = StripeId::new(array.written.epoch(), first);
     let owner_of = |number| array.owner_of(array.layouts.stripe(id.at(number)));
     let owner = owner_of(first);
     let mut end = StripeNo(first.0 + 1);
@@ -77,12 +77,12 @@ fn run_from(shard: &Shard, first: StripeNo) -> Run {
 /// The owner's part.
 pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
     let array = &shard.array;
-    let geometry = &array.layouts.of(run.first.epoch).geometry;
+    let geometry = &array.layouts.of(run.first.epoch()).geometry;
     let all = RowRange::new(0, geometry.strip_blocks());
     // Locked in rising order and by nobody else more than one at a time: no two can wait for each other.
     let mut held: Vec<RowGuard> = Vec::new();
     let mut extents: Vec<(MemberIdx, Extent)> = Vec::new();
-    for number in (run.first.number.0..run.end.0).map(StripeNo) {
+    for number in (run.first.number().0..run.end.0).map(StripeNo) {
         let stripe = geometry.stripe(number);
         let guard = shard.locks.lock(stripe.id(), all, Hold::Exclusive).await;
         // It may have been written since, or given back once more, and that is not durable yet.

@@ -196,7 +196,7 @@ pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_b
             member: Some(entry.uuid),
             ..JobSpec::new(
                 Work::Rebuild { slot },
-                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below.number) },
+                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below.number()) },
             )
         };
         start(&shard, spec);

@@ -115,7 +115,7 @@ impl Job {
             spec.work == Work::Scrub { is_repairing: true } || shard.array.checksums.is_some();
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
-        let StripeId { epoch, number: checkpoint } = spec.checkpoint;
+        let (epoch, checkpoint) = (spec.checkpoint.epoch(), spec.checkpoint.number());
         let progress = Progress {
             cursor: checkpoint,
             done_below: checkpoint,
@@ -240,7 +240,7 @@ impl Job {
     /// The next stripe to begin, if there is one left in this pass.
     pub(super) fn next(&self, array: &Array) -> Option<Stripe> {
         let number = self.next_number(array)?;
-        Some(array.layouts.stripe(StripeId { epoch: self.epoch, number }))
+        Some(array.layouts.stripe(StripeId::new(self.epoch, number)))
     }
 
     fn next_number(&self, array: &Array) -> Option<StripeNo> {
@@ -297,7 +297,7 @@ impl Job {
         progress.done_below = progress.done_below.max(visited);
         if let Some(slot) = self.slot().filter(|slot| self.speaks_for(array, *slot)) {
             array.slot(slot).set_lost(&progress.lost);
-            let below = StripeId { epoch: self.epoch, number: progress.done_below };
+            let below = StripeId::new(self.epoch, progress.done_below);
             array.slot(slot).set_rebuilt_below(below);
         }
         if self.work == Work::Resync {

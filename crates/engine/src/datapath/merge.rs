@@ -87,7 +87,7 @@ impl Merging {
         let mut streams = self.streams.borrow_mut();
         let (stripe, end) = (write.stripe.id(), write.extent.end());
         // The end of one stripe is the start of the next.
-        let after = || stripe.at(StripeNo(stripe.number.0 + 1));
+        let after = || stripe.at(StripeNo(stripe.number().0 + 1));
         let next = if end == stripe_bytes { (after(), 0) } else { (stripe, end) };
         let is_here = |s: &&mut Stream| (s.stripe, s.offset) == (stripe, write.extent.offset);
         if let Some(stream) = streams.iter_mut().find(is_here) {

@@ -64,14 +64,14 @@ impl Ahead {
     /// continues a stream and nothing was written for them yet. The stripes of a window lie in one
     /// region, if a region has as many.
     pub(super) fn wanted(&mut self, stripe: StripeId) -> Option<Range<u64>> {
-        let before = stripe.number.0.checked_sub(1).map(|number| stripe.at(StripeNo(number)));
+        let before = stripe.number().0.checked_sub(1).map(|number| stripe.at(StripeNo(number)));
         let place = |stripe: StripeId| Places::of(stripe) % STREAMS;
         let is_stream = before.is_some_and(|before| self.whole[place(before)] == Some(before));
         self.whole[place(stripe)] = Some(stripe);
         if !is_stream {
             return None;
         }
-        let number = stripe.number.0;
+        let number = stripe.number().0;
         let start = number / STRIPES * STRIPES;
         let is_second_half = number - start >= STRIPES / 2;
         let this = number + 1..start + STRIPES;

@@ -391,7 +391,7 @@ fn encode(encoder: &mut HeaderEncoder<'_>, item: &Item) {
     let parts: SmallVec<[Part; 16]> = body.parts_of(item.strip).map(|piece| piece.part).collect();
     let record = NewRecord {
         sequence: body.sequence,
-        stripe: body.stripe.number,
+        stripe: body.stripe.number(),
         kind: body.kind,
         rows: body.rows,
         holders: &body.holders,

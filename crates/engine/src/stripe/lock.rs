@@ -170,7 +170,9 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    const STRIPE: StripeId = StripeId { epoch: LayoutEpoch::FIRST, number: StripeNo(7) };
+    fn stripe() -> StripeId {
+        StripeId::new(LayoutEpoch::FIRST, StripeNo(7))
+    }
 
     fn rows(start: u32, end: u32) -> RowRange {
         RowRange { start, end }
@@ -186,8 +188,8 @@ mod tests {
     #[test]
     fn different_rows_of_one_stripe_do_not_wait_for_each_other() {
         let locks = RowLocks::default();
-        let mut first = pin!(locks.lock(STRIPE, rows(0, 1), Hold::Exclusive));
-        let mut second = pin!(locks.lock(STRIPE, rows(1, 2), Hold::Exclusive));
+        let mut first = pin!(locks.lock(stripe(), rows(0, 1), Hold::Exclusive));
+        let mut second = pin!(locks.lock(stripe(), rows(1, 2), Hold::Exclusive));
         let _held = poll(first.as_mut()).expect("free rows");
         assert!(poll(second.as_mut()).is_some());
     }
@@ -195,9 +197,9 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
         let locks = RowLocks::default();
-        let mut one = pin!(locks.lock(STRIPE, rows(0, 4), Hold::Shared));
-        let mut two = pin!(locks.lock(STRIPE, rows(2, 6), Hold::Shared));
-        let mut writer = pin!(locks.lock(STRIPE, rows(3, 5), Hold::Exclusive));
+        let mut one = pin!(locks.lock(stripe(), rows(0, 4), Hold::Shared));
+        let mut two = pin!(locks.lock(stripe(), rows(2, 6), Hold::Shared));
+        let mut writer = pin!(locks.lock(stripe(), rows(3, 5), Hold::Exclusive));
         let one = poll(one.as_mut()).expect("shared");
         let two = poll(two.as_mut()).expect("shared");
         assert!(poll(writer.as_mut()).is_none());
@@ -210,11 +212,11 @@ mod tests {
     #[test]
     fn a_later_reader_does_not_overtake_a_waiting_writer() {
         let locks = RowLocks::default();
-        let mut reader = pin!(locks.lock(STRIPE, rows(0, 4), Hold::Shared));
+        let mut reader = pin!(locks.lock(stripe(), rows(0, 4), Hold::Shared));
         let held = poll(reader.as_mut()).expect("free");
-        let mut writer = pin!(locks.lock(STRIPE, rows(0, 4), Hold::Exclusive));
+        let mut writer = pin!(locks.lock(stripe(), rows(0, 4), Hold::Exclusive));
         assert!(poll(writer.as_mut()).is_none());
-        let mut late = pin!(locks.lock(STRIPE, rows(0, 1), Hold::Shared));
+        let mut late = pin!(locks.lock(stripe(), rows(0, 1), Hold::Shared));
         assert!(poll(late.as_mut()).is_none());
         drop(held);
         let written = poll(writer.as_mut()).expect("next in line");
@@ -226,12 +228,12 @@ mod tests {
     #[test]
     fn a_dropped_waiter_leaves_the_line_and_an_idle_stripe_leaves_the_table() {
         let locks = RowLocks::default();
-        let held = poll(pin!(locks.lock(STRIPE, rows(0, 4), Hold::Exclusive))).expect("free");
+        let held = poll(pin!(locks.lock(stripe(), rows(0, 4), Hold::Exclusive))).expect("free");
         {
-            let mut gone = Box::pin(locks.lock(STRIPE, rows(0, 4), Hold::Exclusive));
+            let mut gone = Box::pin(locks.lock(stripe(), rows(0, 4), Hold::Exclusive));
             assert!(poll(gone.as_mut()).is_none());
         }
-        let mut next = pin!(locks.lock(STRIPE, rows(0, 4), Hold::Exclusive));
+        let mut next = pin!(locks.lock(stripe(), rows(0, 4), Hold::Exclusive));
         assert!(poll(next.as_mut()).is_none());
         drop(held);
         drop(poll(next.as_mut()).expect("the dropped waiter passed its turn on"));
