@@ -11,7 +11,7 @@ use crate::config::Payload;
 use crate::content::{WriteId, is_of, is_zero};
 use ashlar_engine::{ArrayVolume, AssembleSpec, Engine};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
-use ashlar_ondisk::format::copy_slots;
+use ashlar_ondisk::format::{FLUSH_MARKS, copy_slots};
 use ashlar_ondisk::{BitmapKind, PageIdentity, Superblock, SuperblockCopies};
 use ashlar_ring::Handle;
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
@@ -453,7 +453,8 @@ fn has_superblock(disk: &SimDisk) -> bool {
     superblock(disk).is_some()
 }
 
-/// What lies between the areas was not touched.
+/// What lies between the areas was not touched. The flush marks lie where the format says, so no
+/// superblock names them.
 fn gaps_are_as_they_were(disk: &SimDisk, before: &[u8]) -> Result<(), String> {
     let now = whole(disk);
     if now == before {
@@ -463,6 +464,7 @@ fn gaps_are_as_they_were(disk: &SimDisk, before: &[u8]) -> Result<(), String> {
         return Err(format!("{} was written and has no superblock", disk.name()));
     };
     let mut areas: Vec<Extent> = superblock.areas.named().map(|(_, area)| area).to_vec();
+    areas.push(FLUSH_MARKS);
     areas.sort_by_key(|area| area.offset);
     areas.push(Extent::new(to_u64(now.len()), 0));
     let mut from = 0;
