@@ -301,7 +301,8 @@ impl Array {
         self.geometry_of(stripe).place(stripe, strip)
     }
 
-    /// The member that holds a strip, and the bytes from the member's start where the strip's row `row` lies.
+    /// The member that holds a strip, and the bytes from the member's start where the strip's row
+    /// `row` lies.
     #[inline]
     pub(crate) fn place(&self, stripe: Stripe, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
         let home = self.home_of(stripe, strip);
