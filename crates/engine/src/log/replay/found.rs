@@ -1,4 +1,5 @@
-//! What a judgement rests on besides the logs: the written map, and blocks that lean records are about.
+//! What a judgement rests on besides the logs: the written map, and blocks that lean records are
+//! about.
 //!
 //! What must stay true: a block counts only as found on a member that is in sync; of any other nothing is said. Nothing
 //! is written to find out. A block that cannot be read is made one that is neither old nor new, durably, before
