@@ -88,6 +88,7 @@ fn unpack(folder: &Path, package: &str, root: &Path) -> Result<(), String> {
     let download = Command::new("apt-get").args(["download", package]).current_dir(&fresh).output();
     let is_there = download.is_ok_and(|output| output.status.success());
     if !is_there {
+        let _gone = fs::remove_dir_all(&fresh);
         return Err(format!("package {package} cannot be downloaded"));
     }
     let archive = fresh.join(only_in(&fresh)?);
