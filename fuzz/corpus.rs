@@ -1,12 +1,14 @@
-//! Where libFuzzer begins: inputs of the seeded tests, which get further than bytes by chance, kept as files when
-//! `ASHLAR_FUZZ_CORPUS` names a folder. `just fuzz` sees to that.
+//! Where libFuzzer begins: inputs of the seeded tests, which get further than bytes by chance, kept
+//! as files when `ASHLAR_FUZZ_CORPUS` names a folder. `just fuzz` sees to that.
 //!
-//! What must stay true: without the variable nothing is written, and the tests do the same with it as without it.
+//! What must stay true: without the variable nothing is written, and the tests do the same with it
+//! as without it.
 
 /// Inputs that are kept of each seed.
 const KEPT: u64 = 40;
 
-/// Keep input `number` of `seed` for the target of that name, if it is one of the first and somebody asked.
+/// Keep input `number` of `seed` for the target of that name, if it is one of the first and
+/// somebody asked.
 ///
 /// # Panics
 /// If it cannot be written.

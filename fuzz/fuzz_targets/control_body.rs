@@ -1,4 +1,5 @@
-//! Bodies of requests to the control socket: `crates/api/tests/hostile/parse.rs` says what is right.
+//! Bodies of requests to the control socket: `crates/api/tests/hostile/parse.rs` says what is
+//! right.
 
 #![no_main]
 

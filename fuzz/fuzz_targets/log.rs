@@ -1,4 +1,5 @@
-//! Log areas of all members of an array: `crates/ondisk/tests/ondisk/hostile/decode.rs` says what is right.
+//! Log areas of all members of an array: `crates/ondisk/tests/ondisk/hostile/decode.rs` says what
+//! is right.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Pages of the written map and the write-intent bitmap: `crates/ondisk/tests/ondisk/hostile/decode.rs` says what is right.
+//! Pages of the written map and the write-intent bitmap:
+//! `crates/ondisk/tests/ondisk/hostile/decode.rs` says what is right.
 
 #![no_main]
 

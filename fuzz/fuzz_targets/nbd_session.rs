@@ -1,4 +1,5 @@
-//! Handshake and transmission of an NBD client: `crates/export/nbd/src/hostile.rs` says what is right.
+//! Handshake and transmission of an NBD client: `crates/export/nbd/src/hostile.rs` says what is
+//! right.
 
 #![no_main]
 

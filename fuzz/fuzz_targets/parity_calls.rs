@@ -1,7 +1,7 @@
 //! Hostile calls of the parity crate, as libFuzzer finds them: `just fuzz 60`.
 //!
-//! The call itself, and what is right, is in `crates/parity/tests/hostile/call.rs`; the ordinary tests make
-//! the same calls from a seed.
+//! The call itself, and what is right, is in `crates/parity/tests/hostile/call.rs`; the ordinary
+//! tests make the same calls from a seed.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Superblocks as somebody may have written them: `crates/ondisk/tests/ondisk/hostile/decode.rs` says what is right.
+//! Superblocks as somebody may have written them: `crates/ondisk/tests/ondisk/hostile/decode.rs`
+//! says what is right.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! SIGKILL at random moments: while the array is whole, degraded, loses a member, gets one back, and is rebuilt.
+//! SIGKILL at random moments: while the array is whole, degraded, loses a member, gets one back,
+//! and is rebuilt.
 //!
-//! What must stay true: after every kill the next daemon is asked for every block that clients wrote. How many kills:
-//! `ASHLAR_KILLS`, else 50. A failure prints its seed, which decides what clients send and when the kill comes, but
-//! not how threads take turns.
-//! Not here: power cuts.
+//! What must stay true: after every kill the next daemon is asked for every block that clients
+//! wrote. How many kills: `ASHLAR_KILLS`, else 50. A failure prints its seed, which decides what
+//! clients send and when the kill comes, but not how threads take turns. Not here: power cuts.
 
 use crate::client::{Client, Fuse, Nbd};
 use crate::ledger::{BLOCK_BYTES, Ledger, fill, now_ns};
@@ -189,8 +189,8 @@ impl Victim {
             let old = std::mem::replace(&mut self.devices[slot], device);
             std::fs::remove_file(self.world.path(&old)).expect("nobody needs it");
         }
-        // So little data is rebuilt in no time. A rebuild that waits is under way when the kill comes, if it had not
-        // ended already: then there is nothing to pause.
+        // So little data is rebuilt in no time. A rebuild that waits is under way when the kill
+        // comes, if it had not ended already: then there is nothing to pause.
         if random.below(4) > 0 {
             self.world.run(&["rebuild", "pause", "tank0"]);
         }
@@ -228,7 +228,8 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The last daemon that was killed left its mount behind, and nobody attaches the volume again.
+        // The last daemon that was killed left its mount behind, and nobody attaches the volume
+        // again.
         let place = self.world.path("volumes/tank0");
         let _none_without_fuse = Command::new("umount").arg("-l").arg(place).output();
     }
@@ -274,7 +275,8 @@ fn make_whole(victim: &mut Victim) {
     assert!(victim.is_whole());
 }
 
-/// A line past the test runner, which hides what passing tests print: for results, and for what was not done.
+/// A line past the test runner, which hides what passing tests print: for results, and for what was
+/// not done.
 pub fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("stderr is there");
 }

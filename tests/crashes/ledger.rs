@@ -1,13 +1,14 @@
 //! What clients wrote, and what each block may therefore hold.
 //!
-//! What must stay true: a write stays possible until another write of the block that began after it had been
-//! answered is *kept*. So writes that overlap in time may be found in either order, a write that was never
-//! answered may be found or not, and nothing else may. What was found after a kill is final.
+//! What must stay true: a write stays possible until another write of the block that began after it
+//! had been answered is *kept*. So writes that overlap in time may be found in either order, a
+//! write that was never answered may be found or not, and nothing else may. What was found after a
+//! kill is final.
 //!
-//! When a write is kept is what the array promises. The first `promised` blocks keep it when it is answered, the others
-//! when a flush that began after its answer was answered. Everything is in a journal with its times, so that the
-//! books can be had as they were at any moment.
-//! Not here: who does the writing (`load`).
+//! When a write is kept is what the array promises. The first `promised` blocks keep it when it is
+//! answered, the others when a flush that began after its answer was answered. Everything is in a
+//! journal with its times, so that the books can be had as they were at any moment. Not here: who
+//! does the writing (`load`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
@@ -97,7 +98,8 @@ impl Ledger {
         self.books().answered
     }
 
-    /// A write of `count` blocks from `first` is about to begin; of zeros or of what [`fill`] makes of its number.
+    /// A write of `count` blocks from `first` is about to begin; of zeros or of what [`fill`] makes
+    /// of its number.
     pub fn begin(&self, first: usize, count: usize, is_zeros: bool) -> Ticket {
         let mut books = self.books();
         books.note(Event::Began { first, count, is_zeros });
@@ -155,8 +157,8 @@ impl Ledger {
         books.blocks[first..first + count].iter().map(stamps).collect()
     }
 
-    /// A read that began when the blocks might hold `before` brought `bytes`: each block must hold something it might
-    /// have held then, or that was begun since.
+    /// A read that began when the blocks might hold `before` brought `bytes`: each block must hold
+    /// something it might have held then, or that was begun since.
     ///
     /// # Panics
     /// If it does not.
@@ -275,7 +277,8 @@ fn tell(bytes: &[u8]) -> String {
 mod tests {
     use super::{BLOCK_BYTES, Ledger, fill};
 
-    /// In a ledger of two blocks the first is kept when it is answered, the second when it is flushed.
+    /// In a ledger of two blocks the first is kept when it is answered, the second when it is
+    /// flushed.
     fn holds(ledger: &Ledger, block: usize, number: u64) -> bool {
         let mut bytes = [0; BLOCK_BYTES];
         if number > 0 {

@@ -1,8 +1,8 @@
 //! Clients that write, read and flush until the daemon is gone, and keep books of it.
 //!
-//! What must stay true: every request is in the ledger before it is sent, and counts as answered only when the answer
-//! is here. Before the kill is announced nothing may fail.
-//! Not here: when the kill comes (`kills`).
+//! What must stay true: every request is in the ledger before it is sent, and counts as answered
+//! only when the answer is here. Before the kill is announced nothing may fail. Not here: when the
+//! kill comes (`kills`).
 
 use crate::client::Client;
 use crate::ledger::{BLOCK_BYTES, Ledger, fill};
@@ -152,8 +152,8 @@ fn write(
     Ok(())
 }
 
-/// Zeros: less than any stripe where stripes are to stay in use (a stripe of a mirror is one strip, four blocks), whole
-/// ones elsewhere.
+/// Zeros: less than any stripe where stripes are to stay in use (a stripe of a mirror is one strip,
+/// four blocks), whole ones elsewhere.
 fn zero(client: &mut dyn Client, random: &mut Random, shared: &Shared) -> std::io::Result<()> {
     let place = shared.place;
     let (first, count) = match random.below(2) {

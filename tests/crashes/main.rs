@@ -7,8 +7,9 @@
 //! - `replay`    from a record of writes to what a power cut may have left
 //! - `recorded`  the engine, the second reader and the program on that
 //!
-//! What must stay true: an answered write is there after a kill, flushed or not: its bytes had left the process. A power
-//! cut, which loses caches too, is for simulated worlds (`crates/universe`) and for `recorded`.
+//! What must stay true: an answered write is there after a kill, flushed or not: its bytes had left
+//! the process. A power cut, which loses caches too, is for simulated worlds (`crates/universe`)
+//! and for `recorded`.
 
 mod client;
 mod kills;

@@ -1,11 +1,12 @@
-//! Power cuts of the real program: a run is recorded, and from the record come the disks that a cut at any moment may
-//! have left. The engine starts on them in this process, on simulated disks; the second reader looks at them too; and
-//! some are written to files for the real program to start on.
+//! Power cuts of the real program: a run is recorded, and from the record come the disks that a cut
+//! at any moment may have left. The engine starts on them in this process, on simulated disks; the
+//! second reader looks at them too; and some are written to files for the real program to start on.
 //!
-//! What must stay true: each block holds what was flushed, by the clock of the record, or something written since,
-//! and goes on to when further members are lost. Members are lost with the power where the policy promises to
-//! bear that: not while whole stripes are written to a whole array, and there blocks are not torn either.
-//! How many images: `ASHLAR_CRASH_IMAGES`, else 400. A failure prints the entry and the number of its image.
+//! What must stay true: each block holds what was flushed, by the clock of the record, or something
+//! written since, and goes on to when further members are lost. Members are lost with the power
+//! where the policy promises to bear that: not while whole stripes are written to a whole array,
+//! and there blocks are not torn either. How many images: `ASHLAR_CRASH_IMAGES`, else 400. A
+//! failure prints the entry and the number of its image.
 
 use crate::client::{Client, Nbd};
 use crate::kills::say;
@@ -217,8 +218,8 @@ impl Image<'_> {
         (0..BLOCKS).map(read).collect()
     }
 
-    /// Start the engine without the `lost` members, look at every block, lose members up to `budget`, look again. How many
-    /// blocks hold something that had not been flushed.
+    /// Start the engine without the `lost` members, look at every block, lose members up to
+    /// `budget`, look again. How many blocks hold something that had not been flushed.
     fn start(
         &self,
         lost: &[usize],

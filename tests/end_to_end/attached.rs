@@ -1,7 +1,8 @@
-//! Volumes that are attached and in use: what `detach`, `stop` and SIGTERM may do to whoever has them open.
+//! Volumes that are attached and in use: what `detach`, `stop` and SIGTERM may do to whoever has
+//! them open.
 //!
-//! A failed `detach` used to strike the volume off the books: `stop` then said "stopped and clean" while a loop device
-//! had 8 MiB of buffered writes, and these were lost.
+//! A failed `detach` used to strike the volume off the books: `stop` then said "stopped and clean"
+//! while a loop device had 8 MiB of buffered writes, and these were lost.
 
 use crate::contents::starts_with;
 use crate::tools::{all_here, run, skipped};

@@ -1,4 +1,5 @@
-//! Authorities, certificates and keys for tests, made by GnuTLS' certtool as an operator would make them.
+//! Authorities, certificates and keys for tests, made by GnuTLS' certtool as an operator would make
+//! them.
 //!
 //! What must stay true: every key is made anew for each test and never leaves its folder.
 

@@ -1,7 +1,8 @@
-//! Members that change beneath the array: cut short while it runs, cut short and made longer again while it does not.
+//! Members that change beneath the array: cut short while it runs, cut short and made longer again
+//! while it does not.
 //!
-//! What was cut off would read as zeros once the file is longer again. Without checksums nothing else tells: a repair
-//! beyond the end made the file grow, and clients read the zeros as data.
+//! What was cut off would read as zeros once the file is longer again. Without checksums nothing
+//! else tells: a repair beyond the end made the file grow, and clients read the zeros as data.
 
 use crate::contents::starts_with;
 use crate::tools::{all_here, run};

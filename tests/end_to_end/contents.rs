@@ -1,4 +1,5 @@
-//! What end-to-end tests do with a world besides: contents of files, addresses for foreign clients, refusals.
+//! What end-to-end tests do with a world besides: contents of files, addresses for foreign clients,
+//! refusals.
 
 use crate::world::World;
 use rustix::process::{Pid, Signal, kill_process};
@@ -73,7 +74,8 @@ impl World {
         complaint
     }
 
-    /// A line with the world's folder left out and every UUID as `UUID`, so that it can be compared.
+    /// A line with the world's folder left out and every UUID as `UUID`, so that it can be
+    /// compared.
     pub fn anonymous(&self, line: &str) -> String {
         let folder = format!("{}/", self.folder.path().display());
         let line = line.replace(&folder, "");

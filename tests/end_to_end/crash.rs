@@ -1,4 +1,5 @@
-//! The daemon is killed: what was flushed is there when the next one starts, and the devices are free for it.
+//! The daemon is killed: what was flushed is there when the next one starts, and the devices are
+//! free for it.
 
 use crate::contents::starts_with;
 use crate::tools::{all_here, run};

@@ -1,9 +1,9 @@
-//! The cycle of an array's life, for every level and over both exports: write, lose as many members as the
-//! level allows, read, write on, replace, scrub, lose as many others, stop, start, read.
+//! The cycle of an array's life, for every level and over both exports: write, lose as many members
+//! as the level allows, read, write on, replace, scrub, lose as many others, stop, start, read.
 //!
-//! Losing the others after the rebuild is the point: what is read then was computed from what the rebuild
-//! wrote. Members are lost and replaced while another client writes and reads back; the last of the first ones
-//! vanishes, the others are put out.
+//! Losing the others after the rebuild is the point: what is read then was computed from what the
+//! rebuild wrote. Members are lost and replaced while another client writes and reads back; the
+//! last of the first ones vanishes, the others are put out.
 
 use crate::doomed::Doomed;
 use crate::load::{Client, Load};
@@ -137,7 +137,8 @@ fn live(way: Way, level: &Level) {
     way.leave(&world);
 }
 
-/// Sparse files, the last that is lost first on something that can be destroyed, where this machine can do that.
+/// Sparse files, the last that is lost first on something that can be destroyed, where this machine
+/// can do that.
 fn members(world: &World, level: &Level) -> (Option<Doomed>, Vec<String>) {
     let mut devices = world.members(level.members);
     let Some(slot) = level.losses.checked_sub(1) else { return (None, devices) };
@@ -221,7 +222,8 @@ fn a_spare_takes_the_place_of_a_member_that_fails() {
     assert!(Way::Nbd.holds(&world, &noise));
 }
 
-/// What is stated of a device that comes later is looked at first, waits with a spare, and is shown of the member.
+/// What is stated of a device that comes later is looked at first, waits with a spare, and is shown
+/// of the member.
 fn what_is_stated_comes_along(world: &World) {
     world.sparse("spare2", crate::world::MEMBER_BYTES);
     let add = ["spare", "add", "spare2", "--atomic-write", "4K"];

@@ -1,4 +1,5 @@
-//! A member that can be destroyed: a file in a file system of its own, which answers every request with an error once it is shut down.
+//! A member that can be destroyed: a file in a file system of its own, which answers every request
+//! with an error once it is shut down.
 
 use crate::tools::run;
 use crate::world::{MEMBER_BYTES, World};

@@ -13,8 +13,8 @@ const STARTTLS: u32 = 5;
 const LIST: u32 = 3;
 const ABORT: u32 = 2;
 
-/// A daemon that demands TLS at a TCP address which needs no trusted network, with array `tank0`, and a client that it
-/// lets in.
+/// A daemon that demands TLS at a TCP address which needs no trusted network, with array `tank0`,
+/// and a client that it lets in.
 pub struct Encrypted {
     pub world: World,
     pub port: u16,

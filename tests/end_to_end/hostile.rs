@@ -1,7 +1,8 @@
-//! Clients that mean harm: others at the control socket, and connections that never get on. Not here: what a reply
-//! carries besides its data (`leftovers.rs`).
+//! Clients that mean harm: others at the control socket, and connections that never get on. Not
+//! here: what a reply carries besides its data (`leftovers.rs`).
 //!
-//! What must stay true: the daemon under test is the real one, with its own limits; nothing here waits for a time to pass.
+//! What must stay true: the daemon under test is the real one, with its own limits; nothing here
+//! waits for a time to pass.
 
 use crate::leftovers::Tap;
 use crate::tools::{all_here, skipped};
@@ -139,7 +140,8 @@ fn connections_that_never_get_on_keep_nobody_out_and_hold_little() {
     let mut before = Tap::open(&world, false);
     before.write(0, &[0x11; 4096]);
     let memory = resident_bytes(&world);
-    // Each holds all that somebody may hold who has not chosen a volume: an option that never comes to its end.
+    // Each holds all that somebody may hold who has not chosen a volume: an option that never comes
+    // to its end.
     let mut option = vec![0, 0, 0, 3];
     option.extend(b"IHAVEOPT\0\0\0\x07");
     option.extend((16_u32 << 10).to_be_bytes());
@@ -166,8 +168,8 @@ fn connections_that_never_get_on_keep_nobody_out_and_hold_little() {
         "{} KiB more for 256 half-open connections, {each} bytes each",
         (most - memory.min(most)) >> 10
     );
-    // Each may hold 16 KiB of an option and 2 KiB that were received; the rest is the session itself, and what the
-    // allocator keeps of connections that were ended.
+    // Each may hold 16 KiB of an option and 2 KiB that were received; the rest is the session
+    // itself, and what the allocator keeps of connections that were ended.
     assert!(each <= 64 << 10, "{each} bytes for each half-open connection");
 }
 

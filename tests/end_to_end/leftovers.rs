@@ -1,6 +1,8 @@
-//! What a reply carries besides its data: no byte that a buffer held before, over NBD and through FUSE.
+//! What a reply carries besides its data: no byte that a buffer held before, over NBD and through
+//! FUSE.
 //!
-//! What must stay true: a debug build fills every buffer that comes back to a pool, so that what is left of it is seen.
+//! What must stay true: a debug build fills every buffer that comes back to a pool, so that what is
+//! left of it is seen.
 
 use crate::tools::{all_here, skipped};
 use crate::world::World;
@@ -26,7 +28,8 @@ const WRITE_ZEROES: u16 = 6;
 const BLOCK_STATUS: u16 = 7;
 
 impl Tap {
-    /// Open the only volume, with structured replies and a map of what is allocated or with simple replies.
+    /// Open the only volume, with structured replies and a map of what is allocated or with simple
+    /// replies.
     pub fn open(world: &World, is_structured: bool) -> Tap {
         let stream = UnixStream::connect(world.path("nbd.sock")).expect("connect");
         let mut tap = Tap { stream, is_structured };
@@ -136,8 +139,8 @@ const WRITTEN: [(u64, usize, u8); 6] = [
     (16 << 20, 64 << 10, 6),
 ];
 
-/// Read and ask for everything there is in all ways; what is written must be there, what is not must be zeros. How many
-/// requests were answered with errors.
+/// Read and ask for everything there is in all ways; what is written must be there, what is not
+/// must be zeros. How many requests were answered with errors.
 fn everything(tap: &mut Tap, volume_bytes: u64, may_fail: bool) -> u32 {
     let mut errors = 0;
     for (offset, bytes, value) in WRITTEN {
@@ -198,7 +201,8 @@ fn no_reply_carries_what_a_buffer_held_before() {
             tap.write(20 << 10, &[2; 4096]);
         }
     }
-    // A third device is shorter than it was: reads of it come back short, and what is lost is an error.
+    // A third device is shorter than it was: reads of it come back short, and what is lost is an
+    // error.
     let data_offset = world.array()["data_offset"].as_u64();
     let short = data_offset.unwrap_or(2 << 20) + (256 << 10);
     File::options()
@@ -210,12 +214,13 @@ fn no_reply_carries_what_a_buffer_held_before() {
     assert!(errors > 0, "something is lost with three of five");
 }
 
-/// Read everything of a file in pieces of many sizes, past the end, too; no piece may hold poison, and what was written must
-/// be there. How many pieces were answered with errors.
+/// Read everything of a file in pieces of many sizes, past the end, too; no piece may hold poison,
+/// and what was written must be there. How many pieces were answered with errors.
 fn everything_of(file: &File, volume_bytes: u64) -> u32 {
     let mut errors = 0;
     let mut look = |offset: u64, bytes: usize, value: Option<u8>| {
-        // Where the kernel has nothing of its own to give, the daemon's answer is all that can be seen.
+        // Where the kernel has nothing of its own to give, the daemon's answer is all that can be
+        // seen.
         let mut page = Aligned::new(bytes);
         match file.read_at(page.bytes(), offset) {
             Err(_) => errors += 1,

@@ -1,7 +1,8 @@
 //! A client that goes on writing and reading back while a test does things to the array.
 //!
-//! What must stay true: each block that is read must be what this client wrote there last, and no request may fail; the first that
-//! is not right ends the load, and whoever waits for it or ends it fails with it.
+//! What must stay true: each block that is read must be what this client wrote there last, and no
+//! request may fail; the first that is not right ends the load, and whoever waits for it or ends it
+//! fails with it.
 
 use crate::raw_nbd::RawNbd;
 use crate::world::World;
@@ -14,7 +15,8 @@ use std::thread::JoinHandle;
 
 /// Where its area begins: behind what the other clients of a test write.
 pub const BEGINS: u64 = 12 << 20;
-/// Pieces of the area, and bytes from one to the next: no multiple of a strip, so that pieces lie across borders.
+/// Pieces of the area, and bytes from one to the next: no multiple of a strip, so that pieces lie
+/// across borders.
 const PIECES: u64 = 96;
 const PITCH: u64 = 28 << 10;
 
@@ -77,7 +79,8 @@ impl Load {
                 if over.load(Ordering::Acquire) {
                     return holds.iter().enumerate().for_each(|it| compare(&mut client, it));
                 }
-                // A stride without a common divisor visits every piece; what is read was written some rounds ago.
+                // A stride without a common divisor visits every piece; what is read was written
+                // some rounds ago.
                 let (at, before) = (piece(round * 37), piece(round * 37 + 53 * 37));
                 holds[at] = content(round);
                 client.write(place(at), &holds[at]);

@@ -1,7 +1,8 @@
-//! A member is copied while the array runs, more is written and flushed, and the copy takes the member's place.
+//! A member is copied while the array runs, more is written and flushed, and the copy takes the
+//! member's place.
 //!
-//! What must stay true: the copy is never served. A rolled back snapshot, a cloned drive and a restored disk of a virtual
-//! machine are the same thing.
+//! What must stay true: the copy is never served. A rolled back snapshot, a cloned drive and a
+//! restored disk of a virtual machine are the same thing.
 
 use crate::raw_nbd::RawNbd;
 use crate::world::World;
@@ -11,7 +12,8 @@ const ALL: [&str; 6] = ["m0", "m1", "m2", "m3", "m4", "m5"];
 /// Bytes that are written, and bytes of one request.
 const BYTES: usize = 4 << 20;
 const REQUEST: usize = 256 << 10;
-/// Where the two flush marks lie, and what is read of each: the sequence, and the mark that is flushed.
+/// Where the two flush marks lie, and what is read of each: the sequence, and the mark that is
+/// flushed.
 const MARKS: [usize; 2] = [136 << 10, 140 << 10];
 /// How often to look whether the members know what was flushed; more than it ever takes.
 const LOOKS_MAX: u32 = 1500;
@@ -50,7 +52,8 @@ fn copied(members: usize, options: &[&str], is_killed: bool) -> World {
     let (older, _) = mark(&world, "copy");
     write_and_flush(&world, 2);
     if is_killed {
-        // A kill may come before the members know; how long that takes at most is said in docs/operating.md.
+        // A kill may come before the members know; how long that takes at most is said in
+        // docs/operating.md.
         let is_proven = (0..LOOKS_MAX).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             mark(&world, "m0").1 > older

@@ -1,4 +1,5 @@
-//! Everything that must be refused: one clear line, exit code 1, nothing written. Not here: starts (`refused_starts.rs`).
+//! Everything that must be refused: one clear line, exit code 1, nothing written. Not here: starts
+//! (`refused_starts.rs`).
 
 use crate::raw_nbd::{INVALID, NO_SPACE, RawNbd};
 use crate::world::{MEMBER_BYTES, World};
@@ -227,7 +228,8 @@ fn less_of_each_device_is_used_if_that_is_asked_for() {
     assert_eq!(world.array()["state"], "clean", "a smaller device than the first ones is enough");
 }
 
-/// The command is refused with exactly this line, in which the world's folder is left out and UUIDs are `UUID`.
+/// The command is refused with exactly this line, in which the world's folder is left out and UUIDs
+/// are `UUID`.
 pub fn same_line(world: &World, arguments: &[&str], wanted: &str) {
     let output = world.run(arguments);
     let line = String::from_utf8_lossy(&output.stderr).into_owned();

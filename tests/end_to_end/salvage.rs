@@ -1,8 +1,9 @@
-//! Members that a daemon wrote, read by the second reader: what clients saw is what `ashlar salvage` saves, for every
-//! level, whole, with as many members gone as the level allows, and with superblocks destroyed.
+//! Members that a daemon wrote, read by the second reader: what clients saw is what `ashlar
+//! salvage` saves, for every level, whole, with as many members gone as the level allows, and with
+//! superblocks destroyed.
 //!
-//! What must stay true: the reader shares no code with the engine, so a difference here is a fault of the engine, of
-//! the reader, or of docs/on-disk-format.md; which one, the page decides.
+//! What must stay true: the reader shares no code with the engine, so a difference here is a fault
+//! of the engine, of the reader, or of docs/on-disk-format.md; which one, the page decides.
 
 use crate::contents::flip;
 use crate::tools::{all_here, run};
@@ -40,8 +41,8 @@ fn saves(world: &World, members: &[&str], name: &str, wanted: &PathBuf) -> Salva
     salvaged
 }
 
-/// Write at many places through NBD, in parts of strips and in whole stripes, trim some, and return a copy of
-/// all that a client reads back.
+/// Write at many places through NBD, in parts of strips and in whole stripes, trim some, and return
+/// a copy of all that a client reads back.
 fn lived_in(world: &World) -> PathBuf {
     let noise = world.noise("noise", 7 << 20);
     run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
@@ -60,8 +61,8 @@ h.flush()";
     seen
 }
 
-/// Compare a copy with what clients saw, but for the extents that the report calls lost, which are zeros. Returns the
-/// bytes lost.
+/// Compare a copy with what clients saw, but for the extents that the report calls lost, which are
+/// zeros. Returns the bytes lost.
 fn right_but_for_the_lost(report: &Value, copy: &[u8], seen: &[u8]) -> usize {
     let number = |value: &Value| usize::try_from(value.as_u64().expect("number")).expect("small");
     let (mut at, mut lost) = (0, 0);
@@ -109,7 +110,8 @@ fn round_trip(test: &str, arguments: &[&str], members: usize, losses: usize, kil
         let stay = (0..members).filter(|slot| !gone.contains(slot)).map(|slot| devices[slot]);
         let few = saves(&world, &stay.collect::<Vec<_>>(), &format!("few{first}"), &seen);
         assert_eq!(few.report["missing_slots"].as_array().map(Vec::len), Some(losses));
-        // After a kill what was reconstructed where writes were in flight is right here, and nobody can know.
+        // After a kill what was reconstructed where writes were in flight is right here, and nobody
+        // can know.
         let in_doubt = few.report["outcome"]["in_doubt"]["bytes"].as_u64() > Some(0);
         assert_eq!(few.exit, if in_doubt { 3 } else { 0 }, "{}", few.complaint);
         assert!(kill || !in_doubt);
@@ -164,7 +166,8 @@ fn a_stale_member_is_seen_and_not_read() {
     assert!(world.end().success());
     let all = saves(&world, &["m3", "m2", "m1", "m0"], "all", &seen);
     assert_eq!((all.exit, &all.report["members"][2]["standing"]), (0, &"stale".into()));
-    // Without another one the stale member is all there is. It is used by command only, and it shows.
+    // Without another one the stale member is all there is. It is used by command only, and it
+    // shows.
     let less = salvage(&world, &["m0", "m1", "m2", "--to", "less"]);
     assert_eq!(less.exit, 3);
     assert!(less.report["outcome"]["lost"]["bytes"].as_u64() > Some(0), "{}", less.report);
@@ -187,7 +190,8 @@ fn a_member_that_is_being_filled_is_read_as_far_as_its_superblock_says() {
     world.ok(&["fail", "tank0", "2"]);
     world.sparse("new", 192 << 20);
     world.ok(&["replace", "tank0", "2", "new"]);
-    // It may have ended before it could be paused; what is claimed below holds for each place it got to.
+    // It may have ended before it could be paused; what is claimed below holds for each place it
+    // got to.
     let paused = world.run(&["rebuild", "pause", "tank0"]).status.success();
     // Written on both sides of that place.
     let seen = lived_in(&world);
@@ -271,8 +275,8 @@ fn members_cut_short_and_wiped_at_the_head_still_help() {
     run("nbdcopy", &["--flush", noise.to_str().expect("text"), &world.uri("tank0")]);
     run("nbdcopy", &[&world.uri("tank0"), seen.to_str().expect("text")]);
     assert!(world.end().success());
-    // Two members end within the data, and all of the others lost everything before it: superblocks,
-    // bitmaps and map. What they have left of the data still counts.
+    // Two members end within the data, and all of the others lost everything before it:
+    // superblocks, bitmaps and map. What they have left of the data still counts.
     for member in &devices[..2] {
         let file = File::options().write(true).open(world.path(member)).expect("open");
         file.set_len(4 << 20).expect("cut");

@@ -1,4 +1,5 @@
-//! What `ashlar serve` is told at its start: the parity kernel, spare pools, tunables, who may connect.
+//! What `ashlar serve` is told at its start: the parity kernel, spare pools, tunables, who may
+//! connect.
 
 use crate::raw_nbd::RawNbd;
 use crate::world::{MEMBER_BYTES, World};
@@ -55,8 +56,8 @@ fn a_member_in_use_is_examined_as_one() {
     }
 }
 
-/// The daemon waits up to five seconds for whoever has a device, a predecessor that was killed for instance. Nobody else's requests
-/// may wait with it: on a worker's own thread they did.
+/// The daemon waits up to five seconds for whoever has a device, a predecessor that was killed for
+/// instance. Nobody else's requests may wait with it: on a worker's own thread they did.
 #[test]
 fn requests_go_on_while_a_device_is_waited_for() {
     let world = World::new();

@@ -1,9 +1,10 @@
-//! Suites that verify what they read, over both exports: fsx, fio, stress-ng, and btrfs whose scrub is an independent
-//! judge. Each runs while the array is healthy, then with two members out, then while members are rebuilt one after the
-//! other.
+//! Suites that verify what they read, over both exports: fsx, fio, stress-ng, and btrfs whose scrub
+//! is an independent judge. Each runs while the array is healthy, then with two members out, then
+//! while members are rebuilt one after the other.
 //!
-//! What must stay true: the suites are the judges of the data; here only the array's own counters are looked at.
-//! `ASHLAR_FSX_OPERATIONS` and `ASHLAR_SUITE_SECONDS` say how long they run in each of the three states.
+//! What must stay true: the suites are the judges of the data; here only the array's own counters
+//! are looked at. `ASHLAR_FSX_OPERATIONS` and `ASHLAR_SUITE_SECONDS` say how long they run in each
+//! of the three states.
 
 use crate::tools::{all_here, run, skipped};
 use crate::world::World;
@@ -111,7 +112,8 @@ fn can_run(test: &str, programs: &[&str]) -> bool {
     all_here(test, &[&own[..], programs].concat())
 }
 
-/// Run `client` on a device in the three states, each time with a word for the state. It must find what it wrote.
+/// Run `client` on a device in the three states, each time with a word for the state. It must find
+/// what it wrote.
 fn in_three_states(
     way: Way,
     prepare: impl FnOnce(&World, &str),

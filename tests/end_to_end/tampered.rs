@@ -1,6 +1,7 @@
 //! NBD through TLS with bytes changed on their way to the server, in and after the handshake.
 //!
-//! What must stay true: nothing is answered in clear text, a session ends with one event at most, and the others go on.
+//! What must stay true: nothing is answered in clear text, a session ends with one event at most,
+//! and the others go on.
 
 use crate::certificates::PROGRAM;
 use crate::encrypted::{Encrypted, attempt, rest};
@@ -14,7 +15,8 @@ const CLEAR_UP: usize = 4 + 16;
 /// What the server says meanwhile: its greeting, and that TLS may begin.
 const CLEAR_DOWN: usize = 18 + 20;
 
-/// Sessions whose bytes are changed: the first half somewhere in the handshake, the others anywhere.
+/// Sessions whose bytes are changed: the first half somewhere in the handshake, the others
+/// anywhere.
 const CHANGED_SESSIONS: u64 = 60;
 
 /// What is done to the bytes on their way to the server, from one of them on.
@@ -50,7 +52,8 @@ fn change(seed: u64) -> (usize, Change) {
     (usize::try_from(drawn(seed, 0) % span).expect("small"), change)
 }
 
-/// Carry one connection to the server, changed on its way; what the server said, and whether anything was changed.
+/// Carry one connection to the server, changed on its way; what the server said, and whether
+/// anything was changed.
 fn carry(client: TcpStream, server: TcpStream, (at, change): (usize, Change)) -> (Vec<u8>, bool) {
     let (mut from, mut to) =
         (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));

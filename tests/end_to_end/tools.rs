@@ -13,7 +13,8 @@ pub fn all_here(test: &str, programs: &[&str]) -> bool {
     false
 }
 
-/// Say that a test does not run here. Written past the test runner, which hides what passing tests print.
+/// Say that a test does not run here. Written past the test runner, which hides what passing tests
+/// print.
 pub fn skipped(test: &str, why: &str) {
     let line = format!("skipped: {test}: {why}\n");
     std::io::stderr().write_all(line.as_bytes()).expect("stderr is there");

@@ -1,6 +1,7 @@
 //! One device under two names: a file and a hard link to it, a file and a loop device over it.
 //!
-//! Superblocks were written to such a device as two members before anybody noticed, under "nothing was written".
+//! Superblocks were written to such a device as two members before anybody noticed, under "nothing
+//! was written".
 
 use crate::tools::{all_here, run, skipped};
 use crate::world::World;

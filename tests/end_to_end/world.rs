@@ -150,7 +150,8 @@ impl Drop for World {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
             let id = rustix::process::Pid::from_child(daemon);
-            // After a failed test; a daemon that is gone already is just as well. The second one is for a volume in use.
+            // After a failed test; a daemon that is gone already is just as well. The second one is
+            // for a volume in use.
             for _ in 0..2 {
                 let _gone = rustix::process::kill_process(id, rustix::process::Signal::TERM);
                 std::thread::sleep(std::time::Duration::from_millis(50));

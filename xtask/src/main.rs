@@ -1,11 +1,12 @@
 //! Checks that clippy cannot do: who may depend on whom, and the house style.
 //!
-//! `cargo xtask layers` compares the edges between our crates with layers.toml.
-//! `cargo xtask tidy` reads every file of the repository and applies the rules in `tidy/`.
-//! `cargo xtask tidy --ratchet` also lowers the recorded counts to what was found; it never raises one.
+//! `cargo xtask layers` compares the edges between our crates with layers.toml. `cargo xtask tidy`
+//! reads every file of the repository and applies the rules in `tidy/`. `cargo xtask tidy
+//! --ratchet` also lowers the recorded counts to what was found; it never raises one.
 //!
-//! What must stay true: a rule is a pure function from files to findings, so that its test can plant
-//! a violation without touching the disk. Only this file reads files, runs programs and prints.
+//! What must stay true: a rule is a pure function from files to findings, so that its test can
+//! plant a violation without touching the disk. Only this file reads files, runs programs and
+//! prints.
 #![forbid(unsafe_code)]
 
 mod layers;

@@ -23,7 +23,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Every file below `root` that git knows or would add; without git, every file outside `target`.
+    /// Every file below `root` that git knows or would add; without git, every file outside
+    /// `target`.
     pub fn read(root: &Path) -> Result<Tree, String> {
         let mut paths = match listed_by_git(root) {
             Some(paths) => paths,

@@ -1,7 +1,8 @@
 //! A blocking client over the control socket.
 //!
-//! What must stay true: one connection for each call, so that a client never sees an answer to somebody
-//! else's question, and a daemon that stops half-way is an error and not a wait without end.
+//! What must stay true: one connection for each call, so that a client never sees an answer to
+//! somebody else's question, and a daemon that stops half-way is an error and not a wait without
+//! end.
 
 use crate::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use crate::v1::status::METRICS_PATH;
@@ -72,8 +73,8 @@ impl Client {
         String::from_utf8(text).map_err(protocol)
     }
 
-    /// Recent events, oldest first, then, with `follow`, each further one as it happens, until the daemon
-    /// stops or `each` returns false.
+    /// Recent events, oldest first, then, with `follow`, each further one as it happens, until the
+    /// daemon stops or `each` returns false.
     ///
     /// # Errors
     /// As [`Client::call`].

@@ -1,7 +1,7 @@
 //! How a refusal looks: a code for programs, a sentence for people, and how to go on.
 //!
-//! What must stay true: a code is `noun.what`, stable, and says the same thing for ever; the codes of the
-//! engine pass through unchanged.
+//! What must stay true: a code is `noun.what`, stable, and says the same thing for ever; the codes
+//! of the engine pass through unchanged.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -5,9 +5,9 @@
 //! - [`v1`]: the requests and answers themselves, one file for each noun
 //! - `client`: a blocking client over the control socket (feature `client`)
 //!
-//! What must stay true: the daemon and its clients use these types and no others, so that the two sides
-//! cannot drift apart. A request with an unknown field is refused, never obeyed in part. Answers may
-//! gain fields. Nothing here knows the engine; the daemon converts.
+//! What must stay true: the daemon and its clients use these types and no others, so that the two
+//! sides cannot drift apart. A request with an unknown field is refused, never obeyed in part.
+//! Answers may gain fields. Nothing here knows the engine; the daemon converts.
 #![forbid(unsafe_code)]
 
 pub mod call;

@@ -1,5 +1,5 @@
-//! The client against a daemon of a few lines: what goes over the wire, and what each way of failing
-//! looks like to the caller.
+//! The client against a daemon of a few lines: what goes over the wire, and what each way of
+//! failing looks like to the caller.
 #![cfg(feature = "client")]
 
 use ashlar_api::v1::array::Stop;

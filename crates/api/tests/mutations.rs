@@ -1,7 +1,7 @@
 //! Bodies of requests from a seed: honest ones with some of their bytes, names and values changed.
 //!
-//! What must stay true: some are understood and most are refused, and both are counted. How many: `MUTATIONS`, or some
-//! seconds' worth.
+//! What must stay true: some are understood and most are refused, and both are counted. How many:
+//! `MUTATIONS`, or some seconds' worth.
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;

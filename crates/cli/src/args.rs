@@ -1,5 +1,5 @@
-//! What can be typed. Help, shell completions and manual pages are all made from these definitions and
-//! from the `Args` of each command; nothing about a flag is written anywhere else.
+//! What can be typed. Help, shell completions and manual pages are all made from these definitions
+//! and from the `Args` of each command; nothing about a flag is written anywhere else.
 
 use crate::cmd;
 use std::path::PathBuf;

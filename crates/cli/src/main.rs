@@ -9,8 +9,8 @@
 //! - say: printing, and readers that have gone
 //! - wait: following background work to its end
 //!
-//! What must stay true: a command either does what it says or prints one line that tells what happened
-//! and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
+//! What must stay true: a command either does what it says or prints one line that tells what
+//! happened and how to go on, with an exit code that is not 0. Only `serve`, `bench`, `examine`,
 //! `salvage` and `lab` work without a running daemon.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -4,8 +4,8 @@
 //! - `members`   members and spares
 //! - `jobs`      background work
 //!
-//! What must stay true: what can be checked without touching a device is checked first; who uses an array
-//! is asked before it is stopped.
+//! What must stay true: what can be checked without touching a device is checked first; who uses an
+//! array is asked before it is stopped.
 
 mod jobs;
 mod members;
@@ -274,7 +274,8 @@ impl Arrays {
         Err(ApiError::new("array.paused", message, hint))
     }
 
-    /// One line about an array that has just been started: what is wrong with it must not wait for `status`.
+    /// One line about an array that has just been started: what is wrong with it must not wait for
+    /// `status`.
     async fn how_it_runs(&self, name: &str) -> String {
         let status = self.engine.status().await.ok();
         let arrays = status.iter().flat_map(|status| &status.arrays);

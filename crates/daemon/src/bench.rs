@@ -1,8 +1,8 @@
 //! `ashlar bench`: load on the engine itself, in this process, without any export in between.
 //!
-//! What must stay true: what is read was written first, because unwritten space costs nothing to read;
-//! figures come with the CPU time that they cost and with the member I/Os that they took; a request that
-//! fails fails the bench.
+//! What must stay true: what is read was written first, because unwritten space costs nothing to
+//! read; figures come with the CPU time that they cost and with the member I/Os that they took; a
+//! request that fails fails the bench.
 //!
 //! - `clients` who asks
 //! - `figures` what is reported
@@ -132,7 +132,8 @@ pub fn run(spec: &BenchSpec) -> Result<BenchResult, ApiError> {
     result
 }
 
-/// Buffers for all requests in flight: were there fewer, some clients would wait for those of others for ever.
+/// Buffers for all requests in flight: were there fewer, some clients would wait for those of
+/// others for ever.
 fn make_room(config: &mut EngineConfig, load: Load) -> Result<(), ApiError> {
     let needed = EngineConfig::payload_bytes_for(load.depth, load.bytes);
     if needed.is_none_or(|bytes| bytes > PAYLOAD_BYTES_MAX) {
@@ -180,8 +181,9 @@ async fn on_engine(
 }
 
 fn devices(spec: &BenchSpec) -> Vec<String> {
-    // Room for the span and for the areas of the member itself. Larger than that, because areas are parts of the
-    // member: the log of one as small as the span would be full all the time. What is not touched takes no memory.
+    // Room for the span and for the areas of the member itself. Larger than that, because areas are
+    // parts of the member: the log of one as small as the span would be full all the time. What is
+    // not touched takes no memory.
     let member_mib = (spec.span_bytes >> 20) + MEMBER_MIB_MORE;
     let named = |kind: &str| {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()

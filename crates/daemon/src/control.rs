@@ -1,9 +1,9 @@
 //! The control socket: routes, refusals, the stream of events.
 //!
-//! What must stay true: only the owner and the group of the socket can reach it, and who asks for a change is in the
-//! event log with what came of it; a body that is not exactly a request is refused with the reason and nothing is done;
-//! every refusal is an `ApiError`.
-//! Not here: who is at the other end, and how long it may take (`peer`).
+//! What must stay true: only the owner and the group of the socket can reach it, and who asks for a
+//! change is in the event log with what came of it; a body that is not exactly a request is refused
+//! with the reason and nothing is done; every refusal is an `ApiError`. Not here: who is at the
+//! other end, and how long it may take (`peer`).
 
 use crate::backend::{Backend, Serves, with_calls};
 use crate::guarded::Answer;
@@ -41,8 +41,8 @@ const EVENT_LINES_MAX: usize = 64;
 
 /// Names of the events that tell who asked.
 mod names {
-    /// Somebody asked for a change. Fields: `request` (its path), `uid`, `gid` and `pid` of who asked as the kernel has
-    /// them, `answer` (`done`, or the code of the refusal).
+    /// Somebody asked for a change. Fields: `request` (its path), `uid`, `gid` and `pid` of who
+    /// asked as the kernel has them, `answer` (`done`, or the code of the refusal).
     pub(super) const CALLED: &str = "control.called";
 }
 
@@ -88,7 +88,8 @@ pub fn listen(path: &Path) -> io::Result<Gate> {
     Ok(Gate::new(listener, path))
 }
 
-/// What goes for every request: who may ask, how long its body may be and take, and who asked for a change.
+/// What goes for every request: who may ask, how long its body may be and take, and who asked for a
+/// change.
 async fn guard<B: Backend>(
     State((backend, limits)): State<(B, PeerLimits)>,
     ConnectInfo(peer): ConnectInfo<Peer>,

@@ -96,7 +96,8 @@ fn left_alone(reason: ExtraReason) -> &'static str {
     }
 }
 
-/// That this device may be written: it is there, and nobody's, unless the operator said it may be destroyed.
+/// That this device may be written: it is there, and nobody's, unless the operator said it may be
+/// destroyed.
 ///
 /// # Errors
 /// The refusal that taking it would end in.

@@ -1,11 +1,11 @@
 //! Who is at the other end of the control socket, and how much of the daemon one of them may hold.
 //!
-//! What must stay true: a peer is what the kernel says it is (SO_PEERCRED) and never what it says itself; nobody but root,
-//! the daemon's own user and the socket's group gets an answer other than a refusal, whatever the mode of the socket is; a
-//! connection that sends no whole request, or does not read its answer, ends by itself, and before
-//! that if a newer one needs its seat; users of the group together cannot take the connections that
-//! root and the daemon's user need. Not here: what a request means, and how large it may be
-//! (`control`).
+//! What must stay true: a peer is what the kernel says it is (SO_PEERCRED) and never what it says
+//! itself; nobody but root, the daemon's own user and the socket's group gets an answer other than
+//! a refusal, whatever the mode of the socket is; a connection that sends no whole request, or does
+//! not read its answer, ends by itself, and before that if a newer one needs its seat; users of the
+//! group together cannot take the connections that root and the daemon's user need. Not here: what
+//! a request means, and how large it may be (`control`).
 
 use crate::descriptors::Spare;
 use crate::guarded::{Guarded, Times};
@@ -134,7 +134,8 @@ impl Gate {
         Some((Guarded::new(stream, seat, times), peer))
     }
 
-    /// Whether a process of group `gid` is of the socket's group, as its first group or as one more.
+    /// Whether a process of group `gid` is of the socket's group, as its first group or as one
+    /// more.
     fn is_of_group(&self, gid: u32, pid: i32) -> bool {
         let Ok(socket) = std::fs::metadata(&self.path) else { return false };
         gid == socket.gid() || further_groups(pid).contains(&socket.gid())
@@ -146,7 +147,8 @@ fn is_privileged(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// The supplementary groups of a process. The kernel has let it open the socket by them; here it is asked once more.
+/// The supplementary groups of a process. The kernel has let it open the socket by them; here it is
+/// asked once more.
 fn further_groups(pid: i32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Requests that name a device twice, or ask for what is there already.
 //!
-//! What must stay true: a command can be repeated, and then says that nothing was changed; nothing is opened here.
-//! Devices are compared as what their paths lead to, so another name of the same device is the same.
+//! What must stay true: a command can be repeated, and then says that nothing was changed; nothing
+//! is opened here. Devices are compared as what their paths lead to, so another name of the same
+//! device is the same.
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Assemble, Create};
@@ -51,7 +52,8 @@ impl Running {
         is_all.then(|| format!("{}; nothing was changed", self.told()))
     }
 
-    /// A refusal of the rest. That they are not enough for an array that runs without them says nothing.
+    /// A refusal of the rest. That they are not enough for an array that runs without them says
+    /// nothing.
     pub fn explain(&self, refusal: ApiError) -> ApiError {
         if self.arrays.is_empty() {
             return refusal;
@@ -68,7 +70,8 @@ impl Running {
     }
 }
 
-/// The slot in which `device` serves, or on its way into which it is. A device that is out is in none.
+/// The slot in which `device` serves, or on its way into which it is. A device that is out is in
+/// none.
 ///
 /// What a member's path leads to may be another device by now: then only what the member is open by
 /// counts.
@@ -99,7 +102,8 @@ fn paths(members: &[MemberStatus]) -> impl Iterator<Item = (&MemberStatus, &str)
     })
 }
 
-/// What can be told of the names in a request to create: a spare is no member, and what may be destroyed is one of both.
+/// What can be told of the names in a request to create: a spare is no member, and what may be
+/// destroyed is one of both.
 ///
 /// # Errors
 /// The device that is named wrongly.

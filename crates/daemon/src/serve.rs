@@ -1,7 +1,8 @@
 //! From configuration to a running process, and its orderly end.
 //!
-//! What must stay true: two daemons never share a control socket; the end, by SIGTERM or SIGINT, stops
-//! every array cleanly. An array that cannot be assembled is said so and does not keep the others down.
+//! What must stay true: two daemons never share a control socket; the end, by SIGTERM or SIGINT,
+//! stops every array cleanly. An array that cannot be assembled is said so and does not keep the
+//! others down.
 
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
@@ -44,7 +45,8 @@ pub struct ServeOptions {
     pub folder: PathBuf,
     /// Everything else.
     pub config: Config,
-    /// Where to record all that changes devices, for tests of what a power cut leaves (docs/record-of-writes.md).
+    /// Where to record all that changes devices, for tests of what a power cut leaves
+    /// (docs/record-of-writes.md).
     pub record: Option<PathBuf>,
 }
 
@@ -296,7 +298,8 @@ async fn serve_until_signal(
     Ok(first)
 }
 
-/// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it has not written.
+/// Detach all volumes, each as soon as nobody has it open: a mounted file system would lose what it
+/// has not written.
 async fn let_users_finish(arrays: &Arrays, say: Say<'_>) {
     let mut told = BTreeSet::new();
     loop {

@@ -148,7 +148,8 @@ fn a_body_that_is_too_long_is_refused_and_nothing_is_done() {
     assert!(client.call(&GetStatus {}).expect("status").arrays.is_empty());
 }
 
-/// Sends `begun` and then nothing more; returns what came back before the daemon closed the connection.
+/// Sends `begun` and then nothing more; returns what came back before the daemon closed the
+/// connection.
 fn stalled(socket: &PathBuf, begun: &str) -> String {
     let mut stream = UnixStream::connect(socket).expect("connect");
     stream.write_all(begun.as_bytes()).expect("write");
@@ -169,7 +170,8 @@ fn a_client_that_stalls_is_closed_and_one_that_follows_events_is_not() {
         .events(true, |_| {
             seen += 1;
             if seen == 1 {
-                // Each of these lasts as long as a connection may be silent, and the follower is silent meanwhile.
+                // Each of these lasts as long as a connection may be silent, and the follower is
+                // silent meanwhile.
                 for begun in ["", "GET /v1/stat", "GET /v1/status HTTP/1.1\r\nhost: a\r\n"] {
                     assert_eq!(stalled(&socket, begun), "", "{begun}");
                 }

@@ -1,8 +1,8 @@
 //! What can go wrong with a command, told apart by what the engine does about it.
 //!
-//! What must stay true: every errno the block layer can answer with has one kind, here and nowhere else;
-//! making a fault allocates nothing.
-//! Not here: what the engine does (a media fault is reconstructed around, a device that is gone leaves).
+//! What must stay true: every errno the block layer can answer with has one kind, here and nowhere
+//! else; making a fault allocates nothing. Not here: what the engine does (a media fault is
+//! reconstructed around, a device that is gone leaves).
 
 use std::io;
 
@@ -20,17 +20,19 @@ pub struct Fault {
 
 /// Kinds of faults.
 ///
-/// As wide as the number beside it: outcomes are moved several times for each command, and in halves where the compiler has split a byte
-/// off them.
+/// As wide as the number beside it: outcomes are moved several times for each command, and in
+/// halves where the compiler has split a byte off them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum FaultKind {
     /// These blocks cannot be read or written (EIO, EILSEQ, ENODATA): others may.
     Media,
-    /// The device is gone or broken as a whole (ENODEV, ENXIO, ESHUTDOWN, EBADF), or is not ours any more
-    /// (EBADE: another host holds the reservation; EROFS and EPERM: it is write-protected), or it ends too early.
+    /// The device is gone or broken as a whole (ENODEV, ENXIO, ESHUTDOWN, EBADF), or is not ours
+    /// any more (EBADE: another host holds the reservation; EROFS and EPERM: it is
+    /// write-protected), or it ends too early.
     Gone,
-    /// No space behind the device: a sparse file on a full file system, a thin device, a write beyond the end.
+    /// No space behind the device: a sparse file on a full file system, a thin device, a write
+    /// beyond the end.
     NoSpace,
     /// The device does not know the command.
     Unsupported,
@@ -76,8 +78,8 @@ impl Fault {
 
     /// The fault a kernel's errno (a positive number) stands for.
     ///
-    /// An errno that no driver is known to answer with counts as [`FaultKind::Media`]: the narrowest claim,
-    /// about these blocks and not about the device.
+    /// An errno that no driver is known to answer with counts as [`FaultKind::Media`]: the
+    /// narrowest claim, about these blocks and not about the device.
     pub fn from_errno(errno: i32) -> Fault {
         let kind = match Errno::from_raw_os_error(errno) {
             Errno::NODEV

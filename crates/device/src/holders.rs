@@ -1,7 +1,7 @@
 //! Who else has a device or file: mounts, devices built on it, locks, processes.
 //!
-//! What must stay true: this is for telling people; whether a device is free is decided by opening it exclusively,
-//! never here, where the answer may be old when it arrives.
+//! What must stay true: this is for telling people; whether a device is free is decided by opening
+//! it exclusively, never here, where the answer may be old when it arrives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Who has the device or file at `path` apart from this process, as far as this process may see. A disk's partitions are
-/// listed too: overwriting the disk overwrites them.
+/// Who has the device or file at `path` apart from this process, as far as this process may see. A
+/// disk's partitions are listed too: overwriting the disk overwrites them.
 ///
 /// # Errors
 /// If there is nothing at `path`.
@@ -154,7 +154,8 @@ fn processes(about: &Stat) -> Vec<Holder> {
     found
 }
 
-/// Whether the process with this folder in /proc has an open descriptor of the file or block device.
+/// Whether the process with this folder in /proc has an open descriptor of the file or block
+/// device.
 fn has_open(process: &Path, about: &Stat) -> bool {
     let is_same = |descriptor: &String| {
         stat(process.join("fd").join(descriptor)).is_ok_and(|other| {

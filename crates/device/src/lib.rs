@@ -12,7 +12,8 @@
 //! - `file`, `uring`: [`FileDevice`], real devices and files, opened and in use
 //! - `mem`, `null`: [`MemDevice`] and [`NullDevice`]
 //! - `open_paths`: [`PathOpener`], which finds all of these by name
-//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward` waits for that one
+//! - `faulty`, `stats`: [`FaultyDevice`] and [`CountedDevice`], around any other device; `forward`
+//!   waits for that one
 //! - `record`: [`RecordingOpener`], a record of everything that changes devices
 //! - `probe`: [`signatures`], whose data is on a device; [`holders`], who has it
 //! - `sysfs`: what the kernel tells about a block device; `store`: where a thin one takes space

@@ -1,7 +1,7 @@
 //! Opening devices by name: real paths, and memory and nothing for tests and measurements.
 //!
-//! - `mem:NAME:SIZE`: memory called NAME, made on first use and kept as long as this opener lives; closing and opening
-//!   it again finds the same bytes
+//! - `mem:NAME:SIZE`: memory called NAME, made on first use and kept as long as this opener lives;
+//!   closing and opening it again finds the same bytes
 //! - `null:SIZE`: a device that does nothing
 //! - anything else: the path of a block device or a regular file
 //!

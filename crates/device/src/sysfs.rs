@@ -1,8 +1,8 @@
 //! What sysfs tells about a block device.
 //!
-//! What must stay true: a partition has a size of its own and everything else from its disk; a file that is not there
-//! gives the cautious answer (volatile cache, no zeroing discard), never an error.
-//! Not here: opening anything; the root is handed in so that tests can bring their own.
+//! What must stay true: a partition has a size of its own and everything else from its disk; a file
+//! that is not there gives the cautious answer (volatile cache, no zeroing discard), never an
+//! error. Not here: opening anything; the root is handed in so that tests can bring their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,11 @@ pub(crate) struct BlockFacts {
     pub(crate) dma_alignment: Option<u32>,
     pub(crate) is_rotational: bool,
     pub(crate) has_volatile_cache: bool,
-    /// The largest write that is whole or not at all whatever happens to the power, if the device tells of any.
+    /// The largest write that is whole or not at all whatever happens to the power, if the device
+    /// tells of any.
     pub(crate) atomic_write_bytes: Option<u64>,
-    /// The device can make ranges zero by itself, which is what the kernel's hole punching asks it for.
+    /// The device can make ranges zero by itself, which is what the kernel's hole punching asks it
+    /// for.
     pub(crate) can_zero: bool,
     pub(crate) model: Option<String>,
     pub(crate) serial: Option<String>,

@@ -1,8 +1,9 @@
-//! Work that may block, carried out where no request waits for it: opening devices, which waits for whoever has them, and
-//! looking for signatures, which runs a program.
+//! Work that may block, carried out where no request waits for it: opening devices, which waits for
+//! whoever has them, and looking for signatures, which runs a program.
 //!
-//! What must stay true: this crate makes no thread for it; whoever starts the engine says where such work goes. In a simulated
-//! world it is carried out on the spot, so that a seed says what happens.
+//! What must stay true: this crate makes no thread for it; whoever starts the engine says where
+//! such work goes. In a simulated world it is carried out on the spot, so that a seed says what
+//! happens.
 
 use crate::error::Refusal;
 use crate::roster::Roster;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 /// Carries out work that may block.
 pub type Aside = Arc<dyn Fn(Box<dyn FnOnce() + Send>) + Send + Sync>;
 
-/// Have `work` carried out aside, and wait for what it says; this worker does its other work meanwhile.
+/// Have `work` carried out aside, and wait for what it says; this worker does its other work
+/// meanwhile.
 ///
 /// # Panics
 /// As `work` does: a panic there would otherwise be a wait without end here.

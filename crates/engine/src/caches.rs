@@ -1,11 +1,14 @@
-//! What only the members' caches hold: writes that were answered, but neither a log nor the media have them yet.
+//! What only the members' caches hold: writes that were answered, but neither a log nor the media
+//! have them yet.
 //!
-//! What must stay true: a write is noted before it is answered, and before its rows are given up; a flush round that
-//! ends well takes out what was noted before it began, and nothing else.
+//! What must stay true: a write is noted before it is answered, and before its rows are given up; a
+//! flush round that ends well takes out what was noted before it began, and nothing else.
 //!
 //! - *unlogged*: everything that FLUSH must still make durable
-//! - *logged*: writes that the log has, and that are in place, but perhaps no further than in a cache
-//! - *relaxed*: whole stripes whose record has no data; on a degraded array parity must not rest on them
+//! - *logged*: writes that the log has, and that are in place, but perhaps no further than in a
+//!   cache
+//! - *relaxed*: whole stripes whose record has no data; on a degraded array parity must not rest on
+//!   them
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

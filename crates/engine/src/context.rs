@@ -1,4 +1,5 @@
-//! What an export gets of a worker: its executor, its ring, and the volumes of the arrays that run there.
+//! What an export gets of a worker: its executor, its ring, and the volumes of the arrays that run
+//! there.
 
 use crate::volume::ArrayVolume;
 use crate::worker::Worker;

@@ -1,8 +1,8 @@
 //! Make an array: check the devices, plan the areas, write the superblocks.
 //!
 //! What must stay true: every check comes before the first write; a device that carries anybody's
-//! signature, ours included, is taken only if the operator named it to be overwritten. The superblocks
-//! go last, so an interrupted creation leaves no array.
+//! signature, ours included, is taken only if the operator named it to be overwritten. The
+//! superblocks go last, so an interrupted creation leaves no array.
 
 use crate::control_io::{self, refused};
 use crate::error::Refusal;
@@ -38,8 +38,9 @@ pub struct CreateSpec {
     pub policy: ConsistencyPolicy,
     /// Which checksums of its blocks it keeps; any but none want the policy `log`.
     pub checksums: ChecksumKind,
-    /// Bytes that each of the devices writes whole or not at all at multiples of them, whatever happens to its power:
-    /// a power of two, or 0 if that is not known. What is stated here is believed.
+    /// Bytes that each of the devices writes whole or not at all at multiples of them, whatever
+    /// happens to its power: a power of two, or 0 if that is not known. What is stated here is
+    /// believed.
     pub atomic_write_bytes: u32,
     /// Logical block of the volume, 512 or 4096 bytes.
     pub logical_block_bytes: u32,
@@ -70,7 +71,8 @@ pub struct CreateReport {
     pub overhead_bytes: u64,
     /// Path and unused bytes of each member that is larger than the smallest.
     pub unused: Vec<(String, u64)>,
-    /// Path of each member of which it was stated that it writes blocks whole, which changes nothing: it has a volatile cache.
+    /// Path of each member of which it was stated that it writes blocks whole, which changes
+    /// nothing: it has a volatile cache.
     pub stated_in_vain: Vec<String>,
     /// Nothing was written.
     pub is_dry_run: bool,
@@ -334,9 +336,10 @@ async fn write(
     Ok(())
 }
 
-/// What is cleared on a new member: its maps, of which the written map then gets its pages, and what earlier owners may have left near the front. The intent
-/// log and the checksum table are hours of writing on a large disk, and nothing in them counts: batches of the
-/// log name the start that wrote them, and a table counts from when it is turned on.
+/// What is cleared on a new member: its maps, of which the written map then gets its pages, and
+/// what earlier owners may have left near the front. The intent log and the checksum table are
+/// hours of writing on a large disk, and nothing in them counts: batches of the log name the start
+/// that wrote them, and a table counts from when it is turned on.
 fn cleared_areas(plan: &AreaPlan) -> [Extent; 2] {
     let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
     let areas = &plan.areas;

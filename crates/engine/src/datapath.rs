@@ -18,9 +18,9 @@
 //! - `flush`        FLUSH and FUA
 //! - `rows`         buffers that hold rows of strips
 //!
-//! What must stay true: decisions about what to read and write come from plans (the layout crate); code
-//! here carries plans out. Nothing here allocates once its pools are warm. Pieces of one stripe run on
-//! the stripe's owner only.
+//! What must stay true: decisions about what to read and write come from plans (the layout crate);
+//! code here carries plans out. Nothing here allocates once its pools are warm. Pieces of one
+//! stripe run on the stripe's owner only.
 
 mod clock;
 mod edges;

@@ -1,8 +1,8 @@
 //! The engine: its workers, its arrays, and the door through which the control side comes in.
 //!
 //! What must stay true: control work runs on a worker's executor like everything else, never on the
-//! caller's thread; a command either does all it says or refuses with nothing changed. `Engine` is a
-//! handle: clone it freely, any thread may use it.
+//! caller's thread; a command either does all it says or refuses with nothing changed. `Engine` is
+//! a handle: clone it freely, any thread may use it.
 
 use crate::array::Array;
 use crate::assemble::{AssembleSpec, WouldStart, assemble, would_assemble};
@@ -83,7 +83,8 @@ impl Engine {
         let roster = Arc::clone(&self.roster);
         let start = async move |worker| assemble(&worker, &roster, spec).await;
         let name = self.on_worker(0, start).await??;
-        // Spares among the devices came into their pools when the array had looked for some already.
+        // Spares among the devices came into their pools when the array had looked for some
+        // already.
         self.offer_spares().await;
         Ok(name)
     }

@@ -1,7 +1,7 @@
 //! Refusals of the control side: one clear line each, nothing changed.
 //!
-//! Data-path failures are `volume::VolumeError` (small, `Copy`); what is here may allocate, because an
-//! operator reads it.
+//! Data-path failures are `volume::VolumeError` (small, `Copy`); what is here may allocate, because
+//! an operator reads it.
 
 use std::fmt;
 

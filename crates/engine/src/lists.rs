@@ -1,6 +1,7 @@
-//! Short lists that are used again: what a request holds several of (buffers, reads, writes) without an
-//! allocation once warm, and without making its future large. Futures are moved when they are awaited,
-//! so a list stored inside one costs a copy of its whole capacity; a list on the heap costs 32 bytes.
+//! Short lists that are used again: what a request holds several of (buffers, reads, writes)
+//! without an allocation once warm, and without making its future large. Futures are moved when
+//! they are awaited, so a list stored inside one costs a copy of its whole capacity; a list on the
+//! heap costs 32 bytes.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

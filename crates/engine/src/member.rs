@@ -1,8 +1,9 @@
 //! The states of a member slot, and the one function that changes them.
 //!
-//! What must stay true: a slot is read only in `InSync` (or, while it rebuilds, below the point up to
-//! which it is rebuilt); it is written in `InSync` and `Rebuilding`. `Failing` means: nobody uses it any
-//! more, but the surviving members do not say so yet, so no write that left it out may be acknowledged.
+//! What must stay true: a slot is read only in `InSync` (or, while it rebuilds, below the point up
+//! to which it is rebuilt); it is written in `InSync` and `Rebuilding`. `Failing` means: nobody
+//! uses it any more, but the surviving members do not say so yet, so no write that left it out may
+//! be acknowledged.
 
 use std::fmt;
 
@@ -33,7 +34,8 @@ pub enum SlotEvent {
     RebuildRecorded,
 }
 
-/// An event that makes no sense in a state: a bug in the caller, returned so that it can be reported.
+/// An event that makes no sense in a state: a bug in the caller, returned so that it can be
+/// reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("slot cannot take {event:?} while {state:?}")]
 pub struct BadTransition {

@@ -1,7 +1,7 @@
 //! A device that is to belong to an array or a spare pool: opened alone, and shown to be nobody's.
 //!
-//! What must stay true: a device that carries anybody's signature, ours included, is taken only if the
-//! operator named it to be overwritten; looking changes nothing; what is looked at is what is
+//! What must stay true: a device that carries anybody's signature, ours included, is taken only if
+//! the operator named it to be overwritten; looking changes nothing; what is looked at is what is
 //! written.
 
 use crate::aside;
@@ -22,7 +22,8 @@ pub(crate) struct Newcomer {
     pub(crate) device: Rc<dyn Device>,
 }
 
-/// Open `path` and make sure that nobody will miss what is on it; `may_destroy` is the operator's word.
+/// Open `path` and make sure that nobody will miss what is on it; `may_destroy` is the operator's
+/// word.
 pub(crate) async fn open(
     worker: &Rc<Worker>,
     roster: &Roster,

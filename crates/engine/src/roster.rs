@@ -1,6 +1,8 @@
-//! What all handles and workers of an engine share: its configuration, its arrays, and the way onto its workers.
+//! What all handles and workers of an engine share: its configuration, its arrays, and the way onto
+//! its workers.
 //!
-//! What must stay true: work for a worker is sent to it and runs there, never on the caller's thread.
+//! What must stay true: work for a worker is sent to it and runs there, never on the caller's
+//! thread.
 
 use crate::array::{Array, ArrayId};
 use crate::config::EngineConfig;

@@ -1,9 +1,10 @@
-//! Stripe buffers: what one write, reconstruction or job step needs besides the request's own payload.
+//! Stripe buffers: what one write, reconstruction or job step needs besides the request's own
+//! payload.
 //!
-//! What must stay true: a taker gets all its buffers at once or waits for all of them, first come first
-//! served, and takes them only *after* it holds its row lock and never waits for a lock afterwards. So
-//! whoever holds buffers can always finish, and the pool cannot deadlock. The pool is made when the
-//! array starts and never grows.
+//! What must stay true: a taker gets all its buffers at once or waits for all of them, first come
+//! first served, and takes them only *after* it holds its row lock and never waits for a lock
+//! afterwards. So whoever holds buffers can always finish, and the pool cannot deadlock. The pool
+//! is made when the array starts and never grows.
 
 use crate::lists::{List, Lists};
 use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};
@@ -34,8 +35,8 @@ pub(crate) struct Leave {
 }
 
 impl Scratch {
-    /// Room for at least two operations that each touch all `strips` strips of a stripe whole, more if
-    /// `target_bytes` allows, and a thousand single-block buffers.
+    /// Room for at least two operations that each touch all `strips` strips of a stripe whole, more
+    /// if `target_bytes` allows, and a thousand single-block buffers.
     pub(crate) fn new(strips: usize, strip_bytes: usize, target_bytes: usize) -> io::Result<Self> {
         let block_count = 1024.max(8 * strips);
         let strip_count = (target_bytes / strip_bytes).max(2 * strips + 2);
@@ -61,7 +62,8 @@ impl Scratch {
         let mut buffers = self.lists.list();
         self.pool.try_get_each(bytes, count, &mut buffers);
         while buffers.len() < count {
-            // A device that was given up on may still own a buffer whose leave is back: wait for it.
+            // A device that was given up on may still own a buffer whose leave is back: wait for
+            // it.
             buffers.push(self.pool.get(bytes).await);
         }
         (buffers, leave)

@@ -1,7 +1,8 @@
-//! What an operator asks of a running array: replace a member, take one back, keep spares, scrub, pause.
+//! What an operator asks of a running array: replace a member, take one back, keep spares, scrub,
+//! pause.
 //!
-//! What must stay true: a device is written only after it was shown to be nobody's (`newcomer.rs`) or the
-//! operator named it; each command is carried out on the array's home worker.
+//! What must stay true: a device is written only after it was shown to be nobody's (`newcomer.rs`)
+//! or the operator named it; each command is carried out on the array's home worker.
 
 use crate::array::Array;
 use crate::aside;
@@ -31,8 +32,9 @@ pub struct NewDevice {
     pub path: String,
     /// What is on it may go.
     pub may_destroy: bool,
-    /// Bytes that it writes whole or not at all, at multiples of them, whatever happens to its power: a power of two of at
-    /// least 4 KiB. It is believed from the next start of its array on. 0: nothing is stated.
+    /// Bytes that it writes whole or not at all, at multiples of them, whatever happens to its
+    /// power: a power of two of at least 4 KiB. It is believed from the next start of its array on.
+    /// 0: nothing is stated.
     pub atomic_write_bytes: u32,
 }
 
@@ -44,11 +46,13 @@ impl NewDevice {
 }
 
 impl Engine {
-    /// Put the device at `path` into a slot: as the target of a copy while the slot's own device still
-    /// serves, or to be rebuilt if the slot is out. `path` may be a spare. Nothing is stated of it.
+    /// Put the device at `path` into a slot: as the target of a copy while the slot's own device
+    /// still serves, or to be rebuilt if the slot is out. `path` may be a spare. Nothing is stated
+    /// of it.
     ///
     /// # Errors
-    /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be written.
+    /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be
+    /// written.
     pub async fn replace(
         &self,
         name: &str,
@@ -59,10 +63,12 @@ impl Engine {
         self.replace_by(name, member, NewDevice::at(path, may_destroy)).await
     }
 
-    /// The same with a device of which something may be stated. What was stated of a spare stays stated.
+    /// The same with a device of which something may be stated. What was stated of a spare stays
+    /// stated.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace); if the array keeps no log, or the device reports less than is stated.
+    /// As [`replace`](Self::replace); if the array keeps no log, or the device reports less than is
+    /// stated.
     pub async fn replace_by(
         &self,
         name: &str,
@@ -84,8 +90,9 @@ impl Engine {
         self.on_home_of(&array, put_in).await?
     }
 
-    /// Whether what is stated of a device would be taken, of one for the array `name` or for a pool; true if it would make no
-    /// difference, because its cache may lose what it wrote. Nothing is written.
+    /// Whether what is stated of a device would be taken, of one for the array `name` or for a
+    /// pool; true if it would make no difference, because its cache may lose what it wrote. Nothing
+    /// is written.
     ///
     /// # Errors
     /// The refusal that the real thing would end in, as far as it is about the statement.
@@ -114,7 +121,8 @@ impl Engine {
         stated::check_policy(bytes, self.on_home_of(array, policy).await?)
     }
 
-    /// The device, out of its pool if it is a spare; back there if it does not do what is stated of it.
+    /// The device, out of its pool if it is a spare; back there if it does not do what is stated of
+    /// it.
     async fn take_newcomer(&self, device: NewDevice) -> Result<join::Stated, Refusal> {
         let NewDevice { path, may_destroy, atomic_write_bytes } = device;
         let spares = &self.roster().spares;
@@ -143,10 +151,12 @@ impl Engine {
         self.on_home_of(&array, take_back).await?
     }
 
-    /// Make the device at `path` a spare of `pool`. Arrays that lack a member take it at once. Nothing is stated of it.
+    /// Make the device at `path` a spare of `pool`. Arrays that lack a member take it at once.
+    /// Nothing is stated of it.
     ///
     /// # Errors
-    /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be written.
+    /// If the device is somebody's and `may_destroy` is not said, is too small, or cannot be
+    /// written.
     pub async fn add_spare(
         &self,
         pool: &str,
@@ -156,7 +166,8 @@ impl Engine {
         self.add_spare_device(pool, NewDevice::at(path, may_destroy)).await
     }
 
-    /// The same with a device of which something may be stated: arrays that keep a log take that over with it.
+    /// The same with a device of which something may be stated: arrays that keep a log take that
+    /// over with it.
     ///
     /// # Errors
     /// As [`add_spare`](Self::add_spare); if the device reports less than is stated.

@@ -1,10 +1,10 @@
 //! Spare devices in named pools, shared between arrays.
 //!
-//! What must stay true: a spare is in at most one pool and is handed out at most once; the smallest one
-//! that fits is handed out, so that large ones stay for large members.
+//! What must stay true: a spare is in at most one pool and is handed out at most once; the smallest
+//! one that fits is handed out, so that large ones stay for large members.
 //!
-//! Not here: joining a spare to a slot (`home/join.rs`), and its superblock on the device, which whoever
-//! adds it has written.
+//! Not here: joining a spare to a slot (`home/join.rs`), and its superblock on the device, which
+//! whoever adds it has written.
 
 use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::SpareSuperblock;
@@ -54,7 +54,8 @@ impl SparePools {
         self.pools().entry(pool).or_default().push(spare);
     }
 
-    /// The smallest spare of the pool with at least `bytes_min` usable bytes; it is the caller's now.
+    /// The smallest spare of the pool with at least `bytes_min` usable bytes; it is the caller's
+    /// now.
     pub(crate) fn take(&self, pool: &str, bytes_min: u64) -> Option<Spare> {
         let mut pools = self.pools();
         let spares = pools.get_mut(pool)?;

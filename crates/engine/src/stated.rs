@@ -1,11 +1,12 @@
-//! What an operator states of devices: that they write blocks whole or not at all whatever happens to
-//! their power. What is stated is checked when a device comes into an array or a pool of spares, and what follows from it is
-//! decided at each start.
+//! What an operator states of devices: that they write blocks whole or not at all whatever happens
+//! to their power. What is stated is checked when a device comes into an array or a pool of spares,
+//! and what follows from it is decided at each start.
 //!
-//! What must stay true: nothing is taken from hope. A device that says of itself that it writes less whole is not taken
-//! under such a statement; one of which nothing was stated, one with a volatile cache, and one that came into
-//! its slot since the start have full records. That devices report enough is not taken for a statement: what they promise
-//! is for a command, and the kernel makes one command of writes that lie side by side.
+//! What must stay true: nothing is taken from hope. A device that says of itself that it writes
+//! less whole is not taken under such a statement; one of which nothing was stated, one with a
+//! volatile cache, and one that came into its slot since the start have full records. That devices
+//! report enough is not taken for a statement: what they promise is for a command, and the kernel
+//! makes one command of writes that lie side by side.
 //!
 //! Not here: which updates are lean (`datapath/lean.rs`).
 
@@ -86,8 +87,8 @@ pub(crate) fn in_vain(bytes: u32, candidates: &[Newcomer]) -> Vec<String> {
     in_vain.map(|candidate| candidate.path.clone()).collect()
 }
 
-/// Lean records may be written from this start on, if a member's device writes blocks whole and has no volatile
-/// cache; the members say so before there is one.
+/// Lean records may be written from this start on, if a member's device writes blocks whole and has
+/// no volatile cache; the members say so before there is one.
 pub(crate) fn allow_lean(shard: &Shard, next: &mut Superblock) {
     let array = &shard.array;
     let is_for_lean = array.log.is_some() && array.checksums.is_none();

@@ -92,8 +92,8 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
     })
 }
 
-/// Members that failed are recorded as out before the devices are let go. One that cannot be recorded
-/// is not waited for: the array has failed then, and says so.
+/// Members that failed are recorded as out before the devices are let go. One that cannot be
+/// recorded is not waited for: the array has failed then, and says so.
 async fn until_recorded(shard: &Rc<Shard>) {
     for _ in 0..RECORD_LOOKS {
         if !shard.array.has_failing_slots() || home::all_recorded(shard).await.is_err() {

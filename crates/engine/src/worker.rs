@@ -1,9 +1,9 @@
 //! One core: an executor, a pool of payload buffers, and this worker's share of every array.
 //!
 //! What must stay true: a worker's state is touched by its own thread only; other workers reach it
-//! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a bounded number of stripe
-//! tasks, which are started when pieces first need them and stay; when all are busy, pieces wait in line. Nothing
-//! here blocks the thread.
+//! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a bounded number of
+//! stripe tasks, which are started when pieces first need them and stay; when all are busy, pieces
+//! wait in line. Nothing here blocks the thread.
 
 use crate::array::ArrayId;
 use crate::datapath::{self, Answer, Piece};
@@ -28,7 +28,8 @@ const MIDDLE_BYTES: usize = 65_536;
 const STRIPE_TASKS: usize = 256;
 /// Longest write that is not whole blocks, with the rest of its blocks, bytes.
 const WIDE_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * BLOCK_BYTES_USIZE;
-/// As many writes of more than two blocks are made whole at once on one worker; shorter ones never wait.
+/// As many writes of more than two blocks are made whole at once on one worker; shorter ones never
+/// wait.
 const WIDE_COUNT: usize = 4;
 
 /// Something to be run on a worker's thread.
@@ -110,7 +111,8 @@ struct StripeTasks {
 }
 
 thread_local! {
-    /// One for all workers of a thread: a simulator makes some on each start, and clearing it anew took a fifth of its time.
+    /// One for all workers of a thread: a simulator makes some on each start, and clearing it anew
+    /// took a fifth of its time.
     static ZEROS: Buf = BufMut::zeroed(REQUEST_BYTES_MAX).freeze();
 }
 
@@ -130,7 +132,8 @@ const MIDDLE_MIN: usize = 64;
 /// The `payload_bytes` from which on a worker has no more than these say.
 pub(crate) const PAYLOAD_BYTES_MIN: usize = 2 * LARGE_MIN * REQUEST_BYTES_MAX;
 
-/// The `payload_bytes` with which a worker holds `count` buffers of `bytes` at once; `None` beyond all bounds.
+/// The `payload_bytes` with which a worker holds `count` buffers of `bytes` at once; `None` beyond
+/// all bounds.
 pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
     let class = if bytes <= to_u64(MIDDLE_BYTES) { MIDDLE_BYTES } else { REQUEST_BYTES_MAX };
     count.checked_mul(2 * class)
@@ -154,8 +157,8 @@ struct Tickets {
     free: Vec<usize>,
 }
 
-/// The end of a worker whose executor ends while arrays run: their shares hold the worker and it holds them, so neither
-/// would ever be freed.
+/// The end of a worker whose executor ends while arrays run: their shares hold the worker and it
+/// holds them, so neither would ever be freed.
 struct Parting(Rc<Worker>);
 
 impl Drop for Parting {
@@ -299,7 +302,8 @@ impl Worker {
     }
 
     async fn work_on_stripes(self: Rc<Self>) {
-        // Here, too: what is promised to this task is in the queue again only after it is gone, and would stay there.
+        // Here, too: what is promised to this task is in the queue again only after it is gone, and
+        // would stay there.
         let _parting = Parting(Rc::clone(&self));
         let idle = &self.stripe_tasks.idle;
         loop {

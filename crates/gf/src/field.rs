@@ -1,8 +1,8 @@
 //! Arithmetic in GF(2^8) modulo 0x11D, through tables of powers and logarithms.
 //!
-//! What must stay true: every function agrees with bit-by-bit polynomial multiplication for all 65,536
-//! pairs (tested). Addition and subtraction are both XOR and have no function here. Everything is
-//! `const` and constant tables are built by the compiler from [`double`] alone.
+//! What must stay true: every function agrees with bit-by-bit polynomial multiplication for all
+//! 65,536 pairs (tested). Addition and subtraction are both XOR and have no function here.
+//! Everything is `const` and constant tables are built by the compiler from [`double`] alone.
 
 /// The field's polynomial, x^8 + x^4 + x^3 + x^2 + 1, the one Linux and SnapRAID use.
 pub const POLYNOMIAL: u16 = 0x11D;

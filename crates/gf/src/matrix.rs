@@ -1,11 +1,11 @@
 //! The generator matrix of every array, and the inversion of the small systems that losses leave.
 //!
-//! What must stay true: row 0 is all ones (P), row 1 is 2^i (Q as Linux writes it), and row j >= 2 is
-//! the Cauchy row 1 / (2^-i + 2^(j-1)) divided by its value at i = 0. Rows 1 and above are thus one
-//! extended Cauchy matrix with scaled rows, row 0 its row at infinity, and *every square submatrix of
-//! any size can be inverted*: k data strips survive the loss of any m of the k + m strips. The rows
-//! for m parities are the first m rows for m + 1, so parity strips can be added to an array later.
-//! Changing one byte of this table makes existing arrays unreadable.
+//! What must stay true: row 0 is all ones (P), row 1 is 2^i (Q as Linux writes it), and row j >= 2
+//! is the Cauchy row 1 / (2^-i + 2^(j-1)) divided by its value at i = 0. Rows 1 and above are thus
+//! one extended Cauchy matrix with scaled rows, row 0 its row at infinity, and *every square
+//! submatrix of any size can be inverted*: k data strips survive the loss of any m of the k + m
+//! strips. The rows for m parities are the first m rows for m + 1, so parity strips can be added to
+//! an array later. Changing one byte of this table makes existing arrays unreadable.
 
 use crate::field::{div, inv, mul, pow};
 
@@ -96,8 +96,9 @@ impl Square {
 
     /// The inverse, or `None` when the rows are linearly dependent.
     ///
-    /// Gauss-Jordan elimination: whatever turns `self` into the identity turns the identity into the
-    /// inverse. There is no rounding in a finite field, so any non-zero pivot is as good as another.
+    /// Gauss-Jordan elimination: whatever turns `self` into the identity turns the identity into
+    /// the inverse. There is no rounding in a finite field, so any non-zero pivot is as good as
+    /// another.
     #[must_use]
     pub fn invert(&self) -> Option<Square> {
         let mut left = self.clone();

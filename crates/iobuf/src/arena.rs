@@ -1,9 +1,9 @@
 //! The one mapping behind a pool.
 //!
-//! What must stay true: an arena is mapped, page-aligned, zero-filled memory until it is dropped, and
-//! nobody outside this crate can unmap it. Huge pages are tried first (one TLB entry for 2 MiB instead
-//! of 512): reserved ones, then transparent ones.
-//! Not here: how the arena is cut into slots (`pool`).
+//! What must stay true: an arena is mapped, page-aligned, zero-filled memory until it is dropped,
+//! and nobody outside this crate can unmap it. Huge pages are tried first (one TLB entry for 2 MiB
+//! instead of 512): reserved ones, then transparent ones. Not here: how the arena is cut into slots
+//! (`pool`).
 
 use std::io;
 use std::ptr::NonNull;
@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 pub enum Backing {
     /// Huge pages from the system's reserve.
     ReservedHugePages,
-    /// Ordinary memory that the kernel was asked to put on huge pages, and is configured to, for the system and for this
-    /// process. It does so where it finds free ones.
+    /// Ordinary memory that the kernel was asked to put on huge pages, and is configured to, for
+    /// the system and for this process. It does so where it finds free ones.
     TransparentHugePages,
     /// Ordinary pages.
     SmallPages,
@@ -110,7 +110,8 @@ impl Mapping {
             flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
         }
         let wanted = std::ptr::null_mut();
-        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing.
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches
+        // nothing.
         let start =
             unsafe { mmap_anonymous(wanted, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -124,7 +125,8 @@ impl Mapping {
     }
 }
 
-/// Whether the kernel has transparent huge pages. Asked once a process: a simulator maps arenas all the time.
+/// Whether the kernel has transparent huge pages. Asked once a process: a simulator maps arenas all
+/// the time.
 #[cfg(not(miri))]
 static HAS_HUGE_PAGES: LazyLock<bool> = LazyLock::new(|| {
     let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");

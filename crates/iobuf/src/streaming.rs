@@ -1,12 +1,12 @@
 //! Copies that leave the processor's caches to others.
 //!
-//! What must stay true: afterwards the target holds the source, and every thread that learns of it by the usual means
-//! (a lock, an atomic, a message) sees that.
-//! Not here: when it pays. It does where the target is in no cache and nobody reads it soon: a plain copy first fetches every
-//! line that it is going to overwrite.
+//! What must stay true: afterwards the target holds the source, and every thread that learns of it
+//! by the usual means (a lock, an atomic, a message) sees that. Not here: when it pays. It does
+//! where the target is in no cache and nobody reads it soon: a plain copy first fetches every line
+//! that it is going to overwrite.
 
-/// Copies `source` to `target` with stores that go past the caches, where the processor has such and `target` lies on a multiple
-/// of 16 bytes; elsewhere as any copy.
+/// Copies `source` to `target` with stores that go past the caches, where the processor has such
+/// and `target` lies on a multiple of 16 bytes; elsewhere as any copy.
 ///
 /// # Panics
 /// If their lengths differ.
@@ -31,7 +31,8 @@ mod stores {
         {
             // SAFETY: `from` has the 16 bytes, of any alignment.
             let value = unsafe { _mm_loadu_si128(from.as_ptr().cast()) };
-            // SAFETY: `to` has the 16 bytes and nobody else has it; the first piece is aligned, so all are.
+            // SAFETY: `to` has the 16 bytes and nobody else has it; the first piece is aligned, so
+            // all are.
             unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), value) };
         }
         // Such stores keep no order with later ones, an unlock among them, until a fence.

@@ -1,5 +1,5 @@
-//! What devices and caches are promised: buffers that direct I/O takes, and strips that share no more L1 sets than
-//! they must.
+//! What devices and caches are promised: buffers that direct I/O takes, and strips that share no
+//! more L1 sets than they must.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -25,7 +25,8 @@ fn stripe(pool: &Pool, strips: usize, bytes: usize) -> Vec<BufMut> {
     (0..strips).map(|_| pool.try_get(bytes).expect("as many as there are")).collect()
 }
 
-/// How many strips' lines at most fall into one set when a kernel is at the same offset of all of them.
+/// How many strips' lines at most fall into one set when a kernel is at the same offset of all of
+/// them.
 fn most_in_one_set(strips: &[BufMut]) -> usize {
     let mut sets = [0; L1_SETS];
     for strip in strips {
@@ -68,7 +69,8 @@ fn neighbours_in_a_stripe_are_further_apart_than_a_kernel_reads_at_once() {
 
 #[test]
 fn strips_that_are_aligned_to_pages_all_share_one_set() {
-    // What the two claims above would be without displacement; it is asked for by devices that need it.
+    // What the two claims above would be without displacement; it is asked for by devices that need
+    // it.
     let pool = pool(64 << 10, 16, Alignment::Page);
     assert_eq!(most_in_one_set(&stripe(&pool, 16, 64 << 10)), 16);
 }

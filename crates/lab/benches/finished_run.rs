@@ -1,10 +1,13 @@
-//! Parsing and analysing a finished run of 1,000 fio results with 10 M folded stack samples, and what sampling costs.
+//! Parsing and analysing a finished run of 1,000 fio results with 10 M folded stack samples, and
+//! what sampling costs.
 //!
-//! Prints lines of `name value unit`; exit code 1 if a limit of the specification is missed: 10 s, 1 GiB, and 1 % of a core for each
-//! busy core. The input is made up by a second process, so that making it is not in the memory that is measured.
-//! `cargo bench -p ashlar-lab --bench finished_run`; results are kept in docs/results/lab.md. Started without `--bench`, as `cargo test`
-//! does, it takes a small input and judges neither time nor memory: a debugging build on a busy machine says nothing about them.
-//! What must stay true: every sample of the input is a line of its own, which is the hardest form of it.
+//! Prints lines of `name value unit`; exit code 1 if a limit of the specification is missed: 10 s,
+//! 1 GiB, and 1 % of a core for each busy core. The input is made up by a second process, so that
+//! making it is not in the memory that is measured. `cargo bench -p ashlar-lab --bench
+//! finished_run`; results are kept in docs/results/lab.md. Started without `--bench`, as `cargo
+//! test` does, it takes a small input and judges neither time nor memory: a debugging build on a
+//! busy machine says nothing about them. What must stay true: every sample of the input is a line
+//! of its own, which is the hardest form of it.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::cpu::account::{CpuAccount, Taken};
@@ -174,7 +177,8 @@ fn highest_memory() -> u64 {
     kib.expect("a number") << 10
 }
 
-/// What sampling at 99 Hz takes of a core for each busy core: a core is kept busy, and perf's own time is read from its schedstat.
+/// What sampling at 99 Hz takes of a core for each busy core: a core is kept busy, and perf's own
+/// time is read from its schedstat.
 fn sampler() -> bool {
     let command = [env!("CARGO_BIN_EXE_ashlar-lab"), "--json", "cpu", "--", "sh", "-c"];
     let busy = "end=$(($(date +%s) + 10)); while [ $(date +%s) -lt $end ]; do i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; done";

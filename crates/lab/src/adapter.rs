@@ -1,12 +1,14 @@
-//! Engines behind one interface: make an array, serve it to the load generator, take members out, put them in, tear down.
+//! Engines behind one interface: make an array, serve it to the load generator, take members out,
+//! put them in, tear down.
 //!
 //! - commands: running programs, for real (through the forensic log) or from a recorded transcript
 //! - ashlar, btrfs, mdadm, lvm, zfs, spdk, device: one engine each
 //! - bdevperf: SPDK's own load generator: its configuration, its command line, and what it prints
 //! - ior: IOR's phases, and what it prints
 //!
-//! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure halfway; an adapter
-//! writes only to the members it was given; it never asks a question on a terminal.
+//! What must stay true: whatever an adapter made, `destroy` takes away again, also after a failure
+//! halfway; an adapter writes only to the members it was given; it never asks a question on a
+//! terminal.
 
 pub mod ashlar;
 pub mod bdevperf;
@@ -57,7 +59,8 @@ pub trait Engine: Send + Sync {
     /// If the engine is not there.
     fn identity(&self, commands: &dyn Commands) -> Result<EngineIdentity, Refusal>;
 
-    /// Commands that print everything the engine says about the array: for the forensic log, nothing is read out of it.
+    /// Commands that print everything the engine says about the array: for the forensic log,
+    /// nothing is read out of it.
     fn configuration(&self) -> Vec<Vec<String>> {
         Vec::new()
     }
@@ -74,7 +77,8 @@ pub trait Engine: Send + Sync {
     /// If the engine refuses, or cannot do that.
     fn take_out(&mut self, commands: &dyn Commands, members: &[usize]) -> Result<(), Refusal>;
 
-    /// Put a blank device in where `member` was taken out: the same one, wiped. A rebuild begins, and goes on afterwards.
+    /// Put a blank device in where `member` was taken out: the same one, wiped. A rebuild begins,
+    /// and goes on afterwards.
     ///
     /// # Errors
     /// If the engine refuses, or cannot do that.
@@ -86,7 +90,8 @@ pub trait Engine: Send + Sync {
     /// If the engine cannot be asked.
     fn is_busy(&self, commands: &dyn Commands) -> Result<bool, Refusal>;
 
-    /// Take everything away again. Goes on after a failed step; members may be used by others afterwards.
+    /// Take everything away again. Goes on after a failed step; members may be used by others
+    /// afterwards.
     ///
     /// # Errors
     /// The first step that failed.

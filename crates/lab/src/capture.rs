@@ -1,4 +1,5 @@
-//! `lab capture`: everything `lab inspect` asks of this machine, as a directory that another one can inspect.
+//! `lab capture`: everything `lab inspect` asks of this machine, as a directory that another one
+//! can inspect.
 
 use crate::Refusal;
 use crate::inspect::measure;
@@ -10,8 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Write down what `inspect` reads of this server, to be looked at elsewhere.
 ///
-/// Small files of /sys and /proc go into files.txt, what programs print into commands/. Nothing is changed. It holds serial
-/// numbers and addresses: `lab redact` takes them out. Root sees more: dmidecode, lspci and smartctl need it.
+/// Small files of /sys and /proc go into files.txt, what programs print into commands/. Nothing is
+/// changed. It holds serial numbers and addresses: `lab redact` takes them out. Root sees more:
+/// dmidecode, lspci and smartctl need it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab capture before-repair")]
 pub struct Args {

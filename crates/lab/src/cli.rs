@@ -45,11 +45,13 @@ pub enum Verb {
     Report(crate::report::cli::Args),
     /// Measure what a plan says: raw drives, arrays, degraded, under rebuild.
     Run(crate::plan::cli::Args),
-    /// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment.
+    /// Show what became of I/Os between submission and the device: sizes, splits, merges,
+    /// alignment.
     Trace(crate::trace::verb::Args),
 }
 
-/// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2 (could not run).
+/// Do what was asked. The exit code is 0 (done, passed), 1 (a check or comparison failed) or 2
+/// (could not run).
 ///
 /// # Errors
 /// The one line that says why not.

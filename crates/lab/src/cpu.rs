@@ -7,13 +7,14 @@
 //! - tally: stacks are counted
 //! - account: counts become shares
 //! - live: an account of this machine while a load runs
-//! - perf, load, kernel, burn: sampling, what runs meanwhile, the kernel's own accounts, a known load
+//! - perf, load, kernel, burn: sampling, what runs meanwhile, the kernel's own accounts, a known
+//!   load
 //! - around: stacks around one measurement of a run
 //! - flame: flame graphs and their differences
 //! - text: how an account looks
 //!
-//! What must stay true: shares are of cores x wall-clock time, whatever the samples were; an engine's work is charged to it
-//! wherever it runs. Not here: the formulas (metrics).
+//! What must stay true: shares are of cores x wall-clock time, whatever the samples were; an
+//! engine's work is charged to it wherever it runs. Not here: the formulas (metrics).
 
 pub mod account;
 pub mod around;

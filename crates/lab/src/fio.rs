@@ -10,8 +10,9 @@
 //! - hosts: several hosts at once, by fio's client/server mode
 //! - histogram: fio's latency histograms over time
 //!
-//! What must stay true: no input, however broken, makes a parser panic; it is read, or refused in one clear line. fio's
-//! own files are the workload language, there is no dialect. Not here: what is wrong with a job (lint).
+//! What must stay true: no input, however broken, makes a parser panic; it is read, or refused in
+//! one clear line. fio's own files are the workload language, there is no dialect. Not here: what
+//! is wrong with a job (lint).
 
 pub mod args;
 pub mod histogram;

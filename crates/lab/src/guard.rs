@@ -1,7 +1,8 @@
 //! Nothing is written to a device that carries something, unless its user names it.
 //!
-//! What must stay true: a mounted or held device is refused whatever was named; a block device is named by its serial
-//! number, a file by its path; when a tool cannot tell what is on a device, that counts as something.
+//! What must stay true: a mounted or held device is refused whatever was named; a block device is
+//! named by its serial number, a file by its path; when a tool cannot tell what is on a device,
+//! that counts as something.
 
 use crate::adapter::commands::Commands;
 use crate::adapter::word;
@@ -10,7 +11,8 @@ use crate::refusal::Refusal;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Refuse `targets` that must not be written to; `named` are the serials and paths given with `--destroy`.
+/// Refuse `targets` that must not be written to; `named` are the serials and paths given with
+/// `--destroy`.
 ///
 /// # Errors
 /// The first target that must not be written to, and how to go on. Nothing was written.
@@ -29,7 +31,8 @@ pub fn refuse_unless_named(
     Ok(())
 }
 
-/// As [`refuse_unless_named`] for `targets` on other hosts, where nothing can be looked at: each is named as `HOST:PORT:PATH`.
+/// As [`refuse_unless_named`] for `targets` on other hosts, where nothing can be looked at: each is
+/// named as `HOST:PORT:PATH`.
 ///
 /// # Errors
 /// The first target that was not named.

@@ -1,7 +1,8 @@
 //! CPU time of the whole machine around a piece of work, from /proc/stat.
 //!
-//! What must stay true: time that was stolen or idle is not busy; the load generator's own time is a column beside it.
-//! These are ticks (10 ms): good for seconds of work, not for less. Stacks and exact accounting are `lab cpu`'s.
+//! What must stay true: time that was stolen or idle is not busy; the load generator's own time is
+//! a column beside it. These are ticks (10 ms): good for seconds of work, not for less. Stacks and
+//! exact accounting are `lab cpu`'s.
 
 use crate::metrics::latency::to_f64;
 use crate::record::CpuCost;
@@ -58,7 +59,8 @@ impl HostCpu {
     }
 }
 
-/// The lines `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guest time is in user time already.
+/// The lines `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guest time is
+/// in user time already.
 fn parse(text: &str) -> Vec<Ticks> {
     text.lines()
         .filter_map(|line| {

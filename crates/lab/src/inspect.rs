@@ -9,8 +9,8 @@
 //! - diagram: the links as text and as SVG
 //! - page: what is printed
 //!
-//! What must stay true: a check that could not be made never passes; the verdict is computed from the checks alone; nothing
-//! is written but the SVG that was asked for.
+//! What must stay true: a check that could not be made never passes; the verdict is computed from
+//! the checks alone; nothing is written but the SVG that was asked for.
 
 pub mod checks;
 pub mod diagram;
@@ -38,8 +38,9 @@ use topology::{Given, Topology};
 
 /// Look at a server: what is in it, what is wrong with it, and which link is the narrowest.
 ///
-/// Looks at this machine, or at a directory made by `lab capture`. Nothing is changed and no drive is written to. Exit
-/// code 0: qualified; 1: a check fails; 2: none fails and some that decide could not be made.
+/// Looks at this machine, or at a directory made by `lab capture`. Nothing is changed and no drive
+/// is written to. Exit code 0: qualified; 1: a check fails; 2: none fails and some that decide
+/// could not be made.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab inspect --from before-repair --svg bottleneck.svg")]
 pub struct Args {
@@ -71,7 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "GB/S")]
     inter_socket: Option<u64>,
 
-    /// Try memory and processors for some seconds at full load, and set that against what their data say.
+    /// Try memory and processors for some seconds at full load, and set that against what their
+    /// data say.
     #[arg(long, conflicts_with = "from")]
     measure: bool,
 

@@ -27,9 +27,10 @@
 //! - cpu: who uses the CPU, in whose context, for what
 //! - trace: what became of I/Os between submission and the device
 //!
-//! What must stay true: a figure is never printed without its unit, its validity and the evidence it came from; a
-//! check that could not be made never passes; nothing is written to a device that the user has not named.
-//! Not here: the RAID engine. The lab measures it from outside, as it measures every other one.
+//! What must stay true: a figure is never printed without its unit, its validity and the evidence
+//! it came from; a check that could not be made never passes; nothing is written to a device that
+//! the user has not named. Not here: the RAID engine. The lab measures it from outside, as it
+//! measures every other one.
 #![forbid(unsafe_code)]
 
 pub mod adapter;

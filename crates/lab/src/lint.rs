@@ -8,9 +8,9 @@
 //! - tools: programs that are no benchmarks of storage
 //! - cli: `lab lint`
 //!
-//! What must stay true: every rule has an example it complains about and one it does not (a test fails otherwise); what
-//! a rule could not find out is said and never passed over. Not here: syntax (fio --parse-only), results' arithmetic
-//! (metrics).
+//! What must stay true: every rule has an example it complains about and one it does not (a test
+//! fails otherwise); what a rule could not find out is said and never passed over. Not here: syntax
+//! (fio --parse-only), results' arithmetic (metrics).
 
 pub mod away;
 pub mod cli;

@@ -1,4 +1,5 @@
-//! `ashlar-lab`: the lab alone, for servers on which the engine is not installed. The same as `ashlar lab`.
+//! `ashlar-lab`: the lab alone, for servers on which the engine is not installed. The same as
+//! `ashlar lab`.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::cli;

@@ -1,8 +1,10 @@
-//! What flowed over drives and links while a load ran: bytes and busy time of drives from /proc/diskstats, led along the
-//! links of the topology; bytes of network interfaces from /proc/net/dev.
+//! What flowed over drives and links while a load ran: bytes and busy time of drives from
+//! /proc/diskstats, led along the links of the topology; bytes of network interfaces from
+//! /proc/net/dev.
 //!
-//! What must stay true: a drive that several ways lead to gives each an equal part; a link whose capacity nobody knows has a
-//! flow and no share; an interface carries as much in as out at once, so its flow is that of its busier direction. Not here: what the links could carry (inspect).
+//! What must stay true: a drive that several ways lead to gives each an equal part; a link whose
+//! capacity nobody knows has a flow and no share; an interface carries as much in as out at once,
+//! so its flow is that of its busier direction. Not here: what the links could carry (inspect).
 
 use crate::evidence::process::monotonic;
 use crate::inspect::Inspection;
@@ -131,7 +133,8 @@ impl Meter {
         }
     }
 
-    /// What was carried between two looks; `None` if no drive and no interface of the server was seen in both.
+    /// What was carried between two looks; `None` if no drive and no interface of the server was
+    /// seen in both.
     pub fn between(&self, before: &Reading, after: &Reading) -> Option<PathLoad> {
         let seconds = after.taken.saturating_sub(before.taken).as_secs_f64();
         if seconds <= 0.0 {
@@ -158,7 +161,8 @@ impl Meter {
         })
     }
 
-    /// What each network interface carried in its busier direction; those that carried nothing, too.
+    /// What each network interface carried in its busier direction; those that carried nothing,
+    /// too.
     fn carried(&self, before: &Reading, after: &Reading, seconds: f64) -> Vec<LinkLoad> {
         let one = |(name, carries): (&String, &Option<f64>)| {
             let (was, is) = (before.networks.get(name)?, after.networks.get(name)?);
@@ -211,7 +215,8 @@ impl Meter {
     }
 }
 
-/// Lines `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms waited_ms ...`.
+/// Lines `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms
+/// waited_ms ...`.
 fn parse(text: &str) -> BTreeMap<String, Counters> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -227,7 +232,8 @@ fn parse(text: &str) -> BTreeMap<String, Counters> {
     text.lines().filter_map(line).collect()
 }
 
-/// What an interface says that it carries one way, bytes a second; None if it is down, or a guest's.
+/// What an interface says that it carries one way, bytes a second; None if it is down, or a
+/// guest's.
 fn speed(name: &str) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     let mega_bits: u64 = text.trim().parse().ok()?;
@@ -280,7 +286,8 @@ mod tests {
         assert_eq!(meter.between(&Reading::default(), &Reading::default()), None);
     }
 
-    /// Sixty drives on four controllers, each drive at 100 MB/s: every controller carries its own fifteen.
+    /// Sixty drives on four controllers, each drive at 100 MB/s: every controller carries its own
+    /// fifteen.
     #[test]
     fn flows_of_drives_are_led_over_expanders_and_controllers() {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/jbod-60-four-hba");

@@ -17,7 +17,8 @@
 //! - share: which share of the machine something takes (F1)
 //! - spread: how a load lies over the cores (F2)
 //!
-//! What must stay true: percentiles are merged by adding bins, never by averaging; each formula says its source.
+//! What must stay true: percentiles are merged by adding bins, never by averaging; each formula
+//! says its source.
 
 pub mod bandwidth;
 pub mod baseline;

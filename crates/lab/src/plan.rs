@@ -19,8 +19,9 @@
 //! - environment: what the machine was during the run
 //! - cli: `lab run`
 //!
-//! What must stay true: every command can be seen before it runs (`--dry-run`); a point that was measured is not
-//! measured again after an interruption; stages that could not be done are named with the reason.
+//! What must stay true: every command can be seen before it runs (`--dry-run`); a point that was
+//! measured is not measured again after an interruption; stages that could not be done are named
+//! with the reason.
 
 pub mod alone;
 pub mod ceilings;

@@ -1,8 +1,10 @@
-//! Purging a drive: everything it holds and knows is forgotten, so that a round begins as the first one did.
+//! Purging a drive: everything it holds and knows is forgotten, so that a round begins as the first
+//! one did.
 //!
-//! What must stay true: a drive is purged only if it was named for it, like every other thing that is destroyed; the method, the
-//! time and what was seen afterwards are a record; a method that the drive does not have is refused, never replaced in silence.
-//! Not here: filling a drive again (the stage `precondition`). cli: `lab purge`.
+//! What must stay true: a drive is purged only if it was named for it, like every other thing that
+//! is destroyed; the method, the time and what was seen afterwards are a record; a method that the
+//! drive does not have is refused, never replaced in silence. Not here: filling a drive again (the
+//! stage `precondition`). cli: `lab purge`.
 
 pub mod cli;
 
@@ -102,7 +104,8 @@ fn methods(commands: &dyn Commands, device: &Path, sysfs: &Path) -> Result<Vec<M
             Refusal::cannot_run("purge.not_understood", format!("nvme id-ctrl: {error}"), "")
         })?;
         let bits = |key: &str| told.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        // NVMe base specification, Identify Controller: sanicap bit 1 is block erase, oacs bit 1 is Format NVM.
+        // NVMe base specification, Identify Controller: sanicap bit 1 is block erase, oacs bit 1 is
+        // Format NVM.
         has.extend((bits("sanicap") & 2 != 0).then_some(Method::Sanitize));
         has.extend((bits("oacs") & 2 != 0).then_some(Method::Format));
     }
@@ -165,7 +168,8 @@ fn await_sanitized(commands: &dyn Commands, device: &Path) -> Result<(), Refusal
             "has the sanitize ended?",
         )?;
         match status(&answer.stdout) {
-            // Sanitize Status: 1 ended well, 2 in progress, 3 failed, 4 ended well without deallocation.
+            // Sanitize Status: 1 ended well, 2 in progress, 3 failed, 4 ended well without
+            // deallocation.
             Some(1 | 4) => return Ok(()),
             Some(2) => commands.pause(LOOK_EVERY),
             other => {
@@ -184,7 +188,8 @@ fn await_sanitized(commands: &dyn Commands, device: &Path) -> Result<(), Refusal
     Err(Refusal::cannot_run("purge.too_long", said, "wait for it: nvme sanitize-log"))
 }
 
-/// `sstat` of the sanitize log, which newer versions of nvme print within an object named after the device, or as an object.
+/// `sstat` of the sanitize log, which newer versions of nvme print within an object named after the
+/// device, or as an object.
 fn status(json: &str) -> Option<u64> {
     fn find(value: &serde_json::Value) -> Option<u64> {
         let object = value.as_object()?;

@@ -1,4 +1,5 @@
-//! What a run writes down: lines of JSON, one record each, beside the untouched outputs they were read from.
+//! What a run writes down: lines of JSON, one record each, beside the untouched outputs they were
+//! read from.
 //!
 //! A run is a directory:
 //! - `run.json`: which plan, which lab, when, hash of the plan
@@ -6,8 +7,8 @@
 //! - `evidence/`: those outputs, untouched
 //! - `records.jsonl`: the records of this file
 //!
-//! What must stay true: a report is made from these files alone; a record names its evidence; unknown fields of a
-//! newer lab are passed over, a record of an unknown kind is counted and said.
+//! What must stay true: a report is made from these files alone; a record names its evidence;
+//! unknown fields of a newer lab are passed over, a record of an unknown kind is counted and said.
 
 use crate::cpu::CpuAccount;
 use crate::inspect::resources::Row;
@@ -204,7 +205,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by bdevperf`, if it is not fio that makes it.
+    /// For people: `4K random reads, 2 x 16`: jobs times depth; ` by bdevperf`, if it is not fio
+    /// that makes it.
     pub fn describe(&self) -> String {
         let order = if self.mix.starts_with("rand") { "random" } else { "sequential" };
         let what = match self.mix.trim_start_matches("rand") {
@@ -239,16 +241,19 @@ pub struct Direction {
     pub iops: f64,
     /// Mean completion latency, nanoseconds.
     pub latency_mean_ns: f64,
-    /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs. In JSON a list of pairs.
+    /// Completion latency, nanoseconds -> I/Os: fio's `json+` bins, added over jobs. In JSON a list
+    /// of pairs.
     #[serde(default, with = "pairs")]
     pub latency_bins: BTreeMap<u64, u64>,
     /// Bandwidth over time: milliseconds since the start -> bytes a second, summed over jobs.
     #[serde(default)]
     pub series: Vec<(u64, f64)>,
-    /// Mean completion latency over time: milliseconds since the start -> nanoseconds, mean over jobs.
+    /// Mean completion latency over time: milliseconds since the start -> nanoseconds, mean over
+    /// jobs.
     #[serde(default)]
     pub latency_series: Vec<(u64, f64)>,
-    /// p99 of completion latency over time: milliseconds since the start -> nanoseconds, of all jobs' histograms together.
+    /// p99 of completion latency over time: milliseconds since the start -> nanoseconds, of all
+    /// jobs' histograms together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub p99_series: Vec<(u64, f64)>,
 }
@@ -284,7 +289,8 @@ pub struct CpuCost {
     pub busy_s: f64,
     /// Busy share of each core, 0 to 1.
     pub per_core: Vec<f64>,
-    /// The load generator's own user and system time, seconds: a column of its own, never the engine's cost.
+    /// The load generator's own user and system time, seconds: a column of its own, never the
+    /// engine's cost.
     pub client_s: f64,
     /// The system time in it, seconds.
     #[serde(default)]
@@ -352,7 +358,8 @@ impl Measurement {
     }
 }
 
-/// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn back into numbers.
+/// A map of numbers as a list of pairs: JSON's keys are strings, which a tagged record cannot turn
+/// back into numbers.
 mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::collections::BTreeMap;

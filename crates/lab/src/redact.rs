@@ -1,4 +1,5 @@
-//! `lab redact`: a capture without what names its owner: serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
+//! `lab redact`: a capture without what names its owner: serial numbers, WWNs, UUIDs, host names,
+//! IP and MAC addresses.
 //!
 //! - find: which words are identifiers
 //! - fields: those that are by where they stand: after a name, below the head of a column, at the
@@ -8,9 +9,9 @@
 //! - hosts: names of hosts and domains, and those of NVMe and iSCSI
 //! - names: what they are replaced by
 //!
-//! What must stay true: every identifier that was found is replaced everywhere, in contents and in names; the same
-//! identifier and salt give the same name, so two redacted captures still compare; without the salt nobody can try
-//! names until one fits.
+//! What must stay true: every identifier that was found is replaced everywhere, in contents and in
+//! names; the same identifier and salt give the same name, so two redacted captures still compare;
+//! without the salt nobody can try names until one fits.
 
 mod address;
 mod fields;
@@ -30,9 +31,9 @@ use std::process::ExitCode;
 
 /// Copy a capture without serial numbers, WWNs, UUIDs, host names, IP and MAC addresses.
 ///
-/// Each is replaced by a made-up one of the same shape, everywhere and always by the same, so the copy can still be
-/// inspected and compared. Look through files.txt and commands/ before you send them: what has no shape of its own, like the
-/// name of a pool, is not found.
+/// Each is replaced by a made-up one of the same shape, everywhere and always by the same, so the
+/// copy can still be inspected and compared. Look through files.txt and commands/ before you send
+/// them: what has no shape of its own, like the name of a pool, is not found.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example: ashlar lab redact before-repair to-send --salt 'a sentence of yours'"
@@ -44,7 +45,8 @@ pub struct Args {
     /// The copy; it is made, and must be empty if it is there.
     to: PathBuf,
 
-    /// A secret that makes the new names; the same secret gives the same names. Without it a random one is used once.
+    /// A secret that makes the new names; the same secret gives the same names. Without it a random
+    /// one is used once.
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
 }

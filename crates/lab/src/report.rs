@@ -1,7 +1,8 @@
 //! The report: one page that opens from disk, made from the records of a run alone.
 //!
 //! - points: rounds of the same workload, engine and condition, as one figure with its samples
-//! - findings: the sentence on top: what limits, what to do next, and whether the figures may be used
+//! - findings: the sentence on top: what limits, what to do next, and whether the figures may be
+//!   used
 //! - forest: two engines at one glance, beside the verdict
 //! - charts: which charts there are, and the figures behind each
 //! - media: drives over time and over their width: fills, zones, cliffs, the pace of each
@@ -20,8 +21,8 @@
 //! - ocp: OCP Test & Validation JSONL
 //! - cli: `ashlar lab report`
 //!
-//! What must stay true: no figure without its mark, its unit and the command it came from; what is missing is shown as
-//! missing; the page asks the network for nothing.
+//! What must stay true: no figure without its mark, its unit and the command it came from; what is
+//! missing is shown as missing; the page asks the network for nothing.
 
 pub mod cards;
 pub mod chart;

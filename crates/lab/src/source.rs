@@ -1,13 +1,14 @@
 //! Where facts come from: the machine as it runs, or a capture of one.
 //!
-//! - tree: small files and links of sysfs and procfs, as one text file that people can read before they send it
+//! - tree: small files and links of sysfs and procfs, as one text file that people can read before
+//!   they send it
 //! - tool: one run of a program, with a time limit
 //! - folder: a capture as a directory
 //! - speeds: what memory and processors did when they were tried, which no file tells
 //!
-//! What must stay true: a capture holds exactly what was asked of the live machine, so both give the same answers;
-//! what could not be read is absent, never empty or zero; nothing is ever written below `/sys` or `/proc`.
-//! Not here: what the facts mean.
+//! What must stay true: a capture holds exactly what was asked of the live machine, so both give
+//! the same answers; what could not be read is absent, never empty or zero; nothing is ever written
+//! below `/sys` or `/proc`. Not here: what the facts mean.
 
 pub mod folder;
 pub mod speeds;
@@ -114,7 +115,8 @@ impl Source {
         }
     }
 
-    /// The names in a folder, sorted with numbers in their order: `sda`, `sdb`, `sdaa`; empty if it is not there.
+    /// The names in a folder, sorted with numbers in their order: `sda`, `sdb`, `sdaa`; empty if it
+    /// is not there.
     pub fn names(&self, path: &str) -> Vec<String> {
         if let Some(root) = &self.root {
             let entries = std::fs::read_dir(root.join(path.trim_start_matches('/')));

@@ -1,7 +1,8 @@
 //! The run directory on disk: facts of the run, and its records line by line.
 //!
-//! What must stay true: a record is on disk, whole, before the next thing is measured, so that an interrupted run keeps
-//! what it measured; a half-written last line (a crash, a full disk) costs that line only, and is said.
+//! What must stay true: a record is on disk, whole, before the next thing is measured, so that an
+//! interrupted run keeps what it measured; a half-written last line (a crash, a full disk) costs
+//! that line only, and is said.
 
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -123,7 +124,8 @@ impl RunDir {
     /// Read everything.
     ///
     /// # Errors
-    /// If `run.json` cannot be understood or a file cannot be read. Lines that cannot be understood are told apart.
+    /// If `run.json` cannot be understood or a file cannot be read. Lines that cannot be understood
+    /// are told apart.
     pub fn read(&self) -> Result<Run, Refusal> {
         let name = self.path.join("run.json");
         let text =

@@ -1,13 +1,15 @@
 //! Settings of a drive that a run switches to see what they do, and switches back.
 //!
-//! - the volatile write cache. SCSI, SATA and virtio drives: `cache_type` in sysfs, which tells drive and kernel at once. `hdparm -W` tells the
-//!   drive alone, and the kernel then sends no flushes to a cache that it believes to be off. NVMe drives: feature 6 by `nvme`.
+//! - the volatile write cache. SCSI, SATA and virtio drives: `cache_type` in sysfs, which tells
+//!   drive and kernel at once. `hdparm -W` tells the drive alone, and the kernel then sends no
+//!   flushes to a cache that it believes to be off. NVMe drives: feature 6 by `nvme`.
 //! - merging of neighbouring I/Os in the kernel's queue of the drive: `nomerges` in sysfs
-//! - coalescing of interrupts: feature 8 of NVMe drives. What other controllers have for it is their drivers' own affair.
+//! - coalescing of interrupts: feature 8 of NVMe drives. What other controllers have for it is
+//!   their drivers' own affair.
 //! - before: how everything was before it was switched
 //!
-//! What must stay true: what was set is read back; what was before comes back as the drive or the kernel said it, and restoring it is not
-//! kept from being done by an interruption.
+//! What must stay true: what was set is read back; what was before comes back as the drive or the
+//! kernel said it, and restoring it is not kept from being done by an interruption.
 
 mod before;
 #[cfg(test)]
@@ -24,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 const ON: &str = "write back";
 const OFF: &str = "write through";
-/// Sixteen completions or 100 us, whichever comes first: the least that a drive can wait, for as many as the talk allows it for.
+/// Sixteen completions or 100 us, whichever comes first: the least that a drive can wait, for as
+/// many as the talk allows it for.
 const COALESCED: u32 = 0x010f;
 
 /// What can be switched.
@@ -71,7 +74,8 @@ pub struct Switch {
 enum Way {
     /// A file in sysfs.
     File(PathBuf),
-    /// A feature of the controller: to a namespace the drive answers that this one is not specific to it.
+    /// A feature of the controller: to a namespace the drive answers that this one is not specific
+    /// to it.
     Nvme(PathBuf, &'static str),
 }
 

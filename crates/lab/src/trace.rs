@@ -8,7 +8,8 @@
 //! - layers: a guest's trace beside its host's: which layer split
 //! - vm: how a guest's disks are attached
 //!
-//! What must stay true: the global trace buffer is never touched; nothing is written to a device by tracing it.
+//! What must stay true: the global trace buffer is never touched; nothing is written to a device by
+//! tracing it.
 
 pub mod account;
 pub mod event;

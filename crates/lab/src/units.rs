@@ -1,4 +1,5 @@
-//! How figures are printed: MB is 10^6 bytes, MiB is 2^20, latency is in microseconds, and the unit is always there.
+//! How figures are printed: MB is 10^6 bytes, MiB is 2^20, latency is in microseconds, and the unit
+//! is always there.
 
 use crate::record::RateUnit;
 

@@ -1,7 +1,8 @@
-//! The limiting factor of a measurement, from evidence, and the experiment that would confirm or refute it.
+//! The limiting factor of a measurement, from evidence, and the experiment that would confirm or
+//! refute it.
 //!
-//! What must stay true: without evidence the verdict is "unknown" and names the next experiment; an invalid figure gets no
-//! limiting factor at all; a verdict says which observation it rests on.
+//! What must stay true: without evidence the verdict is "unknown" and names the next experiment; an
+//! invalid figure gets no limiting factor at all; a verdict says which observation it rests on.
 
 use crate::metrics::plausible::depth_kept;
 use crate::record::Measurement;
@@ -56,7 +57,8 @@ pub struct Evidence<'a> {
 const SATURATED: f64 = 0.95;
 /// From this share of its ceiling on, a resource is what limits.
 const AT_CEILING: f64 = 0.90;
-/// Above this share of its BASELINE a figure shows that the baseline was not the best the drives can do, and nothing about a limit.
+/// Above this share of its BASELINE a figure shows that the baseline was not the best the drives
+/// can do, and nothing about a limit.
 pub const BASELINE_BELIEVED: f64 = 1.10;
 /// Below this share of the depth asked for, the client is what limits.
 const DEPTH_KEPT: f64 = 0.80;

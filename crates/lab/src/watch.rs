@@ -1,7 +1,8 @@
-//! What is watched while a run measures: CPU time and stacks, drives and links, and the server as it was before.
+//! What is watched while a run measures: CPU time and stacks, drives and links, and the server as
+//! it was before.
 //!
-//! What must stay true: the server is looked at before the first load; watching never keeps a measurement from being made, and
-//! what could not be watched is a check that cannot tell.
+//! What must stay true: the server is looked at before the first load; watching never keeps a
+//! measurement from being made, and what could not be watched is a check that cannot tell.
 
 use crate::cpu::CpuAccount;
 use crate::cpu::around::{Around, Going};
@@ -53,7 +54,8 @@ pub struct Watched {
 }
 
 impl Watch {
-    /// Look at the server and write down what it is, unless the run has that already. `stacks`: take them.
+    /// Look at the server and write down what it is, unless the run has that already. `stacks`:
+    /// take them.
     ///
     /// # Errors
     /// If a record or the diagram cannot be written.

@@ -1,4 +1,5 @@
-//! Adapters against recorded transcripts: the commands, their order, and that nothing is left behind.
+//! Adapters against recorded transcripts: the commands, their order, and that nothing is left
+//! behind.
 
 use ashlar_lab::adapter::commands::Recorded;
 use ashlar_lab::adapter::{
@@ -201,7 +202,8 @@ fn a_btrfs_member_is_replaced_by_its_number_and_the_replacement_is_waited_for() 
     assert_eq!(commands.left(), 0);
 }
 
-/// Made, asked whether it is busy, one member out and in again, taken away: what `transcript` says, and nothing else.
+/// Made, asked whether it is busy, one member out and in again, taken away: what `transcript` says,
+/// and nothing else.
 fn whole_life(engine: &mut dyn Engine, level: &str, transcript: &str) -> String {
     let commands = Recorded::parse(transcript);
     let served = engine.create(&commands, &wanted(level)).expect("made");
@@ -242,7 +244,8 @@ $ wipefs -a -q /dev/loop4
     assert_eq!(whole_life(&mut Zfs::default(), "raid6", transcript), "2.1.11-1");
 }
 
-/// Written by hand after the project's documentation of its RPCs; never recorded from a machine that has it.
+/// Written by hand after the project's documentation of its RPCs; never recorded from a machine
+/// that has it.
 #[test]
 fn an_array_of_spdk_is_a_target_of_its_own_behind_nbd_and_has_no_raid6() {
     let transcript = "\
@@ -292,8 +295,9 @@ fn was_busy(engine: &dyn Engine, commands: &Recorded) -> bool {
     was_busy
 }
 
-/// What `lab run` did with an engine in the guest (crates/lab/engine-guest): made, degraded as far as `out`, made anew if more than one
-/// member was out, one member out and rebuilt, taken away. Whether the rebuild was seen.
+/// What `lab run` did with an engine in the guest (crates/lab/engine-guest): made, degraded as far
+/// as `out`, made anew if more than one member was out, one member out and rebuilt, taken away.
+/// Whether the rebuild was seen.
 fn recorded_life(
     engine: &mut dyn Engine,
     level: &str,

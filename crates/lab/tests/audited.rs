@@ -1,4 +1,5 @@
-//! The source documents' own numbers, as they were audited: each is reproduced or contradicted by the code that a report uses.
+//! The source documents' own numbers, as they were audited: each is reproduced or contradicted by
+//! the code that a report uses.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::metrics::bandwidth::{Rate, ddr};
@@ -11,7 +12,8 @@ use ashlar_lab::metrics::slow_member::median;
 use ashlar_lab::record::RateUnit;
 use ashlar_lab::units;
 
-/// Seed 000: "79.3 % of the total CPU load, which is 13.7 %. This translates to 10.3 %". It does not.
+/// Seed 000: "79.3 % of the total CPU load, which is 13.7 %. This translates to 10.3 %". It does
+/// not.
 #[test]
 fn a_share_of_a_share_is_10_9_percent_and_10_3_is_of_another_load() {
     let window = Window { cores: 100, hz: 100.0, seconds: 100.0 };
@@ -22,7 +24,8 @@ fn a_share_of_a_share_is_10_9_percent_and_10_3_is_of_another_load() {
     assert_eq!(of_load(130_000), "10.3 %");
 }
 
-/// Seed 002: "theoretical random write above 3.9 M" of twelve drives of 0.3 M; and RAID 6 leaves a sixth of it.
+/// Seed 002: "theoretical random write above 3.9 M" of twelve drives of 0.3 M; and RAID 6 leaves a
+/// sixth of it.
 #[test]
 fn twelve_drives_of_three_hundred_thousand_are_3_6_million_before_any_penalty() {
     let card = on_paper(12, 0.3e6);
@@ -75,7 +78,8 @@ fn a_cpu_score_does_not_predict_a_rebuild() {
     assert!((score - 1.25).abs() < 1e-9 && (rate - 2.0).abs() < 1e-9);
 }
 
-/// Seed 001: "under 145 MB/s" inside, 265 outside, and 145 on average: a mean of a falling curve lies between its ends.
+/// Seed 001: "under 145 MB/s" inside, 265 outside, and 145 on average: a mean of a falling curve
+/// lies between its ends.
 #[test]
 fn the_average_of_a_zone_curve_lies_between_its_ends() {
     let curve = (0..=10).map(|at| 265e6 - f64::from(at) * 12e6);

@@ -1,4 +1,5 @@
-//! The library of baselines and what a script gets from it: 0 no case is worse, 1 a case is, 2 it could not be compared.
+//! The library of baselines and what a script gets from it: 0 no case is worse, 1 a case is, 2 it
+//! could not be compared.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ fn word(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The made-up run, on a machine with `cpu` and `kernel`, with the rates of one of its engines times `factor`.
+/// The made-up run, on a machine with `cpu` and `kernel`, with the rates of one of its engines
+/// times `factor`.
 fn a_run(place: &Path, name: &str, (cpu, kernel): (&str, &str), factor: f64) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/two-engines");
     let read = |file: &str| std::fs::read_to_string(source.join(file)).expect("there");

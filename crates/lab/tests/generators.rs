@@ -1,7 +1,9 @@
-//! The real binary with a second load generator: a made-up program called `bdevperf`, which no package here has.
+//! The real binary with a second load generator: a made-up program called `bdevperf`, which no
+//! package here has.
 //!
-//! What must stay true: the made-up program writes down how it was called and what it was told to open; nothing here says that the real
-//! one would answer alike; a test that cannot run says why and is counted by name.
+//! What must stay true: the made-up program writes down how it was called and what it was told to
+//! open; nothing here says that the real one would answer alike; a test that cannot run says why
+//! and is counted by name.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::record::{Check, Generator, Measurement, Record};
@@ -13,7 +15,8 @@ use std::process::{Command, Output};
 
 const LAB: &str = env!("CARGO_BIN_EXE_ashlar-lab");
 
-/// Keeps its words and its configuration, and prints a table of the real one's form: a million I/Os a second.
+/// Keeps its words and its configuration, and prints a table of the real one's form: a million I/Os
+/// a second.
 const MADE_UP: &str = "#!/bin/sh\nplace=$(dirname \"$0\")\necho \"$@\" >> \"$place/called\"\nfor last; do :; done\ncat \"$last\" >> \"$place/opened\"\necho >> \"$place/opened\"\n\
     echo ' Device Information : runtime(s) IOPS MiB/s Fail/s TO/s Average min max'\n\
     echo ' lab : 1.00 1000000.00 3906.25 0.00 0.00 32.00 1.00 99.00'\n\

@@ -1,5 +1,6 @@
-//! Accounts of recorded profiles: what the program says about them, in figures. The files were composed by hand so that every
-//! figure can be checked with a pencil: 16 cores x 99 Hz x 10 s are 15,840 samples.
+//! Accounts of recorded profiles: what the program says about them, in figures. The files were
+//! composed by hand so that every figure can be checked with a pencil: 16 cores x 99 Hz x 10 s are
+//! 15,840 samples.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Two hosts make the load: two `fio --server` on loopback ports, driven by `lab run`.
 //!
-//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why and is counted by name.
+//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why
+//! and is counted by name.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::record::{Check, Measurement, Record};

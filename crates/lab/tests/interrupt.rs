@@ -1,7 +1,8 @@
-//! Interrupted while an array of the lab's own stands: it is taken away to its end all the same; who interrupts once more is told what
-//! is left, and the commands that were kept take it away.
+//! Interrupted while an array of the lab's own stands: it is taken away to its end all the same;
+//! who interrupts once more is told what is left, and the commands that were kept take it away.
 //!
-//! What must stay true: nothing here waits for a time to pass; what a test leaves behind is its own and is taken away.
+//! What must stay true: nothing here waits for a time to pass; what a test leaves behind is its own
+//! and is taken away.
 #![forbid(unsafe_code)]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,7 +29,8 @@ fn word(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A place with member files, and a plan of an array of `engine` over them whose first load would take an hour.
+/// A place with member files, and a plan of an array of `engine` over them whose first load would
+/// take an hour.
 struct Bench {
     place: tempfile::TempDir,
     members: Vec<PathBuf>,

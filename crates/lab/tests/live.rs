@@ -1,7 +1,8 @@
-//! Accounts of this machine while it runs. These need root, perf and tracefs; one that cannot run says why and is counted by name.
+//! Accounts of this machine while it runs. These need root, perf and tracefs; one that cannot run
+//! says why and is counted by name.
 //!
-//! What must stay true: nothing here asserts how fast anything was; samples are compared with the kernel's own account of the
-//! same interval.
+//! What must stay true: nothing here asserts how fast anything was; samples are compared with the
+//! kernel's own account of the same interval.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;
@@ -14,13 +15,15 @@ fn lab(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ashlar-lab")).args(words).output().expect("started")
 }
 
-/// Past the capture of the test harness: a skip that nobody sees looks like a pass, and `./check` counts these lines.
+/// Past the capture of the test harness: a skip that nobody sees looks like a pass, and `./check`
+/// counts these lines.
 fn skipped(test: &str, why: &str) {
     let _unseen_at_worst =
         std::io::stderr().write_all(format!("skipped: {test}: {why}\n").as_bytes());
 }
 
-/// Why this test cannot run here, if it cannot: said on stderr, with the test's name, to be counted.
+/// Why this test cannot run here, if it cannot: said on stderr, with the test's name, to be
+/// counted.
 fn cannot(test: &str, tools: &[&str]) -> bool {
     let missing = tools.iter().find(|tool| Command::new(tool).arg("--version").output().is_err());
     let why = match (rustix::process::geteuid().is_root(), missing) {
@@ -37,11 +40,13 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// One at a time: samplers that run side by side, and the loads of other tests, are what the others would then account for.
+/// One at a time: samplers that run side by side, and the loads of other tests, are what the others
+/// would then account for.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Sampling is chance, and the machine is not ours alone: a comparison may fail by either. It is made anew until it holds, so
-/// often that only an account that is wrong every time fails; each failure is said.
+/// Sampling is chance, and the machine is not ours alone: a comparison may fail by either. It is
+/// made anew until it holds, so often that only an account that is wrong every time fails; each
+/// failure is said.
 const ATTEMPTS: usize = 5;
 
 fn holds_once(compare: impl Fn() -> Result<(), String>) {
@@ -56,7 +61,8 @@ fn holds_once(compare: impl Fn() -> Result<(), String>) {
     panic!("wrong {ATTEMPTS} times: {said:#?}");
 }
 
-/// What the sampler says of a load of known size; exit code 1 says that it does not agree, and the answer is there all the same.
+/// What the sampler says of a load of known size; exit code 1 says that it does not agree, and the
+/// answer is there all the same.
 fn check_sampler(words: &[&str]) -> Value {
     let output = lab(&[&["--json", "cpu", "--check-sampler"], words].concat());
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,8 @@
-//! Parsers of what other programs print, under seeded mutations: no panic, no endless loop, and every refusal is one line.
+//! Parsers of what other programs print, under seeded mutations: no panic, no endless loop, and
+//! every refusal is one line.
 //!
-//! What must stay true: the seed of a failing input is in the message, and the same seed gives the same input. `MUTATIONS` in the
-//! environment sets how many inputs of each kind are tried.
+//! What must stay true: the seed of a failing input is in the message, and the same seed gives the
+//! same input. `MUTATIONS` in the environment sets how many inputs of each kind are tried.
 #![forbid(unsafe_code)]
 
 use ashlar_lab::Refusal;
@@ -63,7 +64,8 @@ const TOKENS: [&[u8]; 16] = [
     b"\xe2\x80\xa6",
 ];
 
-/// `seed`'s mutation of `whole`: some bytes changed, cut out, doubled, or replaced by a token; now and then cut off.
+/// `seed`'s mutation of `whole`: some bytes changed, cut out, doubled, or replaced by a token; now
+/// and then cut off.
 fn mutated(whole: &[u8], seed: u64) -> Vec<u8> {
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut bytes = whole.to_vec();

@@ -1,7 +1,8 @@
-//! The real binary: a planted slow member is named, a planted sparse area is refused, and each kind of bad input gets one clear
-//! line, keeps what was measured and exits with something other than 0.
+//! The real binary: a planted slow member is named, a planted sparse area is refused, and each kind
+//! of bad input gets one clear line, keeps what was measured and exits with something other than 0.
 //!
-//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why and is counted by name.
+//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why
+//! and is counted by name.
 #![forbid(unsafe_code)]
 
 mod devices;

@@ -3,8 +3,8 @@
 //! Every row takes one strip of every member, so the smallest member decides and the rest of the
 //! larger ones is idle. Sizes are those of the members' data areas, without superblocks and logs.
 
-/// Strips per member that members with data areas of `sizes` bytes can all hold: the smallest decides.
-/// Zero if there is no member or one has no room for a strip.
+/// Strips per member that members with data areas of `sizes` bytes can all hold: the smallest
+/// decides. Zero if there is no member or one has no room for a strip.
 ///
 /// # Panics
 /// If `strip_bytes` is zero.

@@ -1,12 +1,13 @@
-//! Read plans: which strips to read for a part of a stripe's data, and which of them reconstruct what
-//! cannot be read.
+//! Read plans: which strips to read for a part of a stripe's data, and which of them reconstruct
+//! what cannot be read.
 //!
-//! Any k strips of a stripe determine the other m (the code is maximum distance separable), so the plan
-//! is only a choice: data strips before parity, P before Q before R. Data strips cost nothing to use,
-//! and the lower parities have the cheaper coefficients.
+//! Any k strips of a stripe determine the other m (the code is maximum distance separable), so the
+//! plan is only a choice: data strips before parity, P before Q before R. Data strips cost nothing
+//! to use, and the lower parities have the cheaper coefficients.
 //!
-//! What must stay true of a plan: no row of a strip is read twice, and what the request is for and can be
-//! read is among what the lost strips are decoded from. So a whole stripe costs k reads, whatever is lost.
+//! What must stay true of a plan: no row of a strip is read twice, and what the request is for and
+//! can be read is among what the lost strips are decoded from. So a whole stripe costs k reads,
+//! whatever is lost.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
 
@@ -25,7 +26,8 @@ pub struct ReadBand {
     pub wanted: StripSet,
     /// Those of them that are computed from `sources`.
     pub decoded: StripSet,
-    /// Strips to read: `wanted` if nothing is decoded, else k survivors, the rest of `wanted` among them.
+    /// Strips to read: `wanted` if nothing is decoded, else k survivors, the rest of `wanted` among
+    /// them.
     pub sources: StripSet,
 }
 
@@ -36,15 +38,16 @@ pub struct ReadPlan {
     band_count: usize,
 }
 
-/// Plans a read of `extent`, within the data of a stripe that has been written. Rows are whole blocks: an
-/// extent that is not is widened.
+/// Plans a read of `extent`, within the data of a stripe that has been written. Rows are whole
+/// blocks: an extent that is not is widened.
 ///
-/// Strips in `doubted` are not read though the view may call them readable. Of a mirror, whose copies all
-/// hold the whole extent, the lowest doubted one is asked for (so that it can be repaired), else the first.
+/// Strips in `doubted` are not read though the view may call them readable. Of a mirror, whose
+/// copies all hold the whole extent, the lowest doubted one is asked for (so that it can be
+/// repaired), else the first.
 ///
 /// # Errors
-/// If a strip that is asked for cannot be read and fewer than k others can, or parity would have to be
-/// trusted that is not valid.
+/// If a strip that is asked for cannot be read and fewer than k others can, or parity would have to
+/// be trusted that is not valid.
 ///
 /// # Panics
 /// If the extent is empty or ends past the stripe's data.
@@ -93,7 +96,8 @@ impl ReadPlan {
         StripIos::new(self.bands.map(|band| (band.rows, band.wanted)), self.band_count)
     }
 
-    /// Strips that are computed, in any band. A strip is computed in all rows that are asked of it or in none.
+    /// Strips that are computed, in any band. A strip is computed in all rows that are asked of it
+    /// or in none.
     pub fn decoded(&self) -> StripSet {
         self.bands().iter().fold(StripSet::EMPTY, |union, band| union.or(band.decoded))
     }

@@ -1,7 +1,8 @@
 //! Row ranges: the unit of locking and of parity work within one stripe.
 //!
-//! A row of a stripe is one 4 KiB block of each of its strips at the same place. Parity in a row depends
-//! on data in that row only, so two requests whose row ranges do not overlap never disturb each other.
+//! A row of a stripe is one 4 KiB block of each of its strips at the same place. Parity in a row
+//! depends on data in that row only, so two requests whose row ranges do not overlap never disturb
+//! each other.
 
 use ashlar_units::{BLOCK_BYTES, Extent};
 
@@ -62,7 +63,8 @@ impl RowRange {
         self.start.max(other.start) < self.end.min(other.end)
     }
 
-    /// The smallest range that covers both, including rows between them; an empty range adds nothing.
+    /// The smallest range that covers both, including rows between them; an empty range adds
+    /// nothing.
     #[must_use]
     #[inline]
     pub fn union(self, other: RowRange) -> RowRange {

@@ -1,7 +1,8 @@
 //! The reads and writes of a plan, one per strip and run of rows.
 //!
-//! What must stay true: every (strip, row) a band asks for is in exactly one I/O, and two I/Os of one
-//! strip never touch: neighbouring bands are merged, so a device sees the fewest, longest requests.
+//! What must stay true: every (strip, row) a band asks for is in exactly one I/O, and two I/Os of
+//! one strip never touch: neighbouring bands are merged, so a device sees the fewest, longest
+//! requests.
 
 use ashlar_units::{StripIdx, StripSet};
 

@@ -1,8 +1,8 @@
 //! What may be done with each strip of a stripe right now, and the error when that is too little.
 //!
-//! A view is a plain value made by the engine from member states, rebuild progress and the intent log;
-//! this crate never asks where it came from. A view that says too much is a bug that loses data; one
-//! that says too little only costs reads.
+//! A view is a plain value made by the engine from member states, rebuild progress and the intent
+//! log; this crate never asks where it came from. A view that says too much is a bug that loses
+//! data; one that says too little only costs reads.
 
 use ashlar_units::StripSet;
 

@@ -1,28 +1,30 @@
 //! Write plans: what to read, decode, generate and write for one write within one stripe.
 //!
-//! A write extent that starts in row ra of strip a and ends in row rb of strip b is cut at ra and rb
-//! into at most three bands of rows. In each band a fixed set of data strips is wholly overwritten, so
-//! each band is planned by itself.
+//! A write extent that starts in row ra of strip a and ends in row rb of strip b is cut at ra and
+//! rb into at most three bands of rows. In each band a fixed set of data strips is wholly
+//! overwritten, so each band is planned by itself.
 //!
 //! # When a band can be written
-//! R is what can be read, W what can be written, both per strip; a strip outside W counts as outside R,
-//! since the write makes its content stale. Three things must hold after the write:
+//! R is what can be read, W what can be written, both per strip; a strip outside W counts as
+//! outside R, since the write makes its content stale. Three things must hold after the write:
 //! 1. every overwritten strip is on its member, or carried by parity;
 //! 2. every parity strip in W agrees with the data, none is left stale;
 //! 3. what could be read or decoded before still can.
 //!
-//! Point 1 is a matter of counting: overwritten strips outside W, each needs a parity strip in W of its
-//! own. Point 2 is met by one of four ways, and point 3 follows from 1 and 2:
-//! - *full stripe*: all data is new (or no parity is in W, so there is nothing to keep in agreement);
-//! - *read-modify-write*: overwritten strips and parity in W are all in R and parity is valid. It works
-//!   whatever else is lost, because it carries the contribution of lost strips along;
-//! - *reconstruct-write*: the data strips not overwritten are all in R. It needs no old parity, so it is
-//!   the way after an unclean stop, for parity being rebuilt and for overwritten strips that are lost;
-//! - *decode-then-write*: some data strip not overwritten is lost and read-modify-write is not possible.
-//!   Any k strips in R give it back, if parity is valid; point 1 then holds of itself.
+//! Point 1 is a matter of counting: overwritten strips outside W, each needs a parity strip in W of
+//! its own. Point 2 is met by one of four ways, and point 3 follows from 1 and 2:
+//! - *full stripe*: all data is new (or no parity is in W, so there is nothing to keep in
+//!   agreement);
+//! - *read-modify-write*: overwritten strips and parity in W are all in R and parity is valid. It
+//!   works whatever else is lost, because it carries the contribution of lost strips along;
+//! - *reconstruct-write*: the data strips not overwritten are all in R. It needs no old parity, so
+//!   it is the way after an unclean stop, for parity being rebuilt and for overwritten strips that
+//!   are lost;
+//! - *decode-then-write*: some data strip not overwritten is lost and read-modify-write is not
+//!   possible. Any k strips in R give it back, if parity is valid; point 1 then holds of itself.
 //!
-//! If none applies, the band is unreachable: with valid parity that means more than m strips are lost;
-//! without, that the only way would have been to trust parity.
+//! If none applies, the band is unreachable: with valid parity that means more than m strips are
+//! lost; without, that the only way would have been to trust parity.
 //!
 //! # Which way is chosen
 //! Between read-modify-write and reconstruct-write the one that reads fewer strips; on a tie
@@ -103,12 +105,12 @@ pub fn plan_write(
     Ok(plan)
 }
 
-/// Plans the first write to a stripe, `extent` being within its data: all rows of all strips, no reads.
-/// What the request does not cover becomes zeros, and all writable parity is generated.
+/// Plans the first write to a stripe, `extent` being within its data: all rows of all strips, no
+/// reads. What the request does not cover becomes zeros, and all writable parity is generated.
 ///
 /// # Errors
-/// If more strips cannot be written than the stripe has parity: zeros that nobody can read back would
-/// be lost data like any other, since an unwritten stripe reads as zeros.
+/// If more strips cannot be written than the stripe has parity: zeros that nobody can read back
+/// would be lost data like any other, since an unwritten stripe reads as zeros.
 ///
 /// # Panics
 /// As [`plan_write`].
@@ -137,7 +139,8 @@ impl WritePlan {
         &self.bands[..self.band_count]
     }
 
-    /// Strips of the stripe that take new content; `written` and `zeroed` of a band may hold others.
+    /// Strips of the stripe that take new content; `written` and `zeroed` of a band may hold
+    /// others.
     pub fn writable(&self) -> StripSet {
         self.writable
     }

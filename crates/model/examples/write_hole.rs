@@ -1,10 +1,9 @@
 //! Prints the table of bad runs, strategy by strategy.
 //!
-//! `write_hole [N [STRATEGY]]`: N seeds a cell (20000 if not said), for one crash and for hard universes; of
-//! all strategies, or of one, by its row number from 0.
-//! `write_hole exhaustive`: every crash state of small rows.
-//! `write_hole story STRATEGY LOSSES TORN HARD SEED`: one seed line by line; LOSSES 0 to 3 in the order of the
-//! columns, TORN and HARD 0 or 1.
+//! `write_hole [N [STRATEGY]]`: N seeds a cell (20000 if not said), for one crash and for hard
+//! universes; of all strategies, or of one, by its row number from 0. `write_hole exhaustive`:
+//! every crash state of small rows. `write_hole story STRATEGY LOSSES TORN HARD SEED`: one seed
+//! line by line; LOSSES 0 to 3 in the order of the columns, TORN and HARD 0 or 1.
 
 use ashlar_model::exhaustive::{Space, exhaustive};
 use ashlar_model::run::{Conditions, Losses, story, tally};

@@ -1,4 +1,5 @@
-//! The only source of chance: the same seed, the same numbers, on every machine. Nothing here is secret.
+//! The only source of chance: the same seed, the same numbers, on every machine. Nothing here is
+//! secret.
 
 /// SplitMix64, with its state.
 pub struct Chance(pub u64);

@@ -1,12 +1,13 @@
 //! Members and what writes leave on them, whole, missed or torn.
 //!
-//! Each member holds one block of every stripe (stripes are one row high here), a dirty bit for each stripe, a
-//! small ring of log records, and the number up to which records are settled. Dirty bits and that number
-//! lie in superblocks, which are written in turns and so never tear. Blocks tear if the universe says so.
-//! A record is longer than a block, so it can always be cut short; then its checksum does not fit.
+//! Each member holds one block of every stripe (stripes are one row high here), a dirty bit for
+//! each stripe, a small ring of log records, and the number up to which records are settled. Dirty
+//! bits and that number lie in superblocks, which are written in turns and so never tear. Blocks
+//! tear if the universe says so. A record is longer than a block, so it can always be cut short;
+//! then its checksum does not fit.
 //!
-//! What must stay true: strategies see of a cut record no more than that it is not whole, and of a checksum
-//! no more than whether a block fits it. A lost member never comes back.
+//! What must stay true: strategies see of a cut record no more than that it is not whole, and of a
+//! checksum no more than whether a block fits it. A lost member never comes back.
 
 use crate::field::{self, Block};
 use crate::update::Round;
@@ -32,7 +33,8 @@ impl Shape {
         self.k + self.m
     }
 
-    /// The member that holds `column` of `stripe`: data columns from 0, then parities; each stripe is one further.
+    /// The member that holds `column` of `stripe`: data columns from 0, then parities; each stripe
+    /// is one further.
     #[must_use]
     pub fn member(self, stripe: usize, column: usize) -> usize {
         (column + stripe) % self.members()
@@ -154,7 +156,8 @@ impl Device {
             Item::Dirty(at, dirty) => self.dirty[*at] = *dirty,
             Item::Settled(sequence) => self.settled = *sequence,
             Item::Append(record) => {
-                // The oldest record goes even when the new one is cut short: it lay in the same place.
+                // The oldest record goes even when the new one is cut short: it lay in the same
+                // place.
                 if self.ring.len() == RING_RECORDS {
                     self.ring.remove(0);
                 }
@@ -269,7 +272,8 @@ impl Array {
         ring.filter(move |r| r.whole && r.stripe == stripe && r.sequence > settled)
     }
 
-    /// The newest record of a stripe that all its live parity members hold: each such column with the record.
+    /// The newest record of a stripe that all its live parity members hold: each such column with
+    /// the record.
     ///
     /// `None` if there is no such record. Empty if no parity member lives.
     #[must_use]
@@ -289,9 +293,9 @@ impl Array {
 
     /// The last round of a restart: no record that is there now counts ever again.
     ///
-    /// Without it a record that was discarded could be found on all live parity members once another
-    /// of them is lost, and a block that was read as old would turn new. Every member must say so before
-    /// clients read: one that says it alone may be the next to be lost.
+    /// Without it a record that was discarded could be found on all live parity members once
+    /// another of them is lost, and a block that was read as old would turn new. Every member must
+    /// say so before clients read: one that says it alone may be the next to be lost.
     #[must_use]
     pub fn settle_records(&self) -> Round {
         let live = self.devices.iter().enumerate().filter_map(|(n, d)| Some((n, d.as_ref()?)));

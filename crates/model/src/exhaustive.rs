@@ -1,9 +1,10 @@
-//! Every crash state of a small row: each update of it, each loss within the budget before or with the crash, each
-//! round, each subset of the writes in flight landed, missed or torn. Counted, none left out.
+//! Every crash state of a small row: each update of it, each loss within the budget before or with
+//! the crash, each round, each subset of the writes in flight landed, missed or torn. Counted, none
+//! left out.
 //!
-//! One stripe, one full update before the one that is cut off, so that old records lie on the members. Fates
-//! of writes to members that are lost with the crash are not told apart: they cannot matter. Deep mode adds a
-//! second crash in each round of each restart, with each further loss.
+//! One stripe, one full update before the one that is cut off, so that old records lie on the
+//! members. Fates of writes to members that are lost with the crash are not told apart: they cannot
+//! matter. Deep mode adds a second crash in each round of each restart, with each further loss.
 
 use crate::chance::Chance;
 use crate::device::{Fate, Item, Shape};

@@ -1,8 +1,10 @@
-//! Blocks, and a code over the prime field of 2^31 - 1 in which any m lost blocks of a row can be solved.
+//! Blocks, and a code over the prime field of 2^31 - 1 in which any m lost blocks of a row can be
+//! solved.
 //!
-//! A block is two numbers, its head and its tail, because half a block is what a torn write leaves. Parity j
-//! of a row is the sum over c of `COEFFICIENTS[j][c]` * data c, head and tail apart. The coefficients are
-//! a Cauchy matrix, so each of its square parts can be inverted, in the order in which it stands.
+//! A block is two numbers, its head and its tail, because half a block is what a torn write leaves.
+//! Parity j of a row is the sum over c of `COEFFICIENTS[j][c]` * data c, head and tail apart. The
+//! coefficients are a Cauchy matrix, so each of its square parts can be inverted, in the order in
+//! which it stands.
 //!
 //! Not here: GF(2^8). The engine's field would serve, but then its faults would be the model's too.
 
@@ -84,7 +86,8 @@ pub fn whole_row(data: &[Block], parity_count: usize) -> Vec<Block> {
     data.iter().copied().chain(parities).collect()
 }
 
-/// The data of a row of which blocks are missing, or `None` when more are missing than parities are there.
+/// The data of a row of which blocks are missing, or `None` when more are missing than parities are
+/// there.
 ///
 /// Uses the first parities that are there, as many as it needs, and does not look at the others.
 #[must_use]

@@ -1,11 +1,13 @@
-//! Seeded runs: one seed, one universe. The same seed gives the same shape, updates and losses to every strategy.
+//! Seeded runs: one seed, one universe. The same seed gives the same shape, updates and losses to
+//! every strategy.
 //!
-//! A universe: a few updates; one that a crash cuts off in any of its rounds, each write in flight landing or
-//! not (or torn); members lost before or at the crash, never more than there are parities; a restart; the
-//! judge. A hard universe crashes twice, sometimes in a restart too, and losses are spread over the crashes.
+//! A universe: a few updates; one that a crash cuts off in any of its rounds, each write in flight
+//! landing or not (or torn); members lost before or at the crash, never more than there are
+//! parities; a restart; the judge. A hard universe crashes twice, sometimes in a restart too, and
+//! losses are spread over the crashes.
 //!
-//! What must stay true: nothing here depends on anything but strategy, conditions and seed. A story is the
-//! same run again with its events written down.
+//! What must stay true: nothing here depends on anything but strategy, conditions and seed. A story
+//! is the same run again with its events written down.
 
 use crate::chance::Chance;
 use crate::device::{Fate, Item, Shape};
@@ -51,7 +53,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The columns of the table: each kind of loss with blocks that are atomic, then with blocks that tear.
+    /// The columns of the table: each kind of loss with blocks that are atomic, then with blocks
+    /// that tear.
     pub fn columns(hard: bool) -> impl Iterator<Item = Conditions> {
         let both = move |losses| [false, true].map(|torn| Conditions { losses, torn, hard });
         Losses::ALL.into_iter().flat_map(both)
@@ -206,8 +209,8 @@ impl<'a> Universe<'a> {
         update
     }
 
-    /// Cut off one of the rounds, then lose members: all that are planned, or each with an even chance if
-    /// more crashes follow.
+    /// Cut off one of the rounds, then lose members: all that are planned, or each with an even
+    /// chance if more crashes follow.
     fn crash(&mut self, rounds: &[Round]) {
         let at = self.chance.below(rounds.len().max(1));
         let (chance, torn) = (&mut self.chance, self.conditions.torn);

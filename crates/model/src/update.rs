@@ -1,7 +1,7 @@
 //! One update of one row, and the writes that strategies make rounds of.
 //!
-//! A round is a set of writes in flight together, in any order; the next round starts when all of them are
-//! durable. What must stay true: nothing here writes to a member that is lost.
+//! A round is a set of writes in flight together, in any order; the next round starts when all of
+//! them are durable. What must stay true: nothing here writes to a member that is lost.
 
 use crate::device::{Body, Item, Record, Shape};
 use crate::field::Block;
@@ -22,7 +22,8 @@ pub struct Update {
     pub live: Vec<bool>,
     /// Data columns that change, rising.
     pub changed: Vec<usize>,
-    /// The row before, data and parity, lost blocks too (a degraded row is solved before it is written).
+    /// The row before, data and parity, lost blocks too (a degraded row is solved before it is
+    /// written).
     pub old: Vec<Block>,
     /// The row after.
     pub new: Vec<Block>,

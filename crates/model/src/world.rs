@@ -1,8 +1,8 @@
 //! An array and its judge, told the same story.
 //!
-//! What must stay true: nothing but the judge decides what a block should be, and blocks are read from
-//! what is in place on the members that are left, never from a log. Not here: chance; callers decide what
-//! lands and what is lost.
+//! What must stay true: nothing but the judge decides what a block should be, and blocks are read
+//! from what is in place on the members that are left, never from a log. Not here: chance; callers
+//! decide what lands and what is lost.
 
 use crate::device::{Array, Fate, Item, Shape};
 use crate::field::{self, Block};
@@ -76,7 +76,8 @@ impl World {
         self.crash_in(rounds, rounds.len(), |_, _| Fate::Landed);
     }
 
-    /// Let all rounds before `at` land, and of round `at` what `fate` says of each write (by its place in the round).
+    /// Let all rounds before `at` land, and of round `at` what `fate` says of each write (by its
+    /// place in the round).
     pub fn crash_in(
         &mut self,
         rounds: &[Round],

@@ -1,5 +1,5 @@
-//! Every crash state of small rows: none is bad for form E, none for form F where blocks are atomic; and what
-//! may be left out of E, and what may not.
+//! Every crash state of small rows: none is bad for form E, none for form F where blocks are
+//! atomic; and what may be left out of E, and what may not.
 
 use ashlar_model::device::Array;
 use ashlar_model::exhaustive::{Count, Space, exhaustive};

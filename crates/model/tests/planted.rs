@@ -1,5 +1,5 @@
-//! Testing the test: strategies with one fault each, all of which the judge must find, while the same strategy without
-//! the fault passes every one of these universes (the table's test says so).
+//! Testing the test: strategies with one fault each, all of which the judge must find, while the
+//! same strategy without the fault passes every one of these universes (the table's test says so).
 
 use ashlar_model::device::{Array, Body, Item, Record};
 use ashlar_model::exhaustive::{Space, exhaustive};
@@ -37,7 +37,8 @@ fn right_restart(array: &Array) -> Vec<Round> {
     E.restart(array)
 }
 
-/// Some seed shows the fault: with one crash, or (`hard`) with more; where blocks are atomic, or where they tear.
+/// Some seed shows the fault: with one crash, or (`hard`) with more; where blocks are atomic, or
+/// where they tear.
 fn is_found(planted: &Planted, hard: bool, torn: bool) {
     let mut columns = Conditions::columns(hard).filter(|c| c.torn == torn);
     let found = columns.find_map(|c| Some((c, first_bad(planted, c, 20_000)?)));

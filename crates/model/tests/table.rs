@@ -1,4 +1,5 @@
-//! The zeros and non-zeros of the table, for every strategy and kind of universe, and the same in the document.
+//! The zeros and non-zeros of the table, for every strategy and kind of universe, and the same in
+//! the document.
 
 use ashlar_model::run::{Conditions, first_bad, run, story, tally};
 use ashlar_model::strategy::ALL;

@@ -1,13 +1,14 @@
 //! Pages of the write-intent bitmap and of the written map: bits with a checksum and an identity.
 //!
-//! What must stay true: a page names its kind, its number and its array, so a page from elsewhere or a
-//! misdirected write is found; 4 KiB of zero bytes (never written) mean "all bits clear", but in a written map whose
-//! pages creation made ([`PageIdentity::first`]) they are damage. A page of the write-intent bitmap that does not
-//! decode must be taken the safe way by the caller, as if all its regions were dirty; of one of the written map
-//! nobody knows which of its stripes are zeros.
+//! What must stay true: a page names its kind, its number and its array, so a page from elsewhere
+//! or a misdirected write is found; 4 KiB of zero bytes (never written) mean "all bits clear", but
+//! in a written map whose pages creation made ([`PageIdentity::first`]) they are damage. A page of
+//! the write-intent bitmap that does not decode must be taken the safe way by the caller, as if all
+//! its regions were dirty; of one of the written map nobody knows which of its stripes are zeros.
 //!
-//! Bit `n` of the write-intent bitmap is region `n` of the volume, bit `n` of the written map is stripe `n`
-//! of the array; a page holds [`BITS_PER_PAGE`] bits, word by word from the least significant bit.
+//! Bit `n` of the write-intent bitmap is region `n` of the volume, bit `n` of the written map is
+//! stripe `n` of the array; a page holds [`BITS_PER_PAGE`] bits, word by word from the least
+//! significant bit.
 
 use ashlar_units::{BLOCK_BYTES_USIZE, to_usize};
 use uuid::Uuid;
@@ -74,7 +75,8 @@ pub fn array_tag(array: Uuid) -> u64 {
 pub struct PageIdentity {
     /// The map.
     pub kind: BitmapKind,
-    /// The array and the member it lies on, as [`Superblock::page_tag`](crate::Superblock::page_tag) gives them.
+    /// The array and the member it lies on, as
+    /// [`Superblock::page_tag`](crate::Superblock::page_tag) gives them.
     pub owner_tag: u64,
     /// Number of the page in its area.
     pub page: u32,
@@ -83,7 +85,8 @@ pub struct PageIdentity {
 /// A page read from a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BitmapPage {
-    /// Number of the write that made it; the copy with the highest is the newest. Zero: never written.
+    /// Number of the write that made it; the copy with the highest is the newest. Zero: never
+    /// written.
     pub sequence: u64,
     /// The bits.
     pub bits: PageBits,

@@ -1,7 +1,8 @@
-//! What makes a superblock coherent in itself; the same checks run before every write and after every read.
+//! What makes a superblock coherent in itself; the same checks run before every write and after
+//! every read.
 //!
-//! What must stay true: a failed check names one field of the format document, so that examine can print it.
-//! Whether several superblocks fit together is judged in `assembly`.
+//! What must stay true: a failed check names one field of the format document, so that examine can
+//! print it. Whether several superblocks fit together is judged in `assembly`.
 
 use ashlar_units::to_u64;
 
@@ -13,15 +14,16 @@ use crate::member::Role;
 use crate::policy::{ChecksumKind, ConsistencyPolicy};
 use crate::superblock::Superblock;
 
-/// A generation that is not written any more: page sequences would lose bits. With ten updates a second an array gets there
-/// in thirteen years without a stop.
+/// A generation that is not written any more: page sequences would lose bits. With ten updates a
+/// second an array gets there in thirteen years without a stop.
 const GENERATION_END: u64 = 1 << 32;
 
-/// A generation that is not believed when it is read: it was forged, and leaves too little room to what is to come.
+/// A generation that is not believed when it is read: it was forged, and leaves too little room to
+/// what is to come.
 pub(crate) const GENERATION_READ_END: u64 = GENERATION_END / 2;
 
-/// No array is started from this generation on, so that none gets to where its superblocks are not believed any more: what is
-/// left to it are nineteen days without a stop at ten updates a second.
+/// No array is started from this generation on, so that none gets to where its superblocks are not
+/// believed any more: what is left to it are nineteen days without a stop at ten updates a second.
 pub(crate) const GENERATION_START_END: u64 = GENERATION_READ_END - (1 << 24);
 
 impl Superblock {

@@ -1,13 +1,13 @@
-//! The checksum table: the CRC-32C of every 4 KiB block of a member's data area, in pages on the same member
-//! but apart from the blocks.
+//! The checksum table: the CRC-32C of every 4 KiB block of a member's data area, in pages on the
+//! same member but apart from the blocks.
 //!
-//! What must stay true: a checksum covers the block and its address, so a block that lies in another's
-//! place is told; 0 means that no checksum is known, and no block has it; a page names its number and
-//! its array; a page that does not decode knows nothing about its blocks, which is never taken for
-//! "all of them are right".
+//! What must stay true: a checksum covers the block and its address, so a block that lies in
+//! another's place is told; 0 means that no checksum is known, and no block has it; a page names
+//! its number and its array; a page that does not decode knows nothing about its blocks, which is
+//! never taken for "all of them are right".
 //!
-//! Block `n` of the data area has entry `n mod 1016` of page `n div 1016`. A page has two places, written in
-//! turns.
+//! Block `n` of the data area has entry `n mod 1016` of page `n div 1016`. A page has two places,
+//! written in turns.
 
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, MemberIdx, to_usize};
 use zerocopy::little_endian::U32;
@@ -103,8 +103,8 @@ impl SumPageIdentity {
         PageLabel { magic: CHECKSUM_MAGIC, owner_tag: self.array_tag, page: self.page }
     }
 
-    /// What the two places of a page add up to: the newer one that decodes, and which place it is; nothing if
-    /// none does.
+    /// What the two places of a page add up to: the newer one that decodes, and which place it is;
+    /// nothing if none does.
     pub fn newest(&self, places: [Option<&[u8]>; 2]) -> Option<(SumPage, u64)> {
         let decoded = |place: Option<&[u8]>| self.decode(place?).ok();
         match places.map(decoded) {

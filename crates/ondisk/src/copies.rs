@@ -1,9 +1,10 @@
-//! Choosing among the four superblock copies of one device, and saying what is wrong with the others.
+//! Choosing among the four superblock copies of one device, and saying what is wrong with the
+//! others.
 //!
-//! What must stay true: one intact copy is enough; the newest generation wins; copies of another array (or
-//! of the spare pool) that an interrupted creation left behind never mix with the chosen one: the identity
-//! that most copies carry wins, on a tie the one with the lowest copy, because copy 0 is written first.
-//! Nothing here guesses content: a damaged copy is never used.
+//! What must stay true: one intact copy is enough; the newest generation wins; copies of another
+//! array (or of the spare pool) that an interrupted creation left behind never mix with the chosen
+//! one: the identity that most copies carry wins, on a tie the one with the lowest copy, because
+//! copy 0 is written first. Nothing here guesses content: a damaged copy is never used.
 
 use uuid::Uuid;
 use zerocopy::FromBytes;
@@ -68,16 +69,16 @@ pub enum CopyState {
         /// The array it belongs to; nil for a spare's superblock.
         array: Uuid,
     },
-    /// A write of it was interrupted: parts are of one generation, parts of another. Told only where an
-    /// intact copy proves it; otherwise the copy counts as damaged.
+    /// A write of it was interrupted: parts are of one generation, parts of another. Told only
+    /// where an intact copy proves it; otherwise the copy counts as damaged.
     Torn {
         /// The generation its header claims.
         generation: u64,
     },
     /// The checksum does not match or the content is impossible.
     Damaged {
-        /// The first field that differs from the chosen copy, or that is impossible; `None` if there is
-        /// nothing to compare with.
+        /// The first field that differs from the chosen copy, or that is impossible; `None` if
+        /// there is nothing to compare with.
         field: Option<&'static str>,
     },
     /// Intact as far as can be told, but written by a newer program.
@@ -136,15 +137,16 @@ impl Choice {
         self.copies.iter().filter(is_damaged).count()
     }
 
-    /// Whether the device was cut short and made as long as before again: its head has a superblock, and where both
-    /// copies of its tail were is nothing. What lay before the tail may be gone as well, and reads as zeros.
+    /// Whether the device was cut short and made as long as before again: its head has a
+    /// superblock, and where both copies of its tail were is nothing. What lay before the tail may
+    /// be gone as well, and reads as zeros.
     pub fn is_cut_short(&self) -> bool {
         let [_, _, tail @ ..] = &self.copies;
         self.superblock().is_some() && tail.iter().all(|copy| *copy == CopyState::Absent)
     }
 
-    /// The array and the fault of a copy that only a newer program can read, if it is newer than the
-    /// chosen copy: then the chosen one must not be used for writing.
+    /// The array and the fault of a copy that only a newer program can read, if it is newer than
+    /// the chosen copy: then the chosen one must not be used for writing.
     pub fn unsupported(&self) -> Option<(Uuid, SuperblockFault)> {
         let chosen = self.newest.as_ref().map_or(0, Label::generation);
         self.copies.iter().find_map(|copy| match *copy {
@@ -160,8 +162,8 @@ impl Choice {
 pub struct SuperblockCopies;
 
 impl SuperblockCopies {
-    /// Chooses the newest intact superblock. Each copy is the bytes of its slot (up to 64 KiB), or `None`
-    /// if they could not be read.
+    /// Chooses the newest intact superblock. Each copy is the bytes of its slot (up to 64 KiB), or
+    /// `None` if they could not be read.
     pub fn choose(copies: &[Option<&[u8]>; SUPERBLOCK_COPIES]) -> Choice {
         let decoded: Vec<Option<Result<Label, SuperblockFault>>> =
             copies.iter().map(|copy| copy.map(Label::decode)).collect();
@@ -224,7 +226,8 @@ fn faulty_state(
             unsupported_state(fault, bytes)
         }
         SuperblockFault::Checksum { .. } => damaged_state(bytes, chosen, intact),
-        // A damaged magic is damage, not somebody else's data, if the rest looks like the chosen copy.
+        // A damaged magic is damage, not somebody else's data, if the rest looks like the chosen
+        // copy.
         SuperblockFault::Foreign | SuperblockFault::OtherKind => {
             let resembles = chosen.is_some_and(|chosen| equal_sectors(bytes, chosen) > 0);
             if resembles { damaged_state(bytes, chosen, intact) } else { CopyState::Foreign }
@@ -232,8 +235,8 @@ fn faulty_state(
     }
 }
 
-/// The preamble and the array's UUID keep their place in every version, so that a newer array is known by
-/// name.
+/// The preamble and the array's UUID keep their place in every version, so that a newer array is
+/// known by name.
 fn unsupported_state(fault: SuperblockFault, bytes: &[u8]) -> CopyState {
     let generation = preamble(bytes).map_or(0, |head| head.generation.get());
     let array = match RawHeader::ref_from_prefix(bytes) {
@@ -251,8 +254,8 @@ fn damaged_state(bytes: &[u8], chosen: Option<&[u8]>, intact: &[&[u8]]) -> CopyS
     CopyState::Damaged { field: chosen.and_then(|chosen| first_difference(bytes, chosen)) }
 }
 
-/// An interrupted write leaves whole sectors of two generations. Either every sector is found in some
-/// intact copy, or the header is of the generation after the chosen one, checksum included.
+/// An interrupted write leaves whole sectors of two generations. Either every sector is found in
+/// some intact copy, or the header is of the generation after the chosen one, checksum included.
 fn is_torn(bytes: &[u8], chosen: Option<&[u8]>, intact: &[&[u8]]) -> bool {
     let (Some(head), Some(best)) = (preamble(bytes), chosen.and_then(preamble)) else {
         return false;
@@ -288,7 +291,8 @@ fn preamble(bytes: &[u8]) -> Option<&RawPreamble> {
     RawPreamble::ref_from_prefix(bytes).ok().map(|(head, _)| head)
 }
 
-/// The field of the first byte in which the two differ. The checksum is named only if nothing else differs.
+/// The field of the first byte in which the two differ. The checksum is named only if nothing else
+/// differs.
 fn first_difference(bytes: &[u8], chosen: &[u8]) -> Option<&'static str> {
     let length = superblock_length(chosen);
     let differs = |at: &usize| bytes.get(*at) != chosen.get(*at);

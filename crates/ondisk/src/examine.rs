@@ -1,8 +1,9 @@
-//! Everything one device says about itself, healthy or damaged: as a plain struct and as text for people.
+//! Everything one device says about itself, healthy or damaged: as a plain struct and as text for
+//! people.
 //!
-//! What must stay true: examining never fails, whatever the bytes; what is damaged is named, what is intact
-//! is shown. The caller reads [`examine_ranges`] and hands the bytes in; nothing else of the device is
-//! needed.
+//! What must stay true: examining never fails, whatever the bytes; what is damaged is named, what
+//! is intact is shown. The caller reads [`examine_ranges`] and hands the bytes in; nothing else of
+//! the device is needed.
 
 use std::fmt;
 
@@ -19,16 +20,17 @@ use crate::member::Role;
 use crate::runner::RunnerName;
 use crate::superblock::Superblock;
 
-/// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last 128 KiB
-/// (copies 2 and 3), at offsets and lengths that are multiples of 4 KiB. `None` if the device is too small
-/// for a member.
+/// What the caller must read: the first 256 KiB (superblock copies 0 and 1, heartbeat) and the last
+/// 128 KiB (copies 2 and 3), at offsets and lengths that are multiples of 4 KiB. `None` if the
+/// device is too small for a member.
 pub fn examine_ranges(device_bytes: u64) -> Option<[Extent; 2]> {
     let slots = copy_slots(device_bytes)?;
     Some([Extent::new(0, FIRST_AREA_OFFSET), Extent::new(slots[2].offset, TAIL_COPIES_BYTES)])
 }
 
-/// The four superblock slots within the two ranges, as [`SuperblockCopies::choose`] takes them. A range
-/// that could not be read is `None`; one that is shorter than asked for counts as far as it goes.
+/// The four superblock slots within the two ranges, as [`SuperblockCopies::choose`] takes them. A
+/// range that could not be read is `None`; one that is shorter than asked for counts as far as it
+/// goes.
 pub fn split_copies<'a>(
     head: Option<&'a [u8]>,
     tail: Option<&'a [u8]>,
@@ -66,8 +68,8 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Examines a device of `device_bytes` bytes from the two ranges [`examine_ranges`] names; a range that
-    /// could not be read is `None`.
+    /// Examines a device of `device_bytes` bytes from the two ranges [`examine_ranges`] names; a
+    /// range that could not be read is `None`.
     pub fn new(device_bytes: u64, head: Option<&[u8]>, tail: Option<&[u8]>) -> Self {
         let Some(slots) = copy_slots(device_bytes) else {
             return Examination {
@@ -225,7 +227,8 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
     )?;
     line(f, "generation", format_args!("{}", superblock.generation))?;
     line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
-    // From its start to its stop an array is marked so; who has the device tells which of both it is.
+    // From its start to its stop an array is marked so; who has the device tells which of both it
+    // is.
     let state =
         if superblock.unclean { "unclean: running, or ended without a stop" } else { "clean" };
     line(f, "state", format_args!("{state}"))?;

@@ -1,7 +1,7 @@
 //! What can be wrong with a record read from a member.
 //!
-//! A fault is returned, never asserted: disks may lie. Kinds are small and `Copy`; who read what from
-//! where is added by the caller.
+//! A fault is returned, never asserted: disks may lie. Kinds are small and `Copy`; who read what
+//! from where is added by the caller.
 
 /// Why bytes are not a usable superblock of the wanted kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -50,7 +50,8 @@ pub enum SuperblockFault {
 }
 
 impl SuperblockFault {
-    /// Whether a newer program may be able to read it: the bytes are intact and must not be overwritten.
+    /// Whether a newer program may be able to read it: the bytes are intact and must not be
+    /// overwritten.
     pub fn is_unsupported(self) -> bool {
         matches!(self, Self::Version { .. } | Self::UnknownFeatures { .. })
     }

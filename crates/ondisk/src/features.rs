@@ -37,17 +37,23 @@ pub enum Access {
 impl Features {
     /// No feature.
     pub const NONE: Features = Features { compatible: 0, read_only_compatible: 0, incompatible: 0 };
-    /// Compatible: both places of every page of the written map hold a page, from creation on; zeros there are damage.
+    /// Compatible: both places of every page of the written map hold a page, from creation on;
+    /// zeros there are damage.
     pub const WHOLE_MAP: u64 = 1;
-    /// Compatible: flush marks count. A program that does not know them drops the flag, and they count no more.
+    /// Compatible: flush marks count. A program that does not know them drops the flag, and they
+    /// count no more.
     pub const FLUSH_MARKS: u64 = 2;
-    /// Read-only compatible: the checksum table is kept; writing without updating it would spoil it.
+    /// Read-only compatible: the checksum table is kept; writing without updating it would spoil
+    /// it.
     pub const CHECKSUM_TABLE: u64 = 1;
-    /// Incompatible: the stripe intent log may hold records that must be replayed before the first read.
+    /// Incompatible: the stripe intent log may hold records that must be replayed before the first
+    /// read.
     pub const INTENT_LOG: u64 = 1;
-    /// Incompatible: the log may hold lean records, and members say what the operator stated of their devices.
+    /// Incompatible: the log may hold lean records, and members say what the operator stated of
+    /// their devices.
     pub const LEAN_RECORDS: u64 = 2;
-    /// Incompatible: pages of the write-intent bitmap and of the written map name the member that they lie on.
+    /// Incompatible: pages of the write-intent bitmap and of the written map name the member that
+    /// they lie on.
     pub const MEMBER_PAGES: u64 = 4;
     /// What this program knows.
     pub const SUPPORTED: Features = Features {
@@ -69,7 +75,8 @@ impl Features {
         }
     }
 
-    /// Whether any flag is set that `supported` does not have; then reserved bytes may carry a meaning.
+    /// Whether any flag is set that `supported` does not have; then reserved bytes may carry a
+    /// meaning.
     pub fn has_unknown(self, supported: Features) -> bool {
         self.compatible & !supported.compatible != 0 || self.access(supported) != Access::Full
     }

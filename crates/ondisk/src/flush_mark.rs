@@ -1,9 +1,11 @@
-//! Flush marks: what every member in service is known to hold, so that an older copy of one is recognised.
+//! Flush marks: what every member in service is known to hold, so that an older copy of one is
+//! recognised.
 //!
-//! What must stay true: marks rise for as long as the array lives. A mark says of an earlier one, `flushed`, that it is durable
-//! on every device in service: it was written to all of them, and a flush of all of them that began later went well. So a member
-//! whose newest mark is below what another member calls flushed has lost something that was durable on it: it is an older
-//! copy of itself, or its drive forgot. After a power cut no honest member lies below.
+//! What must stay true: marks rise for as long as the array lives. A mark says of an earlier one,
+//! `flushed`, that it is durable on every device in service: it was written to all of them, and a
+//! flush of all of them that began later went well. So a member whose newest mark is below what
+//! another member calls flushed has lost something that was durable on it: it is an older copy of
+//! itself, or its drive forgot. After a power cut no honest member lies below.
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -25,7 +27,8 @@ pub struct FlushMark {
     pub incarnation: Uuid,
     /// Rises by one with every mark; from 1.
     pub sequence: u64,
-    /// A mark, always an earlier one, that is durable on every device in service; 0: none is known to be.
+    /// A mark, always an earlier one, that is durable on every device in service; 0: none is known
+    /// to be.
     pub flushed: u64,
 }
 
@@ -57,7 +60,8 @@ impl FlushMark {
         bytes
     }
 
-    /// The mark in a 4 KiB block; `None` if it was never written, is damaged, or says what no engine says.
+    /// The mark in a 4 KiB block; `None` if it was never written, is damaged, or says what no
+    /// engine says.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let raw = RawFlushMark::ref_from_bytes(bytes).ok()?;
         let intact = raw.magic == FLUSH_MARK_MAGIC

@@ -1,9 +1,9 @@
 //! Format version 1: every constant, offset and record of what lies on a member.
 //!
 //! What must stay true: all integers are little-endian with explicit sizes; every record's size is
-//! asserted at compile time; a change here changes `docs/on-disk-format.md` in the same commit (a test
-//! compares the checksum of this file with the one the document carries, and its tables with the field
-//! tables below). Bytes once written by a release are read for ever.
+//! asserted at compile time; a change here changes `docs/on-disk-format.md` in the same commit (a
+//! test compares the checksum of this file with the one the document carries, and its tables with
+//! the field tables below). Bytes once written by a release are read for ever.
 //!
 //! Not here: what the values mean together (`superblock.rs`, `areas.rs`, `assembly.rs`).
 
@@ -98,8 +98,8 @@ pub const CHECKSUM_PLACES: u64 = 2;
 /// Blocks for which arrays without checksums reserve one page, once for each parity strip.
 pub const CHECKSUMS_RESERVED_PER_PAGE: u64 = 508;
 
-/// Batches of the stripe intent log, their headers and their payload blocks begin at multiples of this many
-/// bytes.
+/// Batches of the stripe intent log, their headers and their payload blocks begin at multiples of
+/// this many bytes.
 pub const LOG_BLOCK_BYTES: u64 = 4096;
 /// Longest header of a batch of the stripe intent log, in bytes.
 pub const LOG_HEADER_BYTES_MAX: u64 = 64 << 10;
@@ -123,8 +123,8 @@ pub const NO_SLOT: u16 = u16::MAX;
 
 /// Superblock flag: the array was started and has not been stopped cleanly.
 pub const FLAG_UNCLEAN: u32 = 1;
-/// Superblock flag: some regions are in doubt besides what the stripe intent log says; whether the array was
-/// stopped cleanly or not, the dirty regions of the write-intent bitmap need a resync.
+/// Superblock flag: some regions are in doubt besides what the stripe intent log says; whether the
+/// array was stopped cleanly or not, the dirty regions of the write-intent bitmap need a resync.
 pub const FLAG_RESYNC_DIRTY_REGIONS: u32 = 2;
 /// Holder flag: the device is being filled to take its slot.
 pub const HOLDER_FLAG_FILLED: u8 = 1;
@@ -171,7 +171,8 @@ macro_rules! record {
 }
 
 record! {
-    /// What begins every superblock, of a member and of a spare: enough to check it and to say what it is.
+    /// What begins every superblock, of a member and of a spare: enough to check it and to say what
+    /// it is.
     RawPreamble, PREAMBLE_FIELDS {
         magic: [u8; 8],
         checksum: U32,
@@ -353,7 +354,8 @@ record! {
 }
 
 record! {
-    /// What begins a record of the stripe intent log; its holders follow, then its parts, then the home of a lean one.
+    /// What begins a record of the stripe intent log; its holders follow, then its parts, then the
+    /// home of a lean one.
     RawRecord, RECORD_FIELDS {
         sequence: U64,
         stripe: U64,

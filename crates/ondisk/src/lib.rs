@@ -1,8 +1,9 @@
-//! The on-disk format of Ashlar, version 1: bytes to structs and back, and the judgement of what a set of
-//! members adds up to. No I/O, no clock, no randomness: bytes, sizes and UUIDs are handed in.
+//! The on-disk format of Ashlar, version 1: bytes to structs and back, and the judgement of what a
+//! set of members adds up to. No I/O, no clock, no randomness: bytes, sizes and UUIDs are handed
+//! in.
 //!
-//! What must stay true: nothing is encoded that would not decode; whatever the bytes, decoding returns a
-//! value or a fault and never panics; every byte that is written is under a checksum.
+//! What must stay true: nothing is encoded that would not decode; whatever the bytes, decoding
+//! returns a value or a fault and never panics; every byte that is written is under a checksum.
 //!
 //! In reading order:
 //! - `format`: every constant, offset and record; `docs/on-disk-format.md` draws it

@@ -1,9 +1,11 @@
-//! The member table: who belongs to the array, in which role, and the one function that changes a role.
+//! The member table: who belongs to the array, in which role, and the one function that changes a
+//! role.
 //!
 //! What must stay true: a slot has at most one holder (Active or Out) and at most one newcomer
 //! (Rebuilding or Replacement); `out_since` is the generation of the superblock update that first
-//! recorded the member as having missed writes, and zero means it never missed any. The two incarnations
-//! recorded with it tell a member that merely slept from one that was started on its own meanwhile.
+//! recorded the member as having missed writes, and zero means it never missed any. The two
+//! incarnations recorded with it tell a member that merely slept from one that was started on its
+//! own meanwhile.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
@@ -116,21 +118,22 @@ pub struct MemberEntry {
     pub role: Role,
     /// Generation of the update that recorded it as out; zero if it missed nothing.
     pub out_since: u64,
-    /// The incarnation that recorded it as out, and the one before; nil if it missed nothing. If it comes
-    /// back under any other, it lived on separately.
+    /// The incarnation that recorded it as out, and the one before; nil if it missed nothing. If it
+    /// comes back under any other, it lived on separately.
     pub out_incarnations: [Uuid; 2],
-    /// The flush mark that was known durable on it when it went out; zero: none, or it is not out. An older copy of it lacks
-    /// that one.
+    /// The flush mark that was known durable on it when it went out; zero: none, or it is not out.
+    /// An older copy of it lacks that one.
     pub out_flushed: u64,
     /// Usable size of the device, in bytes.
     pub bytes: u64,
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
-    /// Its name in the stripe intent log: a random number drawn by the update that takes it into a slot, so
-    /// that records of an earlier stay do not count. Zero: none yet, and none once it is out or removed.
+    /// Its name in the stripe intent log: a random number drawn by the update that takes it into a
+    /// slot, so that records of an earlier stay do not count. Zero: none yet, and none once it is
+    /// out or removed.
     pub log_tag: u64,
-    /// Bytes at multiples of themselves that its device writes whole or not at all, as the operator stated; 0: nothing was
-    /// stated, and the device is asked.
+    /// Bytes at multiples of themselves that its device writes whole or not at all, as the operator
+    /// stated; 0: nothing was stated, and the device is asked.
     pub stated_atomic_bytes: u32,
 }
 
@@ -166,8 +169,8 @@ impl MemberEntry {
         MemberEntry { bytes, serial, ..self }
     }
 
-    /// The entry after `event`, recorded by `update`. A member that leaves or comes back has no log tag
-    /// afterwards: whoever readds it draws a new one.
+    /// The entry after `event`, recorded by `update`. A member that leaves or comes back has no log
+    /// tag afterwards: whoever readds it draws a new one.
     ///
     /// # Errors
     /// If the event cannot happen to a member in this role.
@@ -175,7 +178,8 @@ impl MemberEntry {
         let generation = update.generation;
         let (role, out_since) = match (self.role, event) {
             (Role::Active, MemberEvent::Lost) => (Role::Out, generation),
-            // A re-added member still lacks what it missed the first time; a fresh one has nothing to keep.
+            // A re-added member still lacks what it missed the first time; a fresh one has nothing
+            // to keep.
             (Role::Rebuilding, MemberEvent::Lost) if self.out_since != 0 => {
                 (Role::Out, self.out_since)
             }

@@ -1,13 +1,15 @@
 //! How large each area is, and how many rows fit a device.
 //!
-//! What must stay true: the areas are a function of the geometry with its rows and of the request alone,
-//! never of the device, so every member of an array has the same head whatever its size; they do not
-//! overlap; more rows never need less space, so the search for the most rows that fit is exact.
+//! What must stay true: the areas are a function of the geometry with its rows and of the request
+//! alone, never of the device, so every member of an array has the same head whatever its size;
+//! they do not overlap; more rows never need less space, so the search for the most rows that fit
+//! is exact.
 //!
-//! Sizes by default: the write-intent bitmap has at most 2^17 bits (20 KiB); the written map one bit a
-//! stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the checksum table, where
-//! one is kept, two places for each page, 0.2 % of the member. Arrays that keep none reserve 8 bytes per
-//! 4 KiB block for each parity strip (at least one, at most three of them).
+//! Sizes by default: the write-intent bitmap has at most 2^17 bits (20 KiB); the written map one
+//! bit a stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the
+//! checksum table, where one is kept, two places for each page, 0.2 % of the member. Arrays that
+//! keep none reserve 8 bytes per 4 KiB block for each parity strip (at least one, at most three of
+//! them).
 
 use ashlar_units::{BLOCK_BYTES, Extent};
 
@@ -22,8 +24,8 @@ use crate::geometry::GeometryRecord;
 pub const INTENT_BITS_MAX: u64 = 1 << 17;
 /// Smallest region by default, in bytes of the volume, unless one stripe is larger.
 pub const REGION_BYTES_MIN: u64 = 1 << 20;
-/// The region a volume of ordinary size gets, in bytes: large enough that a stream of writes marks few
-/// regions a second, small enough that resyncing the dirty ones takes seconds.
+/// The region a volume of ordinary size gets, in bytes: large enough that a stream of writes marks
+/// few regions a second, small enough that resyncing the dirty ones takes seconds.
 pub const REGION_BYTES_USUAL: u64 = 64 << 20;
 /// A volume has about this many regions before they grow beyond [`REGION_BYTES_MIN`].
 pub const REGIONS_USUAL: u64 = 1024;
@@ -55,8 +57,8 @@ pub enum LogReserve {
 pub struct AreaRequest {
     /// The geometry; its `rows` are ignored, they are what planning finds.
     pub geometry: GeometryRecord,
-    /// Bytes of the volume per write-intent bit: a power of two of whole stripes. `None`: by size, see
-    /// [`region_bytes_by_default`].
+    /// Bytes of the volume per write-intent bit: a power of two of whole stripes. `None`: by size,
+    /// see [`region_bytes_by_default`].
     pub region_bytes: Option<u64>,
     /// The stripe intent log.
     pub intent_log: LogReserve,
@@ -224,7 +226,8 @@ impl AreaPlan {
         })
     }
 
-    /// The same plan on a device of `device_bytes` bytes, at least as large as the one it was made for.
+    /// The same plan on a device of `device_bytes` bytes, at least as large as the one it was made
+    /// for.
     ///
     /// # Panics
     /// If the device is too small for the rows.
@@ -242,9 +245,9 @@ impl AreaPlan {
     }
 }
 
-/// Bytes of the volume per write-intent bit when nothing is asked for: a 1024th of the volume, at least
-/// 1 MiB and at most 64 MiB, rounded up to a power of two of whole stripes; more if the bitmap would exceed
-/// 2^17 bits.
+/// Bytes of the volume per write-intent bit when nothing is asked for: a 1024th of the volume, at
+/// least 1 MiB and at most 64 MiB, rounded up to a power of two of whole stripes; more if the
+/// bitmap would exceed 2^17 bits.
 pub fn region_bytes_by_default(geometry: &GeometryRecord) -> u64 {
     let volume = geometry.volume_bytes();
     let wanted = (volume / REGIONS_USUAL)
@@ -271,8 +274,8 @@ fn region_for(request: &AreaRequest, geometry: &GeometryRecord) -> Result<u64, P
     Ok(region_bytes)
 }
 
-/// By default the area has room for regions of 1 MiB up to 2^17 of them: it must not shrink when more rows
-/// make the region double.
+/// By default the area has room for regions of 1 MiB up to 2^17 of them: it must not shrink when
+/// more rows make the region double.
 fn intent_area_bytes(request: &AreaRequest, geometry: &GeometryRecord) -> u64 {
     let volume = geometry.volume_bytes();
     let bits = match request.region_bytes {

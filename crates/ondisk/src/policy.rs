@@ -1,7 +1,7 @@
 //! Choices an array was created with, and what was forced on it since: the codes of the superblock.
 //!
-//! What must stay true: a code once given is never given to something else; a forced action once recorded
-//! is never cleared.
+//! What must stay true: a code once given is never given to something else; a forced action once
+//! recorded is never cleared.
 
 /// How the array stays consistent over a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,7 +1,8 @@
-//! The envelope of both kinds of superblock: magic, length, checksum, version and incompatible features.
+//! The envelope of both kinds of superblock: magic, length, checksum, version and incompatible
+//! features.
 //!
-//! What must stay true: nothing behind the envelope is looked at before the checksum is right, and nothing a
-//! newer program wrote is taken for damage.
+//! What must stay true: nothing behind the envelope is looked at before the checksum is right, and
+//! nothing a newer program wrote is taken for damage.
 
 use ashlar_units::{to_u64, to_usize};
 use zerocopy::FromBytes;
@@ -19,8 +20,8 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Checks magic, length, checksum, version and incompatible features of a superblock of either kind;
-/// returns exactly its bytes.
+/// Checks magic, length, checksum, version and incompatible features of a superblock of either
+/// kind; returns exactly its bytes.
 pub(crate) fn open<'a>(bytes: &'a [u8], magic: &[u8; 8]) -> Result<&'a [u8], SuperblockFault> {
     let (preamble, _) = RawPreamble::ref_from_prefix(bytes).map_err(|_| short(bytes))?;
     if preamble.magic != *magic {

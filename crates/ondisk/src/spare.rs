@@ -33,8 +33,8 @@ pub struct SpareSuperblock {
     pub pool_name: ArrayName,
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
-    /// Bytes that the device writes whole or not at all at multiples of them, as the operator stated: a power of two, and only with
-    /// the flag of lean records. 0: nothing was stated.
+    /// Bytes that the device writes whole or not at all at multiples of them, as the operator
+    /// stated: a power of two, and only with the flag of lean records. 0: nothing was stated.
     pub stated_atomic_bytes: u32,
 }
 

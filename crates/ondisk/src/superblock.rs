@@ -1,14 +1,15 @@
 //! The superblock of a member: the array as a whole, and which part of it this member is.
 //!
 //! What must stay true: the superblocks of one generation agree in everything but the member's own
-//! identity, size and areas; encoding checks what decoding checks, so nothing is written that could not be
-//! read back; a value that decoding accepts is coherent in itself.
+//! identity, size and areas; encoding checks what decoding checks, so nothing is written that could
+//! not be read back; a value that decoding accepts is coherent in itself.
 //!
-//! Update rule: a new generation goes to copies 0 and 2, flush, then to copies 1 and 3, flush. So at every
-//! moment one whole generation lies on the member. [`Superblock::for_member`] makes the superblock of each
-//! member from that of one; [`UPDATE_ORDER`] names the two steps.
+//! Update rule: a new generation goes to copies 0 and 2, flush, then to copies 1 and 3, flush. So
+//! at every moment one whole generation lies on the member. [`Superblock::for_member`] makes the
+//! superblock of each member from that of one; [`UPDATE_ORDER`] names the two steps.
 //!
-//! Not here: the checks (`check.rs`), the envelope (`seal.rs`), choosing among copies (`copies.rs`) and among members (`assembly.rs`).
+//! Not here: the checks (`check.rs`), the envelope (`seal.rs`), choosing among copies (`copies.rs`)
+//! and among members (`assembly.rs`).
 
 use ashlar_units::{Extent, MemberIdx, to_u64, to_usize};
 use uuid::Uuid;
@@ -70,8 +71,8 @@ pub struct Superblock {
     pub slot: MemberIdx,
     /// Started and not stopped cleanly: dirty regions may exist.
     pub unclean: bool,
-    /// Some regions are in doubt besides what the stripe intent log says: however the array was stopped, the
-    /// dirty regions of the write-intent bitmap need a resync.
+    /// Some regions are in doubt besides what the stripe intent log says: however the array was
+    /// stopped, the dirty regions of the write-intent bitmap need a resync.
     pub resync_dirty_regions: bool,
     /// Name of the array.
     pub array_name: ArrayName,
@@ -102,14 +103,15 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// Places on a member for each page of the written map, next to each other and written in turns: 2 if
-    /// the area has room for them, else 1.
+    /// Places on a member for each page of the written map, next to each other and written in
+    /// turns: 2 if the area has room for them, else 1.
     pub fn written_map_places(&self) -> u64 {
         let one = pages_bytes(self.geometry.stripes(), BITS_PER_PAGE);
         if self.areas.written_map.bytes >= 2 * one { 2 } else { 1 }
     }
 
-    /// Whether both places of every page of the written map hold a page since creation, so that zeros there are damage.
+    /// Whether both places of every page of the written map hold a page since creation, so that
+    /// zeros there are damage.
     pub fn has_whole_map(&self) -> bool {
         self.features.compatible & Features::WHOLE_MAP != 0 && self.written_map_places() == 2
     }
@@ -119,9 +121,10 @@ impl Superblock {
         self.features.compatible & Features::FLUSH_MARKS != 0
     }
 
-    /// Whose the pages of the write-intent bitmap and of the written map are that lie on `member`: what is copied from another
-    /// member, one that was put out long ago perhaps, is damage. Of arrays that were made before pages named members
-    /// ([`Features::MEMBER_PAGES`]): the array's only.
+    /// Whose the pages of the write-intent bitmap and of the written map are that lie on `member`:
+    /// what is copied from another member, one that was put out long ago perhaps, is damage. Of
+    /// arrays that were made before pages named members ([`Features::MEMBER_PAGES`]): the array's
+    /// only.
     pub fn page_tag(&self, member: Uuid) -> u64 {
         let array = array_tag(self.array_uuid);
         match self.features.incompatible & Features::MEMBER_PAGES {
@@ -130,7 +133,8 @@ impl Superblock {
         }
     }
 
-    /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are equal.
+    /// The bytes for the member, a multiple of 4 KiB long and at most 64 KiB. All four copies are
+    /// equal.
     ///
     /// # Errors
     /// The field that is impossible: nothing is encoded that would not decode.
@@ -155,15 +159,16 @@ impl Superblock {
     /// The superblock at the start of `bytes`; what follows its length is ignored.
     ///
     /// # Errors
-    /// What is wrong with it; [`SuperblockFault::is_unsupported`] tells intact but newer from damaged.
+    /// What is wrong with it; [`SuperblockFault::is_unsupported`] tells intact but newer from
+    /// damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, SuperblockFault> {
         let sealed = open(bytes, &MEMBER_MAGIC)?;
         let (header, rest) = RawHeader::ref_from_prefix(sealed).map_err(|_| short(bytes))?;
         Self::from_raw(header, rest).map_err(|name| SuperblockFault::Field { name })
     }
 
-    /// What a program that knows `supported` may do with the array. (Decoding has already refused what
-    /// this crate does not know.)
+    /// What a program that knows `supported` may do with the array. (Decoding has already refused
+    /// what this crate does not know.)
     pub fn access(&self, supported: Features) -> Access {
         self.features.access(supported)
     }
@@ -188,21 +193,24 @@ impl Superblock {
         self.members.iter().filter(|entry| matches!(entry.role, Role::Out | Role::Removed)).count()
     }
 
-    /// Begins the update of a start: the next generation, unclean, under a freshly drawn incarnation.
-    /// Members that were not found are recorded as lost ([`Superblock::record`]) in the same update.
+    /// Begins the update of a start: the next generation, unclean, under a freshly drawn
+    /// incarnation. Members that were not found are recorded as lost ([`Superblock::record`]) in
+    /// the same update.
     pub fn begin_start(&mut self, incarnation: Uuid) {
         self.generation += 1;
         self.unclean = true;
         self.previous_incarnation = std::mem::replace(&mut self.incarnation, incarnation);
     }
 
-    /// The job that fills `member`, if one does. Other devices in its slot, before or after it, have had theirs.
+    /// The job that fills `member`, if one does. Other devices in its slot, before or after it,
+    /// have had theirs.
     pub fn job_of(&self, member: Uuid) -> Option<&JobRecord> {
         self.jobs.iter().find(|job| job.member == Some(member))
     }
 
-    /// Records `event` for `member` in the update under way: raise `generation` first. A job that was filling it goes
-    /// with it: neither a member that is complete nor one that is not on its way any more has one.
+    /// Records `event` for `member` in the update under way: raise `generation` first. A job that
+    /// was filling it goes with it: neither a member that is complete nor one that is not on its
+    /// way any more has one.
     ///
     /// # Errors
     /// If the member is not listed or the event cannot happen to it.
@@ -223,7 +231,8 @@ impl Superblock {
         Ok(())
     }
 
-    /// The same generation as it is to be written to `member`; `None` if the table does not list it.
+    /// The same generation as it is to be written to `member`; `None` if the table does not list
+    /// it.
     pub fn for_member(&self, member: Uuid) -> Option<Superblock> {
         let entry = *self.member(member)?;
         Some(Superblock {
@@ -235,8 +244,8 @@ impl Superblock {
         })
     }
 
-    /// Whether `other` says the same about the array: equal in all but the member's own identity, size,
-    /// areas and the time of display.
+    /// Whether `other` says the same about the array: equal in all but the member's own identity,
+    /// size, areas and the time of display.
     pub fn agrees_with(&self, other: &Superblock) -> bool {
         let as_other = Superblock {
             member_uuid: other.member_uuid,

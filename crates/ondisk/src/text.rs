@@ -1,7 +1,7 @@
 //! Short text of a fixed size on disk: UTF-8, padded with zero bytes, no control characters.
 //!
-//! What must stay true: a `Text` that exists is valid, so encoding it cannot fail and printing it cannot
-//! garble a terminal, whoever wrote the bytes.
+//! What must stay true: a `Text` that exists is valid, so encoding it cannot fail and printing it
+//! cannot garble a terminal, whoever wrote the bytes.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ impl<const N: usize> Text<N> {
         Some(Text { bytes })
     }
 
-    /// `text` without surrounding blanks and control characters, cut to `N` bytes at a character boundary.
-    /// For serials and host ids, which others choose.
+    /// `text` without surrounding blanks and control characters, cut to `N` bytes at a character
+    /// boundary. For serials and host ids, which others choose.
     pub fn cut(text: &str) -> Self {
         let clean: String = text.trim().chars().filter(|c| !c.is_control()).collect();
         let end = (0..=N.min(clean.len())).rev().find(|&at| clean.is_char_boundary(at));
@@ -79,8 +79,9 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// The name of an array or of a spare pool: 1 to 64 bytes of UTF-8 without control characters, blanks at
-/// the ends, `/`, or a leading `.` or `-`, so that it can stand in a path and on a command line.
+/// The name of an array or of a spare pool: 1 to 64 bytes of UTF-8 without control characters,
+/// blanks at the ends, `/`, or a leading `.` or `-`, so that it can stand in a path and on a
+/// command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ArrayName(Text<NAME_BYTES>);
 

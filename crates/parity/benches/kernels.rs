@@ -1,14 +1,16 @@
 //! How fast each kernel is, next to what the memory allows: `cargo bench -p ashlar-parity`.
 //!
-//! All kernels of a row run in turn on the same buffers, in slices of a few milliseconds, timed by the
-//! thread's own CPU clock; a figure is the median of the slices, so other load on the machine shifts it
-//! little. The ceiling is the same loads and stores without the arithmetic. Figures are GB/s (10^9) of
-//! data strips (for update: of new bytes). Strips are displaced by 1792 bytes from one another.
+//! All kernels of a row run in turn on the same buffers, in slices of a few milliseconds, timed by
+//! the thread's own CPU clock; a figure is the median of the slices, so other load on the machine
+//! shifts it little. The ceiling is the same loads and stores without the arithmetic. Figures are
+//! GB/s (10^9) of data strips (for update: of new bytes). Strips are displaced by 1792 bytes from
+//! one another.
 //!
-//! `-- --peers` prints tables of our fastest kernel next to ISA-L (Debian's libisal2), and a word after it
-//! picks some of them; `-- --gate` fails when a kernel is much slower than it was; `-- update` (any word)
-//! runs the rows whose name contains it. `-- --test`, and `cargo test`, which does not say `--bench`, time
-//! nothing: every cell runs once on small strips and its answer is checked.
+//! `-- --peers` prints tables of our fastest kernel next to ISA-L (Debian's libisal2), and a word
+//! after it picks some of them; `-- --gate` fails when a kernel is much slower than it was; `--
+//! update` (any word) runs the rows whose name contains it. `-- --test`, and `cargo test`, which
+//! does not say `--bench`, time nothing: every cell runs once on small strips and its answer is
+//! checked.
 
 #[path = "kernels/ceiling.rs"]
 mod ceiling;

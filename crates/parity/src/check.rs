@@ -1,9 +1,9 @@
 //! Checking stored parity against data, and finding the strip that is wrong.
 //!
-//! What must stay true: a check writes nothing; the common case, all consistent, costs one pass over
-//! the strips, and only when that finds a difference are rows (4 KiB each) looked at one by one. What
-//! a check finds is only that strips disagree; which one is wrong follows only from two or more
-//! syndromes (stored XOR computed parity), and only if exactly one strip is.
+//! What must stay true: a check writes nothing; the common case, all consistent, costs one pass
+//! over the strips, and only when that finds a difference are rows (4 KiB each) looked at one by
+//! one. What a check finds is only that strips disagree; which one is wrong follows only from two
+//! or more syndromes (stored XOR computed parity), and only if exactly one strip is.
 
 use ashlar_gf::{PARITY_MAX, STRIPS_MAX, div, mul};
 
@@ -70,7 +70,8 @@ impl Verdict {
         self.any
     }
 
-    /// The rows in which parity strip `parity` (0 is P) disagrees; empty for one that was not given.
+    /// The rows in which parity strip `parity` (0 is P) disagrees; empty for one that was not
+    /// given.
     #[must_use]
     pub fn rows_of(&self, parity: usize) -> RowMap {
         self.by_parity.get(parity).copied().unwrap_or_default()
@@ -81,13 +82,14 @@ impl Code {
     /// Compares stored parity with what the data strips say. A `None` is not compared.
     ///
     /// # Errors
-    /// [`CodeError::WrongCount`], [`CodeError::WrongLength`], or [`CodeError::TooLong`] for strips of
-    /// more than 256 rows.
+    /// [`CodeError::WrongCount`], [`CodeError::WrongLength`], or [`CodeError::TooLong`] for strips
+    /// of more than 256 rows.
     pub fn check(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> Result<Verdict, CodeError> {
         self.check_from(data, parity, Locality::Cached)
     }
 
-    /// As [`Code::check`], told where the strips are: `Streaming` prefetches what comes from memory.
+    /// As [`Code::check`], told where the strips are: `Streaming` prefetches what comes from
+    /// memory.
     ///
     /// # Errors
     /// As for [`Code::check`].
@@ -107,9 +109,9 @@ impl Code {
         Ok(verdict)
     }
 
-    /// Which strip (0..k+m) is wrong in row `row`, if exactly one being wrong explains all syndromes of
-    /// that row. `None` when the row is consistent, when no single strip explains it, or when fewer than
-    /// two parity strips were given and so nothing can be told.
+    /// Which strip (0..k+m) is wrong in row `row`, if exactly one being wrong explains all
+    /// syndromes of that row. `None` when the row is consistent, when no single strip explains it,
+    /// or when fewer than two parity strips were given and so nothing can be told.
     ///
     /// # Errors
     /// As for [`Code::check`], and [`CodeError::OutOfRange`] for a row beyond the strips' end.
@@ -209,8 +211,8 @@ fn row_range(row: usize, bytes: usize) -> std::ops::Range<usize> {
     row * ROW_BYTES..bytes.min((row + 1) * ROW_BYTES)
 }
 
-/// The strips that could still be the only wrong one. Byte by byte, from the definition: this runs after
-/// damage was found, on one row.
+/// The strips that could still be the only wrong one. Byte by byte, from the definition: this runs
+/// after damage was found, on one row.
 struct Suspects {
     data_strips: usize,
     /// Bit n: strip n, if it alone were wrong, would explain everything heard so far.
@@ -249,8 +251,8 @@ impl Suspects {
         }
     }
 
-    /// A wrong parity strip gives one syndrome and no other; a wrong data strip gives each parity its
-    /// coefficient times the same error.
+    /// A wrong parity strip gives one syndrome and no other; a wrong data strip gives each parity
+    /// its coefficient times the same error.
     fn explains(&self, strip: usize, syndromes: &[Option<u8>; PARITY_MAX]) -> bool {
         let mut given = syndromes.iter().enumerate().filter_map(|(j, s)| s.map(|s| (j, s)));
         if strip >= self.data_strips {

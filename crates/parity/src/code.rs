@@ -1,7 +1,7 @@
 //! A code and its verbs that write: generate, generate while copying, update.
 //!
-//! What must stay true: a code is only two counts and a kernel, so it can be copied about freely; the
-//! coefficients are the rows of `ashlar_gf::PARITY_ROWS`, the same for every code.
+//! What must stay true: a code is only two counts and a kernel, so it can be copied about freely;
+//! the coefficients are the rows of `ashlar_gf::PARITY_ROWS`, the same for every code.
 
 use ashlar_gf::{PARITY_MAX, STRIPS_MAX};
 
@@ -12,14 +12,15 @@ use crate::list::List;
 use crate::pass::Verb;
 use crate::rows::PARITY_ROWS;
 
-/// Where strips are and where results go next: the one thing about speed that only the caller knows.
+/// Where strips are and where results go next: the one thing about speed that only the caller
+/// knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locality {
     /// Strips fit the cache, or the results are read again soon: plain stores.
     #[default]
     Cached,
-    /// Strips come from memory and results go to devices: stores past the cache, and prefetch. Stores
-    /// past the cache need outputs aligned to 64 bytes; others are stored plainly.
+    /// Strips come from memory and results go to devices: stores past the cache, and prefetch.
+    /// Stores past the cache need outputs aligned to 64 bytes; others are stored plainly.
     Streaming,
 }
 
@@ -46,7 +47,8 @@ impl Code {
     /// A code of `data_strips` >= 1 and `parity_strips` >= 0; with no parity all verbs do nothing.
     ///
     /// # Errors
-    /// [`CodeError::NoDataStrips`], or [`CodeError::TooManyStrips`] beyond 64 strips or 32 of parity.
+    /// [`CodeError::NoDataStrips`], or [`CodeError::TooManyStrips`] beyond 64 strips or 32 of
+    /// parity.
     pub const fn new(
         data_strips: usize,
         parity_strips: usize,
@@ -88,11 +90,12 @@ impl Code {
         self.kernel
     }
 
-    /// Computes the parity strips from all data strips. A `None` is not computed: its member is out.
+    /// Computes the parity strips from all data strips. A `None` is not computed: its member is
+    /// out.
     ///
     /// # Errors
-    /// [`CodeError::WrongCount`] unless there are k and m entries, [`CodeError::WrongLength`] unless all
-    /// strips have one length. Nothing was written then.
+    /// [`CodeError::WrongCount`] unless there are k and m entries, [`CodeError::WrongLength`]
+    /// unless all strips have one length. Nothing was written then.
     pub fn generate(
         &self,
         data: &[&[u8]],
@@ -131,13 +134,14 @@ impl Code {
         Ok(())
     }
 
-    /// Brings parity up to date with `changes`, in one pass over the parity strips. All slices may be
-    /// the same part of their strips: a row, or several. A column that occurs twice changes twice.
+    /// Brings parity up to date with `changes`, in one pass over the parity strips. All slices may
+    /// be the same part of their strips: a row, or several. A column that occurs twice changes
+    /// twice.
     ///
     /// # Errors
     /// [`CodeError::WrongCount`] unless parity has m entries and there are at most 64 changes,
-    /// [`CodeError::OutOfRange`] for a column that is no data strip, [`CodeError::WrongLength`] unless
-    /// all slices have one length. Nothing was written then.
+    /// [`CodeError::OutOfRange`] for a column that is no data strip, [`CodeError::WrongLength`]
+    /// unless all slices have one length. Nothing was written then.
     pub fn update(
         &self,
         changes: &[Change<'_>],

@@ -1,8 +1,9 @@
 //! Reconstruction: which strips to read, and with which coefficients the lost ones come back.
 //!
-//! What must stay true: a plan is computed once for a pattern of losses and then run on any number of
-//! stripes, in one pass with no temporary strips; a plan that exists can be run. The generator matrix
-//! guarantees that any k strips determine all others, so only the number of survivors matters.
+//! What must stay true: a plan is computed once for a pattern of losses and then run on any number
+//! of stripes, in one pass with no temporary strips; a plan that exists can be run. The generator
+//! matrix guarantees that any k strips determine all others, so only the number of survivors
+//! matters.
 
 use ashlar_gf::{PARITY_MAX, STRIPS_MAX, Square, mul};
 
@@ -80,12 +81,12 @@ pub struct DecodePlan {
 }
 
 impl DecodePlan {
-    /// A plan that produces the strips `wanted`, data or parity, from `survivors`, of which the first k
-    /// serve. A strip may be in both sets and is then copied.
+    /// A plan that produces the strips `wanted`, data or parity, from `survivors`, of which the
+    /// first k serve. A strip may be in both sets and is then copied.
     ///
     /// # Errors
-    /// [`CodeError::OutOfRange`] for a strip the code does not have, [`CodeError::TooFewSurvivors`] when
-    /// there are fewer than k, [`CodeError::TooManyWanted`] for more than 32 strips.
+    /// [`CodeError::OutOfRange`] for a strip the code does not have, [`CodeError::TooFewSurvivors`]
+    /// when there are fewer than k, [`CodeError::TooManyWanted`] for more than 32 strips.
     pub fn new(
         code: &Code,
         survivors: StripMask,
@@ -125,13 +126,13 @@ impl DecodePlan {
         self.wanted
     }
 
-    /// Produces the wanted strips (or the same part of each) from the sources, both in rising order of
-    /// strip.
+    /// Produces the wanted strips (or the same part of each) from the sources, both in rising order
+    /// of strip.
     ///
     /// # Errors
-    /// [`CodeError::WrongCount`] unless there is a slice for each strip of [`DecodePlan::sources`] and of
-    /// [`DecodePlan::wanted`], [`CodeError::WrongLength`] unless all have one length. Nothing was
-    /// written then.
+    /// [`CodeError::WrongCount`] unless there is a slice for each strip of [`DecodePlan::sources`]
+    /// and of [`DecodePlan::wanted`], [`CodeError::WrongLength`] unless all have one length.
+    /// Nothing was written then.
     pub fn run(
         &self,
         sources: &[&[u8]],
@@ -151,12 +152,13 @@ impl DecodePlan {
         Ok(())
     }
 
-    /// As [`DecodePlan::run`], and in the same pass copies each source to its entry in `copies`, `None` for
-    /// those that are not copied: a degraded read hands out what survives together with what was lost.
+    /// As [`DecodePlan::run`], and in the same pass copies each source to its entry in `copies`,
+    /// `None` for those that are not copied: a degraded read hands out what survives together with
+    /// what was lost.
     ///
     /// # Errors
-    /// As for [`DecodePlan::run`]; `copies` has an entry for each source, and the copies have the length of
-    /// all others.
+    /// As for [`DecodePlan::run`]; `copies` has an entry for each source, and the copies have the
+    /// length of all others.
     pub fn run_copying(
         &self,
         sources: &[&[u8]],
@@ -209,9 +211,9 @@ struct Expressions {
 }
 
 impl Expressions {
-    /// With data strips L lost and parity strips B in the basis, for each b in B the sum over l in L of
-    /// `PARITY_ROWS[b][l] * D_l` is known: `P_b` minus what the surviving data contribute. Inverting that
-    /// small system gives each `D_l`.
+    /// With data strips L lost and parity strips B in the basis, for each b in B the sum over l in
+    /// L of `PARITY_ROWS[b][l] * D_l` is known: `P_b` minus what the surviving data contribute.
+    /// Inverting that small system gives each `D_l`.
     fn in_terms_of(basis: StripMask, data_strips: usize) -> Expressions {
         let mut rows = [[0; STRIPS_MAX]; STRIPS_MAX];
         let lost = Strips::of(StripMask(StripMask::first(data_strips).0 & !basis.0));

@@ -1,4 +1,5 @@
-//! What can be wrong with a call. All of it is a mistake of the caller; strips themselves are only bytes.
+//! What can be wrong with a call. All of it is a mistake of the caller; strips themselves are only
+//! bytes.
 //!
 //! What must stay true: errors are small and `Copy`, and are returned before any strip was written.
 
@@ -73,7 +74,8 @@ pub enum CodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// No kernel has this name, or this CPU lacks what it needs; `Kernel::all` lists those that run here.
+    /// No kernel has this name, or this CPU lacks what it needs; `Kernel::all` lists those that run
+    /// here.
     #[error("no such parity kernel on this machine")]
     NotHere,
 }

@@ -1,8 +1,8 @@
 //! How many passes, and of which shapes, produce the rows of a job.
 //!
-//! What must stay true: the outputs are put in the order of the passes, their rows with them, and the
-//! shapes cover all of them. Shapes are found by looking at coefficients, so a decode that happens to
-//! be an XOR is run as one.
+//! What must stay true: the outputs are put in the order of the passes, their rows with them, and
+//! the shapes cover all of them. Shapes are found by looking at coefficients, so a decode that
+//! happens to be an XOR is run as one.
 
 use ashlar_gf::PARITY_MAX;
 
@@ -10,12 +10,14 @@ use crate::list::List;
 use crate::pass::{REST_MAX, Shape};
 use crate::rows::PARITY_ROWS;
 
-/// The shapes of the passes that together produce all outputs, which stand in the order of the passes.
+/// The shapes of the passes that together produce all outputs, which stand in the order of the
+/// passes.
 pub(crate) struct Groups(List<Shape, PARITY_MAX>);
 
 impl Groups {
     /// Sorts the outputs (and their rows with them) into as few passes as the shapes allow: P and Q
-    /// together by Horner's rule, rows of ones by XOR, the others by multiplication, [`REST_MAX`] a pass.
+    /// together by Horner's rule, rows of ones by XOR, the others by multiplication, [`REST_MAX`] a
+    /// pass.
     pub(crate) fn of_rows(
         outputs: &mut List<*mut u8, PARITY_MAX>,
         rows: &mut List<&[u8], PARITY_MAX>,

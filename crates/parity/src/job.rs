@@ -1,9 +1,9 @@
 //! From slices to passes: the one place where strips become pointers.
 //!
-//! What must stay true: a pointer enters a [`Job`] only from a slice borrowed for the job's whole life
-//! and of exactly the job's length, mutable if it will be written; so a pass made here always satisfies
-//! the contract of `Pass`. Backends see multiples of 64 bytes; the rest of a strip is done in a small
-//! zero-padded copy on the stack (zeros have no effect on any sum).
+//! What must stay true: a pointer enters a [`Job`] only from a slice borrowed for the job's whole
+//! life and of exactly the job's length, mutable if it will be written; so a pass made here always
+//! satisfies the contract of `Pass`. Backends see multiples of 64 bytes; the rest of a strip is
+//! done in a small zero-padded copy on the stack (zeros have no effect on any sum).
 
 use std::marker::PhantomData;
 
@@ -137,7 +137,8 @@ impl<'a> Job<'a> {
         let mut start = 0;
         while start < whole {
             let bytes = tile.min(whole - start);
-            // SAFETY: the range is a multiple of 64 bytes inside every strip, alignment was looked at.
+            // SAFETY: the range is a multiple of 64 bytes inside every strip, alignment was looked
+            // at.
             differs |= unsafe { self.run_groups(groups, start, bytes, streaming) };
             start += bytes;
         }
@@ -150,8 +151,8 @@ impl<'a> Job<'a> {
     /// One pass for each group over the same range.
     ///
     /// # Safety
-    /// `start..start + bytes` lies within every strip, both are multiples of [`GRAIN`], and `streaming`
-    /// only if everything written is aligned to it.
+    /// `start..start + bytes` lies within every strip, both are multiples of [`GRAIN`], and
+    /// `streaming` only if everything written is aligned to it.
     unsafe fn run_groups(
         &self,
         groups: &Groups,
@@ -178,8 +179,9 @@ impl<'a> Job<'a> {
                 start,
                 bytes,
             };
-            // SAFETY: pointers are from slices of the job's length, borrowed for its life, mutable where
-            // written (`source`, `output` and the others); the caller guarantees range and alignment.
+            // SAFETY: pointers are from slices of the job's length, borrowed for its life, mutable
+            // where written (`source`, `output` and the others); the caller guarantees range and
+            // alignment.
             differs |= unsafe { self.kernel.run(&pass) };
         }
         differs
@@ -205,7 +207,8 @@ impl<'a> Job<'a> {
             padded.rows.push_known(row);
         }
         for (strip, copy) in self.sources.iter().zip(&mut sources) {
-            // SAFETY: the strip has `start + tail` readable bytes and `tail` is less than the copy's 64.
+            // SAFETY: the strip has `start + tail` readable bytes and `tail` is less than the
+            // copy's 64.
             unsafe { fill(*strip, start, &mut copy[..tail]) };
             padded.sources.push_known(copy.as_ptr());
         }

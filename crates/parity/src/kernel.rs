@@ -1,8 +1,8 @@
 //! Which backend computes: found once from the CPU, or forced by name.
 //!
-//! What must stay true: a [`Kernel`] can only be made from a backend value, and a backend value only by
-//! its own `detect`, so holding a kernel proves that this CPU can run it. Adding a backend is one
-//! variant, one line in each function here, and one file in `backend`.
+//! What must stay true: a [`Kernel`] can only be made from a backend value, and a backend value
+//! only by its own `detect`, so holding a kernel proves that this CPU can run it. Adding a backend
+//! is one variant, one line in each function here, and one file in `backend`.
 
 use std::fmt;
 
@@ -55,7 +55,8 @@ impl Kernel {
         Kernel::all().find(|kernel| kernel.name() == name).ok_or(KernelError::NotHere)
     }
 
-    /// The kernels this CPU can run, fastest first; the last two, `portable` and `reference`, always exist.
+    /// The kernels this CPU can run, fastest first; the last two, `portable` and `reference`,
+    /// always exist.
     pub fn all() -> impl Iterator<Item = Kernel> {
         [
             #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! A list in an array: what calls use in place of the heap.
 //!
-//! What must stay true: the first `len` items are initialised, and only those can be seen. The rest is
-//! never written: zeroing what a call does not use took a third of the time of a 4 KiB call.
+//! What must stay true: the first `len` items are initialised, and only those can be seen. The rest
+//! is never written: zeroing what a call does not use took a third of the time of a 4 KiB call.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};

@@ -1,7 +1,7 @@
 //! One pass: what a backend is asked to do, as pointers.
 //!
-//! What must stay true: a pass that reaches a backend satisfies [`Pass`]'s contract, all of which is
-//! established in `job`, the only place that makes one. Backends trust it and check nothing.
+//! What must stay true: a pass that reaches a backend satisfies [`Pass`]'s contract, all of which
+//! is established in `job`, the only place that makes one. Backends trust it and check nothing.
 
 /// What is done with the sums of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub(crate) enum Shape {
     Any(usize),
 }
 
-/// Most rows with arbitrary coefficients in one pass: with P and Q, six sums of two vectors and their
-/// operands still fit 32 registers.
+/// Most rows with arbitrary coefficients in one pass: with P and Q, six sums of two vectors and
+/// their operands still fit 32 registers.
 pub(crate) const REST_MAX: usize = 4;
 
 /// All lengths a backend sees are multiples of this; it is also the alignment of streamed outputs.
@@ -37,12 +37,13 @@ pub(crate) const GRAIN: usize = 64;
 /// A pass over the bytes `start..start + bytes` of some strips.
 ///
 /// # Safety
-/// Whoever runs a pass guarantees: `bytes` is a multiple of [`GRAIN`]; every source can be read, and
-/// every output read and (unless the verb is `Check`) written, over the range; there are 1 to 64
-/// sources, each row has a coefficient for each source, and there are as many rows as outputs and as
-/// many as `shape` says; for `Update` every companion can be read, for `GenerateCopy` written or is null,
-/// and there is one for each source; nothing that is written overlaps anything else of the pass; and
-/// when `streaming`, everything that is written is aligned to [`GRAIN`] and so is `start`.
+/// Whoever runs a pass guarantees: `bytes` is a multiple of [`GRAIN`]; every source can be read,
+/// and every output read and (unless the verb is `Check`) written, over the range; there are 1 to
+/// 64 sources, each row has a coefficient for each source, and there are as many rows as outputs
+/// and as many as `shape` says; for `Update` every companion can be read, for `GenerateCopy`
+/// written or is null, and there is one for each source; nothing that is written overlaps anything
+/// else of the pass; and when `streaming`, everything that is written is aligned to [`GRAIN`] and
+/// so is `start`.
 pub(crate) struct Pass<'a> {
     pub(crate) verb: Verb,
     pub(crate) shape: Shape,
@@ -50,8 +51,8 @@ pub(crate) struct Pass<'a> {
     /// A streaming `GenerateCopy` streams only the copies.
     pub(crate) outputs_stay: bool,
     pub(crate) sources: &'a [*const u8],
-    /// New content (`Update`, never written) or copies (`GenerateCopy`, null for a source that is not copied),
-    /// one for each source.
+    /// New content (`Update`, never written) or copies (`GenerateCopy`, null for a source that is
+    /// not copied), one for each source.
     pub(crate) companions: &'a [*mut u8],
     /// Never written when the verb is `Check`.
     pub(crate) outputs: &'a [*mut u8],

@@ -1,7 +1,8 @@
-//! The reference backend: one byte at a time, straight from the definition. Slow, obvious, never removed.
+//! The reference backend: one byte at a time, straight from the definition. Slow, obvious, never
+//! removed.
 //!
-//! What must stay true: it ignores `Shape` and multiplies every source by its coefficient, so that it
-//! shares no shortcut with the backends that are compared with it.
+//! What must stay true: it ignores `Shape` and multiplies every source by its coefficient, so that
+//! it shares no shortcut with the backends that are compared with it.
 
 use ashlar_gf::mul;
 
@@ -22,7 +23,8 @@ impl Reference {
             for (output, row) in pass.outputs.iter().zip(pass.rows) {
                 let mut sum = 0;
                 for (column, &coefficient) in row.iter().enumerate().take(pass.sources.len()) {
-                    // SAFETY: `at` is inside the pass and `column` has a source, by the contract of `Pass`.
+                    // SAFETY: `at` is inside the pass and `column` has a source, by the contract of
+                    // `Pass`.
                     sum ^= mul(coefficient, unsafe { source_byte(pass, column, at) });
                 }
                 // SAFETY: outputs cover `at`, by the contract of `Pass`.

@@ -1,8 +1,8 @@
 //! The coefficients that this crate computes with: the rows of `ashlar-gf`, nothing else.
 //!
-//! What must stay true: everything here takes its rows from this file, so that the canary, a build with
-//! one coefficient wrong, is wrong everywhere at once while the tests, which go to `ashlar-gf`, still
-//! know what is right. A release build cannot have the canary.
+//! What must stay true: everything here takes its rows from this file, so that the canary, a build
+//! with one coefficient wrong, is wrong everywhere at once while the tests, which go to
+//! `ashlar-gf`, still know what is right. A release build cannot have the canary.
 
 #[cfg(not(feature = "canary"))]
 pub(crate) use ashlar_gf::PARITY_ROWS;

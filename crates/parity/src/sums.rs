@@ -1,9 +1,9 @@
 //! CRC-32C of every row of every strip, computed with its parity.
 //!
-//! What must stay true: the sums are those of the bytes that were written (or, in a check, read), 4 KiB
-//! at a time, in strip order and then row order. Strips that come from memory are done row by row:
-//! parity of one row, then the sums of its blocks, which the cache still holds; that spares a second trip
-//! to memory. Strips that are in the cache gain nothing from it and are done whole
+//! What must stay true: the sums are those of the bytes that were written (or, in a check, read), 4
+//! KiB at a time, in strip order and then row order. Strips that come from memory are done row by
+//! row: parity of one row, then the sums of its blocks, which the cache still holds; that spares a
+//! second trip to memory. Strips that are in the cache gain nothing from it and are done whole
 //! (docs/notes/kernels-tried.md has both figures).
 
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub struct Summed<'a, 'b> {
     pub copies: &'a mut [&'b mut [u8]],
     /// The parity strips; a `None` is not computed and its sums stay as they were.
     pub parity: &'a mut [Option<&'b mut [u8]>],
-    /// CRC-32C of row r of strip s at `s * rows + r`, with `rows` the strips' length in rows of 4 KiB,
-    /// rounded up. The last row may be short.
+    /// CRC-32C of row r of strip s at `s * rows + r`, with `rows` the strips' length in rows of 4
+    /// KiB, rounded up. The last row may be short.
     pub sums: &'a mut [u32],
 }
 
@@ -34,7 +34,8 @@ impl Code {
     /// Parity strips stay in the cache even when `Streaming`.
     ///
     /// # Errors
-    /// As for [`Code::generate_copy`]; `sums` has k + m entries for each row. Nothing was written then.
+    /// As for [`Code::generate_copy`]; `sums` has k + m entries for each row. Nothing was written
+    /// then.
     pub fn generate_copy_summed(
         &self,
         data: &[&[u8]],
@@ -68,11 +69,12 @@ impl Code {
         Ok(())
     }
 
-    /// As [`Code::check`], and the CRC-32C of each row of 4 KiB of each strip given, wherever parity
-    /// agrees or not; `sums` is laid out as in [`Summed::sums`].
+    /// As [`Code::check`], and the CRC-32C of each row of 4 KiB of each strip given, wherever
+    /// parity agrees or not; `sums` is laid out as in [`Summed::sums`].
     ///
     /// # Errors
-    /// As for [`Code::check`], and [`CodeError::WrongCount`] unless `sums` has k + m entries for each row.
+    /// As for [`Code::check`], and [`CodeError::WrongCount`] unless `sums` has k + m entries for
+    /// each row.
     pub fn check_summed(
         &self,
         data: &[&[u8]],

@@ -1,8 +1,9 @@
-//! Hostile calls from a seed: thousands of the calls that `hostile/call.rs` makes of a few random bytes.
+//! Hostile calls from a seed: thousands of the calls that `hostile/call.rs` makes of a few random
+//! bytes.
 //!
-//! What must stay true: about as many calls are wrong as are right, and both are counted for each verb, so
-//! that neither kind can silently go missing. `fuzz/` hands the same function to libFuzzer, and Miri runs this test on
-//! the backends that need no intrinsics (`just miri`).
+//! What must stay true: about as many calls are wrong as are right, and both are counted for each
+//! verb, so that neither kind can silently go missing. `fuzz/` hands the same function to
+//! libFuzzer, and Miri runs this test on the backends that need no intrinsics (`just miri`).
 
 #[path = "hostile/call.rs"]
 mod call;

@@ -1,9 +1,9 @@
 //! Intel's ISA-L as an oracle: another implementation, from Debian, that must give the same bytes.
 //!
-//! What must stay true: `xor_gen` is our P, `pq_gen` our P and Q, and `ec_encode_data` with our rows all
-//! our parity strips, for every kernel of this CPU. ISA-L knows the field's polynomial on its own, so an
-//! error shared by all our backends and the reference would show here. Without the library (Debian's
-//! package libisal2) these tests fail and say so.
+//! What must stay true: `xor_gen` is our P, `pq_gen` our P and Q, and `ec_encode_data` with our
+//! rows all our parity strips, for every kernel of this CPU. ISA-L knows the field's polynomial on
+//! its own, so an error shared by all our backends and the reference would show here. Without the
+//! library (Debian's package libisal2) these tests fail and say so.
 
 #[path = "isal/library.rs"]
 mod library;

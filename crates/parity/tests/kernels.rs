@@ -1,7 +1,7 @@
 //! Every backend against the definition, a few lines each; the claims themselves are in `runner`.
 //!
-//! A backend that this CPU lacks is named on stderr and its tests claim nothing. On an x86-64 machine
-//! `check-neon` in this crate's folder runs the NEON ones under an emulator.
+//! A backend that this CPU lacks is named on stderr and its tests claim nothing. On an x86-64
+//! machine `check-neon` in this crate's folder runs the NEON ones under an emulator.
 
 mod runner;
 

@@ -1,14 +1,15 @@
-//! The SnapRAID program as an oracle: a black box that writes all six parity strips to files of its own.
+//! The SnapRAID program as an oracle: a black box that writes all six parity strips to files of its
+//! own.
 //!
-//! How its files map to strips, as found with Debian's snapraid 12.2: with one data directory for each
-//! column, named in the order of the columns, and one file in each, block n of every file (`blocksize`
-//! bytes, the last one padded with zeros) forms stripe n, and block n of the file `J-parity` is parity
-//! strip J - 1 of that stripe. `--test-skip-device` lets all directories be on one file system, and
-//! `--test-skip-self` spares two seconds of self-test a run. Every level needs its parity file, and
-//! there must be one content file more than parity files.
+//! How its files map to strips, as found with Debian's snapraid 12.2: with one data directory for
+//! each column, named in the order of the columns, and one file in each, block n of every file
+//! (`blocksize` bytes, the last one padded with zeros) forms stripe n, and block n of the file
+//! `J-parity` is parity strip J - 1 of that stripe. `--test-skip-device` lets all directories be on
+//! one file system, and `--test-skip-self` spares two seconds of self-test a run. Every level needs
+//! its parity file, and there must be one content file more than parity files.
 //!
-//! What must stay true: rows 0 to 5 give SnapRAID's bytes, for full blocks and padded ones. Without the
-//! program (Debian's package snapraid) the test says so and claims nothing.
+//! What must stay true: rows 0 to 5 give SnapRAID's bytes, for full blocks and padded ones. Without
+//! the program (Debian's package snapraid) the test says so and claims nothing.
 
 use std::fmt::Write as _;
 use std::fs;

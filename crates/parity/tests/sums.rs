@@ -1,7 +1,7 @@
 //! Generate and check with checksums: the same bytes and verdicts as without, and the right sums.
 //!
-//! What must stay true: what is right is CRC-32C bit by bit from its definition here, for every row of
-//! every strip, short last rows and absent parity strips included.
+//! What must stay true: what is right is CRC-32C bit by bit from its definition here, for every row
+//! of every strip, short last rows and absent parity strips included.
 
 use ashlar_parity::{Code, CodeError, Kernel, Locality, ROW_BYTES, Summed};
 

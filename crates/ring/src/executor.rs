@@ -173,8 +173,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Starts a task. Allocates: not for each request; tasks of the data path stay and take one after the other. After
-    /// the executor was dropped the task is dropped unrun.
+    /// Starts a task. Allocates: not for each request; tasks of the data path stay and take one
+    /// after the other. After the executor was dropped the task is dropped unrun.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         if !self.core.closed.get() {
             self.core.tasks.borrow_mut().insert(Box::pin(task), &self.core.inbox);

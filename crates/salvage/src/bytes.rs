@@ -1,7 +1,7 @@
 //! Little-endian numbers at known places of a record, and the checksum over a record.
 //!
-//! What must stay true: the caller has checked that the record is long enough; a place beyond its end is a bug
-//! of this crate and stops it.
+//! What must stay true: the caller has checked that the record is long enough; a place beyond its
+//! end is a bug of this crate and stops it.
 
 /// A UUID in the order of its text.
 pub type Uuid = [u8; 16];
@@ -53,13 +53,15 @@ pub fn uuid_text(uuid: &Uuid) -> String {
     text
 }
 
-/// An array's UUID in eight bytes, as pages and batches carry it: its first half XOR its second rotated by 32.
+/// An array's UUID in eight bytes, as pages and batches carry it: its first half XOR its second
+/// rotated by 32.
 pub fn array_tag(uuid: &Uuid) -> u64 {
     let half = |at: usize| u64::from_be_bytes(array_at(uuid, at));
     half(0) ^ half(8).rotate_left(32)
 }
 
-/// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at `hole`.
+/// CRC-32C (Castagnoli, reflected polynomial 82F63B78) of a record without the four bytes at
+/// `hole`.
 pub fn checksum(record: &[u8], hole: usize) -> u32 {
     Crc::default().over(&record[..hole]).over(&record[hole + 4..]).done()
 }
@@ -116,7 +118,8 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_one_of_iscsi() {
-        // The check value that every catalogue of CRCs gives, and an example of RFC 3720: 32 bytes of zeros.
+        // The check value that every catalogue of CRCs gives, and an example of RFC 3720: 32 bytes
+        // of zeros.
         assert_eq!(checksum(b"1234....56789", 4), 0xE306_9283);
         assert_eq!(checksum(&[0; 36], 0), 0x8A91_36AA);
     }

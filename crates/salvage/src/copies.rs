@@ -1,7 +1,7 @@
 //! What one image says about itself: its four superblock copies, and which of them counts.
 //!
-//! What must stay true: damage to copies is never worse than their absence; the choice among intact copies is
-//! the one of docs/on-disk-format.md.
+//! What must stay true: damage to copies is never worse than their absence; the choice among intact
+//! copies is the one of docs/on-disk-format.md.
 
 use crate::bytes::{Uuid, array_at, checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
@@ -66,13 +66,14 @@ impl Reading {
         self.good().filter(|copy| Some(*copy) == chosen).count()
     }
 
-    /// Whether one of the copies at the front is intact: then nobody overwrote the areas behind them blindly.
+    /// Whether one of the copies at the front is intact: then nobody overwrote the areas behind
+    /// them blindly.
     pub fn has_head(&self) -> bool {
         self.copies[..2].iter().any(|copy| matches!(copy, Some(Copy::Good(_))))
     }
 
-    /// The copy that counts: of the array and member that most copies name (the one of the lowest copy on a
-    /// tie), the one with the highest generation.
+    /// The copy that counts: of the array and member that most copies name (the one of the lowest
+    /// copy on a tie), the one with the highest generation.
     pub fn superblock(&self) -> Option<&Superblock> {
         let name = |copy: &Superblock| -> (Uuid, Uuid) { (copy.array_uuid, copy.member_uuid) };
         let votes = |wanted: &Superblock| self.good().filter(|c| name(c) == name(wanted)).count();
@@ -116,7 +117,8 @@ fn newest_mark(image: &impl ReadAt, array: &Uuid) -> (u64, u64) {
     marks.max().unwrap_or((0, 0))
 }
 
-/// The copy at `offset`. A superblock near the end of a truncated image may be shorter than its slot.
+/// The copy at `offset`. A superblock near the end of a truncated image may be shorter than its
+/// slot.
 fn copy_at(image: &impl ReadAt, offset: Option<u64>) -> Option<Copy> {
     let offset = offset?;
     let mut slot = vec![0; index(SLOT_BYTES)];

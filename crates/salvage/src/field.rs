@@ -1,7 +1,8 @@
-//! GF(2^8) with polynomial 0x11D, the parity matrix, and elimination: one byte at a time, no tables that
-//! anybody else made.
+//! GF(2^8) with polynomial 0x11D, the parity matrix, and elimination: one byte at a time, no tables
+//! that anybody else made.
 //!
-//! What must stay true: only shifts and XOR are taken for granted; everything else is built from [`times`].
+//! What must stay true: only shifts and XOR are taken for granted; everything else is built from
+//! [`times`].
 
 /// The product of two bytes: shift and add, reduced by x^8 + x^4 + x^3 + x^2 + 1.
 pub fn times(a: u8, b: u8) -> u8 {

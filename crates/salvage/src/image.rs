@@ -1,7 +1,7 @@
 //! Where a member's bytes come from: anything that can be read at an offset.
 //!
-//! What must stay true: there is no way to write. Files are opened for reading only. Part of an image may be
-//! unreadable; the rest still counts.
+//! What must stay true: there is no way to write. Files are opened for reading only. Part of an
+//! image may be unreadable; the rest still counts.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};

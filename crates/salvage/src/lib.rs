@@ -1,21 +1,24 @@
-//! A second reader of Ashlar's on-disk format, written from docs/on-disk-format.md alone: what saves the data of
-//! an array that the engine cannot or must not start, and what the engine's bytes are judged by in tests.
+//! A second reader of Ashlar's on-disk format, written from docs/on-disk-format.md alone: what
+//! saves the data of an array that the engine cannot or must not start, and what the engine's bytes
+//! are judged by in tests.
 //!
-//! What must stay true: this crate uses no other crate of ours, and its authors look at the page and at
-//! images, not at the code that writes them, so that no misreading can be on both sides. It never writes to a
-//! member. It is small and slow: one byte at a time. Whatever is on a member, it does not panic, and its work
-//! is bounded by the bytes that are there. Not here: choosing what to do with lost blocks, and printing; the
-//! command `ashlar salvage` does that.
+//! What must stay true: this crate uses no other crate of ours, and its authors look at the page
+//! and at images, not at the code that writes them, so that no misreading can be on both sides. It
+//! never writes to a member. It is small and slow: one byte at a time. Whatever is on a member, it
+//! does not panic, and its work is bounded by the bytes that are there. Not here: choosing what to
+//! do with lost blocks, and printing; the command `ashlar salvage` does that.
 //!
 //! - [`image`]: where bytes come from; anything that can be read at an offset
 //! - `bytes`: numbers and checksums in records
-//! - [`superblock`], [`copies`], [`roster`]: what a superblock says, which copy counts, which image holds what
+//! - [`superblock`], [`copies`], [`roster`]: what a superblock says, which copy counts, which image
+//!   holds what
 //! - [`place`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
 //! - `sums`: the checksum table: what each block is known to be
 //! - [`log`], `overlay`: the stripe intent log, and what its complete records change
-//! - [`array`](mod@array), [`read`], [`check`]: the array, its blocks, whether its redundancy agrees
+//! - [`array`](mod@array), [`read`], [`check`]: the array, its blocks, whether its redundancy
+//!   agrees
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Batches of the stripe intent log out of a member's log area.
 //!
-//! What must stay true: a batch counts whole or not at all; what is left of an older one means nothing. Payload
-//! stays where it is: only its place is kept. An area that makes more work than an honest one can is taken
-//! as unreadable, and one in which batches are missing that were whole is no better.
+//! What must stay true: a batch counts whole or not at all; what is left of an older one means
+//! nothing. Payload stays where it is: only its place is kept. An area that makes more work than an
+//! honest one can is taken as unreadable, and one in which batches are missing that were whole is
+//! no better.
 
 use crate::bytes::{Uuid, array_at, array_tag, checksum, index, is_blank, u16_at, u32_at, u64_at};
 use crate::image::ReadAt;
@@ -17,8 +18,8 @@ const PART_BYTES: usize = 6;
 const HOME_BYTES: usize = 12;
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// How often the bytes of an area may be looked at, at most, before it is given up: an honest log is read
-/// twice, and torn batches once more.
+/// How often the bytes of an area may be looked at, at most, before it is given up: an honest log
+/// is read twice, and torn batches once more.
 const LOOKS_MAX: u64 = 16;
 
 /// Whose batches count.
@@ -139,9 +140,10 @@ pub fn read(image: &impl ReadAt, area: Area, writer: &Writer) -> Option<Vec<Batc
     Some(batches)
 }
 
-/// Whether batches of some lane are missing that were whole once: then nobody knows what else the device had, and its log is as
-/// good as unreadable. Two at most were ever under way, and space was used again from the oldest on; so what a crash
-/// explains is that the newest is there and the one before it is not.
+/// Whether batches of some lane are missing that were whole once: then nobody knows what else the
+/// device had, and its log is as good as unreadable. Two at most were ever under way, and space was
+/// used again from the oldest on; so what a crash explains is that the newest is there and the one
+/// before it is not.
 pub fn has_hole(batches: &[Batch]) -> bool {
     let lanes: BTreeSet<u16> = batches.iter().map(|batch| batch.lane).collect();
     lanes.into_iter().any(|lane| {
@@ -171,7 +173,8 @@ fn is_of(head: &[u8], writer: &Writer) -> bool {
 }
 
 impl Batch {
-    /// Decode a whole batch that lies at `offset` of its member; `None` if it is torn or makes no sense.
+    /// Decode a whole batch that lies at `offset` of its member; `None` if it is torn or makes no
+    /// sense.
     pub fn decode(bytes: &[u8], offset: u64) -> Option<Batch> {
         let header_length = index(u32_at(bytes, 16));
         let sound = checksum(bytes, 8) == u32_at(bytes, 8)

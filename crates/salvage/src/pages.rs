@@ -1,8 +1,8 @@
 //! Pages of bits on the members: which stripes were ever written, which regions were being written.
 //!
-//! What must stay true: a page that nobody has intact is taken the safe way, as if all its bits were set. Of
-//! the intact ones the highest sequence counts. Nothing is kept but the page looked at last, whatever the
-//! geometry claims.
+//! What must stay true: a page that nobody has intact is taken the safe way, as if all its bits
+//! were set. Of the intact ones the highest sequence counts. Nothing is kept but the page looked at
+//! last, whatever the geometry claims.
 
 use crate::bytes::{checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;
@@ -30,15 +30,17 @@ pub struct Pages {
 pub struct Keeper<'a, I> {
     /// Its image.
     pub image: &'a I,
-    /// What its pages carry, or may: of an image that does not say which member it is, that of each it could be.
+    /// What its pages carry, or may: of an image that does not say which member it is, that of each
+    /// it could be.
     pub tags: Vec<u64>,
-    /// Whether its head is as it was written; a page of zeros elsewhere may be the work of what destroyed it.
+    /// Whether its head is as it was written; a page of zeros elsewhere may be the work of what
+    /// destroyed it.
     pub blank_counts: bool,
 }
 
 impl Pages {
-    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too small for that; where
-    /// it has, creation may have made all pages (`is_whole`).
+    /// The map of `stripes` stripes in `area`. Each page has two places, unless the area is too
+    /// small for that; where it has, creation may have made all pages (`is_whole`).
     pub fn written_map(area: Area, stripes: u64, is_whole: bool) -> Pages {
         let pages = stripes.div_ceil(PAGE_BITS);
         let places = if area.bytes / 4096 >= pages.saturating_mul(2) { 2 } else { 1 };
@@ -105,7 +107,8 @@ impl Pages {
         newest.map(|(_, page)| page)
     }
 
-    /// One place of the page on one keeper with its sequence, if it is intact. A blank one has sequence 0.
+    /// One place of the page on one keeper with its sequence, if it is intact. A blank one has
+    /// sequence 0.
     fn read<I: ReadAt>(
         &self,
         number: u64,

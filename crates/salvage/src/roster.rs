@@ -1,8 +1,9 @@
-//! Which image holds which slot: the assembly rules of docs/on-disk-format.md, for somebody who only reads.
+//! Which image holds which slot: the assembly rules of docs/on-disk-format.md, for somebody who
+//! only reads.
 //!
-//! What must stay true: the newest generation says who belongs where. An image whose bytes may be old is never
-//! a source, unless the operator puts it into a slot by hand; then it is used last, and every block that
-//! needed it says so.
+//! What must stay true: the newest generation says who belongs where. An image whose bytes may be
+//! old is never a source, unless the operator puts it into a slot by hand; then it is used last,
+//! and every block that needed it says so.
 
 use crate::bytes::{Uuid, uuid_text};
 use crate::copies::Reading;
@@ -14,8 +15,8 @@ use std::fmt;
 pub struct Choices {
     /// Where an array lived on in two halves: the incarnation to believe.
     pub incarnation: Option<Uuid>,
-    /// The same where the incarnation does not tell them apart, or something else than the newest is wanted: the image whose
-    /// superblock is to be believed.
+    /// The same where the incarnation does not tell them apart, or something else than the newest
+    /// is wanted: the image whose superblock is to be believed.
     pub believed: Option<usize>,
     /// Images to take for a slot whatever they say, as (image, slot).
     pub by_hand: Vec<(usize, u16)>,
@@ -55,7 +56,8 @@ pub struct Side {
     pub slots_out: Vec<u16>,
 }
 
-/// What the images say about their array, each thing once, the newest generation first; for somebody who has to choose.
+/// What the images say about their array, each thing once, the newest generation first; for
+/// somebody who has to choose.
 pub fn sides(readings: &[Reading]) -> Vec<Side> {
     let mut sides: Vec<(&Superblock, Side)> = Vec::new();
     for (image, superblock) in readings.iter().enumerate() {
@@ -180,8 +182,9 @@ impl Roster {
     }
 }
 
-/// Members that lack the highest mark that a current one calls flushed are not themselves. An image whose head was
-/// overwritten lost its marks with its superblocks there, so their absence says nothing of its data.
+/// Members that lack the highest mark that a current one calls flushed are not themselves. An image
+/// whose head was overwritten lost its marks with its superblocks there, so their absence says
+/// nothing of its data.
 fn set_older_apart(newest: &Superblock, readings: &[Reading], images: &mut [Judged]) {
     let current = images.iter().zip(readings).filter(|(it, _)| it.standing == Standing::Current);
     let flushed = current.map(|(_, reading)| reading.mark.1).max().unwrap_or(0);
@@ -250,7 +253,8 @@ fn one_half(found: &[(usize, &Superblock)], newest: &Superblock) -> Result<(), R
 /// A member that is put out may lack so many of the generations before.
 const MISSED_WHEN_PUT_OUT: u64 = 2;
 
-/// Whether a member was written to by a start of the array that the newest superblock knows nothing of.
+/// Whether a member was written to by a start of the array that the newest superblock knows nothing
+/// of.
 fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
     let known = [newest.incarnation, newest.previous_incarnation];
     if it.generation == newest.generation {
@@ -258,7 +262,8 @@ fn lived_apart(it: &Superblock, newest: &Superblock) -> bool {
     }
     let own = it.entry(&it.member_uuid);
     let Some(entry) = newest.entry(&it.member_uuid) else {
-        // In sync, and the newest never heard of it: it joined elsewhere. A full table forgets members.
+        // In sync, and the newest never heard of it: it joined elsewhere. A full table forgets
+        // members.
         let is_forgotten = newest.entries.len() >= ENTRIES_MAX;
         return own.is_some_and(|own| own.role == Role::Active) && !is_forgotten;
     };

@@ -1,7 +1,7 @@
 //! The checksum table: what each block of a member's data area is known to be.
 //!
-//! What must stay true: a block that has a checksum and is something else was not written there. Nothing is known of a
-//! block whose page nobody has intact.
+//! What must stay true: a block that has a checksum and is something else was not written there.
+//! Nothing is known of a block whose page nobody has intact.
 
 use crate::bytes::{Crc, Uuid, array_tag, checksum, index, is_blank, u32_at, u64_at};
 use crate::image::ReadAt;

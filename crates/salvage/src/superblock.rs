@@ -1,7 +1,8 @@
 //! A superblock out of bytes, as docs/on-disk-format.md draws it.
 //!
-//! What must stay true: what decodes describes a geometry that can be computed with, without overflow and
-//! within the limits of the format. Numbers that no reading of data needs are not looked at.
+//! What must stay true: what decodes describes a geometry that can be computed with, without
+//! overflow and within the limits of the format. Numbers that no reading of data needs are not
+//! looked at.
 
 use crate::bytes::{
     Uuid, array_at, array_tag, checksum, index, is_blank, text, u16_at, u32_at, u64_at,
@@ -171,8 +172,9 @@ impl Copy {
         if checksum(bytes, 8) != u32_at(bytes, 8) {
             return Copy::Damaged("checksum");
         }
-        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records, bit 2 pages that name their
-        // member; bit 0 of the read-only compatible ones are checksums, and reading without them is no worse than before they existed.
+        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records,
+        // bit 2 pages that name their member; bit 0 of the read-only compatible ones are checksums,
+        // and reading without them is no worse than before they existed.
         if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 7 {
             return Copy::Newer;
         }

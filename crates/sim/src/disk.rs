@@ -208,8 +208,8 @@ impl SimDisk {
         self.with(|disk| disk.faults.is_full = false);
     }
 
-    /// What lies beneath it is cut short while it is in use: what lay beyond `offset` is lost, cannot be
-    /// read, and reads as zeros once a write beyond has made it grow.
+    /// What lies beneath it is cut short while it is in use: what lay beyond `offset` is lost,
+    /// cannot be read, and reads as zeros once a write beyond has made it grow.
     pub fn cut_beneath(&self, offset: u64) {
         self.cut_and_grow(offset);
         self.with(|disk| disk.faults.ends_at = Some(offset));

@@ -1,16 +1,17 @@
-//! A deterministic world for tests: a virtual clock, a seeded schedule, and disks that fail as real ones do.
+//! A deterministic world for tests: a virtual clock, a seeded schedule, and disks that fail as real
+//! ones do.
 //!
-//! What must stay true: the same seed and the same program give the same trace hash; nothing here reads a real
-//! clock, real randomness or a file; disks outlive the executor, so a test can cut the power, start anew and
-//! look at what survived.
-//! Not here: any knowledge of what runs on the disks.
+//! What must stay true: the same seed and the same program give the same trace hash; nothing here
+//! reads a real clock, real randomness or a file; disks outlive the executor, so a test can cut the
+//! power, start anew and look at what survived. Not here: any knowledge of what runs on the disks.
 //!
 //! Map, in reading order:
 //! - `world`: [`SimWorld`], which runs a program until it ends or is stopped
 //! - `disk`: [`SimDisk`], what a test does to a disk; [`DiskOptions`]
 //! - `opener`: [`SimOpener`], how the program finds the disks by name
 //! - `state`: what a disk holds, durably and in its cache, and what a power cut leaves of it
-//! - `lies`: writes that are acknowledged and not stored as they should be, rot, and what of it is still there
+//! - `lies`: writes that are acknowledged and not stored as they should be, rot, and what of it is
+//!   still there
 //! - `pages`: sparse bytes
 //! - `trace`, `random`: the hash that identifies a run, and the seed it comes from
 #![forbid(unsafe_code)]

@@ -1,8 +1,9 @@
-//! Writes that a disk acknowledges and does not store as it was told, blocks that change by themselves, and the books
-//! about what of it is still there.
+//! Writes that a disk acknowledges and does not store as it was told, blocks that change by
+//! themselves, and the books about what of it is still there.
 //!
-//! What must stay true: whatever is different from what it should be, in what a read would see or on the medium, is in
-//! the books; they may hold more (bytes that were meant to become what they were anyway), never less.
+//! What must stay true: whatever is different from what it should be, in what a read would see or
+//! on the medium, is in the books; they may hold more (bytes that were meant to become what they
+//! were anyway), never less.
 
 use ashlar_units::{Extent, to_u64, to_usize};
 
@@ -18,7 +19,8 @@ pub enum Lie {
     Lost,
     /// Its first half is stored, and inside its sectors.
     Torn,
-    /// It is stored elsewhere: as far from this offset as it should be from where the lie was told about.
+    /// It is stored elsewhere: as far from this offset as it should be from where the lie was told
+    /// about.
     Misdirected(u64),
 }
 
@@ -103,7 +105,8 @@ impl DiskState {
         self.note_wrong(extent.offset, &before);
     }
 
-    /// Whether something in `extent` is wrong, may be after a power cut, or is to be by the next write.
+    /// Whether something in `extent` is wrong, may be after a power cut, or is to be by the next
+    /// write.
     pub(crate) fn is_spoilt(&self, extent: Extent) -> bool {
         let lies = &self.faults.lies;
         lies.is_awaited(extent) || lies.wrong.iter().any(|wrong| self.is_still(wrong, extent))

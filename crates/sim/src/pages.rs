@@ -1,6 +1,7 @@
 //! Sparse bytes: pages of 4 KiB in a map, zeros where there is none.
 //!
-//! What must stay true: iteration follows addresses, never memory layout, so that it is the same every time.
+//! What must stay true: iteration follows addresses, never memory layout, so that it is the same
+//! every time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +10,16 @@ use ashlar_units::{to_u64, to_usize};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Shared between copies of the same bytes until one of them is written: a test keeps and restores whole disks.
+/// Shared between copies of the same bytes until one of them is written: a test keeps and restores
+/// whole disks.
 type Page = Arc<[u8]>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Pages(BTreeMap<u64, Page>);
 
 impl Pages {
-    /// Copies what is there, and where nothing is what is `below`, to all of `target`; zeros where neither has a page.
+    /// Copies what is there, and where nothing is what is `below`, to all of `target`; zeros where
+    /// neither has a page.
     pub(crate) fn copy_over(&self, below: &Pages, offset: u64, target: &mut [u8]) {
         for part in parts(offset, to_u64(target.len())) {
             let from = to_usize(part.offset - offset);
@@ -41,8 +44,8 @@ impl Pages {
         }
     }
 
-    /// Makes `bytes` bytes zeros, here and as seen over `below`. The work depends on the pages that are there, not
-    /// on the length.
+    /// Makes `bytes` bytes zeros, here and as seen over `below`. The work depends on the pages that
+    /// are there, not on the length.
     pub(crate) fn zero_over(&mut self, below: &Pages, offset: u64, bytes: u64) {
         if bytes == 0 {
             return;

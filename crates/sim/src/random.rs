@@ -1,7 +1,7 @@
 //! The one source of chance: a SplitMix64 generator, and streams split off it.
 //!
-//! What must stay true: equal seeds give equal numbers for ever; a stream drawn from does not disturb
-//! another one.
+//! What must stay true: equal seeds give equal numbers for ever; a stream drawn from does not
+//! disturb another one.
 
 /// A seeded generator of numbers. Not for secrets.
 #[derive(Clone, Debug)]
@@ -13,7 +13,8 @@ impl Random {
         Random(seed)
     }
 
-    /// A generator of its own for `purpose`, the same whatever has been drawn from others with this seed.
+    /// A generator of its own for `purpose`, the same whatever has been drawn from others with this
+    /// seed.
     pub fn stream(seed: u64, purpose: u64) -> Random {
         let mut mixed = Random(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Random(mixed.next_u64())

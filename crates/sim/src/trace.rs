@@ -1,7 +1,8 @@
-//! What happened, as a hash that two runs can be compared by and as the last operations for a person to read.
+//! What happened, as a hash that two runs can be compared by and as the last operations for a
+//! person to read.
 //!
-//! What must stay true: everything that could make two runs differ goes into the hash: time, order, addresses,
-//! content, faults. The hash is the same on every machine.
+//! What must stay true: everything that could make two runs differ goes into the hash: time, order,
+//! addresses, content, faults. The hash is the same on every machine.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -38,7 +39,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// The same with the number of its disk: a name for each operation took one part in thirty of a run.
+/// The same with the number of its disk: a name for each operation took one part in thirty of a
+/// run.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
     pub(crate) number: u64,
@@ -75,8 +77,9 @@ impl Trace {
         self.hash = (self.hash ^ number).wrapping_mul(FACTOR).rotate_left(29);
     }
 
-    /// Content that follows from bytes which were added whole: what a disk holds from what was written. A word of
-    /// each sector will do, and it took one part in fifteen of a universe to add all of it.
+    /// Content that follows from bytes which were added whole: what a disk holds from what was
+    /// written. A word of each sector will do, and it took one part in fifteen of a universe to add
+    /// all of it.
     pub(crate) fn add_sample(&mut self, bytes: &[u8]) {
         for sector in bytes.chunks(512) {
             let mut word = [0; 8];

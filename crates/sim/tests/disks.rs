@@ -239,7 +239,8 @@ fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
         let (here, there) = (Extent::new(8192, 8192), Extent::new(65_536, 8192));
         let lies = [(10, Lie::Lost), (20, Lie::Torn), (30, Lie::Misdirected(there.offset))];
         for (before, lie) in lies {
-            // What was wrong once counts as wrong whenever it is there again: each round has contents of its own.
+            // What was wrong once counts as wrong whenever it is there again: each round has
+            // contents of its own.
             open.write(0, 131_072, before).await.expect("written");
             open.flush().await;
             assert!(!disk.is_spoilt_anywhere(), "{lie:?}: all of it was stored anew");

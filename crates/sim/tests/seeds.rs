@@ -6,8 +6,8 @@ use ashlar_sim::{DiskOptions, Ended, SimWorld, Stop};
 use ashlar_units::Extent;
 use program::Open;
 
-/// Two disks, twelve tasks, a power cut in the middle and a look at what is left. Returns the trace hash and the
-/// disks' content.
+/// Two disks, twelve tasks, a power cut in the middle and a look at what is left. Returns the trace
+/// hash and the disks' content.
 fn universe(seed: u64) -> (u64, Vec<Vec<u8>>) {
     let mut world = SimWorld::new(seed);
     let disks = ["a", "b"].map(|name| world.add_disk(name, DiskOptions::sized(1 << 20)));

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// `bytes` bytes from `offset` on. Which address space is meant, the name of the field or parameter says.
+/// `bytes` bytes from `offset` on. Which address space is meant, the name of the field or parameter
+/// says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Extent {
     /// First byte.
@@ -18,7 +19,8 @@ impl Extent {
         Extent { offset, bytes }
     }
 
-    /// First byte after the extent; `None` if that exceeds 64 bits (a hostile client can ask for it).
+    /// First byte after the extent; `None` if that exceeds 64 bits (a hostile client can ask for
+    /// it).
     #[inline]
     pub fn checked_end(self) -> Option<u64> {
         self.offset.checked_add(self.bytes)
@@ -27,7 +29,8 @@ impl Extent {
     /// First byte after the extent.
     ///
     /// # Panics
-    /// If it exceeds 64 bits; extents that come from outside go through [`Extent::checked_end`] first.
+    /// If it exceeds 64 bits; extents that come from outside go through [`Extent::checked_end`]
+    /// first.
     #[inline]
     pub fn end(self) -> u64 {
         self.checked_end().expect("extent was checked at the edge")

@@ -1,4 +1,5 @@
-//! Sizes in bytes: the block, text with units in and out, and the one place where sizes change width.
+//! Sizes in bytes: the block, text with units in and out, and the one place where sizes change
+//! width.
 
 use std::fmt;
 use std::str::FromStr;

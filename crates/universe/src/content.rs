@@ -1,7 +1,7 @@
 //! What a write puts into a unit, and whose data a unit holds.
 //!
-//! What must stay true: no two writes put the same bytes into any unit, but for zeros; content depends on the
-//! unit and the write alone.
+//! What must stay true: no two writes put the same bytes into any unit, but for zeros; content
+//! depends on the unit and the write alone.
 
 use crate::config::Payload;
 use ashlar_sim::Random;

@@ -1,11 +1,12 @@
-//! Every crash state of small workloads, on the engine itself: up to three operations, at most three data and three parity
-//! strips, every subset of the member writes that were not durable, each whole, lost or torn, and every loss within
-//! the budget with it.
+//! Every crash state of small workloads, on the engine itself: up to three operations, at most
+//! three data and three parity strips, every subset of the member writes that were not durable,
+//! each whole, lost or torn, and every loss within the budget with it.
 //!
-//! What must stay true: nothing is drawn; a case is run again up to each of its device operations, frozen there, and each
-//! state that follows is started once, all of it is read, further members are lost up to the budget, and all is
-//! read again. What may be found is the ledger's to say, as in any universe. States that differ only in writes to members
-//! that are lost with the crash are the same state.
+//! What must stay true: nothing is drawn; a case is run again up to each of its device operations,
+//! frozen there, and each state that follows is started once, all of it is read, further members
+//! are lost up to the budget, and all is read again. What may be found is the ledger's to say, as
+//! in any universe. States that differ only in writes to members that are lost with the crash are
+//! the same state.
 //!
 //! Not here: crashes during the start that follows (universes have them).
 
@@ -74,7 +75,8 @@ pub struct Case {
     pub is_degraded: bool,
     /// Writes may tear; those of devices that are said to write blocks whole, between blocks.
     pub tears: bool,
-    /// It is stated that devices write blocks whole, as they do: updates of single blocks may have lean records.
+    /// It is stated that devices write blocks whole, as they do: updates of single blocks may have
+    /// lean records.
     pub is_lean: bool,
 }
 
@@ -174,7 +176,8 @@ impl Case {
         is_one && (!self.is_lean || self.may_be_lean())
     }
 
-    /// Some update reads what it changes, because that is no more than all others, or one of those is out.
+    /// Some update reads what it changes, because that is no more than all others, or one of those
+    /// is out.
     fn may_be_lean(&self) -> bool {
         let reads_old = self.data > self.parity + 1 || self.data > 1 && self.is_degraded;
         reads_old && self.is_written && !self.has_caches
@@ -274,7 +277,8 @@ struct Frozen {
 /// What tells a state from others: what was answered, who is lost, what is on the others.
 type Key = (u64, usize, Vec<(u64, Fate)>);
 
-/// Run a case up to each of its device operations; a point with more than `states_max` states is left out.
+/// Run a case up to each of its device operations; a point with more than `states_max` states is
+/// left out.
 ///
 /// # Errors
 /// What is wrong in the first state that is.

@@ -1,5 +1,5 @@
-//! How a director brings an array back: calm before a crash that the contract covers only in calm, and a whole array
-//! at the end, within a deadline of virtual time.
+//! How a director brings an array back: calm before a crash that the contract covers only in calm,
+//! and a whole array at the end, within a deadline of virtual time.
 //!
 //! What must stay true: only what an operator could do is done; no fault is undone here.
 
@@ -11,11 +11,13 @@ use ashlar_engine::SlotState;
 use ashlar_ondisk::JobKind;
 use std::time::Duration;
 
-/// Time between two looks at an array that heals: at first; it grows with the time that healing takes.
+/// Time between two looks at an array that heals: at first; it grows with the time that healing
+/// takes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Director<'_> {
-    /// Wait until nothing is wrong and everything is in sync, so that a crash is within any contract.
+    /// Wait until nothing is wrong and everything is in sync, so that a crash is within any
+    /// contract.
     pub(crate) async fn await_calm(&mut self) {
         for _ in 0..400 {
             let is_calm = self.bays.are_well(self.handle.now());
@@ -76,7 +78,8 @@ impl Director<'_> {
         }
     }
 
-    /// A scrub of everything finds nothing; with checksums, what is still spoilt, and the next finds nothing.
+    /// A scrub of everything finds nothing; with checksums, what is still spoilt, and the next
+    /// finds nothing.
     pub(crate) async fn scrub_clean(&mut self) {
         self.scrub_all().await;
         if !self.stage.config().has_checksums {

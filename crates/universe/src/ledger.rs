@@ -1,16 +1,19 @@
 //! The oracle: for every unit of the window, which writes may be found in it.
 //!
 //! What must stay true:
-//! - *order*: a write that was answered before another began is under it; writes under way at the same time may end
-//!   up in either order, but once a read has shown the order it stays.
-//! - *flush*: a write answered before a flush began is durable once that flush is answered; so is one with FUA once it
-//!   is answered itself. A durable write and what is above it survive any crash.
-//! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards settles which.
+//! - *order*: a write that was answered before another began is under it; writes under way at the
+//!   same time may end up in either order, but once a read has shown the order it stays.
+//! - *flush*: a write answered before a flush began is durable once that flush is answered; so is
+//!   one with FUA once it is answered itself. A durable write and what is above it survive any
+//!   crash.
+//! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards
+//!   settles which.
 //! - *trim*: reads as before or as zeros; a read settles which.
-//! - *doubt*: blocks of a whole-stripe write that an array with a log had not made durable at a crash are excepted from
-//!   the rule of crashes, and only they: `doubt` says how far.
+//! - *doubt*: blocks of a whole-stripe write that an array with a log had not made durable at a
+//!   crash are excepted from the rule of crashes, and only they: `doubt` says how far.
 //!
-//! Time is a counter of its own: it rises with every event here. Not here: what is promised when (`config`), who asks.
+//! Time is a counter of its own: it rises with every event here. Not here: what is promised when
+//! (`config`), who asks.
 
 mod doubt;
 
@@ -98,11 +101,13 @@ pub struct Ledger {
     writes_fail: bool,
     /// Stripes that the log may call in doubt at the next start, counted in the window.
     maybe_in_doubt: BTreeSet<usize>,
-    /// Units with a change that was not flushed when the host stopped, since the last start that got through.
+    /// Units with a change that was not flushed when the host stopped, since the last start that
+    /// got through.
     unflushed: BTreeSet<usize>,
     /// When the reads under way began: what was above then is all that hides anything from them.
     readers: Vec<u64>,
-    /// States that were durable and hid others, or were settled by a read: what a run has really tested.
+    /// States that were durable and hid others, or were settled by a read: what a run has really
+    /// tested.
     pub(crate) settled_by_read: u64,
     /// Reads that found something where there was doubt.
     pub(crate) found_in_doubt: u64,
@@ -152,8 +157,9 @@ impl Ledger {
         }
     }
 
-    /// A device fails writes from now on, until the next start. What it was writing may be there in pieces, and a read that
-    /// crosses the write may see them: nobody promises more of a write that was not answered.
+    /// A device fails writes from now on, until the next start. What it was writing may be there in
+    /// pieces, and a read that crosses the write may see them: nobody promises more of a write that
+    /// was not answered.
     pub fn writes_may_fail(&mut self) {
         self.writes_fail = true;
     }
@@ -169,7 +175,8 @@ impl Ledger {
         self.now
     }
 
-    /// A read is submitted; to be ended by [`observe`](Self::observe) or [`end_read`](Self::end_read).
+    /// A read is submitted; to be ended by [`observe`](Self::observe) or
+    /// [`end_read`](Self::end_read).
     pub fn begin_read(&mut self) -> u64 {
         let begun = self.tick();
         self.readers.push(begun);
@@ -277,8 +284,9 @@ impl Ledger {
         self.maybe_in_doubt.clear();
     }
 
-    /// The power went or the program died: what was under way is given up, what is not durable may be gone. `was_rebuilt`: a slot
-    /// came into sync since the start, so what began on an array that lacked a member may have been planned on one that did not.
+    /// The power went or the program died: what was under way is given up, what is not durable may
+    /// be gone. `was_rebuilt`: a slot came into sync since the start, so what began on an array
+    /// that lacked a member may have been planned on one that did not.
     pub fn crashed(&mut self, was_rebuilt: bool) {
         let now = self.tick();
         self.writes_fail = false;
@@ -305,8 +313,8 @@ impl Ledger {
         }
     }
 
-    /// Whether unit content may be `bytes` for a read submitted at `begun` that is answered now; what it says is
-    /// settled.
+    /// Whether unit content may be `bytes` for a read submitted at `begun` that is answered now;
+    /// what it says is settled.
     ///
     /// # Errors
     /// The first unit that is wrong.
@@ -345,7 +353,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A read showed one of these states: if all of them had ended when the read began, which of the others may still be shown?
+    /// A read showed one of these states: if all of them had ended when the read began, which of
+    /// the others may still be shown?
     fn settle(&mut self, unit: usize, shown: &[usize], (begun, now): (u64, u64)) {
         let states = &mut self.units[unit];
         let has_failed = states.iter().any(|state| state.is_failed);
@@ -359,7 +368,8 @@ impl Ledger {
         let ids: Vec<WriteId> = shown.iter().map(|at| states[*at].id).collect();
         let is_past = shown.iter().all(|at| states[*at].is_past);
         states.retain(|state| {
-            // What a crash left open is settled by this; a discard after the state that shows did nothing.
+            // What a crash left open is settled by this; a discard after the state that shows did
+            // nothing.
             let is_refuted = is_past && state.is_past;
             let did_nothing =
                 ids.len() == 1 && state.is_idle_discard(begun) && seen.is_under(state);

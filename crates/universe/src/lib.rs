@@ -1,9 +1,10 @@
-//! One seed, one universe: the real engine on simulated devices, with clients, faults, operators, crashes, and oracles
-//! that know what may be found afterwards.
+//! One seed, one universe: the real engine on simulated devices, with clients, faults, operators,
+//! crashes, and oracles that know what may be found afterwards.
 //!
-//! What must stay true: a seed decides everything that happens, on every machine; a universe that goes wrong tells its
-//! story and the line that repeats it. docs/testing.md tells how to use it, docs/adr/0010 why it is as it is.
-//! Not here: what disks do (the `sim` crate); anything that ships.
+//! What must stay true: a seed decides everything that happens, on every machine; a universe that
+//! goes wrong tells its story and the line that repeats it. docs/testing.md tells how to use it,
+//! docs/adr/0010 why it is as it is. Not here: what disks do (the `sim` crate); anything that
+//! ships.
 //!
 //! In reading order:
 //! - `universe`  a seed from its first moment to its last

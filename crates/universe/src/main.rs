@@ -1,6 +1,7 @@
 //! `universe SEED`: run one; `universe --many COUNT`: run many and say how fast.
 //!
-//! What must stay true: exit status 0 means that nothing went wrong. What it prints for a failure is enough to repeat it.
+//! What must stay true: exit status 0 means that nothing went wrong. What it prints for a failure
+//! is enough to repeat it.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +10,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Each start of an engine allocates and frees large and small: the system's allocator took a sixth of a run.
+/// Each start of an engine allocates and frees large and small: the system's allocator took a sixth
+/// of a run.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -20,8 +22,8 @@ universe --many COUNT [--from SEED] [--policy NAME] [--class NAME] [--aim NAME] 
          [--jobs THREADS] [--marks] [--expect-marks] [--expect-goals]
 universe --exhaustive [--long [--part K/N]] [--states N] [--jobs THREADS]";
 
-/// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a hundred with a crash
-/// (and the start after it), and with a crash during a start.
+/// What a run must show with `--expect-goals`: faults of the universe in the middle, universes of a
+/// hundred with a crash (and the start after it), and with a crash during a start.
 const GOALS: (u64, u64, u64) = (10, 100, 10);
 
 struct Options {

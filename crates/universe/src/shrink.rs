@@ -1,6 +1,8 @@
-//! A universe that goes wrong, made smaller: with fewer lives, acts, requests and clients, as long as the same still goes wrong.
+//! A universe that goes wrong, made smaller: with fewer lives, acts, requests and clients, as long
+//! as the same still goes wrong.
 //!
-//! What must stay true: what comes back has really been run and really failed; it is never larger than what was given.
+//! What must stay true: what comes back has really been run and really failed; it is never larger
+//! than what was given.
 
 use crate::universe::{Failure, Limits, run};
 
@@ -17,7 +19,8 @@ const LIMITS: [Limit; 4] = [
 /// A bound on acts: a director takes no more in all lives.
 const ACTS_MAX: usize = 160;
 
-/// The smallest failure of the same kind that halving one limit after the other comes to. `say` hears of each step.
+/// The smallest failure of the same kind that halving one limit after the other comes to. `say`
+/// hears of each step.
 pub fn shrink(first: Box<Failure>, mut say: impl FnMut(&str)) -> Box<Failure> {
     let mut best = bounded(first);
     loop {

@@ -26,14 +26,16 @@ fn one_block_in_any_crash_state_is_old_or_new_and_its_neighbours_are_untouched()
     is_right(&case(&[Step::First]));
 }
 
-/// Sectors that nobody wrote came in pieces, or not at all, out of a crash: the write around them was widened to whole
-/// blocks, and with that to a whole stripe, which is written without a log of its data.
+/// Sectors that nobody wrote came in pieces, or not at all, out of a crash: the write around them
+/// was widened to whole blocks, and with that to a whole stripe, which is written without a log of
+/// its data.
 #[test]
 fn a_write_that_is_widened_to_a_whole_stripe_is_logged_in_full() {
     is_right(&case(&[Step::Ragged]));
 }
 
-/// Whatever of it came out on which copy: what is read first stays, and that is the old or the new in every sector.
+/// Whatever of it came out on which copy: what is read first stays, and that is the old or the new
+/// in every sector.
 #[test]
 fn copies_of_a_mirror_are_equal_before_they_are_read() {
     for (parity, has_caches) in [(1, false), (1, true), (2, false)] {
@@ -45,7 +47,8 @@ fn copies_of_a_mirror_are_equal_before_they_are_read() {
     }
 }
 
-/// Of such updates the log has parity alone; what is found in the place of the block decides, on degraded arrays too.
+/// Of such updates the log has parity alone; what is found in the place of the block decides, on
+/// degraded arrays too.
 #[test]
 fn updates_whose_block_is_not_in_the_log_are_old_or_new_and_their_neighbours_are_untouched() {
     let healthy = Case { data: 3, is_lean: true, ..case(&[Step::First]) };

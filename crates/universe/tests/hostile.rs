@@ -1,13 +1,14 @@
-//! Member sets changed by accident or by somebody who knows the format, and the engine that has to start from them:
-//! 1,000 of them, or as many as `ASHLAR_MEMBER_SETS` says, from number `ASHLAR_MEMBER_SETS_FROM` on.
+//! Member sets changed by accident or by somebody who knows the format, and the engine that has to
+//! start from them: 1,000 of them, or as many as `ASHLAR_MEMBER_SETS` says, from number
+//! `ASHLAR_MEMBER_SETS_FROM` on.
 //!
-//! What must stay true: what is demanded is in `src/hostile/trial.rs`; here are the counts, so that nothing passes by
-//! refusing everything, and the memory of the process.
+//! What must stay true: what is demanded is in `src/hostile/trial.rs`; here are the counts, so that
+//! nothing passes by refusing everything, and the memory of the process.
 
 use ashlar_universe::{subjects, trials};
 
-/// More address space than this above what the arrays take, and a forged number has become the size of something: two engines
-/// have some 200 MiB of pools.
+/// More address space than this above what the arrays take, and a forged number has become the size
+/// of something: two engines have some 200 MiB of pools.
 const MEMORY_KIB_MAX: u64 = 1 << 20;
 
 fn number(name: &str) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! Whatever ends a life, its engine goes with it. Alone in its process: it looks at all of the process's memory.
+//! Whatever ends a life, its engine goes with it. Alone in its process: it looks at all of the
+//! process's memory.
 
 use ashlar_universe::{Limits, run};
 

@@ -22,8 +22,9 @@ fn the_same_seed_is_the_same_universe() {
     }
 }
 
-/// Policy `bitmap`: a device with a failing flush takes the slot of a lost one, the power is cut, and the start's first
-/// flush puts that device out before the resync was there. What is dirty has no parity to decode from.
+/// Policy `bitmap`: a device with a failing flush takes the slot of a lost one, the power is cut,
+/// and the start's first flush puts that device out before the resync was there. What is dirty has
+/// no parity to decode from.
 #[test]
 fn a_device_that_fails_between_a_crash_and_the_resync_may_cost_reads_without_a_log() {
     if let Err(failure) = run(10_373, Limits::default()) {

@@ -29,8 +29,8 @@ pub struct VolumeFacts {
 }
 
 impl VolumeFacts {
-    /// Refuse a request that this volume cannot carry out: outside, misaligned, too long, or a change
-    /// while read-only. Every implementation of `Volume` calls this first.
+    /// Refuse a request that this volume cannot carry out: outside, misaligned, too long, or a
+    /// change while read-only. Every implementation of `Volume` calls this first.
     ///
     /// # Errors
     /// [`VolumeErrorKind::BadExtent`] or [`VolumeErrorKind::ReadOnly`].

@@ -1,7 +1,7 @@
 //! The contract between the engine and the exports: a volume is a flat run of bytes with a size.
 //!
-//! What must stay true: nothing here knows how the bytes are kept; exports see [`Volume`] and nothing
-//! else of the engine. A request owns its buffer until the reply; a reply hands it back.
+//! What must stay true: nothing here knows how the bytes are kept; exports see [`Volume`] and
+//! nothing else of the engine. A request owns its buffer until the reply; a reply hands it back.
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +37,8 @@ pub trait Volume: Clone + 'static {
     /// Carry out one request. Requests may be answered in any order.
     ///
     /// # Cancellation
-    /// Dropping the future leaves a write in an unknown state (old or new block by block), never torn
-    /// parity; its buffers return to their pool when the devices are done with them.
+    /// Dropping the future leaves a write in an unknown state (old or new block by block), never
+    /// torn parity; its buffers return to their pool when the devices are done with them.
     fn submit(&self, request: Request) -> impl Future<Output = Result<Reply, VolumeError>>;
 
     /// Which parts of `extent` are allocated, as runs in rising order that cover it exactly.

@@ -8,7 +8,8 @@ use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Bytes in memory. Clones share them. Blocks written are tracked, so that allocation maps are real.
+/// Bytes in memory. Clones share them. Blocks written are tracked, so that allocation maps are
+/// real.
 #[derive(Clone)]
 pub struct MemVolume {
     state: Rc<RefCell<State>>,

@@ -23,8 +23,8 @@ pub enum Command {
     Write(Buf),
     /// Make everything durable that was answered before this was submitted.
     Flush,
-    /// The extent's content is no longer needed. Afterwards it reads as zeros, or as before until the
-    /// next flush.
+    /// The extent's content is no longer needed. Afterwards it reads as zeros, or as before until
+    /// the next flush.
     Discard,
     /// The extent reads as zeros afterwards. `may_unmap` allows giving the space back.
     WriteZeroes {

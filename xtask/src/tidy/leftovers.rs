@@ -1,5 +1,5 @@
-//! What must not be left behind: ignored tests, blanks to fill in, sleeping tests, re-exports across
-//! crates, blobs, paths of one machine, characters that only look like ASCII.
+//! What must not be left behind: ignored tests, blanks to fill in, sleeping tests, re-exports
+//! across crates, blobs, paths of one machine, characters that only look like ASCII.
 
 use super::{Finding, Report};
 use crate::lexer::{code_only, without_literals};
@@ -16,12 +16,13 @@ const BANNED_CODE: [(&str, &str); 5] = [
     ("thread::sleep(", "wait for the thing itself, or use the injected clock"),
 ];
 
-/// Where sleeping is right: programs that poll other programs, and opening a device that another process is
-/// about to let go of.
+/// Where sleeping is right: programs that poll other programs, and opening a device that another
+/// process is about to let go of.
 const MAY_SLEEP: [&str; 4] =
     ["crates/cli/", "tests/", "crates/device/src/file.rs", "crates/device/src/open_paths.rs"];
 
-/// Starts of paths that exist on one machine only. In pieces, so that this file passes its own rule.
+/// Starts of paths that exist on one machine only. In pieces, so that this file passes its own
+/// rule.
 const MACHINE_PATHS: [&str; 4] = [
     concat!("/wo", "rk/"),
     concat!("/tmp/", "target"),

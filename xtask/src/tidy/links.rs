@@ -1,8 +1,8 @@
-//! What the documents point at exists: every relative link leads to a file, and every link to a Rust
-//! file with a `#name` leads to that function or type in it.
+//! What the documents point at exists: every relative link leads to a file, and every link to a
+//! Rust file with a `#name` leads to that function or type in it.
 //!
-//! docs/write-path.md is held to more: each of its links into code must name a function or type, and
-//! the path must be told in at least ten of them.
+//! docs/write-path.md is held to more: each of its links into code must name a function or type,
+//! and the path must be told in at least ten of them.
 
 use super::{Finding, Report};
 use crate::lexer::{code_only, words};

@@ -1,7 +1,8 @@
 //! The house style as rules. Each rule is a function from the tree to findings.
 //!
 //! - shape: every Rust file says what it is, and is short enough to read
-//! - safety: unsafe code only where it is allowed, and never more of it; exceptions to lints likewise
+//! - safety: unsafe code only where it is allowed, and never more of it; exceptions to lints
+//!   likewise
 //! - words: one word for one idea, in names and headings
 //! - links: what the documents point at exists
 //! - width: lines are short, of pages and of Rust

@@ -1,9 +1,10 @@
 //! Lines that fit beside each other on a screen: 120 characters in Markdown, 100 in Rust.
 //!
-//! A line of Markdown without a blank before the limit is no finding: a URL or a row of digits cannot be
-//! broken. Pages that are not yet clean are listed in xtask/wide-pages.toml. A page that became clean gets
-//! a note, and `cargo xtask tidy --ratchet` takes it from the list; nothing adds one. Rust lines
-//! are counted for each package in xtask/long-line-count.toml, and the counts may only fall.
+//! A line of Markdown without a blank before the limit is no finding: a URL or a row of digits
+//! cannot be broken. Pages that are not yet clean are listed in xtask/wide-pages.toml. A page that
+//! became clean gets a note, and `cargo xtask tidy --ratchet` takes it from the list; nothing adds
+//! one. Rust lines are counted for each package in xtask/long-line-count.toml, and the counts may
+//! only fall.
 
 use super::ratchet::Ratchet;
 use super::{Finding, Report};

@@ -1,7 +1,8 @@
-//! One word for one idea: names and headings that must not appear (docs/glossary.md says what to use).
+//! One word for one idea: names and headings that must not appear (docs/glossary.md says what to
+//! use).
 //!
-//! Only identifiers, file names and Markdown headings are looked at; prose may explain a foreign word,
-//! and the command line may accept one as an alias because that is a string.
+//! Only identifiers, file names and Markdown headings are looked at; prose may explain a foreign
+//! word, and the command line may accept one as an alias because that is a string.
 
 use super::{Finding, Report};
 use crate::lexer::{code_only, words};

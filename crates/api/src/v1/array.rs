@@ -38,15 +38,16 @@ pub struct Create {
     /// Logical block of the volume in bytes, 512 or 4096. Default 4096.
     #[serde(default)]
     pub logical_block_bytes: Option<u32>,
-    /// How it stays consistent over a crash. Default `log` for levels with parity, `bitmap` for mirrors, `none` for
-    /// RAID 0.
+    /// How it stays consistent over a crash. Default `log` for levels with parity, `bitmap` for
+    /// mirrors, `none` for RAID 0.
     #[serde(default)]
     pub policy: Option<Policy>,
     /// Keep checksums of its blocks; with the policy log only. Default off.
     #[serde(default)]
     pub checksums: Option<Switch>,
-    /// Bytes that each device writes whole or not at all, at multiples of them, whenever its power goes: a power of two of at
-    /// least 4 KiB. It is believed; with the policy log only. Default: nothing is known of the kind.
+    /// Bytes that each device writes whole or not at all, at multiples of them, whenever its power
+    /// goes: a power of two of at least 4 KiB. It is believed; with the policy log only. Default:
+    /// nothing is known of the kind.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Devices whose foreign signatures may be overwritten, by path.
@@ -95,22 +96,23 @@ pub struct Assemble {
     /// Refuse all changes, and change nothing on the members.
     #[serde(default)]
     pub read_only: bool,
-    /// Start read-write although it stopped uncleanly and members are missing: what was being written
-    /// then may be wrong.
+    /// Start read-write although it stopped uncleanly and members are missing: what was being
+    /// written then may be wrong.
     #[serde(default)]
     pub accept_dirty_degraded: bool,
-    /// Start although no member that is there knows of some stripes whether they were ever written: they count as
-    /// written, and those that were not read as whatever lies on the members.
+    /// Start although no member that is there knows of some stripes whether they were ever written:
+    /// they count as written, and those that were not read as whatever lies on the members.
     #[serde(default)]
     pub accept_lost_map: bool,
     /// Take members whose device has another serial than recorded: an image, or a new enclosure.
     #[serde(default)]
     pub accept_serials: bool,
-    /// If two halves of the array lived on separately: the incarnation to trust, as `examine` prints it.
+    /// If two halves of the array lived on separately: the incarnation to trust, as `examine`
+    /// prints it.
     #[serde(default)]
     pub trust: Option<String>,
-    /// Pools that it takes spares from, in this order; none means the default pool. Not kept on the members: the
-    /// configuration says it at each start.
+    /// Pools that it takes spares from, in this order; none means the default pool. Not kept on the
+    /// members: the configuration says it at each start.
     #[serde(default)]
     pub spare_pools: Vec<String>,
     /// Check everything, write nothing, tell what would be done.
@@ -280,10 +282,12 @@ pub struct Replayed {
     pub dropped: u64,
     /// Rows whose parity was generated anew.
     pub rows_in_doubt: u64,
-    /// Those of them that were left as they are: more of their blocks cannot be read than the parity replaces.
+    /// Those of them that were left as they are: more of their blocks cannot be read than the
+    /// parity replaces.
     #[serde(default)]
     pub rows_left: u64,
-    /// Blocks of rows in doubt that their checksums proved wrong, and that were put back as the rest of their row says.
+    /// Blocks of rows in doubt that their checksums proved wrong, and that were put back as the
+    /// rest of their row says.
     #[serde(default)]
     pub put_back: u64,
     /// Bytes written in place from the logs.
@@ -391,7 +395,8 @@ pub struct ArrayCounters {
 }
 
 impl ArrayCounters {
-    /// Writes of members for each client write, in hundredths: the cost of parity. `None` before the first.
+    /// Writes of members for each client write, in hundredths: the cost of parity. `None` before
+    /// the first.
     pub fn member_writes_per_write_percent(&self) -> Option<u64> {
         self.member_writes.saturating_mul(100).checked_div(self.writes)
     }

@@ -1,7 +1,7 @@
 //! Events: what happened, one line each, with names that stay.
 //!
-//! What must stay true: a name is `noun.verb_past` and never changes its meaning; the sequence number
-//! rises by one with each event, so that a reader can tell when it missed some.
+//! What must stay true: a name is `noun.verb_past` and never changes its meaning; the sequence
+//! number rises by one with each event, so that a reader can tell when it missed some.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -75,7 +75,8 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// One job at one moment. A slot has one at most, and so has each kind that works for the whole array.
+/// One job at one moment. A slot has one at most, and so has each kind that works for the whole
+/// array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobStatus {
     /// What it does.

@@ -1,4 +1,5 @@
-//! How long things took: the figures that the status of arrays and of members has for each kind of request.
+//! How long things took: the figures that the status of arrays and of members has for each kind of
+//! request.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,8 @@ pub struct Latency {
     /// Sum of all.
     #[serde(default)]
     pub us_sum: u64,
-    /// How many by power of two: entry 0 took less than 1 us, entry n less than 2^n us and at least half of that; the
-    /// last entry has all that took longer, too.
+    /// How many by power of two: entry 0 took less than 1 us, entry n less than 2^n us and at least
+    /// half of that; the last entry has all that took longer, too.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub histogram: [u64; 28],
 }

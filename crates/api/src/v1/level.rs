@@ -1,6 +1,7 @@
 //! The levels by name, as people and requests write them.
 //!
-//! What must stay true: every name that is printed can be read back. What a level is knows `layout`.
+//! What must stay true: every name that is printed can be read back. What a level is knows
+//! `layout`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

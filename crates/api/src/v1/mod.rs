@@ -23,7 +23,8 @@ pub mod status;
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a change. Commands can be repeated: when there was nothing to do, `changed` is false.
+/// The answer to a change. Commands can be repeated: when there was nothing to do, `changed` is
+/// false.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// Whether anything is different now.

@@ -1,6 +1,7 @@
 //! How an array stays consistent, by name and with what it promises; and what is on or off.
 //!
-//! What must stay true: every name that is printed can be read back, and a promise is written down once, here.
+//! What must stay true: every name that is printed can be read back, and a promise is written down
+//! once, here.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -30,7 +31,8 @@ impl Policy {
         (Policy::None, "none", "after a crash all that was ever written is resynced, if it can be"),
     ];
 
-    /// What `bitmap` promises for a mirror, which has no write hole: no block needs another one to be right.
+    /// What `bitmap` promises for a mirror, which has no write hole: no block needs another one to
+    /// be right.
     pub const MIRROR_PROMISE: &str =
         "after a crash the copies are made equal; no block that was not being written is harmed";
 

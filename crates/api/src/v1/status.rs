@@ -90,8 +90,8 @@ pub struct PoolStatus {
     pub high_water: u64,
     /// How often a request had to wait.
     pub waits: u64,
-    /// The pages its memory is on: `reserved huge`, `transparent huge` (as far as the system finds free ones) or `small`;
-    /// empty if it is not a pool of buffers.
+    /// The pages its memory is on: `reserved huge`, `transparent huge` (as far as the system finds
+    /// free ones) or `small`; empty if it is not a pool of buffers.
     #[serde(default)]
     pub pages: String,
 }

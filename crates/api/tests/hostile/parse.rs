@@ -1,7 +1,8 @@
 //! Bodies of requests to the control socket, parsed as each of them.
 //!
-//! What must stay true: no body makes anything here panic, and a request that was understood says the same when it is written
-//! and read again. `fuzz/` hands the same function to libFuzzer, `../mutations.rs` to a seed.
+//! What must stay true: no body makes anything here panic, and a request that was understood says
+//! the same when it is written and read again. `fuzz/` hands the same function to libFuzzer,
+//! `../mutations.rs` to a seed.
 
 use ashlar_api::v1::array::{Assemble, Create, Stop};
 use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen};

@@ -1,5 +1,5 @@
-//! How answers look: status is the screen of `ashlar status`, table lines columns up, rate and moment print
-//! speeds and times.
+//! How answers look: status is the screen of `ashlar status`, table lines columns up, rate and
+//! moment print speeds and times.
 
 pub mod moment;
 pub mod rate;

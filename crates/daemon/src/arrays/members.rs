@@ -1,7 +1,8 @@
 //! Calls about the members of a running array, and about spares.
 //!
-//! What must stay true: a member is named by its slot, path or serial; a command that was carried out already says so and
-//! changes nothing; a dry run looks at the device and at what is stated of it, and writes nothing.
+//! What must stay true: a member is named by its slot, path or serial; a command that was carried
+//! out already says so and changes nothing; a dry run looks at the device and at what is stated of
+//! it, and writes nothing.
 
 use super::Arrays;
 use crate::aside::aside;
@@ -182,7 +183,8 @@ impl Arrays {
         })
     }
 
-    /// What comes of a statement about a device, to follow what becomes of that; nothing if nothing is stated.
+    /// What comes of a statement about a device, to follow what becomes of that; nothing if nothing
+    /// is stated.
     async fn said_of(&self, array: Option<&str>, device: &NewDevice) -> Result<String, ApiError> {
         let in_vain = self.engine.look_at_statement(array, device).await;
         let in_vain = in_vain.map_err(convert::refusal)?;

@@ -1,6 +1,8 @@
-//! What a bench reports: what the clients did, what the engine counted between two looks, and how evenly workers shared it.
+//! What a bench reports: what the clients did, what the engine counted between two looks, and how
+//! evenly workers shared it.
 //!
-//! What must stay true: figures come with the CPU time that they cost and with the member I/Os that they took.
+//! What must stay true: figures come with the CPU time that they cost and with the member I/Os that
+//! they took.
 
 use super::clients::{Effort, cpu_time};
 use super::{BenchSpec, NAME};

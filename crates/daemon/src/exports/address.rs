@@ -1,8 +1,8 @@
 //! Where NBD may listen.
 //!
-//! What must stay true: NBD without TLS has neither login nor encryption, so a TCP address is refused unless clients must
-//! speak TLS or the operator says that everybody who can reach it is trusted. Every local user can reach a loopback
-//! address. Nothing listens anywhere by accident.
+//! What must stay true: NBD without TLS has neither login nor encryption, so a TCP address is
+//! refused unless clients must speak TLS or the operator says that everybody who can reach it is
+//! trusted. Every local user can reach a loopback address. Nothing listens anywhere by accident.
 
 use ashlar_api::{ApiError, codes};
 use ashlar_session::Listen;
@@ -12,7 +12,8 @@ use std::path::PathBuf;
 /// Who may connect to a Unix socket: its owner and its group.
 const SOCKET_MODE: u32 = 0o660;
 
-/// The place that `address` names. `may_be_tcp` if TLS is demanded there, or everybody who can reach it is trusted.
+/// The place that `address` names. `may_be_tcp` if TLS is demanded there, or everybody who can
+/// reach it is trusted.
 ///
 /// # Errors
 /// It makes no sense, or is open to a network that nobody said is trusted.

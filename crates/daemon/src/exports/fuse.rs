@@ -332,8 +332,8 @@ async fn clear_dead(folder: &Path) -> Vec<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return gone };
     for place in ours(&mounts).filter(|place| place.parent() == Some(&folder)) {
         let at = place.to_owned();
-        // Attributes are kept for a second after the server went; a list is asked for each time. Somebody who is stopped never
-        // answers, and the start does not wait for ever.
+        // Attributes are kept for a second after the server went; a list is asked for each time.
+        // Somebody who is stopped never answers, and the start does not wait for ever.
         let look = tokio::task::spawn_blocking(move || std::fs::read_dir(at).map(drop));
         let looked = tokio::time::timeout(ANSWER_MAX, look).await;
         let Ok(Ok(Err(error))) = looked else { continue };

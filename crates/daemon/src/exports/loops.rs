@@ -1,7 +1,7 @@
 //! Loop devices over the files of attached volumes, found in sysfs.
 //!
-//! What must stay true: no loop device is opened to be looked at: one of somebody else's that is stuck would hold up
-//! whoever does. Only those over our own file are let go.
+//! What must stay true: no loop device is opened to be looked at: one of somebody else's that is
+//! stuck would hold up whoever does. Only those over our own file are let go.
 
 use super::mounts::Mount;
 use crate::aside::aside;
@@ -31,8 +31,8 @@ pub async fn let_go_of(file: &str, wait_max: Duration) {
     }
 }
 
-/// Let a loop device go: at once, or when its last user closes it. What is under way on it is waited
-/// for.
+/// Let a loop device go: at once, or when its last user closes it. What is under way on it is
+/// waited for.
 ///
 /// # Errors
 /// What util-linux's losetup says, or that it is not here.

@@ -1,7 +1,8 @@
 //! A minimal check for other people's data, for systems without util-linux's prober.
 //!
-//! What must stay true: each format is known by the bytes its own documentation gives; finding too much is better than
-//! finding too little, because the answer only makes somebody ask. Not here: whether the data is valid.
+//! What must stay true: each format is known by the bytes its own documentation gives; finding too
+//! much is better than finding too little, because the answer only makes somebody ask. Not here:
+//! whether the data is valid.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -161,7 +162,8 @@ impl Bytes<'_> {
         Ok(Signature { kind: magic.kind.to_owned(), offset: magic.offset, uuid, label })
     }
 
-    /// An MBR: its mark alone is on many boot sectors, so there has to be an entry in use, and no senseless one.
+    /// An MBR: its mark alone is on many boot sectors, so there has to be an entry in use, and no
+    /// senseless one.
     fn partition_table(&self) -> io::Result<Option<Signature>> {
         let Some(sector) = self.read(0, 512)? else { return Ok(None) };
         let entries = || sector[446..510].chunks_exact(16);
@@ -172,8 +174,8 @@ impl Bytes<'_> {
         Ok(is_table.then_some(Signature { kind, offset: 510, uuid: None, label: None }))
     }
 
-    /// ZFS has no magic at a fixed place but a ring of 128 KiB of them in each of its labels; one label at each end of
-    /// the device is looked at.
+    /// ZFS has no magic at a fixed place but a ring of 128 KiB of them in each of its labels; one
+    /// label at each end of the device is looked at.
     fn zfs(&self) -> io::Result<Option<Signature>> {
         const LABEL: u64 = 256 << 10;
         const RING: u64 = 128 << 10;

@@ -1,11 +1,12 @@
 //! Whose data is on a device? Asked before anything is overwritten.
 //!
-//! The answer comes from util-linux's `wipefs`, the front of libblkid: the prober that the rest of the system (udev,
-//! mkfs, mdadm's users) goes by, with hundreds of formats, and a program that is on every Debian system. It is
-//! run as a program and not linked: the library is under the LGPL and C, and a probe is rare and not urgent. Where
-//! it is missing a minimal check of our own looks for what costs most to lose.
-//! What must stay true: nothing is ever written; an unreadable device is an error, not an empty answer.
-//! Not here: our own signature, which the on-disk format knows, and what to do about a foreign one.
+//! The answer comes from util-linux's `wipefs`, the front of libblkid: the prober that the rest of
+//! the system (udev, mkfs, mdadm's users) goes by, with hundreds of formats, and a program that is
+//! on every Debian system. It is run as a program and not linked: the library is under the LGPL and
+//! C, and a probe is rare and not urgent. Where it is missing a minimal check of our own looks for
+//! what costs most to lose. What must stay true: nothing is ever written; an unreadable device is
+//! an error, not an empty answer. Not here: our own signature, which the on-disk format knows, and
+//! what to do about a foreign one.
 //!
 //! - `program`: asking `wipefs`
 //! - `magic`: the check of our own
@@ -68,7 +69,8 @@ impl fmt::Display for Signature {
 /// # Errors
 /// If it cannot be read.
 pub fn signatures(path: &Path) -> io::Result<Probe> {
-    // Opened first, so that a device that cannot be read is told apart from a program that cannot be run.
+    // Opened first, so that a device that cannot be read is told apart from a program that cannot
+    // be run.
     let file = open_to_look(path)?;
     if let Some(signatures) = program::signatures(&path_for_others(&file)) {
         return Ok(Probe { by: Prober::Program, signatures });

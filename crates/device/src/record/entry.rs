@@ -1,7 +1,7 @@
 //! One entry of a record of writes, as bytes and back.
 //!
-//! What must stay true: this file and docs/record-of-writes.md say the same. A record that ends in the middle of an
-//! entry, as a killed process leaves it, is read up to there.
+//! What must stay true: this file and docs/record-of-writes.md say the same. A record that ends in
+//! the middle of an entry, as a killed process leaves it, is read up to there.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};

@@ -1,4 +1,5 @@
-//! Claims about block devices, on loop devices. They need root and loop devices; without, each says so by its name.
+//! Claims about block devices, on loop devices. They need root and loop devices; without, each says
+//! so by its name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,7 +148,8 @@ fn a_block_device_is_held_by_one_at_a_time() {
     let looking = FileDevice::open(device.name(), Access::ReadOnly, Duration::ZERO);
     assert!(looking.is_ok(), "looking is allowed");
     drop(held);
-    // A test beside this one may be starting a process, which has copies of all descriptors for a moment.
+    // A test beside this one may be starting a process, which has copies of all descriptors for a
+    // moment.
     let again = FileDevice::open(device.name(), Access::Exclusive, Duration::from_secs(60));
     assert!(again.is_ok(), "free again");
 }

@@ -34,8 +34,8 @@ fn open(path: &Path) -> FileDevice {
     FileDevice::open(name(path), Access::Exclusive, Duration::ZERO).expect("free")
 }
 
-/// Opens what was let go of. Waits, because a test beside this one may be starting a process: that has copies of all
-/// descriptors for a moment.
+/// Opens what was let go of. Waits, because a test beside this one may be starting a process: that
+/// has copies of all descriptors for a moment.
 fn open_again(path: &Path) {
     let opened = FileDevice::open(name(path), Access::Exclusive, Duration::from_secs(60));
     drop(opened.expect("free again"));
@@ -271,7 +271,8 @@ fn a_file_is_free_again_once_its_device_is_dropped() {
         }
         assert!(refusal(file.path()).contains("in use: by ashlar itself"));
         drop((opened, device));
-        // The tasks that waited for the kernel have to run once more to see that their device is gone.
+        // The tasks that waited for the kernel have to run once more to see that their device is
+        // gone.
         for _ in 0..100 {
             handle.yield_now().await;
         }

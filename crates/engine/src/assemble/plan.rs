@@ -1,8 +1,9 @@
-//! What a start makes of the judgement: which device fills which slot in which state, and the superblock that the start
-//! itself will write.
+//! What a start makes of the judgement: which device fills which slot in which state, and the
+//! superblock that the start itself will write.
 //!
-//! What must stay true: planning writes nothing and asks no device. A slot is in sync only if the judgement calls its member
-//! current; a device that was being filled goes on from its checkpoint, and from nothing if no job names it.
+//! What must stay true: planning writes nothing and asks no device. A slot is in sync only if the
+//! judgement calls its member current; a device that was being filled goes on from its checkpoint,
+//! and from nothing if no job names it.
 
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};
@@ -158,8 +159,8 @@ pub(super) fn plan(
     })
 }
 
-/// The superblock of the start itself, but for its generation and incarnation: members that were not
-/// found are lost, forced actions are recorded.
+/// The superblock of the start itself, but for its generation and incarnation: members that were
+/// not found are lost, forced actions are recorded.
 fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
     superblock.generation += 1;
     for slot in &verdict.slots {

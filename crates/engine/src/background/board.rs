@@ -1,6 +1,7 @@
 //! How the jobs of an array are doing, as plain values that any thread may read.
 //!
-//! What must stay true: only the home worker writes here; a reader waits for one short lock at most.
+//! What must stay true: only the home worker writes here; a reader waits for one short lock at
+//! most.
 
 use ashlar_ondisk::JobKind;
 use ashlar_units::{MemberIdx, StripeNo};
@@ -28,8 +29,8 @@ pub struct JobStatus {
     pub repaired: u64,
     /// Of a scrub: rows of blocks found wrong that stay as they are.
     pub left: u64,
-    /// What is left undone because too much cannot be read: stripes for a rebuild or copy (which does not
-    /// end before they are written anew or trimmed) and for a resync, blocks for a scrub.
+    /// What is left undone because too much cannot be read: stripes for a rebuild or copy (which
+    /// does not end before they are written anew or trimmed) and for a resync, blocks for a scrub.
     pub unrepairable: u64,
     /// The first of those stripes.
     pub lost_stripes: Vec<StripeNo>,

@@ -1,11 +1,11 @@
 //! The governor: how hard a background job works while clients are served.
 //!
-//! What must stay true: with no client requests a job runs at full depth; with them it gives way until
-//! their latency is near the target, but never below its floor of bytes a second: progress is a promise,
-//! latency an aim. The controller is a pure function of its state and one sample.
+//! What must stay true: with no client requests a job runs at full depth; with them it gives way
+//! until their latency is near the target, but never below its floor of bytes a second: progress is
+//! a promise, latency an aim. The controller is a pure function of its state and one sample.
 //!
-//! It works like a sender on a shared line: depth grows by one step at a time and is halved when latency is
-//! above the target; at depth one it puts pauses between steps instead.
+//! It works like a sender on a shared line: depth grows by one step at a time and is halved when
+//! latency is above the target; at depth one it puts pauses between steps instead.
 
 use std::time::Duration;
 
@@ -110,8 +110,8 @@ mod tests {
         Sample { latency, bytes_per_s: mib_per_s << 20, stripe_bytes: 512 << 10 }
     }
 
-    /// A machine whose client latency grows by 1 ms for each stripe under way, and where a stripe takes
-    /// 2 ms; the pace it settles at.
+    /// A machine whose client latency grows by 1 ms for each stripe under way, and where a stripe
+    /// takes 2 ms; the pace it settles at.
     fn settle(mut pace: Pace, base: Duration, aim: Aim) -> Pace {
         for _ in 0..200 {
             let in_step = ms(2) + pace.pause;

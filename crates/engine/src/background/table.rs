@@ -1,8 +1,9 @@
 //! What the superblocks say about jobs, and the changes at a job's end.
 //!
-//! What must stay true: a checkpoint is recorded only after the device it speaks of and all others were
-//! flushed, with the written map, and what it says was read before that flush began; the slot of a finished rebuild becomes in sync, and the
-//! device of a finished copy takes over, only when the members have recorded it.
+//! What must stay true: a checkpoint is recorded only after the device it speaks of and all others
+//! were flushed, with the written map, and what it says was read before that flush began; the slot
+//! of a finished rebuild becomes in sync, and the device of a finished copy takes over, only when
+//! the members have recorded it.
 
 use super::job::{End, Job};
 use super::step::Work;
@@ -18,8 +19,8 @@ use ashlar_units::MemberIdx;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Whether the job has to stand still: the operator says so, or a resync goes before it (without one, what
-/// parity says about an unsynced region is nothing to rebuild from).
+/// Whether the job has to stand still: the operator says so, or a resync goes before it (without
+/// one, what parity says about an unsynced region is nothing to rebuild from).
 pub(super) fn must_wait(shard: &Shard, job: &Job) -> bool {
     let is_resync = |other: &Rc<Job>| other.kind() == JobKind::Resync && !other.is_paused.get();
     let is_behind =
@@ -66,10 +67,10 @@ pub(super) async fn checkpoint(shard: &Rc<Shard>, job: &Job) {
     let _lost = record::locked_update(shard, put_if_listed).await;
 }
 
-/// Everything that was stored on the job's device before is durable, and so is all that the job relied on: what
-/// it read from the others, and that the stripes it passed over are unwritten. (Were a trim lost in a power
-/// cut after the job has passed the stripe by, the new device would be believed to hold it.) False if
-/// the device went, or the array is lost.
+/// Everything that was stored on the job's device before is durable, and so is all that the job
+/// relied on: what it read from the others, and that the stripes it passed over are unwritten.
+/// (Were a trim lost in a power cut after the job has passed the stripe by, the new device would be
+/// believed to hold it.) False if the device went, or the array is lost.
 async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
     let (slot, device) = match job.work {
         Work::Rebuild { slot } => (slot, shard.device(slot)),
@@ -94,8 +95,8 @@ async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
     false
 }
 
-/// The job has ended: make that so on the members, and say it. False if it must go on: what was to be
-/// recorded could not be.
+/// The job has ended: make that so on the members, and say it. False if it must go on: what was to
+/// be recorded could not be.
 pub(super) async fn close(shard: &Rc<Shard>, job: &Job, end: End) {
     let (name, why) = match end {
         End::Complete if complete(shard, job).await => (names::JOB_FINISHED, None),
@@ -199,9 +200,10 @@ async fn complete_rebuild(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberI
     true
 }
 
-/// The replacement takes the slot. All workers read from it and still write to both before the members
-/// record it; only then is the old device let go. So whoever reads from the old one on a worker that has
-/// not heard yet reads what is current, and a crash at any point finds one of the two complete.
+/// The replacement takes the slot. All workers read from it and still write to both before the
+/// members record it; only then is the old device let go. So whoever reads from the old one on a
+/// worker that has not heard yet reads what is current, and a crash at any point finds one of the
+/// two complete.
 async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx, Uuid)) -> bool {
     if !flush_target(shard, job).await {
         return false;

@@ -1,8 +1,9 @@
 //! The pages of the checksum table that are in memory, for all workers.
 //!
-//! What must stay true: of each page there is one copy at most, and one reader that fetches it, whoever waits; a
-//! page that is dirty or held by anybody is not let go, so a page that is fetched is never older than one that was
-//! here before. At most as many pages as there is room for, and those that requests under way hold.
+//! What must stay true: of each page there is one copy at most, and one reader that fetches it,
+//! whoever waits; a page that is dirty or held by anybody is not let go, so a page that is fetched
+//! is never older than one that was here before. At most as many pages as there is room for, and
+//! those that requests under way hold.
 //!
 //! The locks here are held for a look into a table, never across I/O.
 
@@ -145,7 +146,8 @@ impl Cache {
         locked(&self.shelves[to_usize(spread >> 60)])
     }
 
-    /// The page, or its place in the line of those who wait for it; true if the caller is to fetch it.
+    /// The page, or its place in the line of those who wait for it; true if the caller is to fetch
+    /// it.
     fn get_or_wait(&self, key: Key) -> Result<Arc<Page>, (oneshot::Receiver<Fetched>, bool)> {
         let mut shelf = self.shelf(key);
         let (told, waits) = oneshot::channel();
@@ -213,7 +215,8 @@ impl Shelf {
 /// The page, from the device if need be.
 ///
 /// # Errors
-/// The device's fault. Places that the medium does not give back are none: then nothing is known of the page.
+/// The device's fault. Places that the medium does not give back are none: then nothing is known of
+/// the page.
 pub(super) async fn load(shard: &Rc<Shard>, key: Key) -> Fetched {
     match begin(shard, key) {
         Ok(page) => Ok(page),
@@ -280,8 +283,9 @@ async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
     Ok(Arc::new(if is_one_unread { page.beside_an_unread_one() } else { page }))
 }
 
-/// A place, asked for some times; `None` if the media do not give it back. If it is the newer one, the other speaks of blocks as they
-/// were: right ones do not match, their device is named for that, and without the rest of the row they are errors.
+/// A place, asked for some times; `None` if the media do not give it back. If it is the newer one,
+/// the other speaks of blocks as they were: right ones do not match, their device is named for
+/// that, and without the rest of the row they are errors.
 async fn insist(shard: &Shard, device: &dyn Device, offset: u64) -> Result<Option<BufMut>, Fault> {
     for _ in 0..ATTEMPTS {
         match read(shard, device, offset, BLOCK_BYTES_USIZE).await {

@@ -1,7 +1,7 @@
 //! The checksums of one page of one device, in memory.
 //!
-//! What must stay true: a change is dirty until a flush round has taken it; a page that is dirty, or that somebody
-//! holds, stays in memory.
+//! What must stay true: a change is dirty until a flush round has taken it; a page that is dirty,
+//! or that somebody holds, stays in memory.
 
 use super::cache::Key;
 use ashlar_ondisk::checksums::{SUMS_PER_PAGE, Sums, UNKNOWN};
@@ -16,13 +16,15 @@ pub(super) struct Page {
     pub(super) was_used: AtomicBool,
     /// Which of its places on the device is written next: 0 or 1.
     next_place: AtomicU8,
-    /// There if the media did not give back its other place, which may be the newer one: of each entry, whether it was set since.
-    /// A block that does not match one that was not may be right all the same.
+    /// There if the media did not give back its other place, which may be the newer one: of each
+    /// entry, whether it was set since. A block that does not match one that was not may be right
+    /// all the same.
     set_since: Option<Box<[AtomicBool]>>,
 }
 
 impl Page {
-    /// What was found on the device, in which place; `None` if neither place can be used: nothing is known.
+    /// What was found on the device, in which place; `None` if neither place can be used: nothing
+    /// is known.
     pub(super) fn new(key: Key, found: Option<(&Sums, u64)>) -> Page {
         let (sums, next) = match found {
             Some((sums, place)) => {
@@ -56,7 +58,8 @@ impl Page {
         self.sums[entry].load(Ordering::Acquire)
     }
 
-    /// The block of this entry has that checksum from now on. The caller says that the page is dirty.
+    /// The block of this entry has that checksum from now on. The caller says that the page is
+    /// dirty.
     pub(super) fn set(&self, entry: usize, sum: u32) {
         self.sums[entry].store(sum, Ordering::Release);
         if let Some(since) = &self.set_since {

@@ -1,14 +1,15 @@
-//! FLUSH and FUA: everything that was answered before is on stable media, with the metadata that finds
-//! it.
+//! FLUSH and FUA: everything that was answered before is on stable media, with the metadata that
+//! finds it.
 //!
-//! What must stay true: first the members' caches, then the written-map pages that changed, then the
-//! caches again: a stripe is never called written before its strips are durable. Flushes that wait for
-//! a running one are served together by the next. A member that fails a flush is out; the failure is
-//! never retried into success.
+//! What must stay true: first the members' caches, then the written-map pages that changed, then
+//! the caches again: a stripe is never called written before its strips are durable. Flushes that
+//! wait for a running one are served together by the next. A member that fails a flush is out; the
+//! failure is never retried into success.
 //!
-//! On an array with a stripe intent log a write that was logged is durable when it is answered, and needs no flush.
-//! What is not logged (first writes, trims, whole stripes on a healthy array) is counted in `caches.rs`; if a round of
-//! flushing has covered all that was counted, there is nothing to do.
+//! On an array with a stripe intent log a write that was logged is durable when it is answered, and
+//! needs no flush. What is not logged (first writes, trims, whole stripes on a healthy array) is
+//! counted in `caches.rs`; if a round of flushing has covered all that was counted, there is
+//! nothing to do.
 
 use crate::home::{self, keeper, proof};
 use crate::shard::Shard;

@@ -1,8 +1,8 @@
 //! Many callers, one round of work: whoever comes while a round runs is served by the next one.
 //!
-//! What must stay true: a caller is answered by a round that *started* after it came, so what it did
-//! before is covered; one round runs at a time; a caller that goes away while it runs the round for all
-//! leaves the others able to run it.
+//! What must stay true: a caller is answered by a round that *started* after it came, so what it
+//! did before is covered; one round runs at a time; a caller that goes away while it runs the round
+//! for all leaves the others able to run it.
 
 use ashlar_ring::local::Signal;
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,8 @@ impl Default for Rounds {
     }
 }
 
-/// Results kept: a caller looks at its result in the same turn in which it is woken, so few suffice.
+/// Results kept: a caller looks at its result in the same turn in which it is woken, so few
+/// suffice.
 const RESULTS_KEPT: usize = 64;
 
 impl Rounds {

@@ -1,25 +1,31 @@
-//! Who holds the record of an update: every device that the update writes in place, each with its lane.
+//! Who holds the record of an update: every device that the update writes in place, each with its
+//! lane.
 //!
 //! What must stay true, as members come and go:
 //!
-//! A device is a holder from the moment at which this worker has its lane, until the slot lets it go; its writes
-//! in place start and end at the same two moments, but for an update that is between its two rounds:
-//! - *A member fails a batch, or fails otherwise meanwhile*: it is recorded as out before the second round
-//!   (`datapath/log.rs`). Its tag is then of a device out of service, and nobody asks it.
-//! - *A device joins between the rounds* (new, re-added, or to replace): it gets the second round without having
-//!   the record. Nothing there is believed before the job that fills it was at the stripe, under the row lock of this
-//!   update, thus after it; and the region is dirty, so that the job comes here whatever the device held (`home/join.rs`).
-//!   After a crash before that the device is still to be filled there.
-//! - *A device joins before the superblocks name it*: records name a tag that nobody knows after a crash; it
-//!   is not in service then and is not asked.
-//! - *A replacement takes over because it is complete*: it keeps lane and tag. Whether records call it "being filled" says
-//!   only what the device was when they were written.
-//! - *A replacement takes over because the slot's own device failed*: from the failure until then updates do without the
-//!   slot, so without the replacement, too. What it lacks of them it gets by a rebuild, and a restart that rolled forward
-//!   an older record on it would undo that. So it has a new tag, as a member that comes back.
-//! - *A member comes back*: under a new tag, with an empty lane at the same place. What is left of its old ring has the
-//!   old tag and is nobody's.
-//! - *The slot's device goes between the rounds*: there is no second round on it. It is recorded as out by then.
+//! A device is a holder from the moment at which this worker has its lane, until the slot lets it
+//! go; its writes in place start and end at the same two moments, but for an update that is between
+//! its two rounds:
+//! - *A member fails a batch, or fails otherwise meanwhile*: it is recorded as out before the
+//!   second round (`datapath/log.rs`). Its tag is then of a device out of service, and nobody asks
+//!   it.
+//! - *A device joins between the rounds* (new, re-added, or to replace): it gets the second round
+//!   without having the record. Nothing there is believed before the job that fills it was at the
+//!   stripe, under the row lock of this update, thus after it; and the region is dirty, so that the
+//!   job comes here whatever the device held (`home/join.rs`). After a crash before that the device
+//!   is still to be filled there.
+//! - *A device joins before the superblocks name it*: records name a tag that nobody knows after a
+//!   crash; it is not in service then and is not asked.
+//! - *A replacement takes over because it is complete*: it keeps lane and tag. Whether records call
+//!   it "being filled" says only what the device was when they were written.
+//! - *A replacement takes over because the slot's own device failed*: from the failure until then
+//!   updates do without the slot, so without the replacement, too. What it lacks of them it gets by
+//!   a rebuild, and a restart that rolled forward an older record on it would undo that. So it has
+//!   a new tag, as a member that comes back.
+//! - *A member comes back*: under a new tag, with an empty lane at the same place. What is left of
+//!   its old ring has the old tag and is nobody's.
+//! - *The slot's device goes between the rounds*: there is no second round on it. It is recorded as
+//!   out by then.
 
 use super::NewUpdate;
 use super::lane::{Common, Lane};
@@ -57,8 +63,9 @@ impl Lanes {
         Lanes(RefCell::new(vec![SlotLanes::default(); slots]))
     }
 
-    /// The slot has these devices from now on. A device that was there already keeps its lane, unless it has a new name: then
-    /// its new lane begins where the old one did, once that one has ended.
+    /// The slot has these devices from now on. A device that was there already keeps its lane,
+    /// unless it has a new name: then its new lane begins where the old one did, once that one has
+    /// ended.
     pub(super) fn set(
         &self,
         (common, handle): (&Rc<Common>, &ashlar_ring::Handle),

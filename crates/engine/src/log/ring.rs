@@ -1,20 +1,22 @@
 //! The space of one lane on one device: a ring of batches.
 //!
-//! What must stay true: space is used again only for batches whose records are all below a `settled_below` that
-//! a whole batch on this same device says, and the space of that batch itself is not; batches never
-//! overlap; what was promised to records that wait for their batch always fits.
+//! What must stay true: space is used again only for batches whose records are all below a
+//! `settled_below` that a whole batch on this same device says, and the space of that batch itself
+//! is not; batches never overlap; what was promised to records that wait for their batch always
+//! fits.
 //!
-//! A promise is as long as the record's batch would be if it went alone. Batches of several are shorter, so
-//! what they leave over goes back. Besides promises the ring keeps slack: the end of the ring that
-//! is wasted when a batch does not fit there (less than the longest record), and room for batches without
-//! records, which are written only to say what is settled.
+//! A promise is as long as the record's batch would be if it went alone. Batches of several are
+//! shorter, so what they leave over goes back. Besides promises the ring keeps slack: the end of
+//! the ring that is wasted when a batch does not fit there (less than the longest record), and room
+//! for batches without records, which are written only to say what is settled.
 //!
 //! Pure.
 
 use ashlar_units::BLOCK_BYTES;
 use std::collections::VecDeque;
 
-/// Room for batches without records: at most three are on a ring at once, see [`Ring::wants_notice`].
+/// Room for batches without records: at most three are on a ring at once, see
+/// [`Ring::wants_notice`].
 const NOTICE_BYTES: u64 = 4 * BLOCK_BYTES;
 
 /// The space of one lane on one device.
@@ -85,8 +87,8 @@ impl Ring {
         2 * (self.used + self.promised) > self.capacity - self.slack
     }
 
-    /// Sequence of the newest update in the oldest batch that this device does not call settled; `None` if there
-    /// is none, or it is not whole yet.
+    /// Sequence of the newest update in the oldest batch that this device does not call settled;
+    /// `None` if there is none, or it is not whole yet.
     pub(super) fn oldest(&self) -> Option<u64> {
         let whole = self.batches.iter().take_while(|batch| batch.is_whole);
         let mut unsettled = whole.filter(|batch| batch.newest_update >= self.says.0);
@@ -98,21 +100,23 @@ impl Ring {
         self.says.0
     }
 
-    /// Whether a batch without records would free space that is needed: its oldest batch is settled, and no
-    /// batch on this device says so yet or is about to.
+    /// Whether a batch without records would free space that is needed: its oldest batch is
+    /// settled, and no batch on this device says so yet or is about to.
     pub(super) fn wants_notice(&self, settled_below: u64) -> bool {
         let oldest = self.oldest();
         self.is_short()
             && oldest.is_some_and(|oldest| oldest < settled_below && self.announced <= oldest)
     }
 
-    /// Bytes up to the end of the lane from where the next batch would go if its first record takes `first`.
+    /// Bytes up to the end of the lane from where the next batch would go if its first record takes
+    /// `first`.
     pub(super) fn room_for(&self, first: u64) -> u64 {
         let to_end = self.capacity - self.head;
         if first <= to_end { to_end } else { self.capacity }
     }
 
-    /// Whether the last batch but one is whole; then all before it are, if this was asked for each of them.
+    /// Whether the last batch but one is whole; then all before it are, if this was asked for each
+    /// of them.
     pub(super) fn is_next_due(&self) -> bool {
         self.batches.iter().nth_back(1).is_none_or(|batch| batch.is_whole)
     }
@@ -122,7 +126,8 @@ impl Ring {
         self.first + u64::try_from(self.batches.len()).expect("few")
     }
 
-    /// A place for a batch of `bytes`, with updates up to `newest_update`, of which `promised` was promised.
+    /// A place for a batch of `bytes`, with updates up to `newest_update`, of which `promised` was
+    /// promised.
     pub(super) fn place(
         &mut self,
         bytes: u64,

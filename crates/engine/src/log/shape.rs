@@ -1,12 +1,13 @@
 //! How the log area of a member is dealt out to lanes, and how long a record may be.
 //!
-//! What must stay true: a lane has room for four of the longest records, one of them wasted at the end of the
-//! ring and some blocks for batches without records; an update of one block always fits. A start with another number
-//! of workers may cut the area otherwise: what an earlier start wrote has been dealt with by then.
+//! What must stay true: a lane has room for four of the longest records, one of them wasted at the
+//! end of the ring and some blocks for batches without records; an update of one block always fits.
+//! A start with another number of workers may cut the area otherwise: what an earlier start wrote
+//! has been dealt with by then.
 //!
-//! A lane need not be long: space comes back with every flush, and a flush for each few thousand updates costs
-//! nothing that can be seen. What a short one is good for: files have their blocks after the first time around, caches
-//! hold it, and a start has less to roll forward.
+//! A lane need not be long: space comes back with every flush, and a flush for each few thousand
+//! updates costs nothing that can be seen. What a short one is good for: files have their blocks
+//! after the first time around, caches hold it, and a start has less to roll forward.
 //!
 //! Pure.
 
@@ -17,7 +18,8 @@ use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 const LANE_BYTES_MIN: u64 = 256 << 10;
 /// Nor larger than this because there is room.
 const LANE_BYTES_MAX: u64 = 16 << 20;
-/// Longest record with its payload that is ever written at once: what one device stores of a request.
+/// Longest record with its payload that is ever written at once: what one device stores of a
+/// request.
 const RECORD_BYTES_MAX: u64 = 2 << 20;
 
 /// Lanes of one array, all of the same length.
@@ -56,14 +58,16 @@ impl LogShape {
         self.offset + to_u64(lane) * self.lane_bytes
     }
 
-    /// The longest batch of one record: a strip behind one block of header, and a quarter of a lane at most.
+    /// The longest batch of one record: a strip behind one block of header, and a quarter of a lane
+    /// at most.
     pub(crate) fn record_bytes_max(&self) -> u64 {
         let quarter = self.lane_bytes / 4;
         let strip = (1 + u64::from(self.strip_blocks)) * BLOCK_BYTES;
         (quarter - quarter % BLOCK_BYTES).min(RECORD_BYTES_MAX).min(strip)
     }
 
-    /// Rows of an update at most, so that no record of it is too long: each device logs only what it stores itself.
+    /// Rows of an update at most, so that no record of it is too long: each device logs only what
+    /// it stores itself.
     pub(crate) fn rows_max(&self) -> u32 {
         u32::try_from(self.record_bytes_max() / BLOCK_BYTES - 1).unwrap_or(u32::MAX)
     }
@@ -75,7 +79,8 @@ impl LogShape {
     }
 }
 
-/// Bytes that a lane needs: four records of a whole row and one parity block; 64 KiB for the slack of the ring.
+/// Bytes that a lane needs: four records of a whole row and one parity block; 64 KiB for the slack
+/// of the ring.
 pub(crate) fn least_lane_bytes(geometry: &Geometry) -> u64 {
     (4 * (to_u64(geometry.data_strips()) + 2) * BLOCK_BYTES).max(16 * BLOCK_BYTES)
 }

@@ -1,21 +1,23 @@
-//! Space for the records of updates: who gets it, who waits for it, and how it comes back (settling).
+//! Space for the records of updates: who gets it, who waits for it, and how it comes back
+//! (settling).
 //!
-//! What must stay true: an update has space promised on all its holders at once, or on none. Everything is settled by flushing,
-//! never by guessing; who waits gets space or is told.
+//! What must stay true: an update has space promised on all its holders at once, or on none.
+//! Everything is settled by flushing, never by guessing; who waits gets space or is told.
 //!
 //! # Why waiting for space ends
-//! An update that finds no space waits in line. It holds its row lock, its scratch buffers and its region, but no
-//! number, no promise and no batch. Those before it in the lanes have all they need: their batches wait for devices
-//! and for batch buffers, which come back from devices; their members are taken out, if need be, by the home
-//! worker, under its gate, whose holders wait for devices alone; their writes in place wait for devices. So
-//! they end. Then settling can go beyond them: it needs the home worker's flush, that is devices and the gate again, and
-//! a batch on each device that is short of space, for which the ring keeps room that is promised to nobody. It
-//! needs no row lock, no scratch buffer and no place in the line. So space comes back, and the first in
-//! line has it. If settling fails (the array is lost) those who wait are told.
+//! An update that finds no space waits in line. It holds its row lock, its scratch buffers and its
+//! region, but no number, no promise and no batch. Those before it in the lanes have all they need:
+//! their batches wait for devices and for batch buffers, which come back from devices; their
+//! members are taken out, if need be, by the home worker, under its gate, whose holders wait for
+//! devices alone; their writes in place wait for devices. So they end. Then settling can go beyond
+//! them: it needs the home worker's flush, that is devices and the gate again, and a batch on each
+//! device that is short of space, for which the ring keeps room that is promised to nobody. It
+//! needs no row lock, no scratch buffer and no place in the line. So space comes back, and the
+//! first in line has it. If settling fails (the array is lost) those who wait are told.
 //!
-//! A ring gets no further than its oldest batch that failed. A record's update puts the device out that failed it;
-//! a batch without records is nobody's. So whoever waits for space on a lane that failed puts its device out and goes on
-//! without it, or is told if the array cannot do without it.
+//! A ring gets no further than its oldest batch that failed. A record's update puts the device out
+//! that failed it; a batch without records is nobody's. So whoever waits for space on a lane that
+//! failed puts its device out and goes on without it, or is told if the array cannot do without it.
 
 use super::holders::Held;
 use super::lane::{Item, Lane};
@@ -60,7 +62,8 @@ impl Space {
 }
 
 impl Log {
-    /// Space for the records of an update on all its holders, if they have more than enough right now.
+    /// Space for the records of an update on all its holders, if they have more than enough right
+    /// now.
     pub(super) fn space_at_once(
         &self,
         shard: &Shard,
@@ -174,7 +177,8 @@ fn settle_if_useful(shard: &Rc<Shard>, log: &Log) {
     });
 }
 
-/// Everything older than the oldest update under way becomes durable in place, and the lanes say so.
+/// Everything older than the oldest update under way becomes durable in place, and the lanes say
+/// so.
 async fn settle(shard: &Rc<Shard>) {
     let Some(log) = shard.log() else { return };
     let oldest = log.window.borrow().oldest();

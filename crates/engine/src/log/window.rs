@@ -1,6 +1,7 @@
 //! Numbers of updates in one lane, and which of them are under way.
 //!
-//! What must stay true: numbers rise by one and are never used twice as long as the array runs. Pure.
+//! What must stay true: numbers rise by one and are never used twice as long as the array runs.
+//! Pure.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! Latency histograms: how long something took, counted so that quantiles can be read from it.
 //!
-//! What must stay true: as for all that is counted (`metrics.rs`): one worker records, any may read, readers merge. The size
-//! is fixed, and a quantile is never too low: at most a fifth too high.
+//! What must stay true: as for all that is counted (`metrics.rs`): one worker records, any may
+//! read, readers merge. The size is fixed, and a quantile is never too low: at most a fifth too
+//! high.
 
 use super::add_alone;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,8 +14,9 @@ const BUCKET_COUNT: usize = (64 << SUB_BUCKETS_LOG2) as usize;
 /// Entries of a histogram by powers of two: the last but one ends at 2^26 us, about 67 s.
 pub const POWERS: usize = 28;
 
-/// A latency histogram with four buckets to each power of two of nanoseconds: a quantile read from it is
-/// at most 19 % above the true one. Fixed size; one thread records, any may read, readers merge.
+/// A latency histogram with four buckets to each power of two of nanoseconds: a quantile read from
+/// it is at most 19 % above the true one. Fixed size; one thread records, any may read, readers
+/// merge.
 #[derive(Debug)]
 pub struct Latency {
     buckets: Box<[AtomicU64; BUCKET_COUNT]>,
@@ -89,7 +91,8 @@ impl Latency {
 }
 
 impl LatencySummary {
-    /// The value that `per_mille` of 1000 values do not exceed, nanoseconds; 0 if nothing was counted.
+    /// The value that `per_mille` of 1000 values do not exceed, nanoseconds; 0 if nothing was
+    /// counted.
     pub fn quantile_ns(&self, per_mille: u64) -> u64 {
         let wanted = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -102,8 +105,8 @@ impl LatencySummary {
         0
     }
 
-    /// What was counted after `earlier`, a summary of the same histograms. The largest value is that of
-    /// all times.
+    /// What was counted after `earlier`, a summary of the same histograms. The largest value is
+    /// that of all times.
     #[must_use]
     pub fn since(&self, earlier: &LatencySummary) -> LatencySummary {
         let buckets = self.buckets.iter().zip(&earlier.buckets);
@@ -115,9 +118,9 @@ impl LatencySummary {
         }
     }
 
-    /// Values by power of two of microseconds: entry 0 counts those below 1 us, entry n those below 2^n us and not below
-    /// half of that; the last entry counts everything longer, too. A value may be counted one entry too high if it
-    /// is within a fifth of the border.
+    /// Values by power of two of microseconds: entry 0 counts those below 1 us, entry n those below
+    /// 2^n us and not below half of that; the last entry counts everything longer, too. A value may
+    /// be counted one entry too high if it is within a fifth of the border.
     pub fn by_power_of_two_us(&self) -> [u64; POWERS] {
         let mut powers = [0; POWERS];
         for (at, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count != 0) {

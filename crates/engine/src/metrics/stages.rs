@@ -1,4 +1,5 @@
-//! Where the time of a write goes: the stages that are told apart. What times them is `datapath/clock.rs`.
+//! Where the time of a write goes: the stages that are told apart. What times them is
+//! `datapath/clock.rs`.
 
 use super::latency::Latency;
 
@@ -34,5 +35,6 @@ impl WriteStage {
 /// Latency of each stage of a write; one write in [`STAGE_SAMPLE_EVERY`] is timed.
 pub type StageLatencies = [Latency; WriteStage::NAMES.len()];
 
-/// A timed write reads the clock seven times, about as much as 4 % of a small write on null members costs.
+/// A timed write reads the clock seven times, about as much as 4 % of a small write on null members
+/// costs.
 pub const STAGE_SAMPLE_EVERY: u64 = 16;

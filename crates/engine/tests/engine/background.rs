@@ -1,8 +1,8 @@
 //! Rebuild, copy and re-add on simulated disks, and devices that go and come meanwhile.
 //!
-//! What must stay true: whatever they leave behind is proved by what the volume returns afterwards, with as many other
-//! members gone as parity replaces. Not here: jobs that are cut off (`jobs_cut_off.rs`), blocks that are lost
-//! (`lost_stripes.rs`), spares (`spares.rs`).
+//! What must stay true: whatever they leave behind is proved by what the volume returns afterwards,
+//! with as many other members gone as parity replaces. Not here: jobs that are cut off
+//! (`jobs_cut_off.rs`), blocks that are lost (`lost_stripes.rs`), spares (`spares.rs`).
 
 use crate::world::jobs::{
     MODEL_BYTES, audit, count, filled, filled_to_the_brim, is_as_filled, job, last, ms, others,
@@ -169,8 +169,8 @@ fn a_replacement_whose_source_dies_becomes_a_rebuild() {
     }
 }
 
-/// Many writers at once: while the dying member is being recorded as out, the others' writes reach neither
-/// it nor its replacement. They are in dirty regions, which the takeover visits again.
+/// Many writers at once: while the dying member is being recorded as out, the others' writes reach
+/// neither it nor its replacement. They are in dirty regions, which the takeover visits again.
 #[test]
 fn writes_between_the_death_of_a_source_and_the_takeover_are_not_missed() {
     const LANES: u64 = 8;
@@ -274,8 +274,8 @@ fn a_rebuild_target_that_fails_goes_out_again() {
         .done();
 }
 
-/// The write was planned without the new device and to a stripe that looked unwritten, and it is still
-/// under way when the device joins and its rebuild passes: the rebuild must wait for it.
+/// The write was planned without the new device and to a stripe that looked unwritten, and it is
+/// still under way when the device joins and its rebuild passes: the rebuild must wait for it.
 #[test]
 fn a_first_write_that_was_under_way_when_a_device_joined_reaches_it() {
     let (mut world, disks, _) = world_for(810, &raid6());
@@ -285,7 +285,8 @@ fn a_first_write_that_was_under_way_when_a_device_joined_reaches_it() {
             let engine = started(opener, &handle, raid6()).await;
             engine.fail("tank", MemberIdx(0)).await.expect("one may go");
             let mut model = Model::new(11, MODEL_BYTES);
-            // The region is entered and durable once; a write to another stripe of it then takes long.
+            // The region is entered and durable once; a write to another stripe of it then takes
+            // long.
             let run = engine.with_volume(0, "tank", async move |volume| {
                 model.write(&volume, Extent::new(0, 64 << 10)).await;
                 model
@@ -350,7 +351,8 @@ fn what_fails_on_a_device_that_left_is_not_held_against_its_successor() {
         .done();
 }
 
-/// Stripes of a rebuild hang on a device that is then put out; they end while its successor is filled.
+/// Stripes of a rebuild hang on a device that is then put out; they end while its successor is
+/// filled.
 #[test]
 fn stripes_that_end_late_say_nothing_about_the_next_device() {
     let (mut world, _, new) = world_for(830, &raid6());

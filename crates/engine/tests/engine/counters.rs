@@ -1,5 +1,5 @@
-//! What the counters say, compared with what is known to have been asked for: clients apart from jobs, reads for
-//! writes apart from reads of clients, stages of writes, depths.
+//! What the counters say, compared with what is known to have been asked for: clients apart from
+//! jobs, reads for writes apart from reads of clients, stages of writes, depths.
 
 use crate::world::jobs::{
     audit, filled, raid6, scrub, started, status, until_all_in_sync, world_for,
@@ -108,7 +108,8 @@ fn one_write_in_so_many_is_timed_in_every_stage_and_depths_are_noted() {
                 assert_eq!(powers.iter().sum::<u64>(), latency.count, "{name}");
                 assert_eq!(powers.len(), POWERS);
             }
-            // Here only the disks take time: a read of 50 us at least, then a write of 10 us at least.
+            // Here only the disks take time: a read of 50 us at least, then a write of 10 us at
+            // least.
             let mean = |name: &str| {
                 let found = after.write_stages.iter().find(|(stage, _)| *stage == name);
                 found.expect("there").1.mean_ns()
@@ -128,7 +129,8 @@ fn one_write_in_so_many_is_timed_in_every_stage_and_depths_are_noted() {
         .done();
 }
 
-/// The blocks that `write_blocks` overwrote are not in the model: only that everything can be read is checked.
+/// The blocks that `write_blocks` overwrote are not in the model: only that everything can be read
+/// is checked.
 async fn audit_written(engine: &Engine, model: Model) {
     let mut fresh = Model::new(3, crate::world::jobs::MODEL_BYTES);
     fresh.bytes = crate::world::jobs::everything(engine).await;

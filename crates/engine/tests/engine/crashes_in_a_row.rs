@@ -1,14 +1,15 @@
 //! The host stops during a start, and again during the next one.
 //!
-//! The story: superblock update N was cut off, so some members know N and others N-1. The next start took N as the
-//! newest, wrote N+1 and was cut off as well: some members knew N+1 and others still N-1, two generations apart, which
-//! no start believes. The array did not start any more, with all members there and well. Found by a universe that cut
-//! starts at random.
+//! The story: superblock update N was cut off, so some members know N and others N-1. The next
+//! start took N as the newest, wrote N+1 and was cut off as well: some members knew N+1 and others
+//! still N-1, two generations apart, which no start believes. The array did not start any more,
+//! with all members there and well. Found by a universe that cut starts at random.
 //!
-//! Two more of them: a start is cut off when some members know of it, those are lost, and the rest start without them:
-//! back again, the lost ones were taken for another half of the array. And a start lacked a member that was being copied
-//! to a replacement: it wrote the superblock of the one to the other, so that two devices were the same
-//! member, or worse, a half filled device was believed when the crash came at once.
+//! Two more of them: a start is cut off when some members know of it, those are lost, and the rest
+//! start without them: back again, the lost ones were taken for another half of the array. And a
+//! start lacked a member that was being copied to a replacement: it wrote the superblock of the one
+//! to the other, so that two devices were the same member, or worse, a half filled device was
+//! believed when the crash came at once.
 
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, shape, submit};
 use ashlar_engine::{ArrayState, ArrayVolume, CreateSpec};
@@ -66,7 +67,8 @@ fn a_start_cut_off_twice_leaves_an_array_that_starts() {
     }
 }
 
-/// Start on `count` disks and stop it after so many operations; if it is through by then, after a little while.
+/// Start on `count` disks and stop it after so many operations; if it is through by then, after a
+/// little while.
 fn start_and_stop(world: &mut SimWorld, count: usize, (operations, stop): (u64, Stop)) {
     let opener = world.opener();
     world.stop_at(world.operations() + operations, stop);
@@ -111,7 +113,8 @@ fn members_that_alone_know_of_a_start_may_be_lost_and_come_back() {
 const DATA: Extent = Extent { offset: 0, bytes: 16 << 15 };
 const BYTE: u8 = 0xA7;
 
-/// Flushed data on three members, the third of which is being copied to a fourth device when the power goes.
+/// Flushed data on three members, the third of which is being copied to a fourth device when the
+/// power goes.
 fn cut_in_a_copy(world: &mut SimWorld) -> Vec<SimDisk> {
     let disks = add_disks(world, 4);
     let shape = shape(Level::Raid5, 3, None, None);
@@ -161,7 +164,8 @@ fn a_start_without_the_source_of_a_copy_keeps_the_two_devices_apart() {
     }
 }
 
-/// Universes run by the thousand in one process: what each stopped host left behind would fill the machine.
+/// Universes run by the thousand in one process: what each stopped host left behind would fill the
+/// machine.
 #[test]
 fn an_executor_that_ends_under_a_running_array_frees_it() {
     let mut world = SimWorld::new(7);

@@ -1,6 +1,8 @@
-//! What clients give back and the members hear of it: when, which of them, and what a crash finds then.
+//! What clients give back and the members hear of it: when, which of them, and what a crash finds
+//! then.
 //!
-//! What must stay true: clients write one byte, so that blocks which still hold it can be counted on the disks.
+//! What must stay true: clients write one byte, so that blocks which still hold it can be counted
+//! on the disks.
 
 use crate::world::jobs::{count, ms, pair, raid6, scrub, started, status, until_idle};
 use crate::world::{DISK_BYTES, assemble_spec, engine, names, read, submit};
@@ -65,7 +67,8 @@ async fn fill(engine: &Engine, extent: Extent) {
     filled.await.expect("runs");
 }
 
-/// Every block is old where it was not given back, and old or zeros where it was; how many are zeros.
+/// Every block is old where it was not given back, and old or zeros where it was; how many are
+/// zeros.
 async fn zero_blocks(engine: &Engine) -> usize {
     let looked = engine.with_volume(2, "tank", async move |volume| {
         let mut zeros = 0;
@@ -106,7 +109,8 @@ fn members_hear_of_a_discard_when_a_flush_has_made_it_durable_and_not_before() {
             flush(&engine).await;
             handle.sleep(ms(500)).await;
             assert_eq!(discarded_bytes(&engine).await, GIVEN_BACK.bytes / 4 * 6);
-            // A block of a stripe that was given back: the rest of the stripe is zeros, also to parity.
+            // A block of a stripe that was given back: the rest of the stripe is zeros, also to
+            // parity.
             fill(&engine, Extent::new(GIVEN_BACK.offset + (5 << 12), 4096)).await;
             assert_eq!(zero_blocks(&engine).await, BLOCKS - 1);
             [1, 4].into_iter().for_each(|at: usize| disks[at].vanish());
@@ -193,7 +197,8 @@ fn a_stripe_that_is_written_while_discards_are_on_their_way_is_not_discarded() {
     (0..20).for_each(|at| write_again(100 + at, at * 400));
 }
 
-/// Cut the power `after` so many microseconds, with the flush of a discard to come, under way or done; then look, also with two members out.
+/// Cut the power `after` so many microseconds, with the flush of a discard to come, under way or
+/// done; then look, also with two members out.
 fn cut(seed: u64, after: u64) -> usize {
     let mut world = SimWorld::new(seed);
     let disks = disks(&mut world, &[2]);

@@ -1,4 +1,5 @@
-//! Writes that are not whole blocks: the longest there can be, and many at once while clients hold every buffer.
+//! Writes that are not whole blocks: the longest there can be, and many at once while clients hold
+//! every buffer.
 
 use crate::world::{assemble_spec, create_spec, engine, names, submit};
 use ashlar_engine::{ArrayVolume, Engine};
@@ -69,7 +70,8 @@ fn the_longest_request_is_stored_also_when_it_begins_off_a_block() {
     ran.done();
 }
 
-/// Buffers for requests of this length that the engine of these tests has: see `crate::world::engine`.
+/// Buffers for requests of this length that the engine of these tests has: see
+/// `crate::world::engine`.
 const BUFFERS: u64 = 8;
 
 #[test]
@@ -96,7 +98,8 @@ fn writes_off_a_block_are_done_though_clients_hold_every_buffer() {
                     ended.notify_all();
                 });
             }
-            // If one waits for a buffer of the others, nobody is left to wake anybody: the world says so.
+            // If one waits for a buffer of the others, nobody is left to wake anybody: the world
+            // says so.
             while running.get() > 0 {
                 ended.changed().await;
             }

@@ -1,11 +1,11 @@
-//! Stripes that are written for the first time around a power cut, on disks full of somebody's old data: a
-//! block holds what was written or zeros, never what lay on the disks before.
+//! Stripes that are written for the first time around a power cut, on disks full of somebody's old
+//! data: a block holds what was written or zeros, never what lay on the disks before.
 //!
-//! The second test is about a device that is being filled meanwhile: it must end with the map that the others
-//! have, or data that was read before reads as zeros once it is alone.
+//! The second test is about a device that is being filled meanwhile: it must end with the map that
+//! the others have, or data that was read before reads as zeros once it is alone.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. The disks' old content is a byte
-//! that no client writes.
+//! What must stay true: a seed decides everything; a failure prints it. The disks' old content is a
+//! byte that no client writes.
 
 use crate::world::jobs::until_idle;
 use crate::world::{assemble_spec, create_spec, engine, names, read};
@@ -92,7 +92,8 @@ fn cut_while_writing(seed: u64, level: Level, members: usize) -> SimWorld {
         started.await.expect("runs");
         handle.sleep(Duration::from_secs(1)).await;
     });
-    // Most seeds are cut off in the middle by the count above, the others here, with nothing under way.
+    // Most seeds are cut off in the middle by the count above, the others here, with nothing under
+    // way.
     if ended != Ended::Stopped(Stop::PowerCut) {
         world.stop_at(u64::MAX, Stop::PowerCut);
         world.stop(Stop::PowerCut);

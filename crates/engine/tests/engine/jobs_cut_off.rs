@@ -1,7 +1,8 @@
-//! A rebuild or copy that is cut off by a stop, a kill or a power cut, and goes on at the next start.
+//! A rebuild or copy that is cut off by a stop, a kill or a power cut, and goes on at the next
+//! start.
 //!
-//! What must stay true: what was recorded as done is not done again, and in the end the new device says what the
-//! others say.
+//! What must stay true: what was recorded as done is not done again, and in the end the new device
+//! says what the others say.
 
 use crate::world::jobs::{
     MODEL_BYTES, everything, filled, filled_to_the_brim, is_as_filled, job, ms, pair, raid6, scrub,
@@ -126,8 +127,8 @@ fn a_rebuild_goes_on_where_it_was_after_a_stop() {
         .done();
 }
 
-/// Power goes in the middle of a rebuild or copy with writes under way. After the restart the job goes on,
-/// and the new device then says what the others say.
+/// Power goes in the middle of a rebuild or copy with writes under way. After the restart the job
+/// goes on, and the new device then says what the others say.
 #[test]
 fn a_rebuild_or_copy_goes_on_after_a_power_cut() {
     let mut was_cut = 0;

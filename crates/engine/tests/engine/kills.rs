@@ -1,8 +1,8 @@
-//! A killed process loses no write that was answered, flushed or not: a client may live on, connect to the next
-//! process, and believe what it was told.
+//! A killed process loses no write that was answered, flushed or not: a client may live on, connect
+//! to the next process, and believe what it was told.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. The disks keep their caches, commands that
-//! are under way take effect or not.
+//! What must stay true: a seed decides everything; a failure prints it. The disks keep their
+//! caches, commands that are under way take effect or not.
 
 use crate::world::ledger::{CLIENTS, Ledger, answered_counts, blank, client, look};
 use crate::world::{assemble_spec, create_spec, engine, load, read};
@@ -60,7 +60,8 @@ async fn submit(volume: &ArrayVolume, command: Command, extent: Extent) {
     volume.submit(Request { command, extent, fua: false }).await.expect("healthy");
 }
 
-/// A stripe is written and flushed, zeroed as a whole, and the process is killed right after the answer.
+/// A stripe is written and flushed, zeroed as a whole, and the process is killed right after the
+/// answer.
 #[test]
 fn answered_zeroes_of_a_whole_stripe_survive_a_killed_process() {
     let mut world = SimWorld::new(5);

@@ -1,5 +1,5 @@
-//! The stripe intent log as it is written: how many batches of which length each kind of write costs, and what FLUSH has
-//! left to do.
+//! The stripe intent log as it is written: how many batches of which length each kind of write
+//! costs, and what FLUSH has left to do.
 //!
 //! What must stay true: all figures follow from the rules (docs/on-disk-format.md, Stripe intent
 //! log), none is measured. Not here: space (`log_space.rs`), lean records (`log_lean.rs`), devices
@@ -88,12 +88,15 @@ fn each_kind_of_write_costs_exactly_the_batches_of_its_holders() {
             assert_eq!(cost(&engine, Extent::new(0, 48 << 10)).await, (1, 5, three));
             // A whole stripe: nothing but headers.
             assert_eq!(cost(&engine, Extent::new(STRIPE, STRIPE)).await, (1, 6, 6 * BLOCK));
-            // A whole stripe of which the log still holds a block: in full, for that block may be nowhere else.
+            // A whole stripe of which the log still holds a block: in full, for that block may be
+            // nowhere else.
             assert_eq!(cost(&engine, Extent::new(0, STRIPE)).await, (1, 6, 6 * (1 + 4) * BLOCK));
-            // A first write: nothing at all. Its flush makes durable what the log held, so that is headers again.
+            // A first write: nothing at all. Its flush makes durable what the log held, so that is
+            // headers again.
             assert_eq!(cost(&engine, Extent::new(SPAN, BLOCK)).await, (0, 0, 0));
             assert_eq!(cost(&engine, Extent::new(0, STRIPE)).await, (1, 6, 6 * BLOCK));
-            // With a member out whole stripes are logged in full: four blocks to each of the five others.
+            // With a member out whole stripes are logged in full: four blocks to each of the five
+            // others.
             engine.fail("tank", MemberIdx(3)).await.expect("two may go");
             let (records, batches, bytes) = cost(&engine, Extent::new(STRIPE, STRIPE)).await;
             assert_eq!((records, batches, bytes), (1, 5, 5 * (1 + 4) * BLOCK));
@@ -131,15 +134,17 @@ fn a_stream_of_whole_stripes_writes_its_records_dozens_at_a_time() {
             run.await.expect("runs");
             let after = counts(&engine).await;
             let batches = after.log_batches - before.log_batches;
-            // Alone each stripe takes six. Two do, until it is a stream; then each window of 32 takes two for each
-            // member at most, and it may begin anew where a region ends and when the ring is settled.
+            // Alone each stripe takes six. Two do, until it is a stream; then each window of 32
+            // takes two for each member at most, and it may begin anew where a region ends and when
+            // the ring is settled.
             assert!(batches <= 128 * 6 / 8, "{batches} batches for 128 stripes");
             assert!(batches >= 6 * 4, "{batches} batches for four windows");
         })
         .done();
 }
 
-/// What was promised to be durable is, whatever of the whole stripe that was written over it the caches had.
+/// What was promised to be durable is, whatever of the whole stripe that was written over it the
+/// caches had.
 #[test]
 fn a_logged_block_under_an_unflushed_whole_stripe_never_falls_back_behind_a_flush() {
     for seed in 0..40 {
@@ -256,7 +261,8 @@ fn a_flush_has_nothing_to_do_for_what_is_in_the_log() {
                 counts(&engine).await.member_flushes - before
             };
             assert_eq!(flushes(Extent::new(0, BLOCK)).await, 0, "logged in full");
-            // The log may be all that has the block: a record that outdates its record would lose it.
+            // The log may be all that has the block: a record that outdates its record would lose
+            // it.
             assert_eq!(flushes(Extent::new(0, STRIPE)).await, 0, "a whole stripe over it, too");
             assert_eq!(flushes(Extent::new(2 * STRIPE, STRIPE)).await, 6, "a whole stripe");
             assert_eq!(flushes(Extent::new(0, STRIPE)).await, 6, "and over what was flushed");

@@ -1,10 +1,12 @@
-//! Power cuts of arrays that keep a stripe intent log, while clients write: blocks tear, members are lost before
-//! the cut, with it, and after the start, and the start itself is cut off up to three times.
+//! Power cuts of arrays that keep a stripe intent log, while clients write: blocks tear, members
+//! are lost before the cut, with it, and after the start, and the start itself is cut off up to
+//! three times.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. Every block holds what was last flushed or
-//! something written since, whole, and it stays that when further members are lost. Where whole stripes
-//! are written without a log (healthy arrays), blocks are written whole here and no member is lost with
-//! the power: more is not promised for them. Nor do blocks of mirrors tear here, whose records have no data.
+//! What must stay true: a seed decides everything; a failure prints it. Every block holds what was
+//! last flushed or something written since, whole, and it stays that when further members are lost.
+//! Where whole stripes are written without a log (healthy arrays), blocks are written whole here
+//! and no member is lost with the power: more is not promised for them. Nor do blocks of mirrors
+//! tear here, whose records have no data.
 
 use crate::world::ledger::{CLIENTS, Ledger, blank, client, look};
 use crate::world::{assemble_spec, create_spec, engine, load, names};
@@ -41,8 +43,8 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-/// The slots that are out before clients write: in every group, since whole stripes of a group that lacks nothing are
-/// written without a log of their data.
+/// The slots that are out before clients write: in every group, since whole stripes of a group that
+/// lacks nothing are written without a log of their data.
 fn out_before(shape: &Shape, conditions: Conditions) -> Vec<usize> {
     let group = shape.group_members.unwrap_or(shape.members);
     (0..shape.members).filter(|slot| slot % group < conditions.out_before).collect()

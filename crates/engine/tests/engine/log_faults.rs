@@ -1,6 +1,8 @@
-//! Devices that fail under the stripe intent log: a batch that fails, a write that fails halfway, a repair.
+//! Devices that fail under the stripe intent log: a batch that fails, a write that fails halfway, a
+//! repair.
 //!
-//! What must stay true: before a write is answered the members say who lacks it, or which regions are in doubt.
+//! What must stay true: before a write is answered the members say who lacks it, or which regions
+//! are in doubt.
 
 use crate::log::{BLOCK, STRIPE, counts, raid6, started};
 use crate::world::add_disks;

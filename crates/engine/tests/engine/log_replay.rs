@@ -1,9 +1,10 @@
-//! Starts after a crash of an array that keeps a log: updates under way are rolled forward or dropped whole,
-//! whatever is lost within the budget, and however often the start itself is cut off.
+//! Starts after a crash of an array that keeps a log: updates under way are rolled forward or
+//! dropped whole, whatever is lost within the budget, and however often the start itself is cut
+//! off.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. After the start every block that nobody
-//! was writing is exact, every block in flight is old or new, and it stays what it was read as when further
-//! members are lost, which proves parity.
+//! What must stay true: a seed decides everything; a failure prints it. After the start every block
+//! that nobody was writing is exact, every block in flight is old or new, and it stays what it was
+//! read as when further members are lost, which proves parity.
 
 use crate::hand_made::{Left, Logged};
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};
@@ -290,9 +291,9 @@ fn a_record_that_a_member_must_have_had_costs_the_member() {
         .done();
 }
 
-/// A record that all holders have but one, and that one is away: the start finds the record whole and is cut off
-/// in the middle of rolling it forward. Then the member is back. Were it believed, the record would be found
-/// incomplete and dropped half in place.
+/// A record that all holders have but one, and that one is away: the start finds the record whole
+/// and is cut off in the middle of rolling it forward. Then the member is back. Were it believed,
+/// the record would be found incomplete and dropped half in place.
 #[test]
 fn a_member_that_comes_back_after_a_start_that_was_cut_off_does_not_undo_half_of_it() {
     let mut half_done = 0;
@@ -319,8 +320,8 @@ fn a_member_that_comes_back_after_a_start_that_was_cut_off_does_not_undo_half_of
     assert!(half_done > 5, "{half_done} starts were cut off with something in place");
 }
 
-/// The block of a lean update cannot be read at one start, which is cut off, and can at the next: neither the update nor
-/// the row may be half there.
+/// The block of a lean update cannot be read at one start, which is cut off, and can at the next:
+/// neither the update nor the row may be half there.
 #[test]
 fn a_block_that_a_lean_update_asks_for_may_be_unreadable_at_one_start_and_readable_at_the_next() {
     let (mut updates, mut half_done) = (0, 0);

@@ -15,7 +15,8 @@
 //! - *FLUSH does nothing for logged writes.* A record whose blocks may be in caches only is not
 //!   outdated by one without data.
 //!
-//! What must stay true: each of these fails when its rule is taken out of `log.rs`, `log/ahead.rs` or `log/write_ahead.rs`.
+//! What must stay true: each of these fails when its rule is taken out of `log.rs`, `log/ahead.rs`
+//! or `log/write_ahead.rs`.
 
 use crate::world::jobs::until_idle;
 use crate::world::{add_disks, assemble_spec, create_spec, engine, names, read, submit};
@@ -101,8 +102,8 @@ fn after_power_cut(world: &mut SimWorld, extent: Extent) -> Vec<u8> {
     look.done()
 }
 
-/// A first write has no record where there is none to outdate. Here there is one: of a block that was written before
-/// the stripe was trimmed.
+/// A first write has no record where there is none to outdate. Here there is one: of a block that
+/// was written before the stripe was trimmed.
 #[test]
 fn a_first_write_after_a_trim_outdates_what_the_log_has_of_the_stripe() {
     let mut world = SimWorld::new(1);
@@ -126,8 +127,8 @@ fn a_first_write_after_a_trim_outdates_what_the_log_has_of_the_stripe() {
     assert!(got.iter().all(|byte| *byte == 3), "flushed as 3, found as {}", got[0]);
 }
 
-/// A record that is written ahead outdates older ones. Here the log is all that has a block that was flushed: FLUSH
-/// has nothing to do for what is logged, and the caches lose it.
+/// A record that is written ahead outdates older ones. Here the log is all that has a block that
+/// was flushed: FLUSH has nothing to do for what is logged, and the caches lose it.
 #[test]
 fn records_written_ahead_stop_before_a_stripe_of_which_the_log_has_a_block() {
     for seed in 0..20 {
@@ -152,8 +153,9 @@ fn records_written_ahead_stop_before_a_stripe_of_which_the_log_has_a_block() {
     }
 }
 
-/// While a record that is written ahead is on its way to a slow member, nothing is written to its stripe: a later
-/// record that is whole above one that is not looks as if the slow member had lost part of its log.
+/// While a record that is written ahead is on its way to a slow member, nothing is written to its
+/// stripe: a later record that is whole above one that is not looks as if the slow member had lost
+/// part of its log.
 #[test]
 fn nobody_writes_a_stripe_whose_record_is_on_its_way() {
     let mut world = SimWorld::new(2);
@@ -231,8 +233,8 @@ fn data_offset(disk: &SimDisk) -> u64 {
     choice.superblock().expect("a member").areas.data.offset
 }
 
-/// Nobody was writing that row when the power went; all the same it must be readable to be called right. It is not, and
-/// that costs its unreadable blocks and not the array.
+/// Nobody was writing that row when the power went; all the same it must be readable to be called
+/// right. It is not, and that costs its unreadable blocks and not the array.
 #[test]
 fn a_row_in_doubt_with_more_unreadable_blocks_than_parity_costs_these_blocks_only() {
     let mut world = SimWorld::new(4);

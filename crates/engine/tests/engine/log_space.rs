@@ -1,5 +1,5 @@
-//! Space of the stripe intent log: a ring that goes round and round, a ring that is full, and a device that fails when
-//! others wait for it.
+//! Space of the stripe intent log: a ring that goes round and round, a ring that is full, and a
+//! device that fails when others wait for it.
 //!
 //! What must stay true: whoever waits for space gets it or is told; nobody waits for ever.
 
@@ -115,7 +115,8 @@ fn fails_batches_when_the_ring_is_full(seed: u64) -> bool {
         let engine = Rc::new(engine);
         let (timer, watched) = (handle.clone(), Rc::clone(&engine));
         handle.spawn(async move {
-            // Until all that had space has ended, and nothing goes on but the flush that is to bring more.
+            // Until all that had space has ended, and nothing goes on but the flush that is to
+            // bring more.
             let mut batches = 0;
             loop {
                 timer.sleep(Duration::from_micros(60)).await;

@@ -1,7 +1,9 @@
-//! Pages of the written map that are destroyed: a stripe that was written never reads as zeros because of it.
+//! Pages of the written map that are destroyed: a stripe that was written never reads as zeros
+//! because of it.
 //!
-//! What must stay true: one place of a page that is damaged loses nothing, also on the only member that is left; a page that
-//! was copied from another member is damage; where no member has a page the array does not start unless told to, and then what was written is there.
+//! What must stay true: one place of a page that is damaged loses nothing, also on the only member
+//! that is left; a page that was copied from another member is damage; where no member has a page
+//! the array does not start unless told to, and then what was written is there.
 
 use crate::world::jobs::until_all_in_sync;
 use crate::world::{
@@ -49,7 +51,8 @@ async fn must_hold(engine: &Engine, what: &str, blocks: &[(u64, u8)]) {
     looked.await.expect("runs");
 }
 
-/// An array that was written in two lives, on disks full of old data; `lone` members are left in the second.
+/// An array that was written in two lives, on disks full of old data; `lone` members are left in
+/// the second.
 fn array(shape: &Shape, lone: Option<usize>) -> (SimWorld, Vec<SimDisk>) {
     let mut world = SimWorld::new(11);
     let disks = add_disks(&mut world, shape.members);
@@ -208,7 +211,8 @@ fn a_page_that_another_member_has_is_taken_from_there_and_given_back() {
                     engine.stop("tank").await.expect("stopped");
                 })
                 .done();
-            // Where one that is asked has it, the others are not asked: without parity they are as much needed.
+            // Where one that is asked has it, the others are not asked: without parity they are as
+            // much needed.
             let given_back = if shape.level == Level::Raid0 { &disks[..1] } else { &disks[..] };
             for disk in given_back {
                 let bits = places(disk).map(|place| disk.peek(place)[32..].to_vec());
@@ -218,7 +222,8 @@ fn a_page_that_another_member_has_is_taken_from_there_and_given_back() {
     }
 }
 
-/// What a member that comes back lacks is what the write-intent bitmap of the others says. Theirs, and not its own.
+/// What a member that comes back lacks is what the write-intent bitmap of the others says. Theirs,
+/// and not its own.
 #[test]
 fn a_write_intent_page_of_another_member_hides_nothing_from_the_one_that_comes_back() {
     let (mut world, disks) = array(&of_level(Level::Raid1, 2), Some(1));

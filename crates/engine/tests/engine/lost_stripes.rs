@@ -1,7 +1,7 @@
 //! A rebuild that meets a block which nobody can give back.
 //!
-//! What must stay true: the block does not come back as garbage once the rebuild has passed it, and the rebuild does not end
-//! before its stripe is written anew.
+//! What must stay true: the block does not come back as garbage once the rebuild has passed it, and
+//! the rebuild does not end before its stripe is written anew.
 
 use crate::world::jobs::{
     audit, count, filled, find, job, last, ms, raid5, started, status, until_all_in_sync, world_for,
@@ -16,7 +16,8 @@ use ashlar_volume::VolumeErrorKind;
 /// First byte of stripe 2, which is 48 KiB.
 const STRIPE_2: usize = 2 * 3 * (16 << 10);
 
-/// Break a row of stripe 2 on another disk than disk0; the volume's offset of disk0's block in that row.
+/// Break a row of stripe 2 on another disk than disk0; the volume's offset of disk0's block in that
+/// row.
 fn lose_a_block(disks: &[SimDisk], model: &Model) -> u64 {
     let (mut lost, mut broken) = (None, false);
     for strip in 0..3 {

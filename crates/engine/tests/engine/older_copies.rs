@@ -1,7 +1,8 @@
-//! A device that was copied while the array ran, and put in the member's place later, is never believed.
+//! A device that was copied while the array ran, and put in the member's place later, is never
+//! believed.
 //!
-//! It was: a copy lacks writes that were flushed, and the superblock says neither how many nor that there are any. The array
-//! came up clean and in sync, and served what the copy held.
+//! It was: a copy lacks writes that were flushed, and the superblock says neither how many nor that
+//! there are any. The array came up clean and in sync, and served what the copy held.
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, shape, submit};
 use ashlar_engine::{Array, ArrayVolume, Engine, SlotState, event_names};
@@ -76,7 +77,8 @@ async fn audit(engine: &Engine, model: &Arc<Mutex<Option<Model>>>) {
     done.await.expect("runs");
 }
 
-/// A world in which an array ran, with images of `copied` disks of the middle of its life in their places.
+/// A world in which an array ran, with images of `copied` disks of the middle of its life in their
+/// places.
 fn with_copies(
     seed: u64,
     shape: &Shape,
@@ -123,8 +125,8 @@ async fn all_in_sync(handle: &Handle, array: &Arc<Array>) {
     panic!("it is not rebuilt in a thousand seconds");
 }
 
-/// The array starts without the copies, serves what was written, takes none of them back as it is, and all of them when
-/// they are filled anew.
+/// The array starts without the copies, serves what was written, takes none of them back as it is,
+/// and all of them when they are filled anew.
 fn stays_out(seed: u64, shape: &Shape, (copied, end): (&[usize], End)) {
     let (mut world, disks, model) = with_copies(seed, shape, (copied, end));
     let (opener, count) = (world.opener(), shape.members);
@@ -132,7 +134,8 @@ fn stays_out(seed: u64, shape: &Shape, (copied, end): (&[usize], End)) {
     let slots = copied.to_vec();
     let run = async move |handle: Handle| {
         let engine = engine(opener, &handle, 2);
-        // Without a log an array that was killed is not trusted when it lacks a member; nothing was under way here.
+        // Without a log an array that was killed is not trusted when it lacks a member; nothing was
+        // under way here.
         let mut spec = assemble_spec(count);
         spec.request.accept_dirty_degraded = true;
         engine.assemble(spec).await.expect("within the parity");

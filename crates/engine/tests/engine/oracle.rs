@@ -1,5 +1,5 @@
-//! Random requests against a plain vector, on every level, healthy and with as many members lost as it
-//! survives, through stops and starts.
+//! Random requests against a plain vector, on every level, healthy and with as many members lost as
+//! it survives, through stops and starts.
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, shapes};
 use ashlar_sim::SimWorld;

@@ -1,10 +1,11 @@
-//! Power cuts at seeded moments: after the next start every block holds what was last flushed or something
-//! written since, nothing else; after the resync any losses within the parity change nothing.
+//! Power cuts at seeded moments: after the next start every block holds what was last flushed or
+//! something written since, nothing else; after the resync any losses within the parity change
+//! nothing.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. Blocks are written whole, and the
-//! disks do not tear within 4 KiB: torn blocks are the intent log's business. Members that are lost
-//! *together* with the power are its business too: with the bitmap policy an array that is degraded and
-//! unclean starts read-only, and one of these tests says so.
+//! What must stay true: a seed decides everything; a failure prints it. Blocks are written whole,
+//! and the disks do not tear within 4 KiB: torn blocks are the intent log's business. Members that
+//! are lost *together* with the power are its business too: with the bitmap policy an array that is
+//! degraded and unclean starts read-only, and one of these tests says so.
 
 use crate::world::jobs::{audit, filled, find, last, raid5, raid6, started, status, until_idle};
 use crate::world::ledger::{CLIENTS, Ledger, blank, client, look};
@@ -110,7 +111,8 @@ fn a_degraded_array_that_lost_power_starts_read_only_under_the_bitmap_policy() {
         .done();
 }
 
-/// An array is killed while its parity is not trusted, and a block of it cannot be read any more when it starts again and resyncs.
+/// An array is killed while its parity is not trusted, and a block of it cannot be read any more
+/// when it starts again and resyncs.
 fn resync_beside_a_broken_block(
     shape: &Shape,
     check: impl AsyncFnOnce(&Engine, &[SimDisk], Model, Extent) + 'static,

@@ -1,5 +1,5 @@
-//! What reads cost the members, how they get around members that do not answer, and clients that leave in
-//! the middle of one.
+//! What reads cost the members, how they get around members that do not answer, and clients that
+//! leave in the middle of one.
 
 use crate::world::jobs::find;
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, range, read, submit};
@@ -123,9 +123,9 @@ fn a_healthy_read_costs_one_member_read_a_strip() {
     });
 }
 
-/// A read finds its block unreadable and turns to the others; something makes that block right, and then one of the others
-/// turns out to be unreadable: at no moment more is wrong than the array can bear.
-/// Seeds 1041466 and 1042339 of the universes: the read was answered with an error.
+/// A read finds its block unreadable and turns to the others; something makes that block right, and
+/// then one of the others turns out to be unreadable: at no moment more is wrong than the array can
+/// bear. Seeds 1041466 and 1042339 of the universes: the read was answered with an error.
 #[test]
 fn a_block_that_was_made_right_meanwhile_is_asked_for_again_before_a_read_gives_up() {
     with_tank(14, crate::world::shape(Level::Raid5, 4, None, None), async |tank: Tank| {

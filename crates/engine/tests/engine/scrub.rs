@@ -1,5 +1,5 @@
-//! Scrub and resync on simulated disks: planted corruption is found and put right, bad blocks are healed,
-//! and after a power cut parity agrees with the data again.
+//! Scrub and resync on simulated disks: planted corruption is found and put right, bad blocks are
+//! healed, and after a power cut parity agrees with the data again.
 
 use crate::world::jobs::{
     MODEL_BYTES, audit, everything, filled, filled_to_the_brim, find, job, last, ms, pair, raid5,
@@ -170,7 +170,8 @@ fn after_a_power_cut_a_resync_makes_parity_agree_with_data() {
     assert!(resynced >= 20, "only {resynced} runs were cut while writing");
 }
 
-/// The other copy of a mirror has gone: what is left is what there is, and it is trusted again (with a log, at once).
+/// The other copy of a mirror has gone: what is left is what there is, and it is trusted again
+/// (with a log, at once).
 #[test]
 fn a_mirror_with_one_copy_left_is_trusted_again_after_a_power_cut() {
     let shape = crate::world::shape(Level::Raid1, 2, None, None);

@@ -1,11 +1,13 @@
-//! Power cuts, judged by the reader that shares no code with the engine: what it reads from the disks as the cut left
-//! them is what clients may expect, with members lost in the same moment too, and with the bitmap policy it is what the
-//! engine reads after its next start.
+//! Power cuts, judged by the reader that shares no code with the engine: what it reads from the
+//! disks as the cut left them is what clients may expect, with members lost in the same moment too,
+//! and with the bitmap policy it is what the engine reads after its next start.
 //!
-//! With the log policy only the reader is judged: what it applies from the log is for the engine's replay to match.
+//! With the log policy only the reader is judged: what it applies from the log is for the engine's
+//! replay to match.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. Disks do not tear within 4 KiB, as in
-//! `power_cut`. Blocks that the reader calls in doubt are not judged: it says itself that they may be wrong.
+//! What must stay true: a seed decides everything; a failure prints it. Disks do not tear within 4
+//! KiB, as in `power_cut`. Blocks that the reader calls in doubt are not judged: it says itself
+//! that they may be wrong.
 
 use crate::world::{assemble_spec, create_spec, engine, load, names, read, submit};
 use ashlar_engine::{ArrayVolume, CreateSpec};
@@ -35,7 +37,8 @@ fn content(block: u64, id: u64) -> Vec<u8> {
     tag.iter().copied().cycle().take(4096).collect()
 }
 
-/// Writes single blocks and runs that cover whole stripes; a client that flushes forgets what was before.
+/// Writes single blocks and runs that cover whole stripes; a client that flushes forgets what was
+/// before.
 async fn client(volume: ArrayVolume, ledger: Ledger, seed: u64, number: u64) {
     let mut random = Random::stream(seed, number);
     let own = BLOCKS / CLIENTS;
@@ -78,8 +81,8 @@ fn write_until_power_cut(world: &mut SimWorld, spec: CreateSpec, seed: u64, ledg
     });
 }
 
-/// What the second reader finds in every block, from all disks but those `lost`. Each is one that may be there, or in
-/// doubt (`None`).
+/// What the second reader finds in every block, from all disks but those `lost`. Each is one that
+/// may be there, or in doubt (`None`).
 fn salvaged(
     disks: &[Vec<u8>],
     lost: &[usize],

@@ -330,7 +330,8 @@ fn a_member_that_pauses_for_less_than_the_limit_stays() {
 }
 
 /// A flush waited for the device that was being replaced when its copy was done: the slot was the
-/// other's then, nobody looked at the silent one any more, and a stop waited for that flush for ever.
+/// other's then, nobody looked at the silent one any more, and a stop waited for that flush for
+/// ever.
 #[test]
 fn a_silent_device_whose_copy_is_done_holds_up_nobody() {
     let mut left_silent = 0;

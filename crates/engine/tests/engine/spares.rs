@@ -1,6 +1,8 @@
-//! Spares on simulated disks: which of them takes the slot of which member, while an array runs and at its start.
+//! Spares on simulated disks: which of them takes the slot of which member, while an array runs and
+//! at its start.
 //!
-//! What must stay true: an array takes spares from its own pools, in their order, and none that is too small.
+//! What must stay true: an array takes spares from its own pools, in their order, and none that is
+//! too small.
 
 use crate::world::jobs::{
     audit, count, filled, last, ms, raid6, started, status, steps, until_all_in_sync,
@@ -10,7 +12,8 @@ use ashlar_engine::{AssembleSpec, CreateSpec, SlotState, event_names as names};
 use ashlar_sim::{DiskOptions, SimWorld, Stop};
 use ashlar_units::MemberIdx;
 
-/// Two arrays that share a pool, each with one of its own: who takes from where is what was said at the start.
+/// Two arrays that share a pool, each with one of its own: who takes from where is what was said at
+/// the start.
 #[test]
 fn arrays_take_spares_from_their_pools_in_order_and_from_no_other() {
     let mut world = SimWorld::new(540);

@@ -1,5 +1,5 @@
-//! Trims that no flush made durable, while a device is being filled: a job passes unwritten stripes by, so the
-//! trim must last as long as the device is believed to be full.
+//! Trims that no flush made durable, while a device is being filled: a job passes unwritten stripes
+//! by, so the trim must last as long as the device is believed to be full.
 //!
 //! What must stay true: the device that is filled carries a byte that no client writes.
 
@@ -47,7 +47,8 @@ async fn holds_old_data_or_zeros(engine: &Engine, when: &'static str) {
     looked.await.expect("runs");
 }
 
-/// Fill `new0` by `begin`, cut the power as soon as it is believed, and look: with all, and without one more.
+/// Fill `new0` by `begin`, cut the power as soon as it is believed, and look: with all, and without
+/// one more.
 fn fill_and_cut(seed: u64, begin: impl AsyncFnOnce(&Engine)) {
     let (mut world, disks, new): (SimWorld, Vec<SimDisk>, SimDisk) = world_for(seed, &raid5());
     new.poke(0, &vec![JUNK; usize::try_from(DISK_BYTES).expect("small")]);

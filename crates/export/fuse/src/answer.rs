@@ -1,4 +1,5 @@
-//! What a request is answered with, before it becomes bytes for the kernel; and the first answer of all.
+//! What a request is answered with, before it becomes bytes for the kernel; and the first answer of
+//! all.
 //!
 //! What must stay true: an answer of fixed form needs no memory of its own.
 
@@ -10,7 +11,8 @@ use zerocopy::{Immutable, IntoBytes};
 /// Largest read or write of the kernel, in bytes: 256 pages, the kernel's own limit.
 pub const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
 
-/// Requests that the kernel may have in the background; the kernel's default of 12 starves a loop device.
+/// Requests that the kernel may have in the background; the kernel's default of 12 starves a loop
+/// device.
 const BACKGROUND_MAX: u16 = 256;
 
 /// Replies of fixed form are no longer than this, in bytes.

@@ -1,7 +1,7 @@
 //! Requests about names and attributes: nothing to wait for.
 //!
-//! What must stay true: a file is as long as its volume and stays so; who may not write learns it when he opens.
-//! Not here: requests for bytes (`server`), nodes and their names (`files`).
+//! What must stay true: a file is as long as its volume and stays so; who may not write learns it
+//! when he opens. Not here: requests for bytes (`server`), nodes and their names (`files`).
 
 use crate::Files;
 use crate::answer::{Answer, PAYLOAD_BYTES_MAX, init_reply};
@@ -78,7 +78,8 @@ fn attributes<F: Files>(table: &FileTable<F>, node: u64) -> Result<Answer, Errno
     Ok(Answer::of(&AttrOut { attr_seconds: CACHE_SECONDS, nanos: [0; 2], attr }))
 }
 
-/// A volume has one size: emptying the file (O_TRUNC) is ignored, as devices do it. Times are not kept.
+/// A volume has one size: emptying the file (O_TRUNC) is ignored, as devices do it. Times are not
+/// kept.
 fn set_attributes<F: Files>(
     table: &FileTable<F>,
     node: u64,

@@ -1,7 +1,7 @@
 //! What the servers of a mount did so far, for `status` and metrics.
 //!
-//! What must stay true: counters only rise. They are read while they move, so two of them need not fit together
-//! to the last request.
+//! What must stay true: counters only rise. They are read while they move, so two of them need not
+//! fit together to the last request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

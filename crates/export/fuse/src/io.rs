@@ -1,9 +1,8 @@
 //! Reads and writes of any alignment and length on a volume, which takes only whole logical blocks.
 //!
-//! What must stay true: a byte that the caller did not name keeps its value, also when two callers change
-//! different bytes of one block at the same time, on whichever workers; data that reaches the volume lies in
-//! memory as devices want it.
-//! Not here: the kernel's protocol.
+//! What must stay true: a byte that the caller did not name keeps its value, also when two callers
+//! change different bytes of one block at the same time, on whichever workers; data that reaches
+//! the volume lies in memory as devices want it. Not here: the kernel's protocol.
 
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;
@@ -14,11 +13,12 @@ use rustix::io::Errno;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Pause before a busy block is tried again. Two writers within one block are rare, and each takes a read and a
-/// write of that block.
+/// Pause before a busy block is tried again. Two writers within one block are rare, and each takes
+/// a read and a write of that block.
 const BUSY_RETRY: Duration = Duration::from_micros(50);
 
-/// Blocks that some worker is changing in part, over all files of a mount. All workers of a mount share one.
+/// Blocks that some worker is changing in part, over all files of a mount. All workers of a mount
+/// share one.
 #[derive(Debug, Default)]
 pub struct BusyBlocks(Mutex<Vec<(u64, u64)>>);
 
@@ -149,7 +149,8 @@ impl<V: Volume> FileIo<'_, V> {
         if to_written { Err(Errno::NXIO) } else { Ok(size) }
     }
 
-    /// Change an extent: whole blocks as they are, and the parts of blocks at its ends by reading them first.
+    /// Change an extent: whole blocks as they are, and the parts of blocks at its ends by reading
+    /// them first.
     async fn change(&self, extent: Extent, content: Content<'_>, fua: bool) -> Result<(), Errno> {
         let unit = self.block_bytes();
         let inner_start = extent.offset.next_multiple_of(unit);

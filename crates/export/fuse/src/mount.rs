@@ -1,7 +1,7 @@
 //! The mount: how the kernel gets to know the directory, and how it forgets it again.
 //!
-//! What must stay true: a mount that was made here is unmounted when its value goes; the device descriptor does
-//! not block, because the ring's thread must never sleep in it.
+//! What must stay true: a mount that was made here is unmounted when its value goes; the device
+//! descriptor does not block, because the ring's thread must never sleep in it.
 
 use crate::answer::PAYLOAD_BYTES_MAX;
 use rustix::fs::{Mode, OFlags};
@@ -42,7 +42,8 @@ pub struct Mount {
     is_mounted: bool,
 }
 
-/// Mount on `directory`, which must exist. Files answer once a [`FuseServer`](crate::FuseServer) runs.
+/// Mount on `directory`, which must exist. Files answer once a [`FuseServer`](crate::FuseServer)
+/// runs.
 ///
 /// # Errors
 /// What open(2) of /dev/fuse, mount(2) or fusermount3 says.
@@ -68,10 +69,12 @@ impl Mount {
         &self.directory
     }
 
-    /// Take the directory away if nobody has a file of it open; servers end then. Again is no error.
+    /// Take the directory away if nobody has a file of it open; servers end then. Again is no
+    /// error.
     ///
     /// # Errors
-    /// `ResourceBusy` if somebody has; then nothing was changed. Else what umount2(2) or fusermount3 says.
+    /// `ResourceBusy` if somebody has; then nothing was changed. Else what umount2(2) or
+    /// fusermount3 says.
     pub fn release(&mut self) -> io::Result<()> {
         if !self.is_mounted {
             return Ok(());
@@ -96,7 +99,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Take the directory away at once; servers end when the last open file is closed. Again is no error.
+    /// Take the directory away at once; servers end when the last open file is closed. Again is no
+    /// error.
     ///
     /// # Errors
     /// What umount2(2) or fusermount3 says.

@@ -1,9 +1,10 @@
 //! The loop from /dev/fuse and back: how one request of the kernel is carried out.
 //!
-//! What must stay true: every request that wants a reply gets exactly one; the payload of a write goes from the
-//! kernel into the buffer that the volume stores, without a copy; memory is that of the slots, made at start.
-//! At most one slot of a worker waits in the device, or each request would wake all of them.
-//! Not here: what the files are (`files`), what is said of them (`attributes`), how bytes reach the volume (`io`).
+//! What must stay true: every request that wants a reply gets exactly one; the payload of a write
+//! goes from the kernel into the buffer that the volume stores, without a copy; memory is that of
+//! the slots, made at start. At most one slot of a worker waits in the device, or each request
+//! would wake all of them. Not here: what the files are (`files`), what is said of them
+//! (`attributes`), how bytes reach the volume (`io`).
 
 use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::counters::{FuseCounters, add};
@@ -33,8 +34,8 @@ const SLOTS_DEFAULT: usize = 16;
 /// O_DSYNC of open(2) as it arrives from the kernel.
 const DATA_SYNC: u32 = 0o10_000;
 
-/// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands each request to
-/// whichever asks first.
+/// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands
+/// each request to whichever asks first.
 pub struct FuseServer<F: Files> {
     /// The worker's executor.
     pub handle: Handle,
@@ -70,7 +71,8 @@ impl<F: Files> FuseServer<F> {
     /// What reading the device says, other than its end.
     ///
     /// # Cancellation
-    /// Slots that carry out a request finish it; one goes on waiting for the next until the mount ends.
+    /// Slots that carry out a request finish it; one goes on waiting for the next until the mount
+    /// ends.
     pub async fn serve(self) -> io::Result<()> {
         let slots = self.slots;
         let worker = Rc::new(Worker {
@@ -312,7 +314,8 @@ impl<F: Files> Worker<F> {
         let whole = head.freeze();
         let data = data.unwrap_or_else(|| whole.slice(0..0));
         let parts = [whole.slice(0..head_bytes), data];
-        // ENOENT: the request was interrupted and nobody waits any more. Anything else the next read tells.
+        // ENOENT: the request was interrupted and nobody waits any more. Anything else the next
+        // read tells.
         let (_sent, parts) = self.server.ring.write_parts(&self.server.device, parts).await;
         drop(parts);
         whole.try_into_mut().unwrap_or_else(|_| BufMut::zeroed(OUT_HEADER_BYTES + SMALL_BYTES_MAX))

@@ -1,15 +1,16 @@
 //! The bytes between the kernel's FUSE client and this server, protocol 7.31.
 //!
-//! What must stay true: everything here is pure and total; integers are in the machine's own order, as both
-//! sides run on it. A request is decoded from the 80 bytes that always come first (40 of header, and the first
-//! 40 of its body) and the rest that follows them.
-//! Not here: what a request means (`server`, `files`).
+//! What must stay true: everything here is pure and total; integers are in the machine's own order,
+//! as both sides run on it. A request is decoded from the 80 bytes that always come first (40 of
+//! header, and the first 40 of its body) and the rest that follows them. Not here: what a request
+//! means (`server`, `files`).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The protocol's major version.
 pub const MAJOR: u32 = 7;
-/// The minor version this server speaks: the first with `max_pages`-sized requests in all their uses here.
+/// The minor version this server speaks: the first with `max_pages`-sized requests in all their
+/// uses here.
 pub const MINOR: u32 = 31;
 /// Node of the directory.
 pub const ROOT_NODE: u64 = 1;
@@ -18,7 +19,8 @@ pub const ROOT_NODE: u64 = 1;
 pub const IN_HEADER_BYTES: usize = size_of::<InHeader>();
 /// Length of a write's own header: with the request's header in front, payload begins behind it.
 pub const WRITE_HEADER_BYTES: usize = size_of::<WriteIn>();
-/// What is read apart from the payload: a write's payload then lands at the start of its own buffer.
+/// What is read apart from the payload: a write's payload then lands at the start of its own
+/// buffer.
 pub const HEAD_BYTES: usize = IN_HEADER_BYTES + WRITE_HEADER_BYTES;
 /// Length of a reply's header in bytes.
 pub const OUT_HEADER_BYTES: usize = size_of::<OutHeader>();
@@ -342,7 +344,8 @@ impl<'a> InMessage<'a> {
         Some(InMessage { header, head, rest })
     }
 
-    /// The front of the body as a `T`. `T` must fit in the fixed part; all bodies of this protocol do.
+    /// The front of the body as a `T`. `T` must fit in the fixed part; all bodies of this protocol
+    /// do.
     pub fn body<T: FromBytes>(&self) -> Option<T> {
         T::read_from_prefix(self.head).ok().map(|(body, _)| body)
     }

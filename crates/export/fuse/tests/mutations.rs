@@ -1,7 +1,8 @@
 //! What might come from a kernel, from a seed: honest requests with some of their bytes changed.
 //!
-//! What must stay true: many are taken apart, of these some are done and some refused, and all are counted. How many:
-//! `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same function to libFuzzer.
+//! What must stay true: many are taken apart, of these some are done and some refused, and all are
+//! counted. How many: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same function to
+//! libFuzzer.
 
 use ashlar_fuse::hostile::{Heard, hear};
 use fastrand::Rng;

@@ -1,5 +1,5 @@
-//! Serve a volume in memory: `memory SOCKET MEBIBYTES`, and with a folder of certificates `memory SOCKET MEBIBYTES FOLDER`
-//! through TLS. For trying clients and for measuring the export alone.
+//! Serve a volume in memory: `memory SOCKET MEBIBYTES`, and with a folder of certificates `memory
+//! SOCKET MEBIBYTES FOLDER` through TLS. For trying clients and for measuring the export alone.
 
 use ashlar_iobuf::{BufMut, Pool, PoolClass};
 use ashlar_nbd::{Limits, NbdCounters, NbdServer, OneExport, TlsFiles, TlsTerms};

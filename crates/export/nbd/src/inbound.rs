@@ -1,8 +1,8 @@
 //! The receiving half of a connection.
 //!
-//! What must stay true: bytes are handed out in order and once. Small requests are received many at a time
-//! and cost a copy of their payload; long payloads go straight into the volume's buffer.
-//! Not here: what the bytes mean.
+//! What must stay true: bytes are handed out in order and once. Small requests are received many at
+//! a time and cost a copy of their payload; long payloads go straight into the volume's buffer. Not
+//! here: what the bytes mean.
 
 use crate::socket::Socket;
 use ashlar_iobuf::BufMut;
@@ -16,8 +16,8 @@ const HELD_BYTES_MAX: usize = 32 << 10;
 /// The same before a client has chosen a volume, when anybody may be there in any number.
 const HELD_BYTES_FIRST: usize = 2 << 10;
 
-/// Payloads from here on are likely followed by more of their kind: then only the next header is received ahead,
-/// because copying half of each payload costs more than a second receive.
+/// Payloads from here on are likely followed by more of their kind: then only the next header is
+/// received ahead, because copying half of each payload costs more than a second receive.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A socket's bytes, some of them received ahead.
@@ -50,7 +50,8 @@ impl Inbound {
         self.held = Some(wider);
     }
 
-    /// Take exactly `bytes.len()` bytes. `false` if the peer ended the stream before the first of them.
+    /// Take exactly `bytes.len()` bytes. `false` if the peer ended the stream before the first of
+    /// them.
     ///
     /// # Errors
     /// `UnexpectedEof` if it ended within them; else what the socket says.

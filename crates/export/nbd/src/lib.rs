@@ -1,13 +1,14 @@
 //! The NBD export: volumes for every client that speaks the Network Block Device protocol.
 //!
-//! What must stay true: this crate knows [`Volume`] and nothing else of the engine; what a client sends is
-//! believed only after it was checked; a session holds no more than its slots and bytes, however slow or
-//! hostile its client is.
+//! What must stay true: this crate knows [`Volume`] and nothing else of the engine; what a client
+//! sends is believed only after it was checked; a session holds no more than its slots and bytes,
+//! however slow or hostile its client is.
 //!
-//! Spoken: fixed newstyle handshake, structured replies and extended headers, `base:allocation`, block size
-//! constraints, FUA, several connections to one volume, TLS 1.3 with certificates on both sides (demanded of
-//! everybody or offered to nobody). Not spoken: oldstyle, resize. The protocol has no message for a resize: a session keeps the size it was told, and a
-//! new session sees the new one.
+//! Spoken: fixed newstyle handshake, structured replies and extended headers, `base:allocation`,
+//! block size constraints, FUA, several connections to one volume, TLS 1.3 with certificates on
+//! both sides (demanded of everybody or offered to nobody). Not spoken: oldstyle, resize. The
+//! protocol has no message for a resize: a session keeps the size it was told, and a new session
+//! sees the new one.
 //!
 //! Map, in reading order:
 //! - `session`: one connection from greeting to end; how bytes from a client become a request

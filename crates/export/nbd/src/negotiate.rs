@@ -1,10 +1,10 @@
 //! The handshake as pure code: one option in, replies and a decision out.
 //!
 //! What must stay true: every option other than EXPORT_NAME gets exactly one final reply; nothing a
-//! client sends here makes it panic or allocate more than its replies need; a session is only entered
-//! with a volume that [`Exports::open`] gave for the name the client asked for.
-//! Not here: reading and writing the socket, and the limits on time, count and length (`session`);
-//! the bytes of options and replies (`options`).
+//! client sends here makes it panic or allocate more than its replies need; a session is only
+//! entered with a volume that [`Exports::open`] gave for the name the client asked for. Not here:
+//! reading and writing the socket, and the limits on time, count and length (`session`); the bytes
+//! of options and replies (`options`).
 
 use crate::Exports;
 use crate::options::{
@@ -288,8 +288,8 @@ fn transmission_flags(facts: &VolumeFacts, dialect: Dialect) -> u16 {
     flags
 }
 
-/// Smallest, preferred and largest request, in bytes. The preferred one is a full stripe where the protocol
-/// can say so: it wants a power of two.
+/// Smallest, preferred and largest request, in bytes. The preferred one is a full stripe where the
+/// protocol can say so: it wants a power of two.
 fn block_sizes(facts: &VolumeFacts) -> [u32; 3] {
     let smallest = facts.logical_block_bytes;
     let floor = smallest.max(facts.physical_block_bytes).max(512);

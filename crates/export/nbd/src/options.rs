@@ -1,7 +1,8 @@
-//! The bytes of the handshake: the greeting, options as a client sends them, and the replies to them.
+//! The bytes of the handshake: the greeting, options as a client sends them, and the replies to
+//! them.
 //!
-//! What must stay true: pure; what a client sent is taken apart without trusting any length in it, and nothing is
-//! allocated for what is not there. Not here: what is answered (`negotiate`).
+//! What must stay true: pure; what a client sent is taken apart without trusting any length in it,
+//! and nothing is allocated for what is not there. Not here: what is answered (`negotiate`).
 
 const NBD_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");

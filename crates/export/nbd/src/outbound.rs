@@ -1,8 +1,9 @@
-//! The sending half of a connection: one task puts replies that are ready into as few sends as it can.
+//! The sending half of a connection: one task puts replies that are ready into as few sends as it
+//! can.
 //!
-//! What must stay true: the parts of one reply part (head, payload) are neighbours on the wire; what a reply
-//! holds (its slot, its buffer) is given back only after it was sent or the connection is lost; after the
-//! first failed send nothing more is sent.
+//! What must stay true: the parts of one reply part (head, payload) are neighbours on the wire;
+//! what a reply holds (its slot, its buffer) is given back only after it was sent or the connection
+//! is lost; after the first failed send nothing more is sent.
 
 use crate::counters::{NbdCounters, add};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};
@@ -33,7 +34,8 @@ pub struct Outbound {
     socket: Rc<Socket>,
     dialect: Dialect,
     counters: Arc<NbdCounters>,
-    /// Whoever holds the permit may send; a long read in the simple dialect holds it for all its data.
+    /// Whoever holds the permit may send; a long read in the simple dialect holds it for all its
+    /// data.
     wire: Semaphore,
     /// `None` ends the task.
     ready: Queue<Option<Outgoing>>,
@@ -127,14 +129,16 @@ impl Outbound {
             drop(wire);
             parts.clear();
             batch.drain(..).for_each(|outgoing: Outgoing| drop(outgoing.ticket));
-            // Only a send that the ring still holds on to keeps the heads; then others take their place.
+            // Only a send that the ring still holds on to keeps the heads; then others take their
+            // place.
             heads = all_heads
                 .try_into_mut()
                 .unwrap_or_else(|_| BufMut::zeroed(BATCH_MAX * REPLY_HEAD_BYTES_MAX));
         }
     }
 
-    /// Wait for a reply and take what else is ready. `false` when there is nothing left to send for ever.
+    /// Wait for a reply and take what else is ready. `false` when there is nothing left to send for
+    /// ever.
     async fn collect(&self, batch: &mut Vec<Outgoing>) -> bool {
         let Some(first) = self.ready.pop().await else { return false };
         batch.push(first);
@@ -151,7 +155,8 @@ impl Outbound {
         true
     }
 
-    /// Encode the heads side by side and list what is to be sent: runs of heads, and payloads between them.
+    /// Encode the heads side by side and list what is to be sent: runs of heads, and payloads
+    /// between them.
     fn lay_out(&self, mut heads: BufMut, batch: &[Outgoing], parts: &mut Vec<Buf>) -> Buf {
         let mut ends = [0; BATCH_MAX];
         let mut end = 0;

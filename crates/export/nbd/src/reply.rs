@@ -1,8 +1,8 @@
 //! The bytes of replies in the transmission phase.
 //!
-//! What must stay true: everything here is pure; a reply says the same in all dialects, as far as they have words
-//! for it; a head tells the length of what follows it exactly.
-//! Not here: when a reply is sent, and with what data (`slot`, `outbound`).
+//! What must stay true: everything here is pure; a reply says the same in all dialects, as far as
+//! they have words for it; a head tells the length of what follows it exactly. Not here: when a
+//! reply is sent, and with what data (`slot`, `outbound`).
 
 use crate::wire::{Dialect, NbdError};
 use ashlar_volume::AllocationRun;
@@ -22,7 +22,8 @@ pub const REPLY_HEAD_BYTES_MAX: usize = 128;
 /// Error messages are cut at this length, so that a head always fits.
 const MESSAGE_BYTES_MAX: usize = 64;
 
-/// What one part of a reply says. Data and allocation runs follow the head as a payload of their own.
+/// What one part of a reply says. Data and allocation runs follow the head as a payload of their
+/// own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyBody {
     /// Success without data, and the last part.
@@ -105,7 +106,8 @@ struct ExtendedHeader {
 impl ReplyHead {
     /// Write the head to the front of `out` and say how long it is, in bytes.
     ///
-    /// The simple dialect has no parts: only the last one is encoded, and a data head says just "success".
+    /// The simple dialect has no parts: only the last one is encoded, and a data head says just
+    /// "success".
     ///
     /// # Panics
     /// If `out` is shorter than [`REPLY_HEAD_BYTES_MAX`].
@@ -217,8 +219,9 @@ pub fn status_bytes(dialect: Dialect, run_count: usize) -> usize {
 /// Encode allocation runs as the payload of [`ReplyBody::Status`].
 ///
 /// # Panics
-/// If `out` is shorter than [`status_bytes`]. In the structured dialect a run longer than 32 bits can tell
-/// is cut there, which the protocol allows for the last one: callers ask for 32-bit extents.
+/// If `out` is shorter than [`status_bytes`]. In the structured dialect a run longer than 32 bits
+/// can tell is cut there, which the protocol allows for the last one: callers ask for 32-bit
+/// extents.
 pub fn encode_status(dialect: Dialect, runs: &[AllocationRun], out: &mut [u8]) {
     const HOLE_AND_ZERO: u32 = 3;
     let mut writer = Writer { out, at: 0 };

@@ -1,13 +1,14 @@
 //! One connection, from greeting to end: how bytes from a client become a request.
 //!
-//! A request's way: `receive_requests` takes its header, lets `admit` decide what it asks for, waits for a
-//! ticket (a free slot and room for its bytes), receives a write's payload straight into a buffer of the volume,
-//! and hands the job to a slot. The slot submits it to the volume and queues the reply; the sender sends it.
+//! A request's way: `receive_requests` takes its header, lets `admit` decide what it asks for,
+//! waits for a ticket (a free slot and room for its bytes), receives a write's payload straight
+//! into a buffer of the volume, and hands the job to a slot. The slot submits it to the volume and
+//! queues the reply; the sender sends it.
 //!
-//! What must stay true: whatever a header claims, its payload is consumed before the next header is looked
-//! for, or the connection ends; while all slots are busy nothing is received; when the connection ends, requests
-//! in flight are finished and no task, buffer or descriptor stays.
-//! Not here: accepting (`server`), carrying out (`slot`).
+//! What must stay true: whatever a header claims, its payload is consumed before the next header is
+//! looked for, or the connection ends; while all slots are busy nothing is received; when the
+//! connection ends, requests in flight are finished and no task, buffer or descriptor stays. Not
+//! here: accepting (`server`), carrying out (`slot`).
 
 use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, add};
@@ -84,7 +85,8 @@ pub struct NbdServer<E> {
     pub limits: Limits,
     /// Shared with the other workers.
     pub counters: Arc<NbdCounters>,
-    /// With these, clients must speak TLS and show a certificate; without, connections are clear text.
+    /// With these, clients must speak TLS and show a certificate; without, connections are clear
+    /// text.
     pub tls: Option<TlsTerms>,
 }
 
@@ -95,8 +97,8 @@ impl<E: Exports> NbdServer<E> {
     /// [`SessionError`]: for the log; the client has been dropped.
     ///
     /// # Cancellation
-    /// Dropping the future ends the session: the socket is shut down, requests in flight end on their own and
-    /// their replies are lost. This is how to stop a session from outside.
+    /// Dropping the future ends the session: the socket is shut down, requests in flight end on
+    /// their own and their replies are lost. This is how to stop a session from outside.
     pub async fn serve(&self, socket: OwnedFd) -> Result<SessionEnd, SessionError> {
         let _open = self.counters.sessions.count_open();
         prepare(&socket)?;
@@ -188,7 +190,8 @@ impl Handshake<'_> {
         Err(SessionError::Handshake("too many options"))
     }
 
-    /// From here on through TLS. What came before the client knew that it may begin is not of a TLS session.
+    /// From here on through TLS. What came before the client knew that it may begin is not of a TLS
+    /// session.
     async fn start_tls(&self, inbound: &Inbound) -> Result<(), SessionError> {
         if inbound.is_ahead() {
             return Err(SessionError::Handshake("bytes in clear text after STARTTLS"));
@@ -330,7 +333,8 @@ impl<V: Volume> Session<V> {
         Ok(())
     }
 
-    /// Where a reply may have parts, a long read becomes several jobs; else one job sends its pieces in order.
+    /// Where a reply may have parts, a long read becomes several jobs; else one job sends its
+    /// pieces in order.
     async fn start_read(&self, head: &RequestHead, extent: Extent) {
         if !self.shared.dialect.has_parts() {
             let bytes = extent.bytes.min(self.shared.piece_bytes_max());
@@ -372,7 +376,8 @@ impl<V: Volume> Session<V> {
     /// Let requests in flight end and their replies leave; not for ever. Whether they did.
     async fn drain(&self) -> bool {
         let all_back = self.shared.credit.all_back();
-        // Too slow: dropping the session breaks the connection off, which frees what waits for the client.
+        // Too slow: dropping the session breaks the connection off, which frees what waits for the
+        // client.
         within(&self.handle, self.limits.session.drain_time, all_back).await.is_some()
     }
 }

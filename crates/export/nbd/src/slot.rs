@@ -1,9 +1,9 @@
 //! How a request is carried out: the tasks that turn jobs into volume requests and replies.
 //!
-//! What must stay true: a job holds a ticket (its slot and its bytes) until its reply left; a slot never waits
-//! for a second buffer while it holds one, so slots cannot starve each other of the volume's pool; a request
-//! cut into pieces is answered once, after the last of them.
-//! Not here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
+//! What must stay true: a job holds a ticket (its slot and its bytes) until its reply left; a slot
+//! never waits for a second buffer while it holds one, so slots cannot starve each other of the
+//! volume's pool; a request cut into pieces is answered once, after the last of them. Not here:
+//! whether the request is allowed (`admit`), and where its payload comes from (`session`).
 
 use crate::admit::Order;
 use crate::outbound::{Outbound, Outgoing};
@@ -122,9 +122,9 @@ impl<V: Volume> Shared<V> {
         self.reply(job, body, payload);
     }
 
-    /// A long read in the simple dialect. Its data must be one run on the wire and success stands before it, so
-    /// the wire is held from the first piece on, one buffer goes round, and a later failure can only be told by
-    /// dropping the connection, as the protocol wants it.
+    /// A long read in the simple dialect. Its data must be one run on the wire and success stands
+    /// before it, so the wire is held from the first piece on, one buffer goes round, and a later
+    /// failure can only be told by dropping the connection, as the protocol wants it.
     async fn read_in_order(&self, job: Job, extent: Extent) {
         let mut wire = None;
         let piece_bytes_max = to_usize(self.piece_bytes_max());
@@ -150,8 +150,9 @@ impl<V: Volume> Shared<V> {
             }
             self.out.count_read(piece.bytes);
             at = piece.end();
-            // While this job holds the wire, others hold the pool's buffers: waiting for one could be for ever. So if
-            // the volume keeps a share of what it gave, memory of our own takes its place.
+            // While this job holds the wire, others hold the pool's buffers: waiting for one could
+            // be for ever. So if the volume keeps a share of what it gave, memory of our own takes
+            // its place.
             buffer = sent.try_into_mut().unwrap_or_else(|_| BufMut::zeroed(piece_bytes_max));
         }
         drop(wire);

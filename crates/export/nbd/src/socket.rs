@@ -1,8 +1,8 @@
 //! The socket of one connection: in clear text, or through TLS once the client has asked for it.
 //!
-//! What must stay true: a connection in clear text pays one comparison a call for TLS; what was secured never goes
-//! back to clear text; one task receives and one sends at a time, and each may be dropped at any moment.
-//! Not here: what the bytes mean, and who must ask for TLS (`negotiate`).
+//! What must stay true: a connection in clear text pays one comparison a call for TLS; what was
+//! secured never goes back to clear text; one task receives and one sends at a time, and each may
+//! be dropped at any moment. Not here: what the bytes mean, and who must ask for TLS (`negotiate`).
 
 use crate::tls::{Channel, TlsTerms};
 use ashlar_iobuf::{Buf, BufMut};
@@ -28,7 +28,8 @@ impl Socket {
     /// Receive once, up to the buffer's length; 0 is the end of the stream.
     ///
     /// # Errors
-    /// What the socket says; `InvalidData` if it is not what the TLS peer sent, `UnexpectedEof` if it was cut off.
+    /// What the socket says; `InvalidData` if it is not what the TLS peer sent, `UnexpectedEof` if
+    /// it was cut off.
     pub async fn receive(&self, buf: BufMut) -> BufResult<usize, BufMut> {
         match self.tls.get() {
             None => self.ring.receive(&self.descriptor, buf).await,

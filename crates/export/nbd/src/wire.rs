@@ -1,8 +1,9 @@
 //! The bytes of requests in the transmission phase, and what requests and replies have in common.
 //!
-//! What must stay true: everything here is pure and total; no input makes it panic, and what a header
-//! claims (length, offset) is only passed on, never acted upon. All integers are big-endian.
-//! Not here: replies (`reply`), the handshake (`negotiate`), and what a request means for a volume (`admit`).
+//! What must stay true: everything here is pure and total; no input makes it panic, and what a
+//! header claims (length, offset) is only passed on, never acted upon. All integers are big-endian.
+//! Not here: replies (`reply`), the handshake (`negotiate`), and what a request means for a volume
+//! (`admit`).
 
 use ashlar_volume::VolumeErrorKind;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
@@ -178,7 +179,8 @@ impl RequestHead {
     }
 }
 
-/// Why bytes are not a request header: the connection cannot go on, as nobody knows where the next begins.
+/// Why bytes are not a request header: the connection cannot go on, as nobody knows where the next
+/// begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("request magic is {found:#010x}")]
 pub struct BadMagic {

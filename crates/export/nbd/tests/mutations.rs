@@ -1,8 +1,9 @@
-//! What clients send, from a seed: honest handshakes and requests with some of their bytes changed, parts left out, doubled and
-//! swapped.
+//! What clients send, from a seed: honest handshakes and requests with some of their bytes changed,
+//! parts left out, doubled and swapped.
 //!
-//! What must stay true: many come as far as the requests, and of these some are admitted and some refused; all are counted.
-//! How many: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same function to libFuzzer.
+//! What must stay true: many come as far as the requests, and of these some are admitted and some
+//! refused; all are counted. How many: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same
+//! function to libFuzzer.
 
 use ashlar_nbd::hostile::{Heard, hear};
 use fastrand::Rng;

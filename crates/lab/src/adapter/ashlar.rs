@@ -27,8 +27,8 @@ const ASKED_MAX: u32 = 100;
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 impl Ashlar {
-    /// With a consistency policy (`log`, `bitmap`, `none`), or the default one if empty. The program is `ashlar`, or what the
-    /// environment names as `ASHLAR`.
+    /// With a consistency policy (`log`, `bitmap`, `none`), or the default one if empty. The
+    /// program is `ashlar`, or what the environment names as `ASHLAR`.
     pub fn new(policy: &str) -> Ashlar {
         let program = std::env::var("ASHLAR").unwrap_or_else(|_| "ashlar".to_owned());
         Ashlar::with_program(&program, policy)
@@ -126,8 +126,9 @@ impl Engine for Ashlar {
         let device = device.trim();
         self.is_attached = true;
         let files = wanted.place.join("files");
-        // XFS asks a block device for its stripes, and a loop device does not know them: they have to be said, as
-        // `docs/operating.md` tells everybody. Without them a write of one stripe goes across two.
+        // XFS asks a block device for its stripes, and a loop device does not know them: they have
+        // to be said, as `docs/operating.md` tells everybody. Without them a write of one stripe
+        // goes across two.
         let stripe = format!("su={strip},sw={}", data_strips(wanted));
         commands.succeed(
             &["mkfs.xfs", "-q", "-f", "-d", &stripe, device],

@@ -1,7 +1,9 @@
-//! SPDK's bdevperf: what it is told to open, its command line, and what it prints: a table with one line for each job and a total.
+//! SPDK's bdevperf: what it is told to open, its command line, and what it prints: a table with one
+//! line for each job and a total.
 //!
-//! What must stay true: it gives means, a smallest and a largest latency and no histogram, so no percentile is made of it; a load that it cannot make
-//! is refused, never made into another one. Not here: starting it (plan::execute::spdk).
+//! What must stay true: it gives means, a smallest and a largest latency and no histogram, so no
+//! percentile is made of it; a load that it cannot make is refused, never made into another one.
+//! Not here: starting it (plan::execute::spdk).
 
 use crate::fio::Job;
 use crate::record::{Direction, Workload};
@@ -13,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub const PROGRAM: &str = "bdevperf";
 /// What is loaded, as SPDK calls it.
 const LOADED: &str = "lab";
-/// Settings of fio's jobs that say the same to bdevperf, or that it needs not be told: it never goes through a page cache, never repeats
-/// offsets on purpose, and ends when its time is over.
+/// Settings of fio's jobs that say the same to bdevperf, or that it needs not be told: it never
+/// goes through a page cache, never repeats offsets on purpose, and ends when its time is over.
 const UNDERSTOOD: [&str; 17] = [
     "rw",
     "bs",
@@ -52,7 +54,8 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// The configuration that makes it, as SPDK reads it (`-c`). Blocks of 4 KiB, unless the load's are no multiple of that.
+    /// The configuration that makes it, as SPDK reads it (`-c`). Blocks of 4 KiB, unless the load's
+    /// are no multiple of that.
     pub fn config(&self, load: &Workload) -> Value {
         let block = if load.block_bytes.is_multiple_of(4096) { 4096 } else { 512 };
         let file = |name: &str, path: &Path| {
@@ -79,7 +82,8 @@ impl Seen {
 /// That bdevperf can make the load of the profile `name`.
 ///
 /// # Errors
-/// If it asks for something that bdevperf has no word for, or for several sequential streams, which it would send over the same blocks.
+/// If it asks for something that bdevperf has no word for, or for several sequential streams, which
+/// it would send over the same blocks.
 pub fn can(name: &str, jobs: &[Job]) -> Result<(), Refusal> {
     let refused = |what: String| {
         let said = format!("bdevperf cannot make the load {name}: {what}");
@@ -107,7 +111,8 @@ pub fn can(name: &str, jobs: &[Job]) -> Result<(), Refusal> {
     }
 }
 
-/// The command line for `load`, `seconds` long, without the configuration's path, which comes last. One polling core for each job.
+/// The command line for `load`, `seconds` long, without the configuration's path, which comes last.
+/// One polling core for each job.
 pub fn command(load: &Workload, seconds: u64) -> Vec<String> {
     let mix = if load.mix == "readwrite" { "rw" } else { load.mix.as_str() };
     let mut words = vec![
@@ -154,7 +159,8 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// The total of what bdevperf printed. Columns are found by their names: they differ by version.
+    /// The total of what bdevperf printed. Columns are found by their names: they differ by
+    /// version.
     ///
     /// # Errors
     /// There is no total in it, or no head.
@@ -176,7 +182,8 @@ impl Perf {
             .filter_map(|part| part.parse().ok())
             .filter(|number: &f64| number.is_finite())
             .collect();
-        // The head names the columns of the device and of its run time first; the total has only those from IOPS on.
+        // The head names the columns of the device and of its run time first; the total has only
+        // those from IOPS on.
         let first = heads.iter().position(|head| *head == "IOPS").unwrap_or(0);
         let column = |name: &str| {
             let at = heads.iter().skip(first).position(|head| *head == name)?;

@@ -1,7 +1,7 @@
 //! btrfs raid5 and raid6: data by the level, metadata in copies as its developers recommend.
 //!
-//! Members are taken out by unmounting, wiping their signatures and mounting degraded: a loop device cannot be pulled from
-//! under a mounted btrfs.
+//! Members are taken out by unmounting, wiping their signatures and mounting degraded: a loop
+//! device cannot be pulled from under a mounted btrfs.
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted, run_all, word, words};

@@ -8,7 +8,8 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
-/// Name of the file in a run's directory with the commands that were still to be run when the lab was interrupted twice.
+/// Name of the file in a run's directory with the commands that were still to be run when the lab
+/// was interrupted twice.
 pub const LEFT_BEHIND: &str = "left-behind.sh";
 
 /// What a program answered.
@@ -64,8 +65,8 @@ pub trait Commands {
     }
 }
 
-/// Programs for real. While something is [taken away](Live::taking_away), an interruption does not end them; a second one
-/// does, and what is left to be run then is kept as text.
+/// Programs for real. While something is [taken away](Live::taking_away), an interruption does not
+/// end them; a second one does, and what is left to be run then is kept as text.
 pub struct Live<'a> {
     evidence: &'a Evidence,
     limit: Duration,
@@ -97,7 +98,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Do `work`, which takes away what was made: it is not ended by an interruption, unless by a second one.
+    /// Do `work`, which takes away what was made: it is not ended by an interruption, unless by a
+    /// second one.
     pub fn taking_away<T>(&self, work: impl FnOnce() -> T) -> T {
         let outer = self.takes_away.replace(true);
         if self.evidence.interrupt().is_raised() && !self.has_said.replace(true) {
@@ -110,7 +112,8 @@ impl<'a> Live<'a> {
         done
     }
 
-    /// `done`, unless a second interruption kept things from being taken away: then what is left, and how it goes away.
+    /// `done`, unless a second interruption kept things from being taken away: then what is left,
+    /// and how it goes away.
     ///
     /// # Errors
     /// That of `done`, or that something is left behind.
@@ -282,7 +285,8 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// A transcript: lines `$ COMMAND`, each followed by what it printed; `? N` before the next command is its exit code.
+    /// A transcript: lines `$ COMMAND`, each followed by what it printed; `? N` before the next
+    /// command is its exit code.
     pub fn parse(transcript: &str) -> Recorded {
         let mut lines: VecDeque<(String, Answer)> = VecDeque::new();
         for line in transcript.lines() {

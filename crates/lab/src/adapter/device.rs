@@ -1,4 +1,5 @@
-//! A device somebody hands over: any engine that the lab cannot drive. It is measured as it is and never changed.
+//! A device somebody hands over: any engine that the lab cannot drive. It is measured as it is and
+//! never changed.
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted};

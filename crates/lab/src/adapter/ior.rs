@@ -1,7 +1,9 @@
-//! IOR, the parallel file system benchmark, as a second opinion after fio: what is started, and what its table says.
+//! IOR, the parallel file system benchmark, as a second opinion after fio: what is started, and
+//! what its table says.
 //!
-//! What must stay true: it works through the page cache, so its writes end with fsync and its reads begin after the caches were dropped;
-//! it prints means over whole phases and no histogram, so no percentile is made of it.
+//! What must stay true: it works through the page cache, so its writes end with fsync and its reads
+//! begin after the caches were dropped; it prints means over whole phases and no histogram, so no
+//! percentile is made of it.
 
 use crate::record::Direction;
 use crate::refusal::Refusal;
@@ -29,7 +31,8 @@ impl Phase {
     }
 }
 
-/// The command of a phase: a file for each task (`-F`), `bytes` each, in transfers of 1 MiB, kept for the next phase (`-k`).
+/// The command of a phase: a file for each task (`-F`), `bytes` each, in transfers of 1 MiB, kept
+/// for the next phase (`-k`).
 pub fn command(phase: Phase, tasks: u32, bytes: u64, folder: &Path) -> Vec<String> {
     let file: PathBuf = folder.join("ior");
     let (tasks_word, bytes_word) = (tasks.to_string(), bytes.to_string());
@@ -47,8 +50,8 @@ pub fn command(phase: Phase, tasks: u32, bytes: u64, folder: &Path) -> Vec<Strin
     argv
 }
 
-/// What IOR's table says about a phase: MiB a second and seconds in all, the mean of its repetitions. Columns are found by their names: they
-/// differ by version.
+/// What IOR's table says about a phase: MiB a second and seconds in all, the mean of its
+/// repetitions. Columns are found by their names: they differ by version.
 ///
 /// # Errors
 /// There is no table, or no line of that phase in it.

@@ -1,6 +1,7 @@
 //! RAID by device mapper through LVM: one volume over all members.
 //!
-//! Members are taken out while the volume is inactive, and it comes back degraded: LVM has no command that fails a working one.
+//! Members are taken out while the volume is inactive, and it comes back degraded: LVM has no
+//! command that fails a working one.
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted, run_all, word, words};

@@ -1,4 +1,5 @@
-//! Linux md through mdadm, with the tuning its users recommend: eight stripe threads, a large stripe cache.
+//! Linux md through mdadm, with the tuning its users recommend: eight stripe threads, a large
+//! stripe cache.
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted, run_all, word, words};

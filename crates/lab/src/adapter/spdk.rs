@@ -1,7 +1,8 @@
-//! SPDK's RAID 5 bdev: a target of its own, driven by its RPCs, reached as an NBD device or measured by its own bdevperf.
+//! SPDK's RAID 5 bdev: a target of its own, driven by its RPCs, reached as an NBD device or
+//! measured by its own bdevperf.
 //!
-//! What must stay true: the NBD device is a way into it for fio and costs more than the engine itself; the way says so.
-//! Not here: reading what bdevperf prints (bdevperf).
+//! What must stay true: the NBD device is a way into it for fio and costs more than the engine
+//! itself; the way says so. Not here: reading what bdevperf prints (bdevperf).
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted, word};

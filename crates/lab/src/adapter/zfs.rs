@@ -1,4 +1,5 @@
-//! OpenZFS raidz1 and raidz2: a file on one file system, without compression, so that what is written is what reaches the drives.
+//! OpenZFS raidz1 and raidz2: a file on one file system, without compression, so that what is
+//! written is what reaches the drives.
 
 use super::commands::Commands;
 use super::{Engine, Served, Wanted, run_all, word, words};
@@ -15,7 +16,8 @@ pub struct Zfs {
 }
 
 const POOL: &str = "ashlar_lab";
-/// What is set away from the default: blocks of 4 KiB on the drives, records of 1 MiB for large I/Os, no access times.
+/// What is set away from the default: blocks of 4 KiB on the drives, records of 1 MiB for large
+/// I/Os, no access times.
 const PROPERTIES: [(&str, &str); 4] =
     [("compression", "off"), ("recordsize", "1M"), ("atime", "off"), ("xattr", "sa")];
 

@@ -29,8 +29,9 @@ use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or directories of runs. Engines are measured A, B,
-/// A, B: each turn makes the array, fills it, measures it healthy and with members out, and takes it away again.
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or directories of runs.
+/// Engines are measured A, B, A, B: each turn makes the array, fills it, measures it healthy and
+/// with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  ashlar lab compare ashlar btrfs --dir runs/first --member drive0 --member drive1 --member drive2 --member drive3\n  ashlar lab compare runs/today runs/baseline --worse-below 0.95\n  ashlar lab compare runs/today --baseline kernel-6.1\n\n\
@@ -54,7 +55,8 @@ pub struct Args {
     /// A member: a block device or a file. Its content is lost.
     #[arg(long = "member", value_name = "PATH")]
     pub members: Vec<PathBuf>,
-    /// This may be overwritten although something is on it: serial number of a drive, path of a file.
+    /// This may be overwritten although something is on it: serial number of a drive, path of a
+    /// file.
     #[arg(long, value_name = "WHAT")]
     pub destroy: Vec<String>,
     /// Where records, outputs and the report go; made if it is not there.
@@ -63,14 +65,15 @@ pub struct Args {
     /// RAID level: raid5 or raid6.
     #[arg(long, default_value = "raid6")]
     pub level: String,
-    /// Members that are taken out for the second half of each turn. Without this as many as the level can lose, and none if a device was
-    /// handed over.
+    /// Members that are taken out for the second half of each turn. Without this as many as the
+    /// level can lose, and none if a device was handed over.
     #[arg(long)]
     pub losses: Option<u32>,
     /// Turns of each engine; from three on there are intervals.
     #[arg(long, default_value_t = 3)]
     pub rounds: u32,
-    /// Which loads, as fio calls them: write, read (both whole stripes), randread, randwrite (both 4 KiB). All without this.
+    /// Which loads, as fio calls them: write, read (both whole stripes), randread, randwrite (both
+    /// 4 KiB). All without this.
     #[arg(long = "load", value_name = "MIX", value_delimiter = ',')]
     pub loads: Vec<String>,
     /// Seconds of each measurement.
@@ -79,7 +82,8 @@ pub struct Args {
     /// MiB of the array that are used.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
     pub span: u64,
-    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each case is sampled.
+    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each
+    /// case is sampled.
     #[arg(long)]
     pub no_stacks: bool,
     /// Say what would be done, and what would refuse it, and do nothing.
@@ -96,7 +100,8 @@ const STRIP_BYTES: u64 = 64 << 10;
 /// Do what was asked.
 ///
 /// # Errors
-/// If a target must not be overwritten, an engine refuses, or fio fails. What was measured by then is kept.
+/// If a target must not be overwritten, an engine refuses, or fio fails. What was measured by then
+/// is kept.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(name) = &args.baseline {
         let old = Library::at(args.library.as_deref())?.open(name)?;
@@ -169,7 +174,8 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     measured.map(|()| ExitCode::from(u8::from(invalid > 0)))
 }
 
-/// How many measurements there will be: raw devices in large blocks, raw devices at each load, and each engine's turns.
+/// How many measurements there will be: raw devices in large blocks, raw devices at each load, and
+/// each engine's turns.
 fn planned(args: &Args, losses: u32, workloads: &[Workload]) -> u32 {
     let each = u32::try_from(workloads.len()).unwrap_or(u32::MAX);
     let conditions = if losses == 0 { 1 } else { 2 };

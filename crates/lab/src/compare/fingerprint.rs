@@ -1,4 +1,5 @@
-//! Whether two runs are of the same machine: then a difference is the engine's, otherwise it may be anybody's.
+//! Whether two runs are of the same machine: then a difference is the engine's, otherwise it may be
+//! anybody's.
 //!
 //! What must stay true: a fact that one of them did not record is a difference, never a match.
 

@@ -1,9 +1,11 @@
 //! The library of baselines: runs that were given a name, to hold later runs against.
 //!
-//! A baseline is a run directory with the measurements and the environment of the run it was saved from: `lab report` reads it as well.
-//! Evidence, stacks and series stay where the run was measured.
+//! A baseline is a run directory with the measurements and the environment of the run it was saved
+//! from: `lab report` reads it as well. Evidence, stacks and series stay where the run was
+//! measured.
 //!
-//! What must stay true: a baseline is there whole or not at all; one that is there is never written over in silence.
+//! What must stay true: a baseline is there whole or not at all; one that is there is never written
+//! over in silence.
 
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -19,7 +21,8 @@ pub struct Library {
 }
 
 impl Library {
-    /// The library in `dir`; without it the user's own: `$XDG_STATE_HOME/ashlar/lab/baselines`, or the same under `~/.local/state`.
+    /// The library in `dir`; without it the user's own: `$XDG_STATE_HOME/ashlar/lab/baselines`, or
+    /// the same under `~/.local/state`.
     ///
     /// # Errors
     /// If there is neither `dir` nor a home directory.
@@ -47,7 +50,8 @@ impl Library {
     /// Keep the run at `from` as `name`.
     ///
     /// # Errors
-    /// If the name is no name or is taken (unless `replace`), the run has nothing that could be held against, or it cannot be written.
+    /// If the name is no name or is taken (unless `replace`), the run has nothing that could be
+    /// held against, or it cannot be written.
     pub fn save(&self, name: &str, from: &Path, replace: bool) -> Result<Run, Refusal> {
         let place = self.place(name)?;
         if place.exists() && !replace {
@@ -69,7 +73,8 @@ impl Library {
         remove_if_there(&new).map_err(|error| fault(&new, &error))?;
         let dir = RunDir::create(&new, &run.facts)?;
         run.records.iter().try_for_each(|record| dir.append(record))?;
-        // The old one goes at the last moment; a crash in between leaves the new one under its first name.
+        // The old one goes at the last moment; a crash in between leaves the new one under its
+        // first name.
         remove_if_there(&place).map_err(|error| fault(&place, &error))?;
         std::fs::rename(&new, &place).map_err(|error| fault(&place, &error))?;
         Ok(run)

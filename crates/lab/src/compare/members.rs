@@ -1,6 +1,7 @@
 //! The devices, made from files if need be, and what the raw ones can do.
 //!
-//! What must stay true: the loop devices that were made here are let go at the end, whatever happens.
+//! What must stay true: the loop devices that were made here are let go at the end, whatever
+//! happens.
 
 use super::turns::{Bench, Case, Limit};
 use super::workloads::{self, Extent};
@@ -69,7 +70,8 @@ impl Drop for Devices<'_> {
 /// Block size and depth on each device at which it is found out what all of them can carry at once.
 const STREAM: (u64, u32) = (1 << 20, 4);
 
-/// Measure the raw devices all at once and write down the BASELINE of each load; the limit of each, by its name.
+/// Measure the raw devices all at once and write down the BASELINE of each load; the limit of each,
+/// by its name.
 ///
 /// # Errors
 /// If fio fails or a record cannot be written.
@@ -138,8 +140,9 @@ fn stream(
     Ok((rate, (jobs, workload)))
 }
 
-/// What no engine can be above at `workload`, bytes a second: random reads what the raw devices gave for the same blocks, everything else
-/// the most that they carried, writes less the part that parity takes. An engine may well make large writes of small ones.
+/// What no engine can be above at `workload`, bytes a second: random reads what the raw devices
+/// gave for the same blocks, everything else the most that they carried, writes less the part that
+/// parity takes. An engine may well make large writes of small ones.
 fn ceiling(workload: &Workload, code: Code, raw: f64, streamed: f64) -> Ceiling {
     let of_data = f64::from(code.data) / f64::from(code.members());
     let (value, what) = match workload.mix.as_str() {

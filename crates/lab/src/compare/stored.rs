@@ -1,7 +1,7 @@
 //! Two runs that were measured at different times.
 //!
-//! What must stay true: it is said that they were not taken in turns; a case that only one of them has is named; an
-//! invalid side takes no part.
+//! What must stay true: it is said that they were not taken in turns; a case that only one of them
+//! has is named; an invalid side takes no part.
 
 use crate::metrics::pairs;
 use crate::record::ArrayCondition;

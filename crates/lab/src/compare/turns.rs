@@ -1,7 +1,7 @@
 //! A, B, A, B: make the array, measure it healthy, take members out, measure again, take it away.
 //!
-//! What must stay true: an array is taken away whatever happened; a turn that fails is said and ends the comparison, with
-//! everything measured before it kept.
+//! What must stay true: an array is taken away whatever happened; a turn that fails is said and
+//! ends the comparison, with everything measured before it kept.
 
 use super::members::{self, Devices};
 use super::workloads::{self, Extent};
@@ -44,13 +44,15 @@ pub struct Bench<'a> {
     pub strip_bytes: u64,
     /// How far it is.
     pub progress: RefCell<Progress>,
-    /// What no engine can be above, by the name of the load; empty until the raw devices have been measured.
+    /// What no engine can be above, by the name of the load; empty until the raw devices have been
+    /// measured.
     pub limits: RefCell<BTreeMap<String, Limit>>,
     /// How often raw devices were measured once more.
     pub again: Cell<u32>,
 }
 
-/// What no engine can be above at one load, and how to find that out once more while an array stands on the devices.
+/// What no engine can be above at one load, and how to find that out once more while an array
+/// stands on the devices.
 #[derive(Clone, Debug)]
 pub struct Limit {
     /// What the raw devices carried.
@@ -163,8 +165,9 @@ impl Bench<'_> {
         Ok((rates, rate))
     }
 
-    /// What a figure above its ceiling gets (F14). The raw devices may have been measured in a worse moment than the array, so where they
-    /// can be, they are measured once more right after it, and the higher figure counts.
+    /// What a figure above its ceiling gets (F14). The raw devices may have been measured in a
+    /// worse moment than the array, so where they can be, they are measured once more right after
+    /// it, and the higher figure counts.
     fn above_limit(&self, measured: &Measurement) -> Result<Option<Finding>, Refusal> {
         let name = &measured.workload.name;
         let Some(limit) = self.limits.borrow().get(name).cloned() else { return Ok(None) };

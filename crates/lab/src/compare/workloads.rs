@@ -1,6 +1,7 @@
 //! What both engines are asked to do, as fio jobs.
 //!
-//! What must stay true: reads touch only what was written before; the jobs of a sequential load work on parts of their own.
+//! What must stay true: reads touch only what was written before; the jobs of a sequential load
+//! work on parts of their own.
 
 use crate::fio::job::{JobFile, Section, Setting};
 use crate::record::Workload;

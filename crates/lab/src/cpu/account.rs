@@ -1,7 +1,9 @@
-//! From counts to the account of a machine's CPU: shares with errors, contexts, useful work against overhead, cores.
+//! From counts to the account of a machine's CPU: shares with errors, contexts, useful work against
+//! overhead, cores.
 //!
-//! What must stay true: every share is of cores x time (F1); a group names its file's version; the sampling source and its
-//! bias stand in the account; counts that cannot be in the unit they are said to be in are refused.
+//! What must stay true: every share is of cores x time (F1); a group names its file's version; the
+//! sampling source and its bias stand in the account; counts that cannot be in the unit they are
+//! said to be in are refused.
 
 use super::groups::{Groups, WorkKind};
 use super::kernel::KernelAccount;
@@ -133,9 +135,11 @@ pub struct ProfilerCost {
     pub own_cpu_s: f64,
     /// The same as a share of the machine.
     pub own_share: f64,
-    /// CPU nanoseconds for each I/O without and with sampling, when a load generator was run both ways.
+    /// CPU nanoseconds for each I/O without and with sampling, when a load generator was run both
+    /// ways.
     pub ns_per_io: Option<(f64, f64)>,
-    /// Busy share of the machine by `/proc/stat` without and with sampling, when the load was run both ways.
+    /// Busy share of the machine by `/proc/stat` without and with sampling, when the load was run
+    /// both ways.
     pub busy_share: Option<(f64, f64)>,
 }
 
@@ -172,7 +176,8 @@ impl CpuAccount {
     /// The account of `counts`.
     ///
     /// # Errors
-    /// There is nothing to account for, or the counts cannot be in any unit (or not in the one that was said).
+    /// There is nothing to account for, or the counts cannot be in any unit (or not in the one that
+    /// was said).
     pub fn of(counts: &Counts, groups: &Groups, taken: &Taken<'_>) -> Result<CpuAccount, Refusal> {
         let window = taken.window;
         if !window.is_sound() {
@@ -343,7 +348,8 @@ impl Scale {
     }
 }
 
-/// Percent of each core; cores that were never sampled were idle. Empty if the samples name no core.
+/// Percent of each core; cores that were never sampled were idle. Empty if the samples name no
+/// core.
 pub fn core_percents(counts: &[u64], window: Window, unit: Unit) -> Vec<f64> {
     let one = Window { cores: 1, ..window };
     let mut percents: Vec<f64> =

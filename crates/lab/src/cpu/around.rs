@@ -1,7 +1,9 @@
-//! Stacks around one measurement of a run: whose CPU time it was, and flame graphs, without the user's extra work.
+//! Stacks around one measurement of a run: whose CPU time it was, and flame graphs, without the
+//! user's extra work.
 //!
-//! What must stay true: a measurement is made whether or not stacks can be taken; why they could not be taken is said once. The
-//! samples themselves are folded and then let go; folded stacks stay beside the run.
+//! What must stay true: a measurement is made whether or not stacks can be taken; why they could
+//! not be taken is said once. The samples themselves are folded and then let go; folded stacks stay
+//! beside the run.
 
 use super::account::{self, CpuAccount, ProfilerCost};
 use super::files::How;

@@ -1,7 +1,8 @@
-//! A known load: one thread of a known duty cycle on one core, to see whether the sampler of this machine can be believed.
+//! A known load: one thread of a known duty cycle on one core, to see whether the sampler of this
+//! machine can be believed.
 //!
-//! What must stay true: what it burned is said by the kernel's own account of the thread over the very window of the samples,
-//! not by what was asked for: a busy machine gives less.
+//! What must stay true: what it burned is said by the kernel's own account of the thread over the
+//! very window of the samples, not by what was asked for: a busy machine gives less.
 
 use super::kernel;
 use crate::Refusal;
@@ -38,7 +39,8 @@ impl Burner {
             let mut cores = CpuSet::new();
             cores.set(core);
             let bound = sched_setaffinity(None, &cores);
-            // As root: before everything else on the core, so that other work does not hide the load.
+            // As root: before everything else on the core, so that other work does not hide the
+            // load.
             let _ = rustix::process::setpriority_process(Some(gettid()), -20);
             let _ = ready.send(bound.map(|()| gettid()));
             if bound.is_ok() {

@@ -1,7 +1,7 @@
 //! Counts from files: folded stacks or the text of `perf script`, told apart by their first lines.
 //!
-//! What must stay true: files of any size need no more memory than their distinct frames; what several threads count is
-//! what one would have counted.
+//! What must stay true: files of any size need no more memory than their distinct frames; what
+//! several threads count is what one would have counted.
 
 use super::groups::Groups;
 use super::lines::{self, Range};

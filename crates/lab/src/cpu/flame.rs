@@ -1,7 +1,8 @@
-//! Flame graphs at three zooms (whole machine, client, one engine), the difference of two runs, and folded files.
+//! Flame graphs at three zooms (whole machine, client, one engine), the difference of two runs, and
+//! folded files.
 //!
-//! What must stay true: a picture says in its subtitle what it shows and how it was sampled; the same stacks give the same
-//! picture. inferno draws; its script is inside the pictures (NOTICE).
+//! What must stay true: a picture says in its subtitle what it shows and how it was sampled; the
+//! same stacks give the same picture. inferno draws; its script is inside the pictures (NOTICE).
 
 use super::files::FOLDED_HEAD;
 use super::tally::{Found, Stacks};
@@ -71,8 +72,8 @@ pub fn draw(path: &Path, lines: &[String], title: &str, subtitle: &str) -> Resul
     Ok(true)
 }
 
-/// Draw what changed from `before` to `after`: widths are of `after`, red grew, blue shrank. Counts are scaled to the
-/// same sum, so that runs of different length can be compared.
+/// Draw what changed from `before` to `after`: widths are of `after`, red grew, blue shrank. Counts
+/// are scaled to the same sum, so that runs of different length can be compared.
 ///
 /// # Errors
 /// It cannot be written, or one of both is empty.
@@ -91,7 +92,8 @@ pub fn difference(
     let (before, after) = (before.join("\n"), after.join("\n"));
     inferno::differential::from_readers(compare, before.as_bytes(), after.as_bytes(), &mut both)
         .map_err(|error| unwritten(path, &error))?;
-    // A frame's colour is its own change; a frame whose callees changed the other way keeps the colour of its own samples.
+    // A frame's colour is its own change; a frame whose callees changed the other way keeps the
+    // colour of its own samples.
     let subtitle =
         "width: the second run; red: more than in the first, blue: less; true for leaf frames only";
     let mut options = options(title, subtitle);
@@ -107,7 +109,8 @@ fn options(title: &str, subtitle: &str) -> Options<'static> {
     options.count_name = "samples".to_owned();
     options.deterministic = true;
     options.image_width = Some(1400);
-    // Percent of the whole: narrower frames are less than two points wide here, and most of a picture's bytes.
+    // Percent of the whole: narrower frames are less than two points wide here, and most of a
+    // picture's bytes.
     options.min_width = 0.1;
     options
 }

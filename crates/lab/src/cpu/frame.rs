@@ -1,13 +1,16 @@
-//! One frame of a stack as text: `symbol`, ` [module]` when it is not the kernel itself, `_[k]` on kernel frames.
+//! One frame of a stack as text: `symbol`, ` [module]` when it is not the kernel itself, `_[k]` on
+//! kernel frames.
 //!
-//! This is FlameGraph's own spelling with the module in between, so any flame graph program reads it, and the groups
-//! match the same text whether it came from a live run, from `perf script` or from a folded file.
-//! What must stay true: `parse(compose(x)) == x` for what perf prints; no input panics.
+//! This is FlameGraph's own spelling with the module in between, so any flame graph program reads
+//! it, and the groups match the same text whether it came from a live run, from `perf script` or
+//! from a folded file. What must stay true: `parse(compose(x)) == x` for what perf prints; no input
+//! panics.
 
 /// A frame, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Frame<'a> {
-    /// Name of the function without the compiler's `.isra.0` and the like; empty if perf did not know it.
+    /// Name of the function without the compiler's `.isra.0` and the like; empty if perf did not
+    /// know it.
     pub symbol: &'a str,
     /// Kernel module, program or library; empty for the kernel itself or if nothing is said.
     pub module: &'a str,

@@ -1,10 +1,12 @@
-//! Function groups: which engine a stack belongs to, and which kind of work it is. Versioned TOML files.
+//! Function groups: which engine a stack belongs to, and which kind of work it is. Versioned TOML
+//! files.
 //!
-//! A file says by regular expressions which threads, symbols and modules belong to its engine ([`Belongs`]), and names
-//! kinds of work, each useful, overhead or polling ([`Work`]); the first kind that matches, from the leaf on, is the
-//! stack's. Work of its own file comes before work it takes in from another (`uses`).
-//! What must stay true: a group's name and version stand beside every figure made with it; a file with an expression
-//! that cannot be read, or that belongs to nothing, is refused with its name.
+//! A file says by regular expressions which threads, symbols and modules belong to its engine
+//! ([`Belongs`]), and names kinds of work, each useful, overhead or polling ([`Work`]); the first
+//! kind that matches, from the leaf on, is the stack's. Work of its own file comes before work it
+//! takes in from another (`uses`). What must stay true: a group's name and version stand beside
+//! every figure made with it; a file with an expression that cannot be read, or that belongs to
+//! nothing, is refused with its name.
 
 use super::frame::Frame;
 use crate::Refusal;
@@ -113,8 +115,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups that come with the lab, and the users' own `files` before them. A file with the name of one of ours
-    /// replaces it.
+    /// The groups that come with the lab, and the users' own `files` before them. A file with the
+    /// name of one of ours replaces it.
     ///
     /// # Errors
     /// A file that cannot be read or understood, by name; more than [`GROUPS_MAX`].
@@ -175,7 +177,8 @@ impl Group {
     fn build(file: &GroupFile, files: &[GroupFile]) -> Result<Group, Refusal> {
         let set = |patterns: &[String]| {
             RegexSet::new(patterns).map_err(|error| {
-                // The expression and the caret below it are on lines of their own; the last line says why.
+                // The expression and the caret below it are on lines of their own; the last line
+                // says why.
                 let why = error.to_string().lines().last().unwrap_or_default().to_owned();
                 let what = format!("function groups {}: {why}", file.name);
                 Refusal::cannot_run("groups.malformed", what, "correct the regular expression")

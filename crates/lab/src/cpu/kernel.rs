@@ -1,8 +1,9 @@
 //! The kernel's own accounts of CPU time: `/proc/stat`, `/proc/schedstat`, `/proc/PID/schedstat`.
 //!
-//! `/proc/stat` counts ticks and is coarse; run times of `schedstat` are exact, but those of a core are added when a thread
-//! leaves it, so a thread that never leaves is missing from them. They stand beside the samples, not in their place.
-//! What must stay true: a file that is not there or not understood gives nothing, never zero; no input panics.
+//! `/proc/stat` counts ticks and is coarse; run times of `schedstat` are exact, but those of a core
+//! are added when a thread leaves it, so a thread that never leaves is missing from them. They
+//! stand beside the samples, not in their place. What must stay true: a file that is not there or
+//! not understood gives nothing, never zero; no input panics.
 
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
@@ -90,7 +91,8 @@ fn core_line(line: &str) -> Option<(u32, Vec<u64>)> {
     Some((core, words.map_while(|word| word.parse().ok()).collect()))
 }
 
-/// CPU time of a process's main thread or of one thread so far, nanoseconds. `task` is `PID` or `PID/task/TID`.
+/// CPU time of a process's main thread or of one thread so far, nanoseconds. `task` is `PID` or
+/// `PID/task/TID`.
 pub fn run_ns(task: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{task}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()

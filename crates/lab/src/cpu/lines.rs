@@ -1,6 +1,8 @@
-//! Lines of a file as bytes, with a bound on their length, and files cut into ranges for several threads.
+//! Lines of a file as bytes, with a bound on their length, and files cut into ranges for several
+//! threads.
 //!
-//! What must stay true: every line is given once, whichever way a file is cut; a line without end costs no memory.
+//! What must stay true: every line is given once, whichever way a file is cut; a line without end
+//! costs no memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -42,7 +44,8 @@ impl Range {
     /// The file cannot be read.
     pub fn lines(&self, each: impl FnMut(&[u8])) -> io::Result<Skipped> {
         let mut file = File::open(&self.path)?;
-        // A line that began before is the range before's: start one byte earlier and pass its rest over.
+        // A line that began before is the range before's: start one byte earlier and pass its rest
+        // over.
         file.seek(SeekFrom::Start(self.start.saturating_sub(1)))?;
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
         let mut at = self.start;

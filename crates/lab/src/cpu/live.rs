@@ -1,7 +1,8 @@
-//! A live account: sample the machine while a load runs, and put the kernel's own figures beside the samples.
+//! A live account: sample the machine while a load runs, and put the kernel's own figures beside
+//! the samples.
 //!
-//! What must stay true: samples, `/proc/stat` and `/proc/schedstat` cover the same time; what was sampled is kept when the load
-//! fails; without `--out` nothing stays behind.
+//! What must stay true: samples, `/proc/stat` and `/proc/schedstat` cover the same time; what was
+//! sampled is kept when the load fails; without `--out` nothing stays behind.
 
 use super::account::{self, CpuAccount, ProfilerCost};
 use super::burn::Burner;

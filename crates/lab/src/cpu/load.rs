@@ -1,7 +1,7 @@
 //! What is run while the machine is sampled: nothing (time passes), a command, or a fio job.
 //!
-//! What must stay true: a command that fails is said, and what was sampled until then is kept; fio's output goes through the
-//! forensic log, untouched. Not here: judging fio's figures.
+//! What must stay true: a command that fails is said, and what was sampled until then is kept;
+//! fio's output goes through the forensic log, untouched. Not here: judging fio's figures.
 
 use crate::Refusal;
 use crate::evidence::{Evidence, Interrupt, Order};
@@ -135,7 +135,8 @@ fn fio(dir: &Path, job: &Path, why: &str) -> Result<FioWork, Refusal> {
     parse(&ran.stdout()?)
 }
 
-/// CPU nanoseconds that fio takes for an I/O that does nothing: the same job on its null engine, a few seconds.
+/// CPU nanoseconds that fio takes for an I/O that does nothing: the same job on its null engine, a
+/// few seconds.
 ///
 /// # Errors
 /// The job cannot be read, or fio failed.

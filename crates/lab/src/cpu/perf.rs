@@ -1,8 +1,9 @@
 //! Sampling the whole machine with `perf record`, switched on and off from here.
 //!
-//! perf is started with its events off and told over a pipe when to begin and when to end, so that T is the time in which
-//! samples were taken and not the time a program took to start.
-//! What must stay true: perf is ended whatever happens; a missing perf, a missing right and empty data are one clear line each.
+//! perf is started with its events off and told over a pipe when to begin and when to end, so that
+//! T is the time in which samples were taken and not the time a program took to start. What must
+//! stay true: perf is ended whatever happens; a missing perf, a missing right and empty data are
+//! one clear line each.
 
 use super::files::{self, How, Taken};
 use super::kernel;
@@ -36,7 +37,8 @@ impl Sampler {
     /// Start perf with its events off; what it records goes to `data`.
     ///
     /// # Errors
-    /// perf is missing, may not sample the machine, or cannot be told when to begin (before version 5.10).
+    /// perf is missing, may not sample the machine, or cannot be told when to begin (before version
+    /// 5.10).
     pub fn start(data: &Path, hz: f64) -> Result<Sampler, Refusal> {
         let complaints = data.with_extension("complaints");
         let unusable = |error: &std::io::Error| {

@@ -1,7 +1,9 @@
-//! Reads what `perf script` prints, line by line: a header for each sample, its frames from the leaf on, an empty line.
+//! Reads what `perf script` prints, line by line: a header for each sample, its frames from the
+//! leaf on, an empty line.
 //!
-//! What must stay true: every sample counts as one, whatever period is printed beside it; headers are read by their
-//! marks (`[cpu]`, `time:`), not by column; what is not understood is counted; no input panics.
+//! What must stay true: every sample counts as one, whatever period is printed beside it; headers
+//! are read by their marks (`[cpu]`, `time:`), not by column; what is not understood is counted; no
+//! input panics.
 
 use super::frame;
 
@@ -38,7 +40,8 @@ pub struct Script {
 const FRAMES_MAX: usize = 1024;
 
 impl Script {
-    /// Take the next line. When it ends a sample, that goes to `each`: header, and frames from the root on.
+    /// Take the next line. When it ends a sample, that goes to `each`: header, and frames from the
+    /// root on.
     pub fn line(
         &mut self,
         line: &[u8],
@@ -85,7 +88,8 @@ pub fn is_header(line: &str) -> bool {
     header(line).is_some()
 }
 
-/// `comm pid/tid [cpu] time: [period] event:`; pid, cpu and time may be missing, comm may hold blanks.
+/// `comm pid/tid [cpu] time: [period] event:`; pid, cpu and time may be missing, comm may hold
+/// blanks.
 fn header(line: &str) -> Option<Header> {
     let mut header = Header::default();
     let line = line.trim_end();

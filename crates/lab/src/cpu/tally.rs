@@ -2,11 +2,12 @@
 //!
 //! - counts: what they come to
 //!
-//! A stack belongs to the engine of the frame nearest to its leaf that is an engine's; without one, to the engine whose
-//! thread it ran in. The context is where that work ran. An interrupt ends the search: what an interrupt does is not the
-//! work of whom it interrupted, but an engine's frames inside an interrupt are the engine's work in softirq context.
-//! What must stay true: each stack is counted in one context of one engine at most; idle stacks count as nothing; counts
-//! of several tallies add up to what one tally would have counted.
+//! A stack belongs to the engine of the frame nearest to its leaf that is an engine's; without one,
+//! to the engine whose thread it ran in. The context is where that work ran. An interrupt ends the
+//! search: what an interrupt does is not the work of whom it interrupted, but an engine's frames
+//! inside an interrupt are the engine's work in softirq context. What must stay true: each stack is
+//! counted in one context of one engine at most; idle stacks count as nothing; counts of several
+//! tallies add up to what one tally would have counted.
 
 mod counts;
 
@@ -42,7 +43,8 @@ struct ThreadFacts {
     is_idle: bool,
     is_client: bool,
     is_kworker: bool,
-    /// A worker that io_uring made for its user: it has no user frames and is the client all the same.
+    /// A worker that io_uring made for its user: it has no user frames and is the client all the
+    /// same.
     is_ring_worker: bool,
     is_polling: bool,
     kernel_of: Option<usize>,
@@ -237,7 +239,8 @@ impl<'a> Tally<'a> {
 
     fn keep(&mut self, thread: u32, ids: &[u32], found: Found, count: u64) {
         let Some(stacks) = &mut self.counts.stacks else { return };
-        // By numbers: most samples are of a stack that came before, and its text is only wanted once.
+        // By numbers: most samples are of a stack that came before, and its text is only wanted
+        // once.
         self.key.clear();
         self.key.push(thread);
         self.key.extend_from_slice(ids);

@@ -1,6 +1,7 @@
 //! How an account looks in a terminal.
 //!
-//! What must stay true: every share stands with its error; what was not measured is said, not left out.
+//! What must stay true: every share stands with its error; what was not measured is said, not left
+//! out.
 
 use super::account::{CpuAccount, GroupAccount, Row};
 use super::groups::WorkKind;

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 /// Account for a machine's CPU: which engine, in whose context, for what, on which cores.
 ///
-/// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's context, in kworkers and in
-/// softirqs is charged to the engine.
+/// Looks at stacks, not at what a load generator says about itself: an engine's work in fio's
+/// context, in kworkers and in softirqs is charged to the engine.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab cpu --seconds 10
@@ -27,7 +27,8 @@ use std::process::ExitCode;
   ashlar lab cpu --from md.folded --cores 64 --hz 99 --seconds 60
   ashlar lab cpu --from run2/stacks.folded --against run1/stacks.folded --cores 64 --seconds 60 --out diff")]
 pub struct Args {
-    /// Account for this file instead of sampling: folded stacks, or the text of perf script. May be given several times.
+    /// Account for this file instead of sampling: folded stacks, or the text of perf script. May be
+    /// given several times.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fio", "command"])]
     pub from: Vec<PathBuf>,
 
@@ -59,7 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub groups: Vec<PathBuf>,
 
-    /// Names of the load generator's threads, a regular expression. Default: fio, and the command's own.
+    /// Names of the load generator's threads, a regular expression. Default: fio, and the command's
+    /// own.
     #[arg(long, value_name = "REGEX")]
     pub client: Option<String>,
 

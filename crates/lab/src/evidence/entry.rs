@@ -1,6 +1,7 @@
 //! One line of `evidence.jsonl`: a command, when, how it ended, and where its outputs lie.
 //!
-//! What must stay true: outputs are named relative to the run's directory, so that a run can be moved and shared.
+//! What must stay true: outputs are named relative to the run's directory, so that a run can be
+//! moved and shared.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! The directory of a run as it is being written: `evidence.jsonl` and `evidence/`.
 //!
-//! What must stay true: numbers are unique, also after a crash; a command that was begun has a `.begun` file until its
-//! line is on disk, and becomes an `abandoned` line when the run is opened again; one lab writes to a directory at a time.
+//! What must stay true: numbers are unique, also after a crash; a command that was begun has a
+//! `.begun` file until its line is on disk, and becomes an `abandoned` line when the run is opened
+//! again; one lab writes to a directory at a time.
 
 use super::entry::{Entry, Exit, Kept};
 use super::process::{Interrupt, Order, monotonic};
@@ -17,7 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Free space below which nothing more is started: its output would be cut off.
 const FREE_MIN_BYTES: u64 = 16 << 20;
-/// A command that failed with less than this left is taken to have failed for lack of space: not every one says so.
+/// A command that failed with less than this left is taken to have failed for lack of space: not
+/// every one says so.
 const CUT_OFF_BYTES: u64 = 64 << 10;
 /// Name of the log within a run's directory.
 pub const LOG: &str = "evidence.jsonl";
@@ -62,8 +64,8 @@ struct Begun {
 }
 
 impl Evidence {
-    /// Open the run in `dir`, which is made if it is not there. Commands that an earlier lab left half done get
-    /// their `abandoned` line.
+    /// Open the run in `dir`, which is made if it is not there. Commands that an earlier lab left
+    /// half done get their `abandoned` line.
     ///
     /// # Errors
     /// If the directory cannot be written to, or another lab is writing to it.
@@ -96,7 +98,8 @@ impl Evidence {
         let mut text = String::new();
         log.read_to_string(&mut text).map_err(unusable)?;
         if !text.is_empty() && !text.ends_with('\n') {
-            // A power cut in the middle of a line: the torn line stays, the next one begins on its own.
+            // A power cut in the middle of a line: the torn line stays, the next one begins on its
+            // own.
             log.write_all(b"\n").map_err(unusable)?;
         }
         let last = entries(&text).0.iter().map(|entry| entry.n).max().unwrap_or(0);
@@ -116,7 +119,8 @@ impl Evidence {
         &self.interrupt
     }
 
-    /// Run a command and write down everything about it. `Ok` says that it is written down, not that it succeeded.
+    /// Run a command and write down everything about it. `Ok` says that it is written down, not
+    /// that it succeeded.
     ///
     /// # Errors
     /// If the disk is full or cannot be written to; the outputs so far stay where they are.
@@ -124,8 +128,9 @@ impl Evidence {
         self.run_with(order, |_| Ok(Vec::new()), |_, _| Vec::new())
     }
 
-    /// As [`Evidence::run`]: `prepare` writes files that the command needs and returns arguments to add, `collect`
-    /// names files that the command wrote. Both are given the place for them: a path to which an extension is added.
+    /// As [`Evidence::run`]: `prepare` writes files that the command needs and returns arguments to
+    /// add, `collect` names files that the command wrote. Both are given the place for them: a path
+    /// to which an extension is added.
     ///
     /// # Errors
     /// As [`Evidence::run`], and if `prepare` cannot write.
@@ -196,7 +201,8 @@ impl Evidence {
             files: files.iter().map(|path| keep(path)).collect::<Result<_, _>>()?,
         };
         self.append(&entry)?;
-        // The line is on disk; a `.begun` that cannot be removed would only be found again and reported twice.
+        // The line is on disk; a `.begun` that cannot be removed would only be found again and
+        // reported twice.
         fs::remove_file(place.with_extension("begun")).map_err(|error| trouble(&place, &error))?;
         Ok(entry)
     }
@@ -333,7 +339,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Seconds since 1970, UTC, in whole microseconds: so many digits read back from JSON as the number that they were.
+/// Seconds since 1970, UTC, in whole microseconds: so many digits read back from JSON as the number
+/// that they were.
 pub fn unix_now_s() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0.0, |since| (since.as_secs_f64() * 1e6).round() / 1e6)

@@ -1,8 +1,8 @@
 //! A command in its own process group: closed stdin, a time limit, and nothing of it left behind.
 //!
-//! What must stay true: when a command's run returns, every process of the group has been killed, and the kill comes
-//! before its leader is reaped, so that its number cannot have been given to somebody else.
-//! Not here: where the outputs go and what is written down about them (log).
+//! What must stay true: when a command's run returns, every process of the group has been killed,
+//! and the kill comes before its leader is reaped, so that its number cannot have been given to
+//! somebody else. Not here: where the outputs go and what is written down about them (log).
 
 use super::entry::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,7 +31,8 @@ pub struct Order {
     pub env: BTreeMap<String, String>,
     /// When it is ended at the latest.
     pub limit: Duration,
-    /// Whether it takes something away that would be left behind otherwise: only a second interruption ends it.
+    /// Whether it takes something away that would be left behind otherwise: only a second
+    /// interruption ends it.
     pub takes_away: bool,
 }
 
@@ -139,7 +140,8 @@ impl Order {
     }
 }
 
-/// End what a killed lab left running, if process `pid` still is what it started: it would disturb what is measured now.
+/// End what a killed lab left running, if process `pid` still is what it started: it would disturb
+/// what is measured now.
 pub(super) fn end_orphan(pid: u32, argv: &[String]) {
     let expected: Vec<u8> = argv.iter().flat_map(|word| word.bytes().chain([0])).collect();
     let running = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -162,8 +164,9 @@ pub fn monotonic() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Whether someone asked the lab to stop (Ctrl-C, termination): commands are ended, what was measured is kept, what was
-/// made is taken away. Who asks a second time does not want to wait for that.
+/// Whether someone asked the lab to stop (Ctrl-C, termination): commands are ended, what was
+/// measured is kept, what was made is taken away. Who asks a second time does not want to wait for
+/// that.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     asked: Arc<Asked>,
@@ -202,8 +205,8 @@ impl Interrupt {
         self.asked.signal.load(Ordering::SeqCst) || self.asked.once.load(Ordering::SeqCst)
     }
 
-    /// Whether it was raised once more after this was first asked. To be asked only while things are taken away: the first
-    /// time it was raised is taken note of here.
+    /// Whether it was raised once more after this was first asked. To be asked only while things
+    /// are taken away: the first time it was raised is taken note of here.
     pub fn is_raised_again(&self) -> bool {
         let asked = &self.asked;
         if asked.signal.swap(false, Ordering::SeqCst) && asked.once.swap(true, Ordering::SeqCst) {

@@ -43,7 +43,8 @@ fn a_command_leaves_its_outputs_and_their_hashes() {
     assert_eq!(ran.stdout().unwrap(), b"out\n");
     assert_eq!(ran.complaint(), "err");
     assert_eq!(ran.entry.stdout.sha256, sha256(b"out\n"));
-    // From coreutils' sha256sum, so that hash and hexadecimal notation are checked against another program.
+    // From coreutils' sha256sum, so that hash and hexadecimal notation are checked against another
+    // program.
     assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_eq!(logged(dir.path()), [ran.entry]);
     let verified = verify(dir.path()).unwrap();

@@ -1,4 +1,5 @@
-//! Whether a finished run is still what was written: every output there, of the same length and SHA-256.
+//! Whether a finished run is still what was written: every output there, of the same length and
+//! SHA-256.
 //!
 //! What must stay true: what cannot be read is a problem, never passed over.
 

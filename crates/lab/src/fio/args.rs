@@ -1,7 +1,7 @@
 //! fio's command line as a job file: `fio --name=a --rw=read ...`.
 //!
-//! What must stay true: options before the first `--name` are global, as in fio; options of the program itself
-//! (`--output`) are kept apart from those of jobs.
+//! What must stay true: options before the first `--name` are global, as in fio; options of the
+//! program itself (`--output`) are kept apart from those of jobs.
 
 use super::job::{JobFile, Section, Setting};
 use crate::Refusal;

@@ -1,6 +1,7 @@
 //! One line of fio's histogram log (`write_hist_log`): how many I/Os of an interval took how long.
 //!
-//! What must stay true: no line makes this panic; a line with another number of bins than fio 3 writes is not guessed at.
+//! What must stay true: no line makes this panic; a line with another number of bins than fio 3
+//! writes is not guessed at.
 
 use crate::metrics::latency::Bins;
 

@@ -1,8 +1,10 @@
-//! fio on several hosts at once, by its own client/server mode: `fio --server` on each, `fio --client=...` here.
+//! fio on several hosts at once, by its own client/server mode: `fio --server` on each, `fio
+//! --client=...` here.
 //!
-//! What must stay true: every host that was asked has answered, or there is no result; fio's own sum ("All clients") is made again
-//! from the hosts' figures and held against them; hosts whose versions or clocks differ are named.
-//! Not here: starting `fio --server` on the hosts; it obeys whoever can reach it, so that is their owner's to decide.
+//! What must stay true: every host that was asked has answered, or there is no result; fio's own
+//! sum ("All clients") is made again from the hosts' figures and held against them; hosts whose
+//! versions or clocks differ are named. Not here: starting `fio --server` on the hosts; it obeys
+//! whoever can reach it, so that is their owner's to decide.
 
 use super::result::{FioResult, JobResult, Side};
 use crate::Refusal;
@@ -19,7 +21,8 @@ use std::time::Duration;
 const PORT: u16 = 8765;
 /// How far fio's sum of rates may be from ours: its own is all bytes over the longest run time.
 const RATE_TOLERANCE: f64 = 0.05;
-/// How far a host's clock may be off, milliseconds: a second of a series must be the same second on all hosts.
+/// How far a host's clock may be off, milliseconds: a second of a series must be the same second on
+/// all hosts.
 const CLOCK_MS_MAX: i64 = 500;
 /// What asking a host for its version and its time may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
@@ -41,7 +44,8 @@ impl Host {
     pub fn parse(text: &str) -> Result<Host, Refusal> {
         let (name, port) = text.split_once(':').unwrap_or((text, ""));
         let port = if text.contains(':') { port.parse().ok() } else { Some(PORT) };
-        // fio takes a comma for its own separator, and a name that begins with a dash for an option.
+        // fio takes a comma for its own separator, and a name that begins with a dash for an
+        // option.
         let is_name = !name.is_empty()
             && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c))
             && !name.starts_with('-');
@@ -100,7 +104,8 @@ pub fn figures(result: &FioResult, choose: impl Fn(&JobResult) -> bool) -> Vec<H
     hosts.into_iter().map(one).collect()
 }
 
-/// fio's own sum over all clients against the sum of what the clients said (H01), and a host that lags behind (H02).
+/// fio's own sum over all clients against the sum of what the clients said (H01), and a host that
+/// lags behind (H02).
 pub fn judged(result: &FioResult) -> Vec<Finding> {
     let hosts = figures(result, |_| true);
     let mut findings = Vec::new();
@@ -214,7 +219,8 @@ fn first_moment_ms(log: &str) -> Option<i64> {
     log.lines().next()?.split(',').next()?.trim().parse().ok()
 }
 
-/// How far `at_ms` lies outside of the time in which it must have been, if the clocks agree; 0 within it.
+/// How far `at_ms` lies outside of the time in which it must have been, if the clocks agree; 0
+/// within it.
 fn ahead_ms(at_ms: i64, (began_s, ended_s): (f64, f64)) -> i64 {
     let whole = |seconds: f64| format!("{:.0}", seconds * 1e3).parse::<i64>().unwrap_or(0);
     let (began, ended) = (whole(began_s), whole(ended_s));

@@ -1,7 +1,7 @@
 //! Job files: sections, what jobs inherit from `[global]`, and writing them again.
 //!
-//! What must stay true: what was parsed and written again parses to the same; the later setting of two wins, as in fio;
-//! `${VARIABLES}` stay as they are, for fio to fill in.
+//! What must stay true: what was parsed and written again parses to the same; the later setting of
+//! two wins, as in fio; `${VARIABLES}` stay as they are, for fio to fill in.
 
 use super::value;
 use crate::Refusal;
@@ -98,7 +98,8 @@ impl JobFile {
     /// Read a job file.
     ///
     /// # Errors
-    /// If a line stands before the first section, a section is not closed or has no name, or another file is included.
+    /// If a line stands before the first section, a section is not closed or has no name, or
+    /// another file is included.
     pub fn parse(text: &str) -> Result<JobFile, Refusal> {
         let mut sections: Vec<Section> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -255,7 +256,8 @@ impl Job {
         !self.mix().contains("rand")
     }
 
-    /// Block sizes of reads, writes and trims: `bs=4k` or `bs=4k,8k`, `bsrange`, `bssplit`; fio takes 4096.
+    /// Block sizes of reads, writes and trims: `bs=4k` or `bs=4k,8k`, `bsrange`, `bssplit`; fio
+    /// takes 4096.
     pub fn block_bytes(&self) -> Vec<u64> {
         let text = match (self.get("bs"), self.get("bsrange"), self.get("bssplit")) {
             (_, _, Some(split)) => {

@@ -1,7 +1,7 @@
 //! fio's results as the figures of a measurement.
 //!
-//! What must stay true: reads come from reads and writes from writes (fio prints both sections always); bins are added
-//! over jobs; the generator's own CPU time is its own column.
+//! What must stay true: reads come from reads and writes from writes (fio prints both sections
+//! always); bins are added over jobs; the generator's own CPU time is its own column.
 
 use super::result::{FioResult, JobResult, Side};
 use super::series::Series;

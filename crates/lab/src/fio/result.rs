@@ -1,8 +1,9 @@
 //! fio's results: `json` and `json+`, whatever stands before and after them.
 //!
-//! What must stay true: no input makes this panic; text around the document is kept as diagnostics, because fio prints
-//! errors into the same file; a document that ends in the middle is refused, not repaired; bins of several jobs are
-//! added, percentiles never averaged. Of several documents (`--status-interval`) the last whole one counts.
+//! What must stay true: no input makes this panic; text around the document is kept as diagnostics,
+//! because fio prints errors into the same file; a document that ends in the middle is refused, not
+//! repaired; bins of several jobs are added, percentiles never averaged. Of several documents
+//! (`--status-interval`) the last whole one counts.
 
 use super::job::Job;
 use crate::Refusal;
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 /// Places at which a document is looked for before giving up.
 const TRIES: usize = 64;
 
-/// I/Os that one bin is believed to hold: a year at 30 million a second. More is garbage, and would overflow sums.
+/// I/Os that one bin is believed to hold: a year at 30 million a second. More is garbage, and would
+/// overflow sums.
 const BIN_MAX: u64 = 1 << 50;
 /// Name of fio's sum over all clients, which stands among the jobs.
 const ALL_CLIENTS: &str = "All clients";
@@ -46,7 +48,8 @@ pub struct JobResult {
     pub host: Option<String>,
     /// errno of the first error; 0 without.
     pub error: i64,
-    /// Options as fio repeats them; flags without a value (`time_based`) are missing from it in fio 3.33.
+    /// Options as fio repeats them; flags without a value (`time_based`) are missing from it in fio
+    /// 3.33.
     pub options: BTreeMap<String, String>,
     /// Reads.
     pub read: Side,

@@ -1,7 +1,7 @@
 //! Starting fio through the forensic log and reading what it printed.
 //!
-//! What must stay true: the job file that ran, fio's output and its logs are evidence; a result with errors in it is
-//! handed on with its diagnostics, never as if nothing had happened.
+//! What must stay true: the job file that ran, fio's output and its logs are evidence; a result
+//! with errors in it is handed on with its diagnostics, never as if nothing had happened.
 
 use super::hosts::{self, Host};
 use super::job::JobFile;
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// Interval of the bandwidth logs, milliseconds.
 pub const INTERVAL_MS: u64 = 1000;
-/// `log_hist_coarseness`: four of fio's bins become one, which is 6 % of the latency, and a quarter of the log.
+/// `log_hist_coarseness`: four of fio's bins become one, which is 6 % of the latency, and a quarter
+/// of the log.
 const COARSENESS: u32 = 2;
 /// What fio may take beyond the time it was asked for: laying out files, ending its jobs.
 const MARGIN: Duration = Duration::from_secs(300);
@@ -52,8 +53,8 @@ pub struct FioRan {
 /// Run fio.
 ///
 /// # Errors
-/// If it cannot be started, is ended before its time, prints no result, or reports an error of a job; everything it
-/// printed is kept in the evidence either way.
+/// If it cannot be started, is ended before its time, prints no result, or reports an error of a
+/// job; everything it printed is kept in the evidence either way.
 pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     let limit = Duration::try_from_secs_f64(order.expected_s).unwrap_or_default() + MARGIN;
     let command = Order::new(["fio", "--output-format=json+"], &order.why).limit(limit);
@@ -99,7 +100,8 @@ pub fn run(evidence: &Evidence, order: &FioOrder) -> Result<FioRan, Refusal> {
     Ok(FioRan { ran, result, series })
 }
 
-/// The job file at `place`, or one for each host, so that no host's logs are written over another's.
+/// The job file at `place`, or one for each host, so that no host's logs are written over
+/// another's.
 fn prepare(order: &FioOrder, place: &Path) -> std::io::Result<Vec<String>> {
     let text = |log: &Path| match order.log_bandwidth {
         true => with_global(&order.jobs.to_string(), &log_settings(log)),

@@ -1,25 +1,30 @@
-//! fio's logs over time (`write_bw_log`, `write_lat_log`, `log_avg_msec`, `write_hist_log`), one for each job: bandwidth is added into
-//! one series, of latency the mean over jobs is taken, and percentiles come from the jobs' histograms, added.
+//! fio's logs over time (`write_bw_log`, `write_lat_log`, `log_avg_msec`, `write_hist_log`), one
+//! for each job: bandwidth is added into one series, of latency the mean over jobs is taken, and
+//! percentiles come from the jobs' histograms, added.
 //!
-//! What must stay true: values are KiB a second in the log and bytes a second here; samples of different jobs that fall
-//! into the same interval are added. fio loses the last, partial interval; it is not made up.
+//! What must stay true: values are KiB a second in the log and bytes a second here; samples of
+//! different jobs that fall into the same interval are added. fio loses the last, partial interval;
+//! it is not made up.
 
 use super::histogram;
 use crate::metrics::latency::{self, Bins};
 use std::collections::BTreeMap;
 
-/// Bandwidth over time of reads and of writes: interval's end, milliseconds since the start -> bytes a second.
+/// Bandwidth over time of reads and of writes: interval's end, milliseconds since the start ->
+/// bytes a second.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Series {
     /// Of reads.
     pub read: BTreeMap<u64, f64>,
     /// Of writes.
     pub write: BTreeMap<u64, f64>,
-    /// Mean completion latency of reads and of writes: interval's end -> sum of the jobs' means in nanoseconds, and how many.
+    /// Mean completion latency of reads and of writes: interval's end -> sum of the jobs' means in
+    /// nanoseconds, and how many.
     means: [BTreeMap<u64, (f64, u32)>; 2],
     /// Completion latencies of reads and of writes: interval's end -> histogram of all jobs.
     histograms: [BTreeMap<u64, Bins>; 2],
-    /// Bandwidth of each job, reads and writes: job's number from 1 -> interval's end -> bytes a second.
+    /// Bandwidth of each job, reads and writes: job's number from 1 -> interval's end -> bytes a
+    /// second.
     jobs: BTreeMap<u32, [BTreeMap<u64, f64>; 2]>,
     /// Lines that could not be read.
     pub unreadable: usize,
@@ -60,7 +65,8 @@ impl Series {
         }
     }
 
-    /// Mean completion latency of reads and of writes over time: milliseconds since the start -> nanoseconds.
+    /// Mean completion latency of reads and of writes over time: milliseconds since the start ->
+    /// nanoseconds.
     pub fn latency(&self) -> [Vec<(u64, f64)>; 2] {
         let mean = |(at, (sum, count)): (&u64, &(f64, u32))| (*at, sum / f64::from(*count));
         [0, 1].map(|side| self.means[side].iter().map(mean).collect())
@@ -87,8 +93,8 @@ impl Series {
         [0, 1].map(|side| self.histograms[side].values().map(latency::count).sum())
     }
 
-    /// p99 of completion latency of reads and of writes over time: milliseconds since the start -> nanoseconds. Intervals with too few
-    /// I/Os for it are missing.
+    /// p99 of completion latency of reads and of writes over time: milliseconds since the start ->
+    /// nanoseconds. Intervals with too few I/Os for it are missing.
     pub fn p99(&self) -> [Vec<(u64, f64)>; 2] {
         let p99 = |(at, bins): (&u64, &Bins)| {
             latency::percentile(bins, 0.99).map(|ns| (*at, latency::to_f64(ns)))
@@ -96,7 +102,8 @@ impl Series {
         [0, 1].map(|side| self.histograms[side].iter().filter_map(p99).collect())
     }
 
-    /// The samples of reads (0) and writes (1): interval's end, value, side. What cannot be read is counted.
+    /// The samples of reads (0) and writes (1): interval's end, value, side. What cannot be read is
+    /// counted.
     fn samples(&mut self, log: &str, interval_ms: u64) -> Vec<(u64, u64, u64)> {
         let interval_ms = interval_ms.max(1);
         let mut samples = Vec::new();
@@ -116,7 +123,8 @@ impl Series {
     }
 }
 
-/// The end of the interval that a sample belongs to. Jobs wake up some milliseconds apart: 1001 and 999 are the same second.
+/// The end of the interval that a sample belongs to. Jobs wake up some milliseconds apart: 1001 and
+/// 999 are the same second.
 fn rounded(at_ms: u64, interval_ms: u64) -> u64 {
     let interval = (at_ms.saturating_add(interval_ms / 2) / interval_ms).max(1);
     interval.saturating_mul(interval_ms)
@@ -136,7 +144,8 @@ mod tests {
     #[test]
     fn histograms_of_jobs_are_added_before_a_percentile_is_taken() {
         let mut series = Series::default();
-        // 1,980 fast I/Os in one job, 20 slow ones in another: the p99 of both together is still a fast one.
+        // 1,980 fast I/Os in one job, 20 slow ones in another: the p99 of both together is still a
+        // fast one.
         series
             .add_histogram(&(histogram(1001, 0, 100, 1980) + &histogram(2000, 0, 100, 900)), 1000);
         series.add_histogram(&(histogram(999, 0, 200, 20) + "1000, 0, 4096, 1, 2\n"), 1000);

@@ -1,7 +1,7 @@
 //! Sizes, durations and truth values as fio writes them.
 //!
-//! What must stay true: what is not understood is `None`, never a guess. fio's suffixes are powers of 1024 whether or
-//! not there is an `i` (its default `kb_base=1024`).
+//! What must stay true: what is not understood is `None`, never a guess. fio's suffixes are powers
+//! of 1024 whether or not there is an `i` (its default `kb_base=1024`).
 
 /// A number of bytes: `4k`, `1MiB`, `0x1000`, `10G`. Percentages are not bytes.
 pub fn bytes(text: &str) -> Option<u64> {

@@ -1,4 +1,5 @@
-//! The checks of a server: each looks at the model and says what it found, or why it could not look.
+//! The checks of a server: each looks at the model and says what it found, or why it could not
+//! look.
 //!
 //! - processors: governor, SMT, memory
 //! - speeds: what memory and processors did when they were tried
@@ -7,8 +8,9 @@
 //! - network: queues, packets, places, losses of network interfaces
 //! - software: background work, limits
 //!
-//! What must stay true: a check has one name for ever; what was not read cannot tell, it never passes; a sentence has its
-//! units. `Severity::Error` decides about the verdict, `Severity::Warning` is a note beside it.
+//! What must stay true: a check has one name for ever; what was not read cannot tell, it never
+//! passes; a sentence has its units. `Severity::Error` decides about the verdict,
+//! `Severity::Warning` is a note beside it.
 
 mod drives;
 mod fabric;
@@ -143,7 +145,8 @@ pub fn all(facts: &Facts<'_>) -> Vec<Check> {
     RULES.iter().map(check).collect()
 }
 
-/// How much a check weighs: `Error` decides about the verdict, `Warning` is a note. An unknown name decides.
+/// How much a check weighs: `Error` decides about the verdict, `Warning` is a note. An unknown name
+/// decides.
 pub fn severity(name: &str) -> Severity {
     RULES.iter().find(|rule| rule.name == name).map_or(Severity::Error, |rule| rule.severity)
 }

@@ -1,4 +1,5 @@
-//! The bottleneck diagram: every link with its bandwidth, from the drives to memory, and the narrowest one marked.
+//! The bottleneck diagram: every link with its bandwidth, from the drives to memory, and the
+//! narrowest one marked.
 //!
 //! - text: for a terminal
 //! - svg: for a page, light and dark, with measured flows if there are any

@@ -2,13 +2,14 @@
 //!
 //! - crew: threads bound to CPUs that do rounds of work together
 //!
-//! Each node's memory is written first by threads on that node, so that it lies there, and is larger than the caches several
-//! times over. Reading is a comparison of its two halves, copying is one half over the other: both are the C library's own loops,
-//! which are made for each processor, and so do not depend on how the lab was built. The score does.
+//! Each node's memory is written first by threads on that node, so that it lies there, and is
+//! larger than the caches several times over. Reading is a comparison of its two halves, copying is
+//! one half over the other: both are the C library's own loops, which are made for each processor,
+//! and so do not depend on how the lab was built. The score does.
 //!
-//! What must stay true: nothing but memory of this process is touched; at most half of what is available is taken; what could
-//! not be tried is said; no figure without its rounds.
-//! Not here: whether a figure is good (`checks::speeds`).
+//! What must stay true: nothing but memory of this process is touched; at most half of what is
+//! available is taken; what could not be tried is said; no figure without its rounds. Not here:
+//! whether a figure is good (`checks::speeds`).
 
 mod crew;
 
@@ -53,7 +54,8 @@ const BUFFER_BYTES_MIN: u64 = 512 << 20;
 /// With fewer cores, both threads of a core work: one may not be able to ask for enough.
 const CORES_FEW: usize = 4;
 
-/// Try this machine, after saying on stderr what is going to happen. `source` keeps what came of it.
+/// Try this machine, after saying on stderr what is going to happen. `source` keeps what came of
+/// it.
 pub fn live(source: &Source, server: &Server) -> Speeds {
     let free = server.software.memory_bytes.map(|it| it.0);
     let plan = Plan::of(source, &server.cpu, free);
@@ -207,7 +209,8 @@ fn build() -> String {
     format!("{} {kind}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The CPUs that work on each node: one thread of each core, or all where there are few. Without nodes, sockets are nodes.
+/// The CPUs that work on each node: one thread of each core, or all where there are few. Without
+/// nodes, sockets are nodes.
 fn nodes(cpu: &Cpu) -> BTreeMap<u64, Vec<u64>> {
     let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut cores: BTreeMap<u64, BTreeSet<(u64, u64)>> = BTreeMap::new();

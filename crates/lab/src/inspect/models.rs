@@ -1,8 +1,10 @@
-//! The library of drive models: what makers state, by exact model and capacity. Versioned TOML files.
+//! The library of drive models: what makers state, by exact model and capacity. Versioned TOML
+//! files.
 //!
-//! What must stay true: a figure names its file and its source; a family in a capacity that the library does not have is not
-//! known (capacity changes the figures); a file with an expression that cannot be read, or without a source, is refused.
-//! Not here: what a drive did when it was measured.
+//! What must stay true: a figure names its file and its source; a family in a capacity that the
+//! library does not have is not known (capacity changes the figures); a file with an expression
+//! that cannot be read, or without a source, is refused. Not here: what a drive did when it was
+//! measured.
 
 use super::server::{Drive, DriveKind};
 use crate::Refusal;
@@ -260,7 +262,8 @@ impl Entry {
         outer.or(sustained_write).or(sequential_write).map(Rate::mega)
     }
 
-    /// Of a spinning drive both of whose edges are known: what a pass over all of it does on average.
+    /// Of a spinning drive both of whose edges are known: what a pass over all of it does on
+    /// average.
     pub fn whole(&self) -> Option<Rate> {
         let mega = |mega: Option<u64>| mega.map(|it| crate::metrics::latency::to_f64(it) * 1e6);
         zones::mean_of(mega(self.figures.outer)?, mega(self.figures.inner)?).map(Rate::nearest)

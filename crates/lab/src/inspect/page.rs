@@ -1,4 +1,5 @@
-//! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link, the links, the resources.
+//! What `inspect` prints: the verdict, what fails, what could not be looked at, the narrowest link,
+//! the links, the resources.
 
 use super::models::ModelLine;
 use super::topology::Topology;

@@ -1,6 +1,8 @@
-//! The USE checklist: utilisation, saturation and errors of every resource, filled in as far as they are known.
+//! The USE checklist: utilisation, saturation and errors of every resource, filled in as far as
+//! they are known.
 //!
-//! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is missed.
+//! What must stay true: a cell that nobody filled is None and is shown as empty, so that it is
+//! missed.
 
 use super::server::network::{self, Network};
 use super::server::{DriveKind, PhyErrors, Server};

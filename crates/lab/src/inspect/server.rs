@@ -8,8 +8,8 @@
 //! - sas: expanders, ports, phys and their error counters
 //! - software: limits, background work, pressure
 //!
-//! What must stay true: a fact that could not be read is None; nothing is filled in from what is usual.
-//! Not here: whether any of it is good.
+//! What must stay true: a fact that could not be read is None; nothing is filled in from what is
+//! usual. Not here: whether any of it is good.
 
 pub mod cpu;
 pub mod drives;

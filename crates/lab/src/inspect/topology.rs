@@ -8,8 +8,8 @@
 //! drives -> expander -> controller -> (PCIe switch) -> socket -> memory
 //! ```
 //!
-//! What must stay true: a bandwidth comes from what the link says about itself, or from a source that is named; what is not
-//! known is None and limits nothing, and the reader is told so.
+//! What must stay true: a bandwidth comes from what the link says about itself, or from a source
+//! that is named; what is not known is None and limits nothing, and the reader is told so.
 
 mod build;
 pub mod flow;
@@ -63,7 +63,8 @@ pub struct Link {
     pub to: Option<usize>,
     /// What it is: `PCIe 3.0 x8`, `SAS 12G x4`.
     pub standard: String,
-    /// What it carries; None if nobody says. What it did when it was tried comes before what its data say.
+    /// What it carries; None if nobody says. What it did when it was tried comes before what its
+    /// data say.
     pub capacity: Option<Rate>,
     /// What its data say, where it was tried.
     pub computed: Option<Rate>,

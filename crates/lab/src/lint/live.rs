@@ -3,7 +3,8 @@
 //! - signature: what is on a device: file systems, RAID members, partition tables
 //! - extent: what was never written: holes of files, and samples of devices
 //!
-//! What must stay true: what cannot be read is said with its reason; no fact is guessed from a name.
+//! What must stay true: what cannot be read is said with its reason; no fact is guessed from a
+//! name.
 
 pub mod extent;
 pub mod signature;
@@ -245,8 +246,9 @@ pub fn cpu_list(text: &str) -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps ahead after every
-/// mount: after up to 5 s of waiting (`EXT4_DEF_LI_MAX_START_DELAY` in Linux's fs/ext4/ext4.h) it is gone again in moments.
+/// The kernel thread that initialises what a fresh ext4 left for later. It also reads block bitmaps
+/// ahead after every mount: after up to 5 s of waiting (`EXT4_DEF_LI_MAX_START_DELAY` in Linux's
+/// fs/ext4/ext4.h) it is gone again in moments.
 const EXT4_THREAD: &str = "ext4lazyinit";
 /// Looks at what goes on in the background before that thread counts as work that lasts.
 const LOOKS_MAX: usize = 60;

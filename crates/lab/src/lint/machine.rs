@@ -1,6 +1,7 @@
 //! What rules need to know about targets and host, and may not be able to know.
 //!
-//! What must stay true: a fact that could not be read is an `Err` with the reason; there are no defaults.
+//! What must stay true: a fact that could not be read is an `Err` with the reason; there are no
+//! defaults.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,8 @@ pub struct TargetFacts {
     pub logical_block_bytes: Known<u64>,
     /// Where the partition begins on its disk, bytes; 0 for a whole disk or file.
     pub start_bytes: Known<u64>,
-    /// `optimal_io_size`, bytes: the full stripe of an array that says so; 0 if the device says nothing.
+    /// `optimal_io_size`, bytes: the full stripe of an array that says so; 0 if the device says
+    /// nothing.
     pub optimal_bytes: Known<u64>,
     /// Whether it spins.
     pub rotational: Known<bool>,

@@ -49,7 +49,8 @@ impl Subject {
     pub fn read(text: &[u8], intent: Intent) -> Result<Subject, Refusal> {
         let line = String::from_utf8_lossy(text);
         let begins = |c: char| line.lines().any(|line| line.trim_start().starts_with(c));
-        // Results begin with a brace; fio's own messages may stand before it, and never begin with a bracket.
+        // Results begin with a brace; fio's own messages may stand before it, and never begin with
+        // a bracket.
         if begins('{') && !line.trim_start().starts_with(['[', ';', '#']) {
             let result = FioResult::parse(text)?;
             return Ok(Subject { jobs: result.as_jobs(), result: Some(result), intent });

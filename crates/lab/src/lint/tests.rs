@@ -8,7 +8,8 @@ use crate::metrics::plausible::Ceiling;
 use crate::validity::Severity;
 use std::collections::BTreeMap;
 
-/// A machine on which everything is known and nothing is wrong: `/dev/...` are idle disks, other names are files.
+/// A machine on which everything is known and nothing is wrong: `/dev/...` are idle disks, other
+/// names are files.
 #[derive(Clone)]
 struct MadeUp {
     disk: TargetFacts,
@@ -56,8 +57,8 @@ fn made_up() -> MadeUp {
     MadeUp { disk, file, host }
 }
 
-/// What has to be so for the bad example of a rule to be bad. The good one is judged on the same machine, unless the
-/// machine itself is what is wrong.
+/// What has to be so for the bad example of a rule to be bad. The good one is judged on the same
+/// machine, unless the machine itself is what is wrong.
 fn setting(rule: &str, bad: bool) -> (MadeUp, Intent) {
     let mut machine = made_up();
     let mut intent = Intent::default();

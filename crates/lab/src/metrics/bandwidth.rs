@@ -1,7 +1,7 @@
 //! F12: what a link can carry, from what it says about itself: rate x width x coding.
 //!
-//! What must stay true: a figure is what the standard gives, never a measured or a hoped-for one; an unknown rate is
-//! None, never zero.
+//! What must stay true: a figure is what the standard gives, never a measured or a hoped-for one;
+//! an unknown rate is None, never zero.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -81,8 +81,8 @@ impl PcieLink {
         }
     }
 
-    /// What the lanes carry after line coding: 8b/10b up to generation 2, 128b/130b up to 5. Generation 6 counts its
-    /// 242 of 256 bytes a flit.
+    /// What the lanes carry after line coding: 8b/10b up to generation 2, 128b/130b up to 5.
+    /// Generation 6 counts its 242 of 256 bytes a flit.
     pub fn raw(self) -> Rate {
         let (useful, coded) = match self.generation() {
             1 | 2 => (8, 10),
@@ -92,8 +92,8 @@ impl PcieLink {
         Rate(self.mega_transfers * 1_000_000 * self.lanes / 8 * useful / coded)
     }
 
-    /// What is left for data when packets carry `payload_bytes` each: 26 bytes of every packet are header (4 words),
-    /// sequence number, CRC and framing.
+    /// What is left for data when packets carry `payload_bytes` each: 26 bytes of every packet are
+    /// header (4 words), sequence number, CRC and framing.
     pub fn payload(self, payload_bytes: u64) -> Rate {
         let whole = payload_bytes.saturating_add(PACKET_OVERHEAD_BYTES);
         let rate = u128::from(self.raw().0) * u128::from(payload_bytes) / u128::from(whole);
@@ -110,8 +110,8 @@ impl fmt::Display for PcieLink {
     }
 }
 
-/// A SAS or SATA link of so many lanes at `mega_bits` each: 0.15, 0.3, 0.6, 1.2 GB/s a lane with 8b/10b up to SAS-3;
-/// SAS-4 (22.5 Gbit/s) codes 128 of 150 bits and carries 2.4.
+/// A SAS or SATA link of so many lanes at `mega_bits` each: 0.15, 0.3, 0.6, 1.2 GB/s a lane with
+/// 8b/10b up to SAS-3; SAS-4 (22.5 Gbit/s) codes 128 of 150 bits and carries 2.4.
 pub fn sas(mega_bits: u64, lanes: u64) -> Rate {
     let (useful, coded) = if mega_bits > 12_000 { (128, 150) } else { (8, 10) };
     Rate(mega_bits.saturating_mul(1_000_000).saturating_mul(lanes) / 8 / coded * useful)
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn memory_channels_give_what_the_talk_says() {
-        // Verified in the audit: DDR4-2400 x 4 = 76.8 GB/s; what the repaired and the broken server had.
+        // Verified in the audit: DDR4-2400 x 4 = 76.8 GB/s; what the repaired and the broken server
+        // had.
         assert_eq!(ddr(2_400, 4), Rate::mega(76_800));
         assert_eq!(ddr(2_133, 1), Rate::mega(17_064));
         assert_eq!(ddr(2_133, 2), Rate::mega(34_128));

@@ -1,7 +1,9 @@
-//! BASELINE: what a RAID array could do if the engine cost nothing, from raw runs of the same drives at the same load.
+//! BASELINE: what a RAID array could do if the engine cost nothing, from raw runs of the same
+//! drives at the same load.
 //!
-//! What must stay true: a baseline belongs to one workload point (mix, jobs, depth) and says which raw run and which
-//! penalty it came from; it is never a datasheet figure and never a single drive's figure times the number of drives.
+//! What must stay true: a baseline belongs to one workload point (mix, jobs, depth) and says which
+//! raw run and which penalty it came from; it is never a datasheet figure and never a single
+//! drive's figure times the number of drives.
 
 /// A baseline and how it came about.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
@@ -27,13 +29,15 @@ impl Code {
         self.data + self.parity
     }
 
-    /// Member I/Os of a one-block read-modify-write: read and write the data and each parity. RAID 5: 4, RAID 6: 6.
+    /// Member I/Os of a one-block read-modify-write: read and write the data and each parity. RAID
+    /// 5: 4, RAID 6: 6.
     pub fn write_penalty(self) -> u32 {
         2 * (1 + self.parity)
     }
 
-    /// Member reads for each one-block random read with `lost` members out, on average over all blocks: a read of a lost
-    /// block needs all data strips' worth of survivors. RAID 5, one out: 2(n-1)/n; RAID 6, two out: 3(n-2)/n (F8).
+    /// Member reads for each one-block random read with `lost` members out, on average over all
+    /// blocks: a read of a lost block needs all data strips' worth of survivors. RAID 5, one out:
+    /// 2(n-1)/n; RAID 6, two out: 3(n-2)/n (F8).
     pub fn degraded_read_amplification(self, lost: u32) -> f64 {
         let (n, f) = (f64::from(self.members()), f64::from(lost));
         (n - f) / n + f / n * f64::from(self.data)
@@ -46,7 +50,8 @@ pub fn random_read(raw_iops: &[f64]) -> Baseline {
     Baseline { value, derivation: format!("sum of {} drives measured at once", raw_iops.len()) }
 }
 
-/// F7: random one-block writes; `raw_mixed_iops` is what all drives together do at half reads, half writes.
+/// F7: random one-block writes; `raw_mixed_iops` is what all drives together do at half reads, half
+/// writes.
 pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     let penalty = code.write_penalty();
     Baseline {
@@ -57,7 +62,8 @@ pub fn random_write(code: Code, raw_mixed_iops: f64) -> Baseline {
     }
 }
 
-/// F8: random one-block reads with `lost` members out; `raw_sum` is what the drives that are left do together.
+/// F8: random one-block reads with `lost` members out; `raw_sum` is what the drives that are left
+/// do together.
 pub fn degraded_random_read(code: Code, lost: u32, raw_sum: f64) -> Baseline {
     let amplification = code.degraded_read_amplification(lost);
     Baseline {
@@ -69,8 +75,8 @@ pub fn degraded_random_read(code: Code, lost: u32, raw_sum: f64) -> Baseline {
     }
 }
 
-/// F9: sequential full-stripe writes: the slowest member sets the pace of a stripe, and a shared link may set a lower one.
-/// Bytes a second.
+/// F9: sequential full-stripe writes: the slowest member sets the pace of a stripe, and a shared
+/// link may set a lower one. Bytes a second.
 pub fn sequential_write(
     code: Code,
     members_bytes_per_s: &[f64],
@@ -130,7 +136,8 @@ mod tests {
         for (code, lost) in [(RAID5, 1), (RAID6, 1), (RAID6, 2)] {
             let n = code.members();
             let (mut blocks, mut reads) = (0u32, 0u32);
-            // With rotation each member holds each role equally often: n stripes, each starting one member on.
+            // With rotation each member holds each role equally often: n stripes, each starting one
+            // member on.
             for stripe in 0..n {
                 for strip in 0..code.data {
                     blocks += 1;
@@ -144,8 +151,9 @@ mod tests {
         assert!((degraded_random_read(RAID6, 2, 2.4e6).value - 1e6).abs() < 1e-3);
     }
 
-    /// The talk's card: 12 drives of 0.3 M random writes are 3.6 M before any penalty, not 3.9 M; and a measured
-    /// BASELINE of 34.98 M reads is above 12 x 2.7 M = 32.4 M, so a single drive's figure is no baseline.
+    /// The talk's card: 12 drives of 0.3 M random writes are 3.6 M before any penalty, not 3.9 M;
+    /// and a measured BASELINE of 34.98 M reads is above 12 x 2.7 M = 32.4 M, so a single drive's
+    /// figure is no baseline.
     #[test]
     fn the_talks_theoretical_card_does_not_add_up() {
         assert!((on_paper(12, 0.3e6) - 3.6e6).abs() < 1e-3);
@@ -153,7 +161,8 @@ mod tests {
         assert!(random_read(&[34_982_233.0 / 12.0; 12]).value > on_paper(12, 2.7e6));
     }
 
-    /// 42 drives as RAID 60 of 4 groups 8+2 with two spares: 32 data drives x 260 MB/s; 16 NVMe drives x 4,200 MB/s.
+    /// 42 drives as RAID 60 of 4 groups 8+2 with two spares: 32 data drives x 260 MB/s; 16 NVMe
+    /// drives x 4,200 MB/s.
     #[test]
     fn the_paper_line_leaves_out_spares_and_parity() {
         assert!((on_paper(4 * 8, 260e6) - 8320e6).abs() < 1.0);

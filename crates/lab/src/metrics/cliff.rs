@@ -1,6 +1,7 @@
 //! F16: where a bandwidth series falls off a cliff, as when a drive's fast cache is full.
 //!
-//! What must stay true: a cliff is a change of level that lasts to the end of the series, not a dip.
+//! What must stay true: a cliff is a change of level that lasts to the end of the series, not a
+//! dip.
 
 /// A lasting fall.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
@@ -27,8 +28,9 @@ const RATIO_MAX: f64 = 0.8;
 /// Points on each side.
 const SIDE_MIN: usize = 3;
 
-/// Look for the cliff in bytes a second at equal steps of `step_s` seconds: the change-point that explains most of the
-/// variance (least squares with two levels), if it is a fall by a fifth or more and stands out of the noise.
+/// Look for the cliff in bytes a second at equal steps of `step_s` seconds: the change-point that
+/// explains most of the variance (least squares with two levels), if it is a fall by a fifth or
+/// more and stands out of the noise.
 pub fn find(series: &[f64], step_s: f64) -> Option<Cliff> {
     let splits = SIDE_MIN..series.len().saturating_sub(SIDE_MIN) + 1;
     let best = splits.min_by(|one, other| {
@@ -63,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_full_cache_is_found_where_it_was_full() {
-        // 1,550 MB/s for 25 s, then 414 MB/s, as the 256 GB drive of seed 003 after its secure erase.
+        // 1,550 MB/s for 25 s, then 414 MB/s, as the 256 GB drive of seed 003 after its secure
+        // erase.
         let series: Vec<f64> = (0..60)
             .map(|at| if at < 25 { 1550e6 + f64::from(at % 3) * 1e6 } else { 414e6 })
             .collect();

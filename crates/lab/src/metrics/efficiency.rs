@@ -1,8 +1,10 @@
 //! The four efficiencies: of the array, of its CPU, and of one engine against another.
 //!
-//! What must stay true: an efficiency compares figures of the same workload point; what cannot be divided is not given.
+//! What must stay true: an efficiency compares figures of the same workload point; what cannot be
+//! divided is not given.
 
-/// F4, RAID efficiency: what the array did over its BASELINE at the same point. Same unit on both sides.
+/// F4, RAID efficiency: what the array did over its BASELINE at the same point. Same unit on both
+/// sides.
 pub fn raid(performance: f64, baseline: f64) -> Option<f64> {
     ratio(performance, baseline)
 }
@@ -12,7 +14,8 @@ pub fn raid(performance: f64, baseline: f64) -> Option<f64> {
 pub struct CpuTime {
     /// Busy seconds of all cores.
     pub busy_s: f64,
-    /// What of them the load generator costs by itself, from a run against a null engine or raw drives at the same rate.
+    /// What of them the load generator costs by itself, from a run against a null engine or raw
+    /// drives at the same rate.
     pub generator_s: f64,
 }
 
@@ -45,13 +48,14 @@ pub fn relative_cpu(one: f64, other: f64) -> Option<f64> {
     ratio(one, other)
 }
 
-/// Relative latency efficiency of engine 1 against engine 2 at p99.9 of the same point: above 1, engine 1 answers sooner.
+/// Relative latency efficiency of engine 1 against engine 2 at p99.9 of the same point: above 1,
+/// engine 1 answers sooner.
 pub fn relative_latency(p999_one_ns: u64, p999_other_ns: u64) -> Option<f64> {
     ratio(super::latency::to_f64(p999_other_ns), super::latency::to_f64(p999_one_ns))
 }
 
-/// Item 2 of the checklist: fio's own system time falls although the load rises, so it cannot be the engine's cost.
-/// Each point is (I/Os a second, system share in percent).
+/// Item 2 of the checklist: fio's own system time falls although the load rises, so it cannot be
+/// the engine's cost. Each point is (I/Os a second, system share in percent).
 pub fn client_time_is_inverted(lighter: (f64, f64), heavier: (f64, f64)) -> bool {
     heavier.0 > lighter.0 && heavier.1 < lighter.1
 }

@@ -1,6 +1,8 @@
-//! Where a working set stops fitting into a cache: a lasting fall of the rate from one size to the next.
+//! Where a working set stops fitting into a cache: a lasting fall of the rate from one size to the
+//! next.
 //!
-//! What must stay true: a knee is a change of level that lasts to the largest size; one low size among high ones is none.
+//! What must stay true: a knee is a change of level that lasts to the largest size; one low size
+//! among high ones is none.
 
 use super::latency::to_f64;
 
@@ -27,8 +29,8 @@ impl Knee {
 /// Falls smaller than this are called noise.
 const RATIO_MAX: f64 = 0.7;
 
-/// Look for the knee in rates of sizes, smallest first: the split that explains most of the variance, if all sizes beyond it are below
-/// all that fit.
+/// Look for the knee in rates of sizes, smallest first: the split that explains most of the
+/// variance, if all sizes beyond it are below all that fit.
 pub fn find(rates: &[(u64, f64)]) -> Option<Knee> {
     let split = (1..rates.len()).min_by(|one, other| {
         let cost = |at: usize| spread(&rates[..at]) + spread(&rates[at..]);

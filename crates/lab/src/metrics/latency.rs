@@ -1,7 +1,7 @@
 //! Latency percentiles from histogram bins.
 //!
-//! What must stay true: bins of several jobs are added before a percentile is taken; a percentile that rests on fewer
-//! than ten I/Os beyond it is not given.
+//! What must stay true: bins of several jobs are added before a percentile is taken; a percentile
+//! that rests on fewer than ten I/Os beyond it is not given.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub fn count(bins: &Bins) -> u64 {
 
 /// The latency in nanoseconds that a share `fraction` (0 to 1) of all I/Os does not exceed.
 ///
-/// `None` if fewer than [`BEYOND_MIN`] I/Os lie beyond it: then it says more about chance than about the device.
+/// `None` if fewer than [`BEYOND_MIN`] I/Os lie beyond it: then it says more about chance than
+/// about the device.
 pub fn percentile(bins: &Bins, fraction: f64) -> Option<u64> {
     let all = count(bins);
     let wanted = to_f64(all) * fraction;

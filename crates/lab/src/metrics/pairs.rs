@@ -1,7 +1,8 @@
 //! F17: A against B, in turns, with an interval; "no difference shown" when the interval spans 1.
 //!
-//! What must stay true: only figures taken in turns in one run are compared; the interval is of the median of per-pair
-//! ratios, by bootstrap from a fixed seed, so that the same run gives the same answer.
+//! What must stay true: only figures taken in turns in one run are compared; the interval is of the
+//! median of per-pair ratios, by bootstrap from a fixed seed, so that the same run gives the same
+//! answer.
 
 use super::slow_member::median;
 

@@ -1,8 +1,9 @@
 //! CPU time for each I/O and for each MiB (formula F5), and the load generator's own part of it.
 //!
-//! What must stay true: the cost with and without the load generator's part are both kept; the part is measured (the same
-//! job on fio's null engine), never assumed. fio's own `usr_cpu` and `sys_cpu` are getrusage() of its processes: they
-//! miss what runs elsewhere, so they are a column of the client and a cross-check, never the cost.
+//! What must stay true: the cost with and without the load generator's part are both kept; the part
+//! is measured (the same job on fio's null engine), never assumed. fio's own `usr_cpu` and
+//! `sys_cpu` are getrusage() of its processes: they miss what runs elsewhere, so they are a column
+//! of the client and a cross-check, never the cost.
 
 use crate::metrics::latency::to_f64;
 use crate::validity::{Finding, Severity};
@@ -32,8 +33,8 @@ impl PerWork {
         (self.bytes > 0).then(|| self.busy_ns / (to_f64(self.bytes) / f64::from(1 << 20)))
     }
 
-    /// CPU nanoseconds for each I/O without the load generator's. `None` if that was not measured, or if it is more
-    /// than the whole: then the two runs do not belong together.
+    /// CPU nanoseconds for each I/O without the load generator's. `None` if that was not measured,
+    /// or if it is more than the whole: then the two runs do not belong together.
     pub fn net_ns_per_io(&self) -> Option<f64> {
         let net = self.ns_per_io()? - self.generator_ns_per_io?;
         (net >= 0.0).then_some(net)
@@ -65,7 +66,8 @@ pub struct ClientCpu {
 /// Points by which `sys_cpu` must fall for it to be said.
 const FALL_POINTS: f64 = 2.0;
 
-/// The inversion of checklist item 2: more I/Os and less system time. Then fio's figures miss where the work is done.
+/// The inversion of checklist item 2: more I/Os and less system time. Then fio's figures miss where
+/// the work is done.
 pub fn inversion(points: &[ClientCpu]) -> Option<Finding> {
     let mut sorted: Vec<&ClientCpu> = points.iter().filter(|it| it.iops.is_finite()).collect();
     sorted.sort_by(|a, b| a.iops.total_cmp(&b.iops));

@@ -1,4 +1,5 @@
-//! Whether a figure can be true at all: it keeps its depth (F13) and stays below its ceilings (F14).
+//! Whether a figure can be true at all: it keeps its depth (F13) and stays below its ceilings
+//! (F14).
 //!
 //! What must stay true: a figure above a ceiling is never explained away here: it gets an error.
 
@@ -7,8 +8,8 @@ use crate::validity::{Finding, Severity};
 /// How far jobs x depth may be from IOPS x latency.
 pub const LITTLE_TOLERANCE: f64 = 0.10;
 
-/// F13, Little's law: what is in flight on average against what was asked for. A share of 1 is as asked; well below, the
-/// client does not keep the depth.
+/// F13, Little's law: what is in flight on average against what was asked for. A share of 1 is as
+/// asked; well below, the client does not keep the depth.
 pub fn depth_kept(jobs: u32, depth: u32, iops: f64, latency_mean_ns: f64) -> Option<f64> {
     let asked = f64::from(jobs) * f64::from(depth);
     let in_flight = iops * latency_mean_ns / 1e9;

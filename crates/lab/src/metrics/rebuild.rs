@@ -7,12 +7,13 @@ pub struct Rebuild {
     pub seconds: f64,
     /// Bytes a second onto each member that was filled.
     pub bytes_per_s: f64,
-    /// Foreground p99.9 during the rebuild over that without it; absent if a percentile could not be given.
+    /// Foreground p99.9 during the rebuild over that without it; absent if a percentile could not
+    /// be given.
     pub p999_ratio: Option<f64>,
 }
 
-/// F19 for a rebuild that filled `member_bytes` of one member in `seconds`, with foreground p99.9 in nanoseconds without
-/// and during it. `None` if no time passed.
+/// F19 for a rebuild that filled `member_bytes` of one member in `seconds`, with foreground p99.9
+/// in nanoseconds without and during it. `None` if no time passed.
 pub fn of(member_bytes: u64, seconds: f64, p999_ns: (Option<u64>, Option<u64>)) -> Option<Rebuild> {
     let to_f64 = super::latency::to_f64;
     let p999_ratio = match p999_ns {
@@ -26,8 +27,8 @@ pub fn of(member_bytes: u64, seconds: f64, p999_ns: (Option<u64>, Option<u64>)) 
     })
 }
 
-/// F18, write amplification inside a drive: media bytes over host bytes, from health logs before and after.
-/// `None` if nothing was written or a counter went backwards.
+/// F18, write amplification inside a drive: media bytes over host bytes, from health logs before
+/// and after. `None` if nothing was written or a counter went backwards.
 pub fn write_amplification(media: (u64, u64), host: (u64, u64)) -> Option<f64> {
     let media = media.1.checked_sub(media.0)?;
     let host = host.1.checked_sub(host.0).filter(|bytes| *bytes > 0)?;

@@ -1,8 +1,8 @@
 //! Which share of a machine's CPU time something takes: formulas F1 and F1'.
 //!
-//! What must stay true: the denominator is wall-clock cores x F x T (or cores x T for nanoseconds), never the number of
-//! samples received: on idle cores the software clock samples less. Counts whose sum does not fit into that product
-//! are refused, so nanoseconds are never read as samples.
+//! What must stay true: the denominator is wall-clock cores x F x T (or cores x T for nanoseconds),
+//! never the number of samples received: on idle cores the software clock samples less. Counts
+//! whose sum does not fit into that product are refused, so nanoseconds are never read as samples.
 
 use crate::metrics::latency::to_f64;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,8 @@ pub struct Share {
     pub error: f64,
 }
 
-/// How much more than cores x F x T may come in: perf starts a little before and stops a little after.
+/// How much more than cores x F x T may come in: perf starts a little before and stops a little
+/// after.
 const SLACK: f64 = 1.1;
 
 impl Window {
@@ -69,14 +70,16 @@ impl Window {
         }
     }
 
-    /// Formula F1 for samples, F1' for nanoseconds. The error is that of as many samples as the window has.
+    /// Formula F1 for samples, F1' for nanoseconds. The error is that of as many samples as the
+    /// window has.
     pub fn share(&self, count: u64, unit: Unit) -> Share {
         let share = to_f64(count) / self.full(unit);
         let p = share.clamp(0.0, 1.0);
         Share { share, error: (p * (1.0 - p) / self.samples()).sqrt() }
     }
 
-    /// What counts that sum to `total` can be: samples if that fits, nanoseconds if only that fits, else neither.
+    /// What counts that sum to `total` can be: samples if that fits, nanoseconds if only that fits,
+    /// else neither.
     pub fn unit_of(&self, total: u64) -> Option<Unit> {
         [Unit::Samples, Unit::Nanoseconds]
             .into_iter()
@@ -102,7 +105,8 @@ mod tests {
 
     #[test]
     fn periods_and_samples_of_the_same_run_give_the_same_share() {
-        // 990 samples, which two collapse programs turned into 1.0e10: the sum of their periods at 99 Hz.
+        // 990 samples, which two collapse programs turned into 1.0e10: the sum of their periods at
+        // 99 Hz.
         let periods = 990 * 10_101_010;
         assert_eq!(GUEST.unit_of(990), Some(Unit::Samples));
         assert_eq!(GUEST.unit_of(periods), Some(Unit::Nanoseconds));
@@ -132,7 +136,8 @@ mod tests {
         assert!((tenths(0.793 * 0.137) - 10.9).abs() < 1e-9);
         // What was printed is 79.3 % of the 13 % quoted one line earlier.
         assert!((tenths(0.793 * 0.13) - 10.3).abs() < 1e-9);
-        // F1 divides by the machine at once, so that there is no second figure to mix up: 64 cores, 99 Hz, 60 s.
+        // F1 divides by the machine at once, so that there is no second figure to mix up: 64 cores,
+        // 99 Hz, 60 s.
         let window = Window { cores: 64, hz: 99.0, seconds: 60.0 };
         assert!((tenths(window.share(41_303, Unit::Samples).share) - 10.9).abs() < 1e-9);
     }

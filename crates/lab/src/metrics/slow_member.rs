@@ -1,7 +1,7 @@
 //! F11: which member is slow, and what the slow ones share.
 //!
-//! What must stay true: a component is named only if all its members are slow and no member outside it is; otherwise the
-//! members are named one by one.
+//! What must stay true: a component is named only if all its members are slow and no member outside
+//! it is; otherwise the members are named one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -109,7 +109,8 @@ fn shared_by(members: &[Member], slow: &[Slow]) -> Option<(String, String)> {
         .map(|((kind, name), _)| (kind.to_owned(), name.to_owned()))
 }
 
-/// What a disk hangs on by its directory in sysfs, nearest first: expanders and the ports of HBAs, remote ports of a SAN, HBAs, PCIe functions.
+/// What a disk hangs on by its directory in sysfs, nearest first: expanders and the ports of HBAs,
+/// remote ports of a SAN, HBAs, PCIe functions.
 pub fn components(disk: &Path) -> Vec<(String, String)> {
     let one = |name: &str| {
         let colons = name.matches(':').count();

@@ -1,6 +1,8 @@
-//! How a load lies over the cores: formula F2, the notation "9x100%", and two numbers for unevenness.
+//! How a load lies over the cores: formula F2, the notation "9x100%", and two numbers for
+//! unevenness.
 //!
-//! What must stay true: an average is never given without the spread beside it; a core that is idle counts as a core.
+//! What must stay true: an average is never given without the spread beside it; a core that is idle
+//! counts as a core.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +27,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `percents`, one load for each core. A spike stands `spike_points` or more above the median;
-    /// the hot cores are then those above the largest gap. `None` without cores.
+    /// The spread of `percents`, one load for each core. A spike stands `spike_points` or more
+    /// above the median; the hot cores are then those above the largest gap. `None` without cores.
     pub fn of(percents: &[f64], spike_points: f64) -> Option<Spread> {
         let mut sorted = percents.to_vec();
         sorted.sort_by(|a, b| b.total_cmp(a));

@@ -1,7 +1,8 @@
 //! F15: steady state as SNIA's Performance Test Specification defines it, on both criteria at once.
 //!
-//! Source: SNIA Solid State Storage Performance Test Specification, "steady state": a window of five rounds in which the
-//! range is at most 20 % of the average and the best straight line rises or falls by at most 10 % of the average.
+//! Source: SNIA Solid State Storage Performance Test Specification, "steady state": a window of
+//! five rounds in which the range is at most 20 % of the average and the best straight line rises
+//! or falls by at most 10 % of the average.
 
 /// Rounds in the window.
 pub const WINDOW: usize = 5;

@@ -1,11 +1,13 @@
-//! F10: how long a stripe takes when it waits for the slowest of its members, from the members' own latencies.
+//! F10: how long a stripe takes when it waits for the slowest of its members, from the members' own
+//! latencies.
 //!
 //! The distribution of the slowest of independent members is the product of their distributions.
 
 use super::latency::{Bins, to_f64};
 use std::collections::BTreeSet;
 
-/// Latency in nanoseconds that a share `fraction` of all stripes does not exceed. `None` if a member has no I/Os.
+/// Latency in nanoseconds that a share `fraction` of all stripes does not exceed. `None` if a
+/// member has no I/Os.
 pub fn percentile(members: &[Bins], fraction: f64) -> Option<u64> {
     let cumulated: Vec<Vec<(u64, f64)>> =
         members.iter().map(distribution).collect::<Option<_>>()?;

@@ -1,13 +1,16 @@
-//! How a spinning drive's rate falls from the outer edge to the inner one, and what that means for all of it.
+//! How a spinning drive's rate falls from the outer edge to the inner one, and what that means for
+//! all of it.
 //!
-//! A platter turns at one speed and holds about as many bits in each centimetre of track, so the rate is proportional to the
-//! radius, and the bytes outside a radius to the area there. After a share x of the bytes, from the outer edge with rate o to
-//! the inner with rate i: rate(x) = sqrt(o^2 - x (o^2 - i^2)). The time for all bytes is the integral of dx / rate(x), which is
-//! 2 / (o + i): a whole pass runs at the mean of both edges.
+//! A platter turns at one speed and holds about as many bits in each centimetre of track, so the
+//! rate is proportional to the radius, and the bytes outside a radius to the area there. After a
+//! share x of the bytes, from the outer edge with rate o to the inner with rate i: rate(x) =
+//! sqrt(o^2 - x (o^2 - i^2)). The time for all bytes is the integral of dx / rate(x), which is 2 /
+//! (o + i): a whole pass runs at the mean of both edges.
 //!
 //! What must stay true: means over bytes are harmonic: the slow part takes longer.
 
-/// Rate after a share `part` of all bytes, 0 at the outer edge. None if an edge is not positive or the inner one is faster.
+/// Rate after a share `part` of all bytes, 0 at the outer edge. None if an edge is not positive or
+/// the inner one is faster.
 pub fn at(outer: f64, inner: f64, part: f64) -> Option<f64> {
     let is_drive = inner > 0.0 && outer >= inner && (0.0..=1.0).contains(&part);
     is_drive.then(|| (outer * outer - part * (outer * outer - inner * inner)).sqrt())
@@ -18,8 +21,8 @@ pub fn mean_of(outer: f64, inner: f64) -> Option<f64> {
     at(outer, inner, 0.0).map(|_| f64::midpoint(outer, inner))
 }
 
-/// Rate of a pass over all bytes, of rates measured at places, `(place, rate)`, outermost first. None if there are fewer than
-/// two places, they do not go on, or a rate is not positive.
+/// Rate of a pass over all bytes, of rates measured at places, `(place, rate)`, outermost first.
+/// None if there are fewer than two places, they do not go on, or a rate is not positive.
 pub fn mean(points: &[(f64, f64)]) -> Option<f64> {
     let goes_on = points.windows(2).all(|pair| pair[1].0 > pair[0].0);
     let (first, last) = (points.first()?, points.last()?);

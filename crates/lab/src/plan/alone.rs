@@ -1,7 +1,9 @@
-//! What each raw drive did alone, held against what it did while all others worked, and against what its maker states.
+//! What each raw drive did alone, held against what it did while all others worked, and against
+//! what its maker states.
 //!
-//! What must stay true: that drives disturb each other is said only where no link between them and memory was full and where
-//! they were not all slowed alike; a model that nobody knows, and a drive without one, cannot tell.
+//! What must stay true: that drives disturb each other is said only where no link between them and
+//! memory was full and where they were not all slowed alike; a model that nobody knows, and a drive
+//! without one, cannot tell.
 
 use crate::inspect::models::{Entry, Known, Library};
 use crate::lint::live::Sysfs;
@@ -94,8 +96,8 @@ fn rates(of: &[&Measurement]) -> BTreeMap<String, f64> {
     rounds.into_iter().map(|(name, rates)| (name, median(rates.into_iter()))).collect()
 }
 
-/// Whether spinning drives slow down when their neighbours work, though their way has room: vibration. None without a drive that
-/// was measured both ways.
+/// Whether spinning drives slow down when their neighbours work, though their way has room:
+/// vibration. None without a drive that was measured both ways.
 fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> Option<Check> {
     let (before, during) = (rates(alone), rates(together));
     let mut shares: Vec<(String, f64)> = during
@@ -163,7 +165,8 @@ fn vibration(load: &str, alone: &[&Measurement], together: &[&Measurement]) -> O
     })
 }
 
-/// What a maker states for a load: a rate in the unit of the load, and the share of it that must be reached.
+/// What a maker states for a load: a rate in the unit of the load, and the share of it that must be
+/// reached.
 fn stated(entry: &Entry, measured: &Measurement) -> Option<(f64, f64)> {
     let load = &measured.workload;
     let rate = |rate: Option<Rate>| Some(crate::metrics::latency::to_f64(rate?.0));

@@ -1,7 +1,9 @@
-//! What the raw drives allow an array: its BASELINE and its ceiling, from the runs of all drives at once.
+//! What the raw drives allow an array: its BASELINE and its ceiling, from the runs of all drives at
+//! once.
 //!
-//! What must stay true: a ceiling comes from raw drives with at least as many I/Os in flight; a baseline says which raw run it
-//! came from and what the redundancy costs; without a fitting raw run there is neither.
+//! What must stay true: a ceiling comes from raw drives with at least as many I/Os in flight; a
+//! baseline says which raw run it came from and what the redundancy costs; without a fitting raw
+//! run there is neither.
 
 use super::file::Array;
 use super::points::{BANDWIDTH, IOPS, UNMAPPED};
@@ -27,7 +29,8 @@ pub struct RawRuns<'a> {
 }
 
 impl<'a> RawRuns<'a> {
-    /// Those among `known` that belong to `array`; `drives` are the plan's. `None` if its redundancy is not known.
+    /// Those among `known` that belong to `array`; `drives` are the plan's. `None` if its
+    /// redundancy is not known.
     pub fn of(
         array: &Array,
         drives: &[PathBuf],
@@ -63,8 +66,9 @@ impl<'a> RawRuns<'a> {
         Some(RawRuns { runs: of(false), ways: of(true), code })
     }
 
-    /// What the way to the drives carries, bytes a second: no read of the drives can be above it. `None` if it was not measured, or gave less than
-    /// the media did: then nothing but the media answered, and it is no ceiling.
+    /// What the way to the drives carries, bytes a second: no read of the drives can be above it.
+    /// `None` if it was not measured, or gave less than the media did: then nothing but the media
+    /// answered, and it is no ceiling.
     pub fn way(&self, workload: &Workload) -> Option<Ceiling> {
         if workload.mix.trim_start_matches("rand") != "read" {
             return None;
@@ -95,8 +99,8 @@ impl<'a> RawRuns<'a> {
         (value > media).then_some(Ceiling { name, value })
     }
 
-    /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it: the best that raw drives did with at
-    /// least as many I/Os in flight.
+    /// What no figure of `workload` can be above, bytes a second, and the raw load that showed it:
+    /// the best that raw drives did with at least as many I/Os in flight.
     pub fn ceiling(&self, workload: &Workload) -> Option<(Ceiling, String)> {
         let drives = self.code.members();
         let in_flight = u64::from(workload.jobs) * u64::from(workload.depth);
@@ -120,14 +124,16 @@ impl<'a> RawRuns<'a> {
         all.max_by(|one, other| one.0.value.total_cmp(&other.0.value))
     }
 
-    /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a strip.
+    /// The raw run of all drives with the same mix as `workload` whose blocks are nearest to a
+    /// strip.
     pub fn alike(&self, workload: &Workload) -> Option<Vec<&'a Measurement>> {
         let strip = workload.block_bytes / u64::from(self.code.data.max(1));
         let alike = self.runs.iter().filter(|run| run[0].workload.mix == workload.mix);
         alike.min_by_key(|run| run[0].workload.block_bytes.abs_diff(strip)).cloned()
     }
 
-    /// BASELINE of `workload` in `condition`, from the raw run that has nearest to as many I/Os in flight on each drive.
+    /// BASELINE of `workload` in `condition`, from the raw run that has nearest to as many I/Os in
+    /// flight on each drive.
     pub fn baseline(
         &self,
         workload: &Workload,
@@ -157,7 +163,8 @@ impl<'a> RawRuns<'a> {
             raw.mix == mix && (!is_block || raw.block_bytes == workload.block_bytes)
         };
         let rate = |run: &Vec<&Measurement>| run.iter().map(|it| it.rate()).sum::<f64>();
-        // Of several rounds of the same load the best: what the drives allow is not what a bad moment left of it.
+        // Of several rounds of the same load the best: what the drives allow is not what a bad
+        // moment left of it.
         let run = self.runs.iter().filter(fits).min_by(|one, other| {
             distance(one).total_cmp(&distance(other)).then(rate(other).total_cmp(&rate(one)))
         })?;

@@ -50,13 +50,15 @@ pub struct Args {
     /// Print every command and job file, and do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each point on an array is sampled.
+    /// Take no stacks: no function groups and no flame graphs. Without this the first round of each
+    /// point on an array is sampled.
     #[arg(long)]
     no_stacks: bool,
     /// Drive models of your own: TOML files, asked before the ones that come with the lab.
     #[arg(long, value_name = "FILE")]
     models: Vec<PathBuf>,
-    /// Serial (or path, for a file; HOST:PORT:PATH on another host) that may be destroyed. May be repeated.
+    /// Serial (or path, for a file; HOST:PORT:PATH on another host) that may be destroyed. May be
+    /// repeated.
     #[arg(long, value_name = "SERIAL")]
     destroy: Vec<String>,
 }
@@ -68,7 +70,8 @@ pub(super) const EXAMPLE: &str = include_str!("../../profiles/plan.toml");
 /// Run a plan.
 ///
 /// # Errors
-/// If the plan is not understood, a target must not be written to, or anything fails while measuring.
+/// If the plan is not understood, a target must not be written to, or anything fails while
+/// measuring.
 pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let Some(path) = args.plan.as_ref().filter(|_| !args.example) else {
         print!("{EXAMPLE}");

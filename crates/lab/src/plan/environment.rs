@@ -39,7 +39,8 @@ pub fn facts(devices: &[PathBuf]) -> BTreeMap<String, String> {
     facts
 }
 
-/// How many of which kind: `4 x SAMSUNG MZ..., 1.92 TB`. Names like /dev/sda change from one start to the next, so they are not in it.
+/// How many of which kind: `4 x SAMSUNG MZ..., 1.92 TB`. Names like /dev/sda change from one start
+/// to the next, so they are not in it.
 fn kinds(devices: &[PathBuf]) -> String {
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for device in devices {

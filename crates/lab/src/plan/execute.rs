@@ -6,9 +6,10 @@
 //! - bdevperf: SPDK's load generator in the place of fio
 //! - conclude: what the points of a group show together
 //!
-//! What must stay true: a point's records are on disk before the next one begins; what the run directory has already is
-//! not measured again; the first thing that fails ends the run, with everything before it kept; however it ends, what was made is
-//! taken away, and members and switches are as they were.
+//! What must stay true: a point's records are on disk before the next one begins; what the run
+//! directory has already is not measured again; the first thing that fails ends the run, with
+//! everything before it kept; however it ends, what was made is taken away, and members and
+//! switches are as they were.
 
 mod again;
 pub(super) mod bdevperf;
@@ -185,7 +186,8 @@ impl Session<'_> {
         }
         self.unmount()?;
         if group.has_file_system {
-            // What follows wants an array whose measured part was written, not what is left of a file system.
+            // What follows wants an array whose measured part was written, not what is left of a
+            // file system.
             self.take_away()?;
         }
         if wanted {
@@ -203,8 +205,8 @@ impl Session<'_> {
         self.conclude(group)
     }
 
-    /// Set what a group wants set; whether it can be measured. That a controller has interrupts to coalesce does not mean that it lets
-    /// anybody switch it.
+    /// Set what a group wants set; whether it can be measured. That a controller has interrupts to
+    /// coalesce does not mean that it lets anybody switch it.
     fn switch(&mut self, group: &Group) -> Result<bool, Refusal> {
         let Some((drive, what, on)) = &group.switch else { return Ok(true) };
         match self.switched.set(self.commands, drive, (*what, *on)) {
@@ -225,7 +227,8 @@ impl Session<'_> {
         }
     }
 
-    /// The array that a group needs, in the condition that it needs; raw drives need that there is none.
+    /// The array that a group needs, in the condition that it needs; raw drives need that there is
+    /// none.
     fn prepare(&mut self, group: &Group) -> Result<Option<Rebuilding>, Refusal> {
         let Some(array) = made::needed(&self.plan.arrays, group) else {
             return self.take_away().map(|()| None);
@@ -241,7 +244,8 @@ impl Session<'_> {
         group.is_rebuild.then(|| made.rebuild()).transpose()
     }
 
-    /// The file system that a group is measured through; whether it can be: an engine that serves a file has one already.
+    /// The file system that a group is measured through; whether it can be: an engine that serves a
+    /// file has one already.
     fn mount(&mut self, group: &Group, progress: &mut Progress) -> Result<bool, Refusal> {
         let Some(array) = group.points.first().and_then(|point| self.array_of(point)) else {
             return Ok(false);
@@ -309,7 +313,8 @@ impl Session<'_> {
         array.map_or_else(Vec::new, |array| array.restore.clone())
     }
 
-    /// Put back the members that a run which ended early has taken out of an array that is not the lab's.
+    /// Put back the members that a run which ended early has taken out of an array that is not the
+    /// lab's.
     fn put_back(&mut self) -> Result<(), Refusal> {
         let restore = std::mem::take(&mut self.to_restore);
         if restore.is_empty() {

@@ -39,11 +39,12 @@ pub struct Plan {
     /// Arrays that are there already.
     #[serde(default)]
     pub arrays: Vec<Array>,
-    /// Hosts that make the load, all at once, each with a `fio --server`: `NAME` or `NAME:PORT`. None: this machine makes it. Drives and
-    /// arrays are named as the hosts see them.
+    /// Hosts that make the load, all at once, each with a `fio --server`: `NAME` or `NAME:PORT`.
+    /// None: this machine makes it. Drives and arrays are named as the hosts see them.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Network interfaces of this machine over which the load is to go, if storage is reached over a network.
+    /// Network interfaces of this machine over which the load is to go, if storage is reached over
+    /// a network.
     #[serde(default)]
     pub links: Vec<String>,
     /// Own profiles: name -> fio job file, relative to the plan.
@@ -66,7 +67,8 @@ pub struct Array {
     /// RAID level of an array that the lab makes: `raid5` or `raid6`.
     #[serde(default = "raid6")]
     pub level: String,
-    /// How much of an array that the lab makes, or of a file on a file system, is written and measured: `10g`.
+    /// How much of an array that the lab makes, or of a file on a file system, is written and
+    /// measured: `10g`.
     #[serde(default)]
     pub span: Option<String>,
     /// Which engine made it: `mdadm`, `ashlar`.
@@ -78,7 +80,8 @@ pub struct Array {
     /// What was set away from the default, by name.
     #[serde(default)]
     pub tunables: BTreeMap<String, String>,
-    /// A file system that the stage `file-system` makes on it: `ext4` or `xfs`. What is on the array is lost.
+    /// A file system that the stage `file-system` makes on it: `ext4` or `xfs`. What is on the
+    /// array is lost.
     #[serde(default)]
     pub file_system: Option<FileSystem>,
     /// How full that file system is before it is measured, percent; 70 if the plan does not say it.
@@ -105,7 +108,8 @@ pub struct Array {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileSystem {
-    /// With its inode tables and journal written at once, so that nothing is initialised behind the measurements.
+    /// With its inode tables and journal written at once, so that nothing is initialised behind the
+    /// measurements.
     Ext4,
     /// As its maker's defaults are.
     Xfs,
@@ -120,7 +124,8 @@ impl FileSystem {
         }
     }
 
-    /// The command that makes it, without the device. It discards nothing: the drives stay as they were preconditioned.
+    /// The command that makes it, without the device. It discards nothing: the drives stay as they
+    /// were preconditioned.
     pub fn make(self) -> Vec<&'static str> {
         match self {
             FileSystem::Ext4 => {
@@ -364,7 +369,8 @@ impl Array {
         self.strip.as_deref().and_then(value::bytes).unwrap_or(64 << 10)
     }
 
-    /// How much of an array that the lab makes is measured, bytes; 1 GiB if the plan does not say it.
+    /// How much of an array that the lab makes is measured, bytes; 1 GiB if the plan does not say
+    /// it.
     pub fn span_bytes(&self) -> u64 {
         self.span.as_deref().and_then(value::bytes).unwrap_or(1 << 30)
     }

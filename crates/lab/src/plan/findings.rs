@@ -1,6 +1,7 @@
 //! What is concluded from several points: slow members, cliffs, steady state, zones.
 //!
-//! What must stay true: a conclusion names the figures it rests on; too little to conclude from cannot tell.
+//! What must stay true: a conclusion names the figures it rests on; too little to conclude from
+//! cannot tell.
 
 use crate::metrics::{cliff, knee, latency, slow_member, steady, stripe_time, zones as zone_curve};
 use crate::record::{ArrayCondition, Check, Measurement};
@@ -98,7 +99,8 @@ const FILLS_ALIKE: f64 = 0.1;
 /// A fill shorter than this says nothing about the target, seconds.
 const FILL_S_MIN: f64 = 10.0;
 
-/// What the first write of a target costs against the second: space that is allocated only then, or free flash that a fresh drive has.
+/// What the first write of a target costs against the second: space that is allocated only then, or
+/// free flash that a fresh drive has.
 pub fn first_write(first: &Measurement, second: &Measurement) -> Check {
     let (was, then) = (first.write.bytes_per_s, second.write.bytes_per_s);
     let shortest = [first, second]
@@ -198,7 +200,8 @@ pub fn steadiness(series: &str, rates: &[f64]) -> Check {
     Check { name: "workload.steady".to_owned(), target: series.to_owned(), outcome, found, next }
 }
 
-/// How the rate grows with the number of drives that work at once, of `(drives, their rates together)`, fewest first.
+/// How the rate grows with the number of drives that work at once, of `(drives, their rates
+/// together)`, fewest first.
 pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
     let (outcome, found) = match (rates.first(), rates.last()) {
         (Some((1, one)), Some((count, all))) if *count > 1 && *one > 0.0 => {
@@ -222,7 +225,8 @@ pub fn scaling(load: &str, rates: &[(usize, f64)]) -> Check {
     Check { name: "drives.scale".to_owned(), target: load.to_owned(), outcome, found, next }
 }
 
-/// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own latencies, beside what the array took.
+/// F10: what waiting for the slowest of its members costs a stripe, from the raw drives' own
+/// latencies, beside what the array took.
 pub fn stripe_wait(array: &Measurement, members: &[&Measurement]) -> Option<Check> {
     let bins = |measured: &Measurement| {
         let mut bins = measured.read.latency_bins.clone();
@@ -278,8 +282,8 @@ pub fn zones(drive: &str, points: &[(u32, f64)]) -> Check {
     Check { name: "drive.zones".to_owned(), target: drive.to_owned(), outcome, found, next: None }
 }
 
-/// F19: how long a rebuild took, of `(bytes of the member, seconds)`, and what the load beside it felt against the same load on
-/// the healthy array, if that was measured.
+/// F19: how long a rebuild took, of `(bytes of the member, seconds)`, and what the load beside it
+/// felt against the same load on the healthy array, if that was measured.
 pub fn rebuild<'a>(
     array: &str,
     (bytes, seconds): (Option<u64>, f64),

@@ -1,7 +1,8 @@
 //! The same load by two load generators: which of them was the limit.
 //!
-//! What must stay true: two figures are set side by side only for the same target in the same condition at the same load; an INVALID one says
-//! nothing; a difference that the way to the engine explains is no failure.
+//! What must stay true: two figures are set side by side only for the same target in the same
+//! condition at the same load; an INVALID one says nothing; a difference that the way to the engine
+//! explains is no failure.
 
 use crate::metrics::slow_member::median;
 use crate::record::{ArrayCondition, Check, Generator, Measurement, RateUnit};

@@ -1,7 +1,9 @@
-//! Network interfaces between the load and the storage: whether they share something, and whether one of them carried it all (item 75).
+//! Network interfaces between the load and the storage: whether they share something, and whether
+//! one of them carried it all (item 75).
 //!
-//! What must stay true: interfaces are judged only where the load went over them: those that the plan names, or those that carried at least
-//! half of a figure; one interface alone cannot be uneven.
+//! What must stay true: interfaces are judged only where the load went over them: those that the
+//! plan names, or those that carried at least half of a figure; one interface alone cannot be
+//! uneven.
 
 use crate::Refusal;
 use crate::meter::{LinkLoad, NETWORK};
@@ -12,7 +14,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Part of a figure that must have gone over interfaces which no plan names, before they are judged.
+/// Part of a figure that must have gone over interfaces which no plan names, before they are
+/// judged.
 const IS_NETWORKED: f64 = 0.5;
 /// One interface that carries this part carries it all.
 const ALL: f64 = 0.9;

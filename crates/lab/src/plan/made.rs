@@ -1,7 +1,9 @@
-//! Arrays that the lab makes itself, through the engines' adapters: made, filled, degraded, rebuilt, taken away.
+//! Arrays that the lab makes itself, through the engines' adapters: made, filled, degraded,
+//! rebuilt, taken away.
 //!
-//! What must stay true: one array at a time, for arrays may share their members; whatever was made is taken away at the end,
-//! whatever happened; nothing is measured while an engine works in the background, except a rebuild that is asked for.
+//! What must stay true: one array at a time, for arrays may share their members; whatever was made
+//! is taken away at the end, whatever happened; nothing is measured while an engine works in the
+//! background, except a rebuild that is asked for.
 
 use super::file::Array;
 use super::points::{Group, Point};
@@ -129,7 +131,8 @@ impl<'a> Made<'a> {
         &self.identity
     }
 
-    /// Take members out until `out` of them are, and wait until the engine is idle. Every third one, so that neighbours stay.
+    /// Take members out until `out` of them are, and wait until the engine is idle. Every third
+    /// one, so that neighbours stay.
     ///
     /// # Errors
     /// If the engine refuses.
@@ -155,7 +158,8 @@ impl<'a> Made<'a> {
         Ok(Rebuilding { began })
     }
 
-    /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended meanwhile.
+    /// Do `work` while it is watched when the rebuild ends; seconds from its beginning, if it ended
+    /// meanwhile.
     ///
     /// # Errors
     /// If the work fails.
@@ -220,7 +224,8 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The array that a group needs, if the lab makes it. One that the load generator makes in its own process it does not.
+/// The array that a group needs, if the lab makes it. One that the load generator makes in its own
+/// process it does not.
 pub fn needed<'p>(arrays: &'p [Array], group: &Group) -> Option<&'p Array> {
     let point = group.points.first()?;
     of(arrays, point).filter(|array| !array.is_inside(point.workload.generator))

@@ -1,7 +1,8 @@
 //! A file system on an array, for as long as it is measured through it: made, filled, taken away.
 //!
-//! What must stay true: it is made only on an array that the run may overwrite; it is unmounted and its signature wiped, whatever
-//! happened; what is measured was written before, and the rest of it is as full as the plan says.
+//! What must stay true: it is made only on an array that the run may overwrite; it is unmounted and
+//! its signature wiped, whatever happened; what is measured was written before, and the rest of it
+//! is as full as the plan says.
 
 use super::file::{Array, FileSystem};
 use crate::Refusal;
@@ -34,7 +35,8 @@ pub struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// Make the file system that `array` names on `served`, mount it, write the file that is measured, and fill the rest.
+    /// Make the file system that `array` names on `served`, mount it, write the file that is
+    /// measured, and fill the rest.
     ///
     /// # Errors
     /// If a program refuses. What was made by then is taken away.

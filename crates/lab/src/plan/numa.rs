@@ -1,6 +1,7 @@
 //! The load from the CPUs of each NUMA node in turn (item 94): what lies between the sockets.
 //!
-//! What must stay true: nodes without CPUs are none; a machine with one node has nothing between its sockets, and says so.
+//! What must stay true: nodes without CPUs are none; a machine with one node has nothing between
+//! its sockets, and says so.
 
 use crate::metrics::slow_member::median;
 use crate::record::{Check, Measurement};

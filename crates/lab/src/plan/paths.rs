@@ -1,7 +1,7 @@
 //! What the way to the drives carries: link, controller and kernel, apart from the media.
 //!
-//! What must stay true: it is called a ceiling only where something faster than the media answered; its figures say that they are not
-//! about the media.
+//! What must stay true: it is called a ceiling only where something faster than the media answered;
+//! its figures say that they are not about the media.
 
 use super::points::{BANDWIDTH, CLIENT, IOPS, UNMAPPED};
 use crate::record::{Check, Measurement};

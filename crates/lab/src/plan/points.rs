@@ -6,7 +6,8 @@
 //! - out: arrays with members out
 //! - way: what the way to the drives carries
 //!
-//! What must stay true: identities do not depend on time or chance, so that a resumed run knows what it has.
+//! What must stay true: identities do not depend on time or chance, so that a resumed run knows
+//! what it has.
 
 mod matrix;
 mod missing;
@@ -191,7 +192,8 @@ impl Expanded {
     }
 }
 
-/// Expand `plan`, which lies in `folder`. `size_of` gives the size of a target in bytes, for the estimate.
+/// Expand `plan`, which lies in `folder`. `size_of` gives the size of a target in bytes, for the
+/// estimate.
 ///
 /// # Errors
 /// If a profile is missing or cannot be filled in.

@@ -1,6 +1,7 @@
 //! Profiles: fio job files into which targets, depth, jobs and time are filled.
 //!
-//! What must stay true: what a profile says wins, except for target, depth, jobs and time, which are the plan's.
+//! What must stay true: what a profile says wins, except for target, depth, jobs and time, which
+//! are the plan's.
 
 use super::file::Plan;
 use crate::Refusal;
@@ -27,7 +28,8 @@ pub fn shipped() -> impl Iterator<Item = &'static str> {
     BUILT_IN.into_iter().map(|(name, _)| name)
 }
 
-/// Why the load called `name` differs from production, as its profile says it, if it is one that ships: `rr-4k-j1-q32`.
+/// Why the load called `name` differs from production, as its profile says it, if it is one that
+/// ships: `rr-4k-j1-q32`.
 pub fn production(name: &str) -> Option<&'static str> {
     let is_it = |(own, _): &(&str, &str)| {
         name.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with("-j"))
@@ -66,7 +68,8 @@ pub struct Fill<'a> {
 }
 
 impl Profile {
-    /// The profile called `name`: one of the plan's own, or one that ships. `folder` is where the plan lies.
+    /// The profile called `name`: one of the plan's own, or one that ships. `folder` is where the
+    /// plan lies.
     ///
     /// # Errors
     /// If there is none, or its file cannot be read.

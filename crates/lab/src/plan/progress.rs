@@ -63,7 +63,8 @@ impl Progress {
         }
     }
 
-    /// A point that was to take so many seconds is done, or needs not be done; `said` is its result.
+    /// A point that was to take so many seconds is done, or needs not be done; `said` is its
+    /// result.
     pub fn end(&mut self, expected_s: f64, said: Option<&str>) {
         self.done += 1;
         self.left_s = (self.left_s - expected_s).max(0.0);

@@ -1,7 +1,9 @@
-//! What an array of spinning drives does over its whole width, from the measured zones of its drives (item 37): makers quote the fast outer
-//! cylinders, and so does a figure that was taken there.
+//! What an array of spinning drives does over its whole width, from the measured zones of its
+//! drives (item 37): makers quote the fast outer cylinders, and so does a figure that was taken
+//! there.
 //!
-//! What must stay true: at each place the slowest drive counts, because a stripe waits for it; without zones of every drive nothing is expected.
+//! What must stay true: at each place the slowest drive counts, because a stripe waits for it;
+//! without zones of every drive nothing is expected.
 
 use super::file::Array;
 use crate::metrics::zones;
@@ -27,7 +29,8 @@ pub fn checks<'a>(
     arrays.iter().filter_map(|array| check(array, drives, &known)).collect()
 }
 
-/// Rates of the slowest drive at each place, `(percent of the width, bytes a second)`; None unless all drives have the same places.
+/// Rates of the slowest drive at each place, `(percent of the width, bytes a second)`; None unless
+/// all drives have the same places.
 fn slowest(drives: &[PathBuf], known: &[&Measurement]) -> Option<Vec<(f64, f64)>> {
     let mut places: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for one in known.iter().filter(|it| it.stage == "zone" && it.round == 0) {

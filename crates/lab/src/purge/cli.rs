@@ -13,7 +13,8 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Purge drives: sanitize, format or discard everything, so that a round begins as the first one did.
+/// Purge drives: sanitize, format or discard everything, so that a round begins as the first one
+/// did.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ashlar lab purge /dev/nvme1n1 --dry-run\n  \
                   ashlar lab purge /dev/nvme1n1 --method format --to runs/purged --destroy S5XYNA0R\n\n\

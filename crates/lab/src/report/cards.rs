@@ -1,7 +1,8 @@
-//! What one drive does, and what that says of the whole bay: the theory with its arithmetic, beside what all did at once.
+//! What one drive does, and what that says of the whole bay: the theory with its arithmetic, beside
+//! what all did at once.
 //!
-//! What must stay true: each figure names the drives and rounds it came from; an INVALID one is in no card; the product of one drive's
-//! figure and their number is called theory, never a baseline.
+//! What must stay true: each figure names the drives and rounds it came from; an INVALID one is in
+//! no card; the product of one drive's figure and their number is called theory, never a baseline.
 
 use super::charts::lines_of;
 use super::points::{self, Point};
@@ -71,7 +72,8 @@ impl Card {
         median(self.alone.iter().map(|(_, rate)| *rate))
     }
 
-    /// What as many drives would do as ran at once (or were measured alone), if each did what one does.
+    /// What as many drives would do as ran at once (or were measured alone), if each did what one
+    /// does.
     pub fn theory(&self) -> (usize, f64) {
         let drives = self.together.len().max(self.alone.len());
         (drives, to_f64(u64::try_from(drives).unwrap_or(u64::MAX)) * self.one())

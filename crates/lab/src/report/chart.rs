@@ -1,7 +1,9 @@
-//! Bars and lines as SVG: drawn here, so that they print, need no script and ask the network for nothing.
+//! Bars and lines as SVG: drawn here, so that they print, need no script and ask the network for
+//! nothing.
 //!
-//! What must stay true: axes start at zero; every sample is a dot; colours are the Okabe-Ito ones, which colour-blind
-//! people can tell apart, and each series has a pattern of its own besides; colours of text and lines come from the page's style.
+//! What must stay true: axes start at zero; every sample is a dot; colours are the Okabe-Ito ones,
+//! which colour-blind people can tell apart, and each series has a pattern of its own besides;
+//! colours of text and lines come from the page's style.
 
 use std::fmt::Write;
 
@@ -239,7 +241,8 @@ impl Lines {
         out
     }
 
-    /// Each mark has a line of text of its own above the picture, so that neighbours do not lie on each other.
+    /// Each mark has a line of text of its own above the picture, so that neighbours do not lie on
+    /// each other.
     fn draw_marks(&self, out: &mut String, (top, bottom): (f64, f64), at: &dyn Fn(f64) -> f64) {
         for (row, (place, name)) in self.marks.iter().enumerate() {
             let (x, y) = (at(*place), top - 4.0 - Bars::to_f64(row) * 15.0);

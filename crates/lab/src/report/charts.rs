@@ -1,7 +1,8 @@
 //! Which charts a report has, what each draws, and the figures behind it.
 //!
-//! What must stay true: an INVALID figure is drawn nowhere and named under the chart it is missing from; under each chart stand
-//! its figures with their marks and the lines of the forensic log with their commands.
+//! What must stay true: an INVALID figure is drawn nowhere and named under the chart it is missing
+//! from; under each chart stand its figures with their marks and the lines of the forensic log with
+//! their commands.
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::findings::{self, engines};

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 /// Make the report of a run: verdict first, every figure with its mark and its command.
 ///
-/// Without a flag the page is written to report.html in the run directory. The report is made from the records alone and
-/// can be made again at any time.
+/// Without a flag the page is written to report.html in the run directory. The report is made from
+/// the records alone and can be made again at any time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example: ashlar lab report runs/tank0 --html tank0.html --csv tank0.csv")]
 pub struct Args {
@@ -22,7 +22,8 @@ pub struct Args {
     /// Write Markdown here.
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
-    /// Write one line for each round here; tables of CPU time, hosts, resources and traces go beside it: FILE.cpu.csv and so on.
+    /// Write one line for each round here; tables of CPU time, hosts, resources and traces go
+    /// beside it: FILE.cpu.csv and so on.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Write OCP Test & Validation lines here.

@@ -1,4 +1,5 @@
-//! The sentence on top: how the engines compare, what limits, what to do next, and whether the figures may be used.
+//! The sentence on top: how the engines compare, what limits, what to do next, and whether the
+//! figures may be used.
 //!
 //! What must stay true: only figures whose mark allows it are compared; losses are told like gains.
 
@@ -87,7 +88,8 @@ fn duel(one: &Point, other: &Point) -> Duel {
     }
 }
 
-/// A line for each case of the first engine against each other one: both rates, and their ratio with its interval.
+/// A line for each case of the first engine against each other one: both rates, and their ratio
+/// with its interval.
 pub fn cases(points: &[Point]) -> Vec<String> {
     let names = engines(points);
     let [first, others @ ..] = names.as_slice() else { return Vec::new() };
@@ -200,7 +202,8 @@ pub fn short<'a>(label: &'a str, all: &[&str]) -> &'a str {
     if alike == 1 { own } else { label }
 }
 
-/// Whose figure a point is: the engine, or the raw drive; with its path if the engine has several in this run.
+/// Whose figure a point is: the engine, or the raw drive; with its path if the engine has several
+/// in this run.
 pub fn whose(point: &Point, points: &[Point]) -> String {
     let target =
         |point: &Point| point.rounds.first().map_or("", |round| round.target.as_str()).to_owned();

@@ -1,8 +1,9 @@
-//! The verdict at one glance. Two engines: one line for each case, with the ratio, its interval and where equal would be. One engine: how much
-//! of what its drives allow it reaches.
+//! The verdict at one glance. Two engines: one line for each case, with the ratio, its interval and
+//! where equal would be. One engine: how much of what its drives allow it reaches.
 //!
-//! What must stay true: the scale is the same to both sides of equal (a half is as far from it as twice); what a colour says stands in
-//! words beside it; a case with an INVALID side is named without a place on the scale; what does not fit is counted.
+//! What must stay true: the scale is the same to both sides of equal (a half is as far from it as
+//! twice); what a colour says stands in words beside it; a case with an INVALID side is named
+//! without a place on the scale; what does not fit is counted.
 
 use super::findings::{Duel, duels, engines, short};
 use super::points::Point;
@@ -110,7 +111,8 @@ pub struct Share {
     pub told: String,
 }
 
-/// How much of what its drives allow a single engine reaches, case by case; nothing if there are several engines, or no BASELINE.
+/// How much of what its drives allow a single engine reaches, case by case; nothing if there are
+/// several engines, or no BASELINE.
 pub fn shares(points: &[Point]) -> Vec<Share> {
     let [engine] = engines(points)[..] else { return Vec::new() };
     let usable = |point: &&Point| point.engine == engine && point.mark() != Mark::Invalid;

@@ -1,7 +1,8 @@
-//! What the drives themselves did over time and over their width: fills, zones, cliffs, and the pace of each while all ran.
+//! What the drives themselves did over time and over their width: fills, zones, cliffs, and the
+//! pace of each while all ran.
 //!
-//! What must stay true: an INVALID figure is drawn nowhere; where not all drives fit into a picture, the slowest and the fastest are
-//! in it, and all are in its table.
+//! What must stay true: an INVALID figure is drawn nowhere; where not all drives fit into a
+//! picture, the slowest and the fastest are in it, and all are in its table.
 
 use super::chart::{Bar, Bars, Line, Lines};
 use super::charts::{self, Chart, ChartRow};
@@ -58,7 +59,8 @@ fn finished(
     Chart { question, svg, reading, mark, rows, left_out }
 }
 
-/// What is drawn of `told`: all if they fit; the slowest, the fastest and those between them otherwise.
+/// What is drawn of `told`: all if they fit; the slowest, the fastest and those between them
+/// otherwise.
 fn fitting<'a, 'b>(told: &'a [Told<'b>]) -> (Vec<&'a Told<'b>>, Vec<String>) {
     let mut shown: Vec<&Told<'_>> = told.iter().collect();
     if shown.len() <= DRIVES_MAX {
@@ -202,7 +204,8 @@ fn cliffs(points: &[Point]) -> Chart {
     finished((question, reading), svg, &told, left_out)
 }
 
-/// Each drive while all ran: the load whose series is longest, and of several the one with the largest blocks.
+/// Each drive while all ran: the load whose series is longest, and of several the one with the
+/// largest blocks.
 fn pace(points: &[Point]) -> Chart {
     let told: Vec<Told<'_>> = of_stage(points, "raw.all")
         .into_iter()

@@ -1,7 +1,8 @@
 //! The report as OCP Test & Validation output: lines of JSON, schema version 2.0.
 //!
-//! Source: Open Compute Project, "Test and Validation Output Specification". What must stay true: a point whose figures are
-//! invalid is FAIL, a run in which nothing was measured is SKIP and NOT_APPLICABLE, never a pass.
+//! Source: Open Compute Project, "Test and Validation Output Specification". What must stay true: a
+//! point whose figures are invalid is FAIL, a run in which nothing was measured is SKIP and
+//! NOT_APPLICABLE, never a pass.
 
 use super::points::Point;
 use super::text::title;
@@ -101,7 +102,8 @@ impl Lines {
     }
 }
 
-/// RFC 3339 of seconds since 1970, UTC. Source: days-to-civil conversion of the proleptic Gregorian calendar.
+/// RFC 3339 of seconds since 1970, UTC. Source: days-to-civil conversion of the proleptic Gregorian
+/// calendar.
 pub fn timestamp(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let shifted = days + 719_468;

@@ -1,7 +1,7 @@
 //! The HTML page: one file, style inside, pictures inside, nothing from the network.
 //!
-//! What must stay true: the verdict stands first; every chart has its table; every figure its mark, and a way to its
-//! command line; text from outside is escaped by the template or by the charts.
+//! What must stay true: the verdict stands first; every chart has its table; every figure its mark,
+//! and a way to its command line; text from outside is escaped by the template or by the charts.
 
 use super::charts::{self, Chart};
 use super::findings::{self, Headline, engines};
@@ -101,7 +101,8 @@ struct Command {
 /// Bytes of flame graphs that one page holds; the others stay in the run directory.
 const FLAME_BYTES_MAX: usize = 1_200_000;
 
-/// All that runs in a page: it unfolds everything while it is printed, where style alone cannot. The page's policy lets nothing else run.
+/// All that runs in a page: it unfolds everything while it is printed, where style alone cannot.
+/// The page's policy lets nothing else run.
 const SCRIPT: &str = include_str!("../../assets/report.js");
 
 /// Pictures that a run directory may hold beside its records, and what they are called on the page.
@@ -193,7 +194,8 @@ fn by_case(points: &[Point]) -> Vec<&Point> {
     cases.into_iter().flat_map(of_case).collect()
 }
 
-/// More figures of raw drives than these are folded away: what they come to stands in cards and charts.
+/// More figures of raw drives than these are folded away: what they come to stands in cards and
+/// charts.
 const RAW_MAX: usize = 16;
 
 /// The figures of arrays, and those of raw drives, which are folded away if there are many.

@@ -1,9 +1,12 @@
-//! Pictures inside the page: flame graphs without what only a live picture needs, and as many of them as a page should carry.
+//! Pictures inside the page: flame graphs without what only a live picture needs, and as many of
+//! them as a page should carry.
 //!
-//! What must stay true: every frame of a still picture that is at least 0.3 % wide is in it, where it is in the file beside the run; that
-//! file keeps the narrower ones, its script and the names under the pointer; what did not fit is counted.
+//! What must stay true: every frame of a still picture that is at least 0.3 % wide is in it, where
+//! it is in the file beside the run; that file keeps the narrower ones, its script and the names
+//! under the pointer; what did not fit is counted.
 
-/// Parts of a live flame graph that a still picture cannot use: its script, and the names that appear under the pointer.
+/// Parts of a live flame graph that a still picture cannot use: its script, and the names that
+/// appear under the pointer.
 const LIVE: [(&str, &str); 2] = [("<script", "</script>"), ("<title>", "</title>")];
 /// Narrower frames, percent of the picture's width, are a few points wide and most of its bytes.
 const WIDTH_MIN: f64 = 0.3;
@@ -38,7 +41,8 @@ impl Budget {
     }
 }
 
-/// `svg` from its first element, without its live parts, its narrowest frames and texts that are empty.
+/// `svg` from its first element, without its live parts, its narrowest frames and texts that are
+/// empty.
 pub fn still(svg: &str) -> String {
     let mut out = svg[svg.find("<svg").unwrap_or(0)..].to_owned();
     for (begin, end) in LIVE {
@@ -75,7 +79,8 @@ fn without(text: &str, begin: &str, end: &str, goes: impl Fn(&str) -> bool) -> S
     out
 }
 
-/// A picture as an address of its own: whatever script is in it cannot reach the page. It may stand between double quotes as it is.
+/// A picture as an address of its own: whatever script is in it cannot reach the page. It may stand
+/// between double quotes as it is.
 pub fn data_address(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len() + svg.len() / 4);
     out.push_str("data:image/svg+xml,");
@@ -85,7 +90,8 @@ pub fn data_address(svg: &str) -> String {
     for byte in svg.bytes() {
         is_in_tag = (is_in_tag || byte == b'<') && byte != b'>';
         match byte {
-            // Within a tag both kinds of quotes serve, and one of them needs no escape here. Not if a value has it inside.
+            // Within a tag both kinds of quotes serve, and one of them needs no escape here. Not if
+            // a value has it inside.
             b'"' if is_in_tag && is_plain => out.push('\''),
             b'"' | b'#' | b'%' | b'&' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
                 out.push_str(&format!("%{byte:02X}"));

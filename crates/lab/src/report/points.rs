@@ -1,7 +1,7 @@
 //! Rounds of the same workload, engine and condition, as one figure with its samples.
 //!
-//! What must stay true: the figure is the median of the rounds and every round stays visible; latency bins of rounds are
-//! added, never averaged; a point is as invalid as its worst round.
+//! What must stay true: the figure is the median of the rounds and every round stays visible;
+//! latency bins of rounds are added, never averaged; a point is as invalid as its worst round.
 
 use crate::metrics::latency::{self, Bins, percentile};
 use crate::metrics::per_work::{ClientCpu, inversion};
@@ -87,7 +87,8 @@ impl Point {
         percentile(&self.bins, fraction)
     }
 
-    /// How far the rate of a second is from the mean, as a share of it (one standard deviation), and of how many seconds; `None` with fewer than ten.
+    /// How far the rate of a second is from the mean, as a share of it (one standard deviation),
+    /// and of how many seconds; `None` with fewer than ten.
     pub fn unevenness(&self) -> Option<(f64, usize)> {
         let of = |round: &Measurement| sum_of(&round.read.series, &round.write.series);
         let rates: Vec<f64> = self.rounds.iter().flat_map(of).collect();
@@ -149,7 +150,8 @@ pub fn of(records: &[Record]) -> Vec<Point> {
     points
 }
 
-/// A figure far above what the raw drives did at the same load is not about the drives any more (F14).
+/// A figure far above what the raw drives did at the same load is not about the drives any more
+/// (F14).
 fn above_baseline(point: &Point) -> Option<Finding> {
     let share = point.efficiency().filter(|share| *share > BASELINE_BELIEVED)?;
     Some(Finding {
@@ -209,7 +211,8 @@ fn fullest(rounds: &[Measurement]) -> Option<(String, f64)> {
     Some((worst.0.name.clone(), worst.1))
 }
 
-/// fio's own system time that falls while its load rises (A02), over the points of one target, load and block size: other jobs or depths of the same thing.
+/// fio's own system time that falls while its load rises (A02), over the points of one target, load
+/// and block size: other jobs or depths of the same thing.
 fn inversions(points: &mut [Point]) {
     let family = |point: &Point| {
         let workload = &point.workload;

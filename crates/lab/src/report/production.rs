@@ -1,7 +1,7 @@
 //! Why each load of a run is not what production does: said beside its figures, in plain words.
 //!
-//! What must stay true: every profile that ships has its sentence, in its own job file; an own profile's sentence is its author's to write,
-//! and the report says that it is missing.
+//! What must stay true: every profile that ships has its sentence, in its own job file; an own
+//! profile's sentence is its author's to write, and the report says that it is missing.
 
 use super::points::Point;
 use super::sections::Section;

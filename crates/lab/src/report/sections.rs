@@ -1,6 +1,8 @@
-//! The tables beside the figures as plain rows, for Markdown and for CSV: CPU accounts, resources, traces, hosts.
+//! The tables beside the figures as plain rows, for Markdown and for CSV: CPU accounts, resources,
+//! traces, hosts.
 //!
-//! What must stay true: what the page shows in these tables is here, too; an empty cell stays empty.
+//! What must stay true: what the page shows in these tables is here, too; an empty cell stays
+//! empty.
 
 use super::{cards, generators, pictures, production, switches, tables};
 use crate::record::Record;

@@ -1,6 +1,7 @@
 //! Charts of one figure over sizes: of the working set, and of a block.
 //!
-//! What must stay true: an INVALID figure is no point of a line; a knee is marked where the formula finds it, not where it looks like one.
+//! What must stay true: an INVALID figure is no point of a line; a knee is marked where the formula
+//! finds it, not where it looks like one.
 
 use super::chart::{Line, Lines};
 use super::charts::{self, Chart, ChartRow};
@@ -17,7 +18,8 @@ pub fn all(points: &[Point]) -> Vec<Chart> {
     vec![working_sets(points), block_sizes(points)]
 }
 
-/// Points of a stage with their sizes in bytes, as lines of one load each: name, points, and what the table says.
+/// Points of a stage with their sizes in bytes, as lines of one load each: name, points, and what
+/// the table says.
 struct Swept<'a> {
     name: String,
     sizes: Vec<(u64, f64)>,

@@ -132,7 +132,8 @@ mod tests {
     use crate::record::{Measurement, Record};
     use crate::validity::{Finding, Severity};
 
-    /// A made-up drive whose cache makes writes with a flush 36 times as fast (the story of a drive with and without its cache, turned round).
+    /// A made-up drive whose cache makes writes with a flush 36 times as fast (the story of a drive
+    /// with and without its cache, turned round).
     fn records() -> Vec<Record> {
         let text = include_str!("../../tests/data/two-engines/records.jsonl");
         let measured = |record| if let Record::Measurement(it) = record { Some(*it) } else { None };

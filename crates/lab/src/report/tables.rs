@@ -1,6 +1,8 @@
-//! Tables of a report beside the figures: engines side by side, CPU time by function group, resources, traces, checks.
+//! Tables of a report beside the figures: engines side by side, CPU time by function group,
+//! resources, traces, checks.
 //!
-//! What must stay true: an empty cell is shown as empty, so that it is missed; a share has its error beside it.
+//! What must stay true: an empty cell is shown as empty, so that it is missed; a share has its
+//! error beside it.
 
 use super::findings::engines;
 use super::pictures::Budget;
@@ -83,8 +85,8 @@ pub struct CpuTable {
     pub flames: Vec<(String, String)>,
 }
 
-/// All accounts of a run; pictures are looked for in `dir` and taken as long as they fit: of each measurement the whole machine first,
-/// then its engines, then the client.
+/// All accounts of a run; pictures are looked for in `dir` and taken as long as they fit: of each
+/// measurement the whole machine first, then its engines, then the client.
 pub fn accounts(records: &[Record], dir: &Path, budget: &mut Budget) -> Vec<CpuTable> {
     let accounts: Vec<&CpuAccount> = records
         .iter()
@@ -180,7 +182,8 @@ impl ResourceRow {
     }
 }
 
-/// The USE checklist: what was measured under load where it was, what the server said before where it was not.
+/// The USE checklist: what was measured under load where it was, what the server said before where
+/// it was not.
 pub fn resources(records: &[Record]) -> Vec<ResourceRow> {
     let mut rows: Vec<ResourceRow> = records
         .iter()

@@ -1,7 +1,9 @@
-//! What is lost on the way: raw drives, what the RAID level leaves of them, what the array does, what a file system on it does.
+//! What is lost on the way: raw drives, what the RAID level leaves of them, what the array does,
+//! what a file system on it does.
 //!
-//! What must stay true: the steps of one fall are of the same load, and the raw drives' step is the very run that the BASELINE came
-//! from; each load has a scale of its own that begins at zero; an INVALID figure is no step.
+//! What must stay true: the steps of one fall are of the same load, and the raw drives' step is the
+//! very run that the BASELINE came from; each load has a scale of its own that begins at zero; an
+//! INVALID figure is no step.
 
 use super::chart::{WIDTH, escape, head, text};
 use super::charts::{self, Chart, ChartRow};
@@ -63,7 +65,8 @@ impl Step {
     }
 }
 
-/// The falls of a run: each load that a healthy array was measured at, if the raw run of its BASELINE is known.
+/// The falls of a run: each load that a healthy array was measured at, if the raw run of its
+/// BASELINE is known.
 pub fn falls(points: &[Point]) -> Vec<Fall> {
     let mut falls: Vec<Fall> = Vec::new();
     let healthy = |point: &&Point| point.condition == ArrayCondition::Healthy;
@@ -242,7 +245,8 @@ mod tests {
         }
     }
 
-    /// Seed 004: 126 GB/s over 504 drives are 250 MB/s each; 80 GB/s over 384 data drives are 208, which the talk prints as 206.
+    /// Seed 004: 126 GB/s over 504 drives are 250 MB/s each; 80 GB/s over 384 data drives are 208,
+    /// which the talk prints as 206.
     #[test]
     fn the_talks_efficiency_for_each_drive_is_reproduced_and_corrected() {
         let raw = step(126e9, None, (504, "drive"));

@@ -1,7 +1,8 @@
-//! A capture as a directory: `manifest.json`, `files.txt`, and `commands/NAME.txt` as each program printed it.
+//! A capture as a directory: `manifest.json`, `files.txt`, and `commands/NAME.txt` as each program
+//! printed it.
 //!
-//! What must stay true: a directory that holds anything is not written to; a name from a manifest never leads out of
-//! the directory.
+//! What must stay true: a directory that holds anything is not written to; a name from a manifest
+//! never leads out of the directory.
 
 use super::speeds::Speeds;
 use super::tool::{Ending, Run};

@@ -1,7 +1,9 @@
-//! What memory and processors did when they were tried: facts that no file of the kernel holds, so a capture holds them.
+//! What memory and processors did when they were tried: facts that no file of the kernel holds, so
+//! a capture holds them.
 //!
-//! What must stay true: every round is kept, so that a median can be judged; what was not tried is absent, with the reason.
-//! Not here: the trying (`inspect::measure`), and whether any of it is good.
+//! What must stay true: every round is kept, so that a median can be judged; what was not tried is
+//! absent, with the reason. Not here: the trying (`inspect::measure`), and whether any of it is
+//! good.
 
 use crate::metrics::bandwidth::Rate;
 use crate::metrics::latency::to_f64;
@@ -92,8 +94,9 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// What a socket's memory carried for its own threads, reading or copying, whichever was more: both are less than it can.
-    /// The sum over its nodes, which were tried one after the other; None if one of them was not tried.
+    /// What a socket's memory carried for its own threads, reading or copying, whichever was more:
+    /// both are less than it can. The sum over its nodes, which were tried one after the other;
+    /// None if one of them was not tried.
     pub fn socket_carried(&self, socket: u64) -> Option<Rate> {
         let own = self.nodes.iter().filter(|node| node.socket == Some(socket));
         let rates: Option<Vec<Rate>> = own.map(NodeSpeeds::carried).collect();

@@ -1,7 +1,7 @@
 //! One run of a program: its input closed, its language English, its time limited.
 //!
-//! What must stay true: a program that is missing, fails or hangs costs its limit and nothing else; what it printed
-//! is kept as it was.
+//! What must stay true: a program that is missing, fails or hangs costs its limit and nothing else;
+//! what it printed is kept as it was.
 
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -120,7 +120,8 @@ fn ending(child: &mut Child) -> Ending {
     }
 }
 
-/// Read to the end on a thread of its own, so that neither a full pipe nor a hanging program holds us.
+/// Read to the end on a thread of its own, so that neither a full pipe nor a hanging program holds
+/// us.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -10,7 +10,8 @@
 //! /sys/block/sda/mq/0 .
 //! ```
 //!
-//! What must stay true: what is printed is read back the same; a line that is not understood is counted, not guessed.
+//! What must stay true: what is printed is read back the same; a line that is not understood is
+//! counted, not guessed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -105,7 +106,8 @@ impl Tree {
         self.entries.range(inside.clone()..).next().is_some_and(|(at, _)| at.starts_with(&inside))
     }
 
-    /// Out of text, and how many lines were not understood. Empty lines and lines with `#` are passed over.
+    /// Out of text, and how many lines were not understood. Empty lines and lines with `#` are
+    /// passed over.
     pub fn parse(text: &str) -> (Tree, usize) {
         let (mut tree, mut odd) = (Tree::default(), 0);
         let mut open: Option<(String, Vec<&str>)> = None;
@@ -160,7 +162,8 @@ pub fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
-/// Text of a device without what would break a line apart: control characters but newline and tab become `?`.
+/// Text of a device without what would break a line apart: control characters but newline and tab
+/// become `?`.
 pub fn plain(text: &str) -> String {
     text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "?")
 }

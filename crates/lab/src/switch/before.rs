@@ -1,7 +1,7 @@
 //! What was switched in a run, and how it was before.
 //!
-//! What must stay true: a setting is written to the run's directory before it is changed, so that it can be restored after the lab itself
-//! was killed; what could not be restored stays there.
+//! What must stay true: a setting is written to the run's directory before it is changed, so that
+//! it can be restored after the lab itself was killed; what could not be restored stays there.
 
 use super::{Switch, What};
 use crate::adapter::commands::{Commands, Unlogged};
@@ -56,7 +56,8 @@ impl Switched {
     /// Switch `what` of `device`, after having written down how it was.
     ///
     /// # Errors
-    /// If it has no such switch, does not obey, or how it was cannot be written down: then it is as it was.
+    /// If it has no such switch, does not obey, or how it was cannot be written down: then it is as
+    /// it was.
     pub fn set(
         &mut self,
         commands: &dyn Commands,
@@ -82,7 +83,8 @@ impl Switched {
     /// Switch everything back; one check for each switch.
     ///
     /// # Errors
-    /// If the file cannot be removed. A drive that does not obey is a check that failed, and stays in the file.
+    /// If the file cannot be removed. A drive that does not obey is a check that failed, and stays
+    /// in the file.
     pub fn restore(&mut self) -> Result<Vec<Check>, Refusal> {
         self.restore_with(&Unlogged)
     }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 const CACHE: What = What::WriteCache;
 
-/// A sysfs with a SATA drive, a virtio drive and one without a switch, and files that stand for their devices.
+/// A sysfs with a SATA drive, a virtio drive and one without a switch, and files that stand for
+/// their devices.
 fn machine(place: &Path) -> [PathBuf; 3] {
     let sysfs = place.join("sys");
     let scsi = sysfs.join("block/sda/device/scsi_disk/0:0:0:0");

@@ -1,7 +1,9 @@
-//! What became of I/Os between submission and the device: sizes, splits, merges, alignment (items 77 to 81).
+//! What became of I/Os between submission and the device: sizes, splits, merges, alignment (items
+//! 77 to 81).
 //!
-//! What must stay true: submitted is what came in from above, issued is what went to the driver; an issue is off a boundary if
-//! its start or its end is; lost events make the account invalid, never smaller.
+//! What must stay true: submitted is what came in from above, issued is what went to the driver; an
+//! issue is off a boundary if its start or its end is; lost events make the account invalid, never
+//! smaller.
 
 use super::event::{Event, Kind};
 use crate::validity::{Finding, Severity};
@@ -63,7 +65,8 @@ pub struct TraceAccount {
     pub device: DeviceAccount,
     /// Its members, if given.
     pub members: Vec<DeviceAccount>,
-    /// Member writes and reads for each write that came in, if members were given and there were writes.
+    /// Member writes and reads for each write that came in, if members were given and there were
+    /// writes.
     pub members_per_write: Option<(f64, f64)>,
     /// Events that the kernel had no room for.
     pub lost: u64,

@@ -1,8 +1,8 @@
 //! One line of a trace: which block event, on which device, where and how long.
 //!
-//! Read by marks and not by column, because kernels add fields: the numbers around ` + ` (or ` / ` of a split), the number before
-//! `(cmd)`, the name in the last brackets.
-//! What must stay true: lines of kernels from 4.18 on are understood; what is not is `None`; no input panics.
+//! Read by marks and not by column, because kernels add fields: the numbers around ` + ` (or ` / `
+//! of a split), the number before `(cmd)`, the name in the last brackets. What must stay true:
+//! lines of kernels from 4.18 on are understood; what is not is `None`; no input panics.
 
 /// Which station of the block layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

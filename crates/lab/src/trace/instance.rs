@@ -1,7 +1,8 @@
-//! A trace instance of our own in tracefs: the global buffer, which others may be using, is never touched.
+//! A trace instance of our own in tracefs: the global buffer, which others may be using, is never
+//! touched.
 //!
-//! What must stay true: the instance is removed whatever happens; only the named devices are traced; what the kernel had no
-//! room for is counted.
+//! What must stay true: the instance is removed whatever happens; only the named devices are
+//! traced; what the kernel had no room for is counted.
 
 use super::event::EVENTS;
 use crate::Refusal;

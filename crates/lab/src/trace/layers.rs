@@ -1,7 +1,9 @@
-//! The same I/Os traced in a guest and on its host: what each layer made of them, and which one split (item 80).
+//! The same I/Os traced in a guest and on its host: what each layer made of them, and which one
+//! split (item 80).
 //!
-//! What must stay true: a layer is judged by the mean size of what came and what went, for two traces never cover the same moment; where the bytes
-//! differ too much they were not the same I/Os, and nothing is said of that step. Not here: what became of I/Os within one kernel (account).
+//! What must stay true: a layer is judged by the mean size of what came and what went, for two
+//! traces never cover the same moment; where the bytes differ too much they were not the same I/Os,
+//! and nothing is said of that step. Not here: what became of I/Os within one kernel (account).
 
 use super::account::{Flow, TraceAccount, cause, percent};
 use crate::Refusal;
@@ -11,7 +13,8 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Bytes of two stations may differ by this share and still be the same I/Os, begun and ended a little apart.
+/// Bytes of two stations may differ by this share and still be the same I/Os, begun and ended a
+/// little apart.
 const SAME_BYTES: f64 = 0.15;
 /// A mean size that changes by less is as it came.
 const SAME_SIZE: f64 = 0.02;
@@ -148,7 +151,8 @@ impl Layers {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         for (direction, stations) in [("writes", &self.writes), ("reads", &self.reads)] {
-            // What only the host does, such as reading a partition table, is no layer's work on the guest's I/Os.
+            // What only the host does, such as reading a partition table, is no layer's work on the
+            // guest's I/Os.
             if stations.first().is_none_or(|it| it.ios == 0) {
                 continue;
             }
@@ -288,7 +292,8 @@ mod tests {
         own.map(|it| it.made).collect()
     }
 
-    /// A guest writes whole MiB, its virtual disk cuts them at 256 KiB, the host's kernel joins two and two.
+    /// A guest writes whole MiB, its virtual disk cuts them at 256 KiB, the host's kernel joins two
+    /// and two.
     #[test]
     fn the_layer_that_split_is_named_and_the_one_that_joined() {
         let guest = layer("guest", flow(100, 1024, 0), flow(100, 1024, 0));
@@ -307,8 +312,8 @@ mod tests {
         assert!(!text.contains("reads"), "nothing was read: {text}");
     }
 
-    /// Recorded by crates/lab/layers-guest: a guest's kernel cuts 2560 KiB at 1280, its emulator joins some of them again, and the host's kernel cuts
-    /// them once more at its own limit.
+    /// Recorded by crates/lab/layers-guest: a guest's kernel cuts 2560 KiB at 1280, its emulator
+    /// joins some of them again, and the host's kernel cuts them once more at its own limit.
     #[test]
     fn a_real_guest_and_its_host_are_told_apart() {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to strip and stripe.
+/// Show what became of I/Os between submission and the device: sizes, splits, merges, alignment to
+/// strip and stripe.
 ///
-/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe of the array to see what is off them.
+/// Traces in a private instance; writes nothing to the device. Give --strip and --stripe of the
+/// array to see what is off them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   ashlar lab trace /dev/md0 --strip 64K --stripe 512K --seconds 10
@@ -31,11 +33,13 @@ pub struct Args {
     #[arg(required_unless_present_any = ["layers", "vm"])]
     pub device: Option<PathBuf>,
 
-    /// Set finished traces of the same I/Os beside each other, outermost first: guest=FILE, then host=FILE, of what --json printed.
+    /// Set finished traces of the same I/Os beside each other, outermost first: guest=FILE, then
+    /// host=FILE, of what --json printed.
     #[arg(long, value_name = "NAME=FILE", value_parser = layers::named, conflicts_with_all = ["device", "vm"])]
     pub layers: Vec<(String, String)>,
 
-    /// How a guest's disks are attached: what virsh dumpxml prints, or /proc/PID/cmdline of the emulator.
+    /// How a guest's disks are attached: what virsh dumpxml prints, or /proc/PID/cmdline of the
+    /// emulator.
     #[arg(long, value_name = "FILE", conflicts_with = "device")]
     pub vm: Option<PathBuf>,
 

@@ -1,9 +1,11 @@
-//! How a guest's disks are attached, from a libvirt domain or from QEMU's command line, and what of it a measurement in the guest must know (item 80).
+//! How a guest's disks are attached, from a libvirt domain or from QEMU's command line, and what of
+//! it a measurement in the guest must know (item 80).
 //!
 //! - xml: libvirt's domain
 //! - words: QEMU's command line
 //!
-//! What must stay true: what is not said is QEMU's default and is called so; nothing is asked of a running guest.
+//! What must stay true: what is not said is QEMU's default and is called so; nothing is asked of a
+//! running guest.
 
 mod words;
 mod xml;
@@ -46,7 +48,8 @@ pub struct Judged {
     pub findings: Vec<Finding>,
 }
 
-/// The disks described in `path`: a libvirt domain (`virsh dumpxml`), or QEMU's command line (`/proc/PID/cmdline`, or as text).
+/// The disks described in `path`: a libvirt domain (`virsh dumpxml`), or QEMU's command line
+/// (`/proc/PID/cmdline`, or as text).
 ///
 /// # Errors
 /// If it cannot be read, or describes no disk.

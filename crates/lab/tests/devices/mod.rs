@@ -38,7 +38,8 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// `bytes_per_s` of reads from each of `devices`. The older kind of control groups has a file of its own for it.
+    /// `bytes_per_s` of reads from each of `devices`. The older kind of control groups has a file
+    /// of its own for it.
     pub fn reads(devices: &[String], bytes_per_s: u64) -> std::io::Result<Throttle> {
         let name = format!("ashlar-lab-test-{}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/blkio");

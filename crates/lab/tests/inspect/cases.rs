@@ -1,4 +1,5 @@
-//! Each check with a capture on which it passes, one on which it fails, and one on which it cannot tell.
+//! Each check with a capture on which it passes, one on which it fails, and one on which it cannot
+//! tell.
 
 use crate::captures::{
     AFTER, BEFORE, DESKTOP, Edit, FLASH, JBOD, capture, edited, gone, inspection, server, set,

@@ -1,5 +1,5 @@
-//! Inspecting captured servers: every check passes, fails and cannot tell where it must; the first story's server gives the
-//! story's answer; damaged captures are survived.
+//! Inspecting captured servers: every check passes, fails and cannot tell where it must; the first
+//! story's server gives the story's answer; damaged captures are survived.
 //!
 //! - captures: captured servers, and changes to them
 //! - cases: each check where it passes, fails and cannot tell

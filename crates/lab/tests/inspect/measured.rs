@@ -14,7 +14,8 @@ use ashlar_lab::source::speeds::Rounds;
 use ashlar_lab::source::speeds::Speeds;
 use ashlar_lab::validity::Outcome;
 
-/// What two nodes of eight cores did, in each round: memory read and copied in MB/s, steps of one thread and of all in M/s.
+/// What two nodes of eight cores did, in each round: memory read and copied in MB/s, steps of one
+/// thread and of all in M/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
     pub read: [u64; 2],
@@ -112,7 +113,8 @@ fn memory_that_was_measured_comes_before_what_its_modules_could_do() {
     for words in ["27.0 GB/s measured", "of 34.1 GB/s computed, 2 of 4 ch."] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
-    // Memory that does far less than it could decides about the server; nothing says so without measuring.
+    // Memory that does far less than it could decides about the server; nothing says so without
+    // measuring.
     let poor = inspect(Tried { read: [12_000, 12_100], best: 12_500, copy: [11_000; 2], ..GOOD });
     assert_eq!(check(&poor, "memory.bandwidth_measured").0, Outcome::Fail);
     let (outcome, found) = check(&poor, "memory.bandwidth_for_rebuild");

@@ -1,4 +1,5 @@
-//! Drives that are purged, handed over, or have a switch: what is done to them, and that nothing is done unasked.
+//! Drives that are purged, handed over, or have a switch: what is done to them, and that nothing is
+//! done unasked.
 
 use crate::{Loop, alone_with_mounts, checks, has_fio, lab, measured, said, skipped, word};
 use ashlar_lab::validity::Outcome;
@@ -125,7 +126,8 @@ fn a_device_that_was_handed_over_is_not_overwritten_unless_it_is_named() {
     }
 }
 
-/// The whole stage on a real device: merging off and on, each state a figure of its own, as it was afterwards, and side by side in the report.
+/// The whole stage on a real device: merging off and on, each state a figure of its own, as it was
+/// afterwards, and side by side in the report.
 #[test]
 fn merging_of_a_real_device_is_switched_measured_and_restored() {
     let test = "merging_of_a_real_device_is_switched_measured_and_restored";

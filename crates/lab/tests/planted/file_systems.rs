@@ -26,7 +26,8 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     let stage = |kind: &str| {
         format!("[[stages]]\nkind = \"{kind}\"\nprofiles = [\"rr-4k\"]\ndepths = [1]\n")
     };
-    // So slow that everything on the array is above them: they are measured again while the file system is mounted.
+    // So slow that everything on the array is above them: they are measured again while the file
+    // system is mounted.
     let slow = "[raw]\nrw=randread\nbs=4k\nrate_iops=10\n";
     std::fs::write(place.path().join("slow.fio"), slow).expect("written");
     let text = format!(
@@ -75,7 +76,8 @@ fn a_file_system_on_an_array_is_filled_and_measured_and_gone_afterwards() {
     assert!(report.status.success(), "{}", said(&report));
 }
 
-/// A program called `ior` that writes or reads its files slowly and prints the table of the real one, which no package here has.
+/// A program called `ior` that writes or reads its files slowly and prints the table of the real
+/// one, which no package here has.
 const MADE_UP_IOR: &str = "#!/bin/sh\nfile=\nphase=read\nwhile [ $# -gt 0 ]; do case $1 in -o) file=$2; shift;; -w) phase=write;; esac; shift; done\n\
     if [ $phase = write ]; then head -c 1048576 /dev/urandom > \"$file.00000000\"; else cat \"$file.00000000\" > /dev/null || exit 1; fi\n\
     echo 'access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter'\n\

@@ -1,7 +1,8 @@
-//! The real binary against planted things: results above what the drives can do, drives that are purged or have a switch,
-//! file systems.
+//! The real binary against planted things: results above what the drives can do, drives that are
+//! purged or have a switch, file systems.
 //!
-//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why and is counted by name.
+//! What must stay true: nothing here asserts how fast anything was; a test that cannot run says why
+//! and is counted by name.
 #![forbid(unsafe_code)]
 
 #[path = "../devices/mod.rs"]
@@ -20,8 +21,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LAB: &str = env!("CARGO_BIN_EXE_ashlar-lab");
 
-/// Held by tests that mount ext4, and by those whose figures must be valid: the kernel's one thread that looks after fresh mounts is
-/// background work, rightly, for everything that is measured meanwhile.
+/// Held by tests that mount ext4, and by those whose figures must be valid: the kernel's one thread
+/// that looks after fresh mounts is background work, rightly, for everything that is measured
+/// meanwhile.
 static MOUNTS: Mutex<()> = Mutex::new(());
 
 fn alone_with_mounts() -> MutexGuard<'static, ()> {
@@ -71,8 +73,9 @@ fn checks(run: &Path, name: &str) -> Vec<Check> {
     records(run).into_iter().filter_map(only).collect()
 }
 
-/// Three drives that can do 4 MiB a second each, because the plan's raw profile asks for no more, and an "array" that is a file in the
-/// page cache: its buffered `mix` cannot be true of such drives.
+/// Three drives that can do 4 MiB a second each, because the plan's raw profile asks for no more,
+/// and an "array" that is a file in the page cache: its buffered `mix` cannot be true of such
+/// drives.
 fn above_its_drives(place: &Path, mix: &str) -> PathBuf {
     for name in ["a", "b", "c", "array"] {
         let content: Vec<u8> =
@@ -157,7 +160,8 @@ impl Drop for Loop {
     }
 }
 
-/// Two devices whose reads the page cache answers, against members whose reads are throttled: what `compare` then says of both.
+/// Two devices whose reads the page cache answers, against members whose reads are throttled: what
+/// `compare` then says of both.
 #[test]
 fn a_comparison_calls_what_is_above_the_raw_devices_invalid() {
     let test = "a_comparison_calls_what_is_above_the_raw_devices_invalid";

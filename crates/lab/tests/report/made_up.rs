@@ -116,7 +116,8 @@ pub fn two_engines() -> Run {
     run
 }
 
-/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace that was recorded on a loop device.
+/// The run with everything that stands beside figures: a CPU account, resources, hosts, and a trace
+/// that was recorded on a loop device.
 pub fn with_everything() -> Run {
     use ashlar_lab::inspect::resources::Row;
     use ashlar_lab::record::{HostFigures, ResourceTable};

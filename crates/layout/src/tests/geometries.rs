@@ -37,8 +37,8 @@ pub fn codes() -> impl Iterator<Item = (usize, usize)> {
     (1..=8).flat_map(|data| (0..=3).map(move |parity| (data, parity)))
 }
 
-/// Every ungrouped code, some n+m, and grouped arrays of every kind; enough rows that every rotation
-/// comes round more than once.
+/// Every ungrouped code, some n+m, and grouped arrays of every kind; enough rows that every
+/// rotation comes round more than once.
 pub fn all() -> Vec<Geometry> {
     let rows = |strips: usize| u64::try_from(2 * strips + 1).unwrap();
     let mut found: Vec<Geometry> = codes().map(|(k, m)| coded(k, m, 8192, rows(k + m))).collect();

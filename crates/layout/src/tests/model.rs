@@ -1,8 +1,8 @@
 //! A stripe of numbers that executes write plans and knows what the result must be.
 //!
 //! One number stands for one block. Content that must not be relied on (strips that cannot be read,
-//! parity after an unclean stop) is filled with garbage: a plan that uses it produces a wrong number
-//! somewhere and is caught. The code itself is in `code`.
+//! parity after an unclean stop) is filled with garbage: a plan that uses it produces a wrong
+//! number somewhere and is caught. The code itself is in `code`.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 
@@ -62,7 +62,8 @@ impl<'a> Stripe<'a> {
         self
     }
 
-    /// Executes the plan of a write of `extent`, new numbers for every block, and checks the outcome.
+    /// Executes the plan of a write of `extent`, new numbers for every block, and checks the
+    /// outcome.
     pub fn execute(mut self, plan: &WritePlan, extent: Extent) {
         let request = request(self.geometry, extent);
         check_coverage(self.geometry, plan, &request);
@@ -196,7 +197,8 @@ impl<'a> Stripe<'a> {
         stored
     }
 
-    /// Applies the writes of the plan: exactly what the bands computed, less what cannot be written.
+    /// Applies the writes of the plan: exactly what the bands computed, less what cannot be
+    /// written.
     fn write(&mut self, plan: &WritePlan, stored: &Partial) {
         let mut left = *stored;
         check_merged(plan.writes());

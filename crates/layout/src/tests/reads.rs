@@ -1,4 +1,5 @@
-//! Every read of small stripes with every set of lost strips, executed on the model, and what reads cost.
+//! Every read of small stripes with every set of lost strips, executed on the model, and what reads
+//! cost.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 
@@ -11,8 +12,8 @@ fn small(data_strips: usize, parity_strips: usize) -> Geometry {
     coded(data_strips, parity_strips, to_u64(ROWS) * BLOCK_BYTES, 100)
 }
 
-/// Every range of half blocks of the stripe's data for up to two data strips; of blocks for up to four; for
-/// more, from every strip to every strip.
+/// Every range of half blocks of the stripe's data for up to two data strips; of blocks for up to
+/// four; for more, from every strip to every strip.
 fn extents(geometry: &Geometry) -> Vec<Extent> {
     let unit = match geometry.data_strips() {
         0..=2 => BLOCK_BYTES / 2,

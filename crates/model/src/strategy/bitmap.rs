@@ -1,6 +1,8 @@
-//! Write-intent bitmap: dirty on every member, then data and parity, then clean. A restart resyncs dirty stripes.
+//! Write-intent bitmap: dirty on every member, then data and parity, then clean. A restart resyncs
+//! dirty stripes.
 //!
-//! It makes the resync short. It does not close the hole: parity is recomputed from whatever is there.
+//! It makes the resync short. It does not close the hole: parity is recomputed from whatever is
+//! there.
 
 use super::Strategy;
 use crate::device::{Array, Item};

@@ -1,7 +1,7 @@
 //! A bitmap while all members are there, the full log with home copies as soon as one is missing.
 //!
-//! It closes the hole of the degraded array, in which every crash is dangerous, and leaves that of a crash
-//! and a loss at once.
+//! It closes the hole of the degraded array, in which every crash is dangerous, and leaves that of
+//! a crash and a loss at once.
 
 use super::Strategy;
 use super::bitmap::Bitmap;

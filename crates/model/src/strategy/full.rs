@@ -1,10 +1,11 @@
-//! Stripe intent log, full form: the new data and each member's own new parity on every live parity member, and
-//! (with a home copy) each new block in the log of its own member too; then data in place, then parity.
+//! Stripe intent log, full form: the new data and each member's own new parity on every live parity
+//! member, and (with a home copy) each new block in the log of its own member too; then data in
+//! place, then parity.
 //!
-//! What must stay true: nothing is overwritten before every record is durable. So a record that some live
-//! parity member or home lacks is of an update that overwrote nothing, and is discarded; the newest record that
-//! all parity members hold is rolled forward, if the homes hold it too. With no parity member left, all data
-//! members are there, and the home copies mend what is torn.
+//! What must stay true: nothing is overwritten before every record is durable. So a record that
+//! some live parity member or home lacks is of an update that overwrote nothing, and is discarded;
+//! the newest record that all parity members hold is rolled forward, if the homes hold it too. With
+//! no parity member left, all data members are there, and the home copies mend what is torn.
 
 use super::Strategy;
 use crate::device::{Array, Body, Item, Record};
@@ -44,8 +45,8 @@ impl Strategy for Full {
 
 /// What a restart writes to one stripe.
 ///
-/// Homes are asked (`home_copy`) because the restart itself may be cut off, and the last parity member lost
-/// with it: then only home copies can mend the blocks that it tore.
+/// Homes are asked (`home_copy`) because the restart itself may be cut off, and the last parity
+/// member lost with it: then only home copies can mend the blocks that it tore.
 pub(crate) fn restart_row(array: &Array, stripe: usize, home_copy: bool) -> Round {
     let Some(held) = array.newest_on_all_parities(stripe) else { return Round::new() };
     if held.is_empty() {
@@ -63,7 +64,8 @@ pub(crate) fn restart_row(array: &Array, stripe: usize, home_copy: bool) -> Roun
             return Round::new();
         }
         row[column] = *parity;
-        // With home copies, only what a live member has of its own: a lost block follows from the rest of the row.
+        // With home copies, only what a live member has of its own: a lost block follows from the
+        // rest of the row.
         let is_used = |&&(c, _): &&(usize, _)| {
             !home_copy || array.devices[array.shape.member(stripe, c)].is_some()
         };

@@ -1,13 +1,15 @@
-//! Stripe intent log, lean form: new parity and the checksums of old and new data on every live parity
-//! member; then data in place, then parity.
+//! Stripe intent log, lean form: new parity and the checksums of old and new data on every live
+//! parity member; then data in place, then parity.
 //!
-//! A restart asks the checksums. A changed block that is still old: parity in place has not been touched, so it
-//! counts. Changed blocks that are new, torn or lost: the parity in the records counts, and it solves what is not
-//! new. Right for one block that does not tear. With more blocks, or torn ones, there can be more unknowns
-//! than parities, and then unchanged blocks that are lost cannot be had from either parity.
+//! A restart asks the checksums. A changed block that is still old: parity in place has not been
+//! touched, so it counts. Changed blocks that are new, torn or lost: the parity in the records
+//! counts, and it solves what is not new. Right for one block that does not tear. With more blocks,
+//! or torn ones, there can be more unknowns than parities, and then unchanged blocks that are lost
+//! cannot be had from either parity.
 //!
-//! What must stay true: a lean update leaves no home copy, so the full form beside it must leave none either; an old
-//! one would be taken for the newest. Members on which lean is right do not tear and need none.
+//! What must stay true: a lean update leaves no home copy, so the full form beside it must leave
+//! none either; an old one would be taken for the newest. Members on which lean is right do not
+//! tear and need none.
 
 use super::Strategy;
 use super::full::{self, Full};

@@ -1,10 +1,11 @@
-//! Ways of writing a row. Each is a pure description: the rounds of an update, and the rounds of a restart
-//! as a function of what the surviving members hold.
+//! Ways of writing a row. Each is a pure description: the rounds of an update, and the rounds of a
+//! restart as a function of what the surviving members hold.
 //!
 //! - [`none`]: data and parity at once; a resync of everything after a crash
 //! - [`bitmap`]: a dirty bit first; a resync of dirty stripes
 //! - [`ppl`]: the parity of what does not change first, on the parity member; one parity only
-//! - [`lean`]: new parity and checksums first, on the parity members; right for one block, wrong for more
+//! - [`lean`]: new parity and checksums first, on the parity members; right for one block, wrong
+//!   for more
 //! - [`full`]: new data and new parity first, on the parity members, with or without a copy at home
 //! - [`relaxed`]: full, but whole rows of healthy arrays are not logged
 //! - [`degraded`]: bitmap while healthy, full while degraded

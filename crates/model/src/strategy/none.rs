@@ -1,4 +1,5 @@
-//! Nothing: data and parity in one round. After a crash every stripe is made consistent, whatever it holds.
+//! Nothing: data and parity in one round. After a crash every stripe is made consistent, whatever
+//! it holds.
 
 use super::Strategy;
 use crate::device::Array;

@@ -1,8 +1,9 @@
-//! Partial parity log, for one parity: the parity of the blocks that do not change, on the parity member; then
-//! data and parity in one round.
+//! Partial parity log, for one parity: the parity of the blocks that do not change, on the parity
+//! member; then data and parity in one round.
 //!
-//! A restart adds the changed blocks as they are to the logged part, so an unchanged block that is lost comes back
-//! exact. A changed block that is lost is whatever parity and the other blocks happen to say.
+//! A restart adds the changed blocks as they are to the logged part, so an unchanged block that is
+//! lost comes back exact. A changed block that is lost is whatever parity and the other blocks
+//! happen to say.
 
 use super::Strategy;
 use crate::device::{Array, Body, Item};

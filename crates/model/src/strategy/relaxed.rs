@@ -1,9 +1,9 @@
-//! Full form with home copies, but an update of all blocks of a row of a healthy array is not logged: a record
-//! without data goes first, then data and parity in one round.
+//! Full form with home copies, but an update of all blocks of a row of a healthy array is not
+//! logged: a record without data goes first, then data and parity in one round.
 //!
-//! That record is needed: without it an older one of the same row would be rolled forward over the new data,
-//! at any later crash. The promise is weaker: nothing untouched exists in the row, but its blocks are all
-//! in flight, and may be lost if a member is lost with the crash, or torn.
+//! That record is needed: without it an older one of the same row would be rolled forward over the
+//! new data, at any later crash. The promise is weaker: nothing untouched exists in the row, but
+//! its blocks are all in flight, and may be lost if a member is lost with the crash, or torn.
 
 use super::Strategy;
 use super::full::Full;

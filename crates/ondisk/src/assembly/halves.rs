@@ -2,21 +2,25 @@
 //!
 //! A member lived on separately if
 //!
-//! - the newest superblock says that it was out, and does not know what its own tells: a generation at which it should not
-//!   have been written any more, or an incarnation that was never on the way from it to the newest;
+//! - the newest superblock says that it was out, and does not know what its own tells: a generation
+//!   at which it should not have been written any more, or an incarnation that was never on the way
+//!   from it to the newest;
 //! - both carry one generation and do not agree;
-//! - it is in sync by its own superblock and the newest does not list it at all: it joined where the newest was not.
+//! - it is in sync by its own superblock and the newest does not list it at all: it joined where
+//!   the newest was not.
 //!
-//! Each means that somebody started it, or the newest, on its own, and its content and ours have parted.
+//! Each means that somebody started it, or the newest, on its own, and its content and ours have
+//! parted.
 //!
-//! Not if that start or update never came about: it takes no request before every member that it lists as in service has
-//! it. So if it lists one that went the way of the newest, nothing was ever served under it, and the member merely slept:
-//! a crash in the middle of a start, and the devices that had got it already were not there at the next. The one that it
-//! lists may be in sync still under a later generation, or be out or replaced since and tell it by its own superblock, or
-//! be gone altogether: then the generation at which the newest put it out tells it, if that is later than what it should
-//! have got. One that had been out there and was being rebuilt tells nothing: what was served before it came back needed
-//! it not. Nor, of two that carry one generation, does what the newest lists: its own update may be the one that never
-//! came about.
+//! Not if that start or update never came about: it takes no request before every member that it
+//! lists as in service has it. So if it lists one that went the way of the newest, nothing was ever
+//! served under it, and the member merely slept: a crash in the middle of a start, and the devices
+//! that had got it already were not there at the next. The one that it lists may be in sync still
+//! under a later generation, or be out or replaced since and tell it by its own superblock, or be
+//! gone altogether: then the generation at which the newest put it out tells it, if that is later
+//! than what it should have got. One that had been out there and was being rebuilt tells nothing:
+//! what was served before it came back needed it not. Nor, of two that carry one generation, does
+//! what the newest lists: its own update may be the one that never came about.
 //!
 //! Nor is an older copy of a member that was put out since another half: the member itself went on
 //! from there.
@@ -49,8 +53,9 @@ pub(super) fn candidates(readings: &[MemberReading], array: Uuid) -> Vec<Candida
         .collect()
 }
 
-/// The candidate with the highest generation; on a tie the one that knows most members to be out, for that was written
-/// after an attempt without them had come to nothing, and then the first. If one side is to be trusted, of that side.
+/// The candidate with the highest generation; on a tie the one that knows most members to be out,
+/// for that was written after an attempt without them had come to nothing, and then the first. If
+/// one side is to be trusted, of that side.
 pub(super) fn newest<'a>(
     candidates: &[Candidate<'a>],
     trust: Option<Uuid>,
@@ -63,9 +68,9 @@ pub(super) fn newest<'a>(
         .copied()
 }
 
-/// The candidate that speaks for the array: the newest. Several may have its generation and not agree, after starts that were
-/// cut off with other members each; then it is one of them from which nobody has parted, if there is one: under the
-/// others nothing was ever served.
+/// The candidate that speaks for the array: the newest. Several may have its generation and not
+/// agree, after starts that were cut off with other members each; then it is one of them from which
+/// nobody has parted, if there is one: under the others nothing was ever served.
 pub(super) fn speaker<'a>(candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let newest = newest(candidates, None)?;
     let is_equal = |(_, own): &&Candidate<'a>| own.generation == newest.1.generation;
@@ -90,8 +95,9 @@ pub(super) fn lived_on<'a>(
     candidates.iter().filter(|it| parted(it) && !slept(it.1)).copied().collect()
 }
 
-/// Whether `witness`, which went the way of the newest, shows that nothing was served under `own`: it would have to have
-/// got that update, or a later one of that side, before; and it got another one.
+/// Whether `witness`, which went the way of the newest, shows that nothing was served under `own`:
+/// it would have to have got that update, or a later one of that side, before; and it got another
+/// one.
 fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
     let is_other = match witness.generation.cmp(&own.generation) {
         Ordering::Less => false,
@@ -101,8 +107,9 @@ fn shows_idle(witness: &Superblock, own: &Superblock) -> bool {
     is_other && own.member(witness.member_uuid).is_some_and(must_have_it)
 }
 
-/// Whether `newest` itself tells that a member which `own` lists as in service went on without it: it was put out two
-/// generations and more after that of `own`, and so had a later one by then (all but perhaps the last, which it failed).
+/// Whether `newest` itself tells that a member which `own` lists as in service went on without it:
+/// it was put out two generations and more after that of `own`, and so had a later one by then (all
+/// but perhaps the last, which it failed).
 fn was_left_behind(own: &Superblock, newest: &Superblock) -> bool {
     let went_on = |entry: &&MemberEntry| {
         let is_other = entry.uuid != own.member_uuid;
@@ -116,8 +123,9 @@ fn is_out(entry: &MemberEntry) -> bool {
     entry.out_since != 0
 }
 
-/// Whether an update that lists it so had to reach it, and all before that since it joined: it is in sync or on its way for the
-/// first time. One that came back lacks what was served while it was away.
+/// Whether an update that lists it so had to reach it, and all before that since it joined: it is
+/// in sync or on its way for the first time. One that came back lacks what was served while it was
+/// away.
 fn must_have_it(entry: &MemberEntry) -> bool {
     entry.out_since == 0
 }
@@ -152,8 +160,8 @@ fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
     }
 }
 
-/// Whether the newest knows nothing of a member that is in sync by its own superblock: it joined where the newest was not. (A
-/// table that is full forgets the members that were removed first.)
+/// Whether the newest knows nothing of a member that is in sync by its own superblock: it joined
+/// where the newest was not. (A table that is full forgets the members that were removed first.)
 fn is_in_sync_unheard_of(own: &Superblock, newest: &Superblock) -> bool {
     let is_in_sync = own.member(own.member_uuid).is_some_and(is_active);
     is_in_sync && to_u64(newest.members.len()) < MEMBER_ENTRIES_MAX
@@ -186,10 +194,11 @@ fn is_same_loss(seen: &MemberEntry, entry: &MemberEntry) -> bool {
     seen.role != Role::Active && seen.out_since == entry.out_since
 }
 
-/// Whether the device that carries `own` has only missed what came since the array of `listed` put it out, and may come back
-/// with what it holds; `found` is the generation that the present start of that array found. Not if somebody started the device
-/// meanwhile; nor if it came back already somewhere else and was written there. Of one that was being rebuilt when it was
-/// lost, its incarnation tells: that of this start, or the one before as far as this start knows it.
+/// Whether the device that carries `own` has only missed what came since the array of `listed` put
+/// it out, and may come back with what it holds; `found` is the generation that the present start
+/// of that array found. Not if somebody started the device meanwhile; nor if it came back already
+/// somewhere else and was written there. Of one that was being rebuilt when it was lost, its
+/// incarnation tells: that of this start, or the one before as far as this start knows it.
 pub fn has_only_missed(own: &Superblock, listed: &Superblock, found: u64) -> bool {
     let entry = listed.member(own.member_uuid).filter(|_| listed.array_uuid == own.array_uuid);
     let (Some(entry), Some(seen)) = (entry, own.member(own.member_uuid)) else { return false };

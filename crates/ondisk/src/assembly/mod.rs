@@ -1,8 +1,9 @@
-//! From the superblocks of many devices to one verdict: which member fills which slot, and whether the
-//! array may start. Pure judgement, no I/O: the same readings give the same verdict everywhere.
+//! From the superblocks of many devices to one verdict: which member fills which slot, and whether
+//! the array may start. Pure judgement, no I/O: the same readings give the same verdict everywhere.
 //!
-//! What must stay true: fail closed. When the readings do not prove one coherent array, the verdict is a
-//! refusal of one line that says what happened, to what, what is still safe and what to do next.
+//! What must stay true: fail closed. When the readings do not prove one coherent array, the verdict
+//! is a refusal of one line that says what happened, to what, what is still safe and what to do
+//! next.
 //!
 //! - `reading`: what was read from each device, and what the operator asks for
 //! - `verdict`: the answer

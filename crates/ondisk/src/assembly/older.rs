@@ -1,8 +1,10 @@
-//! Older copies of members: a device that was copied while the array ran and put in the member's place, a snapshot rolled back.
+//! Older copies of members: a device that was copied while the array ran and put in the member's
+//! place, a snapshot rolled back.
 //!
-//! What must stay true: a device is set apart only for what a member says that is itself believed to be in sync, and only on
-//! an array whose marks count ([`crate::Features::FLUSH_MARKS`]). What one device claims of marks that nobody else has sets
-//! all the others apart: then too few are left, and the array is refused, or what is left is one copy of a mirror.
+//! What must stay true: a device is set apart only for what a member says that is itself believed
+//! to be in sync, and only on an array whose marks count ([`crate::Features::FLUSH_MARKS`]). What
+//! one device claims of marks that nobody else has sets all the others apart: then too few are
+//! left, and the array is refused, or what is left is one copy of a mirror.
 
 use super::halves::Candidate;
 use super::reading::MemberReading;
@@ -40,7 +42,8 @@ pub(super) fn known_flushed(
     said.max().unwrap_or(0)
 }
 
-/// Takes the devices out of `attached` that lack the mark `flushed`. One that is listed as out lacks it rightly.
+/// Takes the devices out of `attached` that lack the mark `flushed`. One that is listed as out
+/// lacks it rightly.
 pub(super) fn set_apart(
     attached: &mut Vec<(usize, MemberEntry)>,
     readings: &[MemberReading],

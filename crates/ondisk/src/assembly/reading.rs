@@ -61,7 +61,8 @@ impl MemberReading {
         MemberReading { path, device_bytes, serial, label, mark, is_cut_short, damaged_copies }
     }
 
-    /// The same with the flush mark in `head`, the first bytes of the device as far as they could be read.
+    /// The same with the flush mark in `head`, the first bytes of the device as far as they could
+    /// be read.
     #[must_use]
     pub fn with_mark_in(mut self, head: Option<&[u8]>) -> Self {
         let array = self.superblock().map(|superblock| superblock.array_uuid);
@@ -69,7 +70,8 @@ impl MemberReading {
         self
     }
 
-    /// The same with the marks that were read alone ([`FLUSH_MARKS`](crate::format::FLUSH_MARKS)), if they were.
+    /// The same with the marks that were read alone ([`FLUSH_MARKS`](crate::format::FLUSH_MARKS)),
+    /// if they were.
     #[must_use]
     pub fn with_marks(mut self, marks: Option<&[u8]>) -> Self {
         let array = self.superblock().map(|superblock| superblock.array_uuid);

@@ -1,6 +1,7 @@
 //! The lines of refusal: each says what happened, to what, what is still safe, and what to do next.
 //!
-//! What must stay true: one line each, without line breaks; names and paths are quoted as they came.
+//! What must stay true: one line each, without line breaks; names and paths are quoted as they
+//! came.
 
 use uuid::Uuid;
 
@@ -30,7 +31,8 @@ pub(super) fn no_array(readings: &[MemberReading], request: &AssemblyRequest) ->
     )
 }
 
-/// No member that can be understood, but one that a newer program wrote, of the wanted array as far as that can be told.
+/// No member that can be understood, but one that a newer program wrote, of the wanted array as far
+/// as that can be told.
 pub(super) fn only_newer(readings: &[MemberReading], request: &AssemblyRequest) -> Option<Refusal> {
     let newer = readings.iter().find_map(|reading| match reading.label {
         ReadLabel::Unsupported { array, fault } => Some((reading, array, fault)),

@@ -12,7 +12,8 @@ use crate::superblock::Superblock;
 pub enum SlotState {
     /// All its strips are current.
     Current,
-    /// It missed writes since this generation; it may be re-added by replaying the write-intent bitmap.
+    /// It missed writes since this generation; it may be re-added by replaying the write-intent
+    /// bitmap.
     Stale {
         /// Generation of the update that recorded it as out.
         out_since: u64,
@@ -75,13 +76,13 @@ pub enum ExtraReason {
         /// Size it had, in bytes.
         needed_bytes: u64,
     },
-    /// The tail of the device is empty: it was cut short and made as long as before again, and what was cut off would
-    /// read as zeros.
+    /// The tail of the device is empty: it was cut short and made as long as before again, and what
+    /// was cut off would read as zeros.
     CutShort,
     /// The device has another serial than recorded: perhaps a clone.
     SerialDiffers,
-    /// Listed as current, but its superblock is more than one generation behind: it missed updates that
-    /// nobody recorded.
+    /// Listed as current, but its superblock is more than one generation behind: it missed updates
+    /// that nobody recorded.
     Incoherent {
         /// Generation of its superblock.
         generation: u64,
@@ -109,8 +110,8 @@ pub struct Extra {
 /// Why an array starts read-only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadOnlyReason {
-    /// Unclean and degraded under the `bitmap` policy: blocks of the missing members that were being
-    /// written when it stopped cannot be proven right.
+    /// Unclean and degraded under the `bitmap` policy: blocks of the missing members that were
+    /// being written when it stopped cannot be proven right.
     DirtyDegraded,
     /// Read-only compatible features that are not known.
     UnknownFeatures {

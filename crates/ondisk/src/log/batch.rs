@@ -3,9 +3,9 @@
 //! What must stay true: a batch counts whole or not at all, by one CRC-32C over all of it; encoding
 //! allocates nothing; whatever the bytes, decoding returns a batch or a fault and never panics.
 //!
-//! A batch is a header (head, records, zeros to a multiple of 4 KiB) and then the payload of its records in
-//! their order. Not here: where on a device batches lie (`scan.rs` finds them), what they add up to
-//! (`judge.rs`).
+//! A batch is a header (head, records, zeros to a multiple of 4 KiB) and then the payload of its
+//! records in their order. Not here: where on a device batches lie (`scan.rs` finds them), what
+//! they add up to (`judge.rs`).
 
 use ashlar_units::{BLOCK_BYTES_USIZE, to_u64, to_usize};
 use uuid::Uuid;
@@ -76,8 +76,8 @@ pub enum BatchFault {
 
 /// Fills the header of a batch; the payload stays where it is and is written behind it.
 ///
-/// The header's old content does not matter. Push records while they fit, then finish. What the writer must
-/// keep, so that a restart judges rightly, is said in the head of [`log`](crate::log).
+/// The header's old content does not matter. Push records while they fit, then finish. What the
+/// writer must keep, so that a restart judges rightly, is said in the head of [`log`](crate::log).
 pub struct HeaderEncoder<'b> {
     header: &'b mut [u8],
     identity: LogIdentity,
@@ -90,12 +90,12 @@ pub struct HeaderEncoder<'b> {
 }
 
 impl<'b> HeaderEncoder<'b> {
-    /// A batch of at most `bytes_max` bytes, empty so far. `header` is for the head (72 bytes) and the records (64
-    /// to 72 bytes each for one block on an array of two parities).
+    /// A batch of at most `bytes_max` bytes, empty so far. `header` is for the head (72 bytes) and
+    /// the records (64 to 72 bytes each for one block on an array of two parities).
     ///
     /// # Panics
-    /// If the header's length is not a positive multiple of 4 KiB, longer than [`LOG_HEADER_BYTES_MAX`] or
-    /// `bytes_max`, or the log tag is zero.
+    /// If the header's length is not a positive multiple of 4 KiB, longer than
+    /// [`LOG_HEADER_BYTES_MAX`] or `bytes_max`, or the log tag is zero.
     pub fn new(header: &'b mut [u8], bytes_max: usize, identity: LogIdentity) -> Self {
         let bytes = header.len();
         let is_header = (LOG_BLOCK_BYTES..=LOG_HEADER_BYTES_MAX).contains(&to_u64(bytes));
@@ -129,8 +129,8 @@ impl<'b> HeaderEncoder<'b> {
     /// Adds a record. What its parts say is the payload's next.
     ///
     /// # Panics
-    /// If it does not fit, a number in it is impossible (see [`NewRecord`]), or this device is not among its
-    /// holders.
+    /// If it does not fit, a number in it is impossible (see [`NewRecord`]), or this device is not
+    /// among its holders.
     pub fn push(&mut self, record: &NewRecord<'_>) {
         let sound = LogLimits::WIDEST.check(record, self.identity.log_tag);
         assert!(sound.is_ok(), "{sound:?} of {record:?}");
@@ -155,9 +155,10 @@ impl<'b> HeaderEncoder<'b> {
         self.bytes
     }
 
-    /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB. `payload` is what
-    /// the parts of all records hold, in pieces of any length. `sequence` is the number of the batch in its lane on
-    /// this device. A batch without records is good for saying what is settled.
+    /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB.
+    /// `payload` is what the parts of all records hold, in pieces of any length. `sequence` is the
+    /// number of the batch in its lane on this device. A batch without records is good for saying
+    /// what is settled.
     ///
     /// # Panics
     /// If a record of the batch is called settled, or the payload is not as long as the parts.
@@ -202,7 +203,8 @@ impl<'b> HeaderEncoder<'b> {
     }
 }
 
-/// Fills a buffer with a batch, payload and all: as [`HeaderEncoder`], where a batch is to be in one piece.
+/// Fills a buffer with a batch, payload and all: as [`HeaderEncoder`], where a batch is to be in
+/// one piece.
 pub struct BatchEncoder<'b> {
     head: HeaderEncoder<'b>,
     payload: &'b mut [u8],
@@ -312,7 +314,8 @@ impl Claim {
         })
     }
 
-    /// The records in the header, which is as long as claimed and under a checksum that was found right.
+    /// The records in the header, which is as long as claimed and under a checksum that was found
+    /// right.
     pub(super) fn records(
         &self,
         header: &[u8],

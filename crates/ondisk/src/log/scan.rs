@@ -1,9 +1,9 @@
 //! Finding the batches in a log area, read piece by piece.
 //!
-//! What must stay true: memory is bounded by the header of one batch and by the records that count, never by
-//! payload; a batch that is whole is found wherever it begins, whatever lies before it, unless it lies in the
-//! payload of another whole one. A place that claims to be a batch and is none is left one block later, even
-//! if that means reading again.
+//! What must stay true: memory is bounded by the header of one batch and by the records that count,
+//! never by payload; a batch that is whole is found wherever it begins, whatever lies before it,
+//! unless it lies in the payload of another whole one. A place that claims to be a batch and is
+//! none is left one block later, even if that means reading again.
 
 use std::collections::BTreeMap;
 
@@ -54,18 +54,18 @@ pub struct LaneSummary {
 pub struct MemberLog {
     /// The lanes with a batch of the device and the start asked for.
     pub lanes: BTreeMap<u16, LaneSummary>,
-    /// The records of these batches, in the order of their places; those the device itself calls settled are
-    /// left out.
+    /// The records of these batches, in the order of their places; those the device itself calls
+    /// settled are left out.
     pub records: Vec<LoggedRecord>,
     /// Whole batches of the array by another device or start; counted only if asked for.
     pub other_batches: u64,
     /// Records in those.
     pub other_records: u64,
-    /// What was wrong with the first batch whose checksum is right but whose content is impossible. Then the
-    /// log cannot be relied on.
+    /// What was wrong with the first batch whose checksum is right but whose content is impossible.
+    /// Then the log cannot be relied on.
     pub fault: Option<BatchFault>,
-    /// A batch that was whole once, by what is left, and is not any more: its records may have been of updates that
-    /// are in place. Then the log cannot be relied on.
+    /// A batch that was whole once, by what is left, and is not any more: its records may have been
+    /// of updates that are in place. Then the log cannot be relied on.
     pub hole: Option<LogHole>,
 }
 
@@ -79,11 +79,12 @@ pub struct LogHole {
     pub number: u64,
 }
 
-/// Batches of a lane that a device has in flight at most: one is begun only when all but the last before it are whole.
+/// Batches of a lane that a device has in flight at most: one is begun only when all but the last
+/// before it are whole.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
-/// A scan under way. Ask what is [wanted](LogScan::wanted), read it, hand it in with [`LogScan::take`], until
-/// nothing is wanted.
+/// A scan under way. Ask what is [wanted](LogScan::wanted), read it, hand it in with
+/// [`LogScan::take`], until nothing is wanted.
 pub struct LogScan {
     identity: LogIdentity,
     limits: LogLimits,
@@ -128,14 +129,16 @@ impl LogScan {
         LogScan { counts_others: true, ..self }
     }
 
-    /// The same, with batches of which only the first block is sure to be there: a fault planted on purpose.
+    /// The same, with batches of which only the first block is sure to be there: a fault planted on
+    /// purpose.
     #[cfg(feature = "canaries")]
     #[must_use]
     pub fn taking_torn(self) -> Self {
         LogScan { takes_torn: true, ..self }
     }
 
-    /// What to read next, from the start of the area: at most [`SCAN_BYTES_MAX`] bytes. `None`: it is done.
+    /// What to read next, from the start of the area: at most [`SCAN_BYTES_MAX`] bytes. `None`: it
+    /// is done.
     pub fn wanted(&self) -> Option<Extent> {
         let left = self.area_bytes - self.at;
         (left > 0).then(|| Extent::new(self.at, left.min(SCAN_BYTES_MAX)))
@@ -240,9 +243,9 @@ impl LogScan {
 
 /// The first batch that must have been whole and is not there.
 ///
-/// Space is used again from the oldest batch on, and only if all its updates are settled. So behind one that has an
-/// update which is not, all were there; and of those all but the newest were whole when the newest was begun, but for
-/// one that may have been under way with it.
+/// Space is used again from the oldest batch on, and only if all its updates are settled. So behind
+/// one that has an update which is not, all were there; and of those all but the newest were whole
+/// when the newest was begun, but for one that may have been under way with it.
 fn hole(lane: u16, batches: &BTreeMap<u64, u64>, summary: &LaneSummary) -> Option<LogHole> {
     let newest = *batches.keys().next_back()?;
     let (oldest, _) = batches.iter().find(|(_, behind)| **behind > summary.settled_below)?;
@@ -257,7 +260,8 @@ fn hole(lane: u16, batches: &BTreeMap<u64, u64>, summary: &LaneSummary) -> Optio
 }
 
 impl OpenBatch {
-    /// Takes as much of `bytes` as belongs to the batch; how much that was. The first call has its first block.
+    /// Takes as much of `bytes` as belongs to the batch; how much that was. The first call has its
+    /// first block.
     fn feed(&mut self, bytes: &[u8]) -> usize {
         let left = self.claim.bytes - self.taken;
         let count = bytes.len().min(to_usize(left));

@@ -11,8 +11,8 @@ use crate::bitmap::array_tag;
 use crate::superblock::Superblock;
 
 impl LogScan {
-    /// The scan of this member's log area, counting batches of other starts as well; `None` if the array keeps no
-    /// log, or the member has no part in it (it is out, or never had a log tag).
+    /// The scan of this member's log area, counting batches of other starts as well; `None` if the
+    /// array keeps no log, or the member has no part in it (it is out, or never had a log tag).
     pub fn of_member(superblock: &Superblock) -> Option<LogScan> {
         let log_tag = superblock.member(superblock.member_uuid)?.log_tag;
         let area = superblock.areas.intent_log;

@@ -72,8 +72,8 @@ fn m_members_with_all_copies_destroyed_still_assemble_and_one_more_does_not() {
     }
 }
 
-/// The promise about metadata, from bytes to verdict: m members wholly destroyed, and on each of the others
-/// all copies but one, whichever that is.
+/// The promise about metadata, from bytes to verdict: m members wholly destroyed, and on each of
+/// the others all copies but one, whichever that is.
 #[test]
 fn m_members_destroyed_and_one_copy_left_on_the_others_still_assemble() {
     for intact in 0..4 {

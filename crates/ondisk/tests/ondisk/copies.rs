@@ -60,8 +60,9 @@ fn any_flipped_byte_spoils_its_copy_only_and_the_field_is_named() {
     }
 }
 
-/// The update rule of the format: after each single write of an update, whole or torn, and with any one
-/// further copy lost, the device still has a whole generation, and never an older one than before.
+/// The update rule of the format: after each single write of an update, whole or torn, and with any
+/// one further copy lost, the device still has a whole generation, and never an older one than
+/// before.
 #[test]
 fn an_update_cut_anywhere_leaves_the_old_or_the_new_generation() {
     let old = raid6();
@@ -78,7 +79,8 @@ fn an_update_cut_anywhere_leaves_the_old_or_the_new_generation() {
             let choice = choose([&torn[0], &torn[1], &torn[2], &torn[3]]);
             let newest = choice.superblock().expect("one generation is whole");
             assert!(newest == &old || newest == &new, "cut at {cut}");
-            // In the second step no intact copy is left to prove the tear with: then it counts as damage.
+            // In the second step no intact copy is left to prove the tear with: then it counts as
+            // damage.
             if cut == 512 {
                 let torn = CopyState::Torn { generation: new.generation };
                 let damaged = CopyState::Damaged { field: Some("members.role") };

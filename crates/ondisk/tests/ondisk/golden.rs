@@ -1,8 +1,8 @@
 //! Images of format version 1 that must decode for ever, to exactly these values.
 //!
-//! An image is text: `offset: bytes` in hexadecimal, 16 bytes a line, lines of zeros left out; the first
-//! line gives the length. Images are never rewritten. If one differs, the format changed: that needs a new
-//! version or a feature flag, and a new image beside the old.
+//! An image is text: `offset: bytes` in hexadecimal, 16 bytes a line, lines of zeros left out; the
+//! first line gives the length. Images are never rewritten. If one differs, the format changed:
+//! that needs a new version or a feature flag, and a new image beside the old.
 
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{
@@ -67,8 +67,8 @@ fn v1_created_array_decodes_for_ever() {
     assert_eq!(Superblock::decode(&bytes), Ok(superblock));
 }
 
-/// An unclean array of two groups with a member out, one being rebuilt, one removed, jobs and a forced
-/// action, as slot 3 carries it.
+/// An unclean array of two groups with a member out, one being rebuilt, one removed, jobs and a
+/// forced action, as slot 3 carries it.
 fn eventful() -> Superblock {
     let mut superblock = lost(&started(&array(2, 1, 2), 2), &[1, 4]);
     superblock.generation += 1;
@@ -173,8 +173,8 @@ fn v1_logged_array_decodes_for_ever() {
     assert_eq!(Superblock::decode(&bytes), Ok(logged()));
 }
 
-/// The start of slot 4's log area: a batch of two updates, a block of nothing, a batch of one more update and of
-/// rows in doubt, and one that only says what is settled.
+/// The start of slot 4's log area: a batch of two updates, a block of nothing, a batch of one more
+/// update and of rows in doubt, and one that only says what is settled.
 #[test]
 fn v1_log_area_decodes_for_ever() {
     let superblock = logged();

@@ -1,7 +1,8 @@
-//! Members that were started separately and parted: found, named, and only joined on an explicit word.
+//! Members that were started separately and parted: found, named, and only joined on an explicit
+//! word.
 //!
-//! Why it matters: two halves of a mirror that both took writes look healthy one by one. Joining them by
-//! generation alone would silently throw one side's writes away, or mix both.
+//! Why it matters: two halves of a mirror that both took writes look healthy one by one. Joining
+//! them by generation alone would silently throw one side's writes away, or mix both.
 //!
 //! The random lives of `lineages.rs` found starts that took served writes back or mixed two
 //! histories. Each of those rules has a test with its story at the end of this file.
@@ -23,7 +24,8 @@ fn judge(readings: &[MemberReading], trust: Option<u16>) -> Verdict {
     assemble(readings, &AssemblyRequest { trust: trust.map(incarnation), ..Default::default() })
 }
 
-/// The array started as incarnation `number` without `absent`, which the start's own update records.
+/// The array started as incarnation `number` without `absent`, which the start's own update
+/// records.
 fn started_without(base: &Superblock, number: u16, absent: &[u16]) -> Superblock {
     let mut next = base.clone();
     next.generation += 1;
@@ -121,8 +123,8 @@ fn one_generation_behind_under_a_strange_incarnation_is_another_half() {
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
-/// The generation alone does not show it: the member was recorded as out a few generations after the last
-/// one it holds, and was started on its own in between.
+/// The generation alone does not show it: the member was recorded as out a few generations after
+/// the last one it holds, and was started on its own in between.
 #[test]
 fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnation() {
     let base = array(1, 1, 1);
@@ -135,8 +137,9 @@ fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnati
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
-/// An update is in force only when every member that it lists as in service has it. One that counts on a member which went
-/// another way was cut off, and nothing was ever served under it: the member that got it merely slept.
+/// An update is in force only when every member that it lists as in service has it. One that counts
+/// on a member which went another way was cut off, and nothing was ever served under it: the member
+/// that got it merely slept.
 #[test]
 fn a_member_that_alone_got_an_update_which_counts_on_the_others_merely_slept() {
     let base = array(1, 1, 1);
@@ -158,7 +161,8 @@ fn a_member_written_after_its_loss_without_the_others_is_another_half() {
     assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
 }
 
-/// A start with all members is cut off when some have it; those are lost; the rest start, and record that; all are back.
+/// A start with all members is cut off when some have it; those are lost; the rest start, and
+/// record that; all are back.
 #[test]
 fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
     let base = array(2, 2, 1);
@@ -179,9 +183,10 @@ fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
     }
 }
 
-/// Seed 29471 of the universes, at 6389f5f. A start without slot 2 is cut off when slot 0 alone has it, and slot 0 is lost; slot 2 is
-/// back, and the next start, without slot 0, has the same generation and is in force. Both put one member out, and the
-/// one that nobody served under was believed: the others had parted from it.
+/// Seed 29471 of the universes, at 6389f5f. A start without slot 2 is cut off when slot 0 alone has
+/// it, and slot 0 is lost; slot 2 is back, and the next start, without slot 0, has the same
+/// generation and is in force. Both put one member out, and the one that nobody served under was
+/// believed: the others had parted from it.
 #[test]
 fn of_two_starts_of_one_generation_the_one_in_force_speaks_for_the_array() {
     let base = array(2, 2, 1);
@@ -205,8 +210,9 @@ fn of_two_starts_of_one_generation_the_one_in_force_speaks_for_the_array() {
     }
 }
 
-/// A mirror of three whose slot 0 alone got a start that was cut off. The next one, without it, had the others; then slot 1
-/// got another device, and slot 2 was lost. What slots 1 and 2 held when they left, and the newest.
+/// A mirror of three whose slot 0 alone got a start that was cut off. The next one, without it, had
+/// the others; then slot 1 got another device, and slot 2 was lost. What slots 1 and 2 held when
+/// they left, and the newest.
 fn all_others_left_since() -> (Superblock, Superblock, Superblock) {
     let base = array(1, 2, 1);
     let held = updated(&started_without(&base, 3, &[0]));
@@ -232,8 +238,8 @@ fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_went_another_way_and
     }
 }
 
-/// Seed 28676 of the universes, at 6389f5f: the only member that the start which was cut off counts on is gone. It was in service
-/// for long after that, by the newest superblock.
+/// Seed 28676 of the universes, at 6389f5f: the only member that the start which was cut off counts
+/// on is gone. It was in service for long after that, by the newest superblock.
 #[test]
 fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_was_put_out_much_later() {
     let base = array(1, 1, 1);
@@ -339,9 +345,9 @@ fn no_crash_in_an_update_is_taken_for_two_halves() {
     assert_eq!(judge(&readings(&history[1]), None).start, Start::Whole);
 }
 
-/// A mirror of three. Slot 0 started alone as incarnation 2 and served; then it took slot 1 back, and a crash came before that update
-/// reached slot 1. Slot 1 started alone from what it had. The update that slot 1 was to get never came about, but what was
-/// served before it counted on nobody.
+/// A mirror of three. Slot 0 started alone as incarnation 2 and served; then it took slot 1 back,
+/// and a crash came before that update reached slot 1. Slot 1 started alone from what it had. The
+/// update that slot 1 was to get never came about, but what was served before it counted on nobody.
 #[test]
 fn an_update_that_only_rebuilds_on_the_newest_says_nothing_of_what_was_served_before() {
     let base = array(1, 2, 1);
@@ -355,7 +361,8 @@ fn an_update_that_only_rebuilds_on_the_newest_says_nothing_of_what_was_served_be
     }
 }
 
-/// The newest lists a member as being rebuilt, which never heard of it: it was started on its own from what it had.
+/// The newest lists a member as being rebuilt, which never heard of it: it was started on its own
+/// from what it had.
 #[test]
 fn a_member_that_the_newest_believes_is_being_rebuilt_may_have_lived_on() {
     let base = array(1, 1, 1);
@@ -372,7 +379,8 @@ fn a_member_that_the_newest_believes_is_being_rebuilt_may_have_lived_on() {
     assert_eq!(verdict.slots[1].state, SlotState::Missing);
 }
 
-/// Another device took slot 1 while slot 2 was away, and is in sync. Slot 2 started alone later and never heard of it.
+/// Another device took slot 1 while slot 2 was away, and is in sync. Slot 2 started alone later and
+/// never heard of it.
 #[test]
 fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
     let base = array(1, 2, 1);
@@ -395,7 +403,8 @@ fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
     }
 }
 
-/// Two of one generation that each count on slot 0, which is not there to tell which of them it got.
+/// Two of one generation that each count on slot 0, which is not there to tell which of them it
+/// got.
 #[test]
 fn of_two_of_one_generation_neither_tells_that_the_other_never_came_about() {
     let base = array(1, 1, 1);
@@ -413,8 +422,9 @@ fn of_two_of_one_generation_neither_tells_that_the_other_never_came_about() {
     assert_eq!(verdict.newest.as_ref().map(|it| it.incarnation), Some(incarnation(2)));
 }
 
-/// Universe 3002581, aim `starts`. An update is cut off when slots 0 and 1 have it; they are lost while the next start has all know
-/// what the newest knows, which is recorded under the same generation and, the start not being recorded yet, the same incarnation.
+/// Universe 3002581, aim `starts`. An update is cut off when slots 0 and 1 have it; they are lost
+/// while the next start has all know what the newest knows, which is recorded under the same
+/// generation and, the start not being recorded yet, the same incarnation.
 #[test]
 fn an_update_of_one_generation_and_one_incarnation_that_the_others_lack_never_came_about() {
     let base = started(&array(2, 2, 1), 2);
@@ -431,8 +441,8 @@ fn an_update_of_one_generation_and_one_incarnation_that_the_others_lack_never_ca
     }
 }
 
-/// Universe 4001674, aim `scrubs`. An image of slot 1 from starts ago comes back; a device that was on its way into its place then has
-/// gone on with the others.
+/// Universe 4001674, aim `scrubs`. An image of slot 1 from starts ago comes back; a device that was
+/// on its way into its place then has gone on with the others.
 #[test]
 fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
     let newcomer = |number: u16| {
@@ -493,7 +503,8 @@ fn an_older_image_of_a_device_whose_slot_was_given_to_another_is_no_half() {
     }
 }
 
-/// A member that was out came back elsewhere and was written there: it has missed more than it says.
+/// A member that was out came back elsewhere and was written there: it has missed more than it
+/// says.
 #[test]
 fn a_member_that_came_back_elsewhere_does_not_come_back_here() {
     let base = array(1, 2, 1);
@@ -515,7 +526,8 @@ fn a_member_that_came_back_elsewhere_does_not_come_back_here() {
     let mut elsewhere = started_without(&known, 2, &[1]);
     elsewhere.record(member_uuid(2), MemberEvent::Readded).expect("is out");
     assert!(!only_missed(&elsewhere));
-    // Started on its own it is no member that only missed something, nor is one that is in sync here.
+    // Started on its own it is no member that only missed something, nor is one that is in sync
+    // here.
     assert!(!only_missed(&started_without(&base, 4, &[0, 1])));
     assert!(!has_only_missed(&base.for_member(member_uuid(1)).expect("is listed"), &here, found));
 }

@@ -1,7 +1,9 @@
-//! Bytes of members from a seed: sound records with some of their bytes changed, most under a checksum that is right again.
+//! Bytes of members from a seed: sound records with some of their bytes changed, most under a
+//! checksum that is right again.
 //!
-//! What must stay true: most inputs go through the first checks and many are refused, and both are counted. How many of
-//! each kind: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same functions to libFuzzer.
+//! What must stay true: most inputs go through the first checks and many are refused, and both are
+//! counted. How many of each kind: `MUTATIONS`, or some seconds' worth. `fuzz/` hands the same
+//! functions to libFuzzer.
 
 #[path = "../../../../fuzz/corpus.rs"]
 mod corpus;
@@ -28,7 +30,8 @@ fn number(chance: &mut Rng) -> u64 {
     EDGES.get(at).copied().unwrap_or(if at.is_multiple_of(2) { near } else { chance.u64(..) })
 }
 
-/// `sound` behind a first byte that has its checksum made right in 7 of 8 cases, with up to eight changes before `end`.
+/// `sound` behind a first byte that has its checksum made right in 7 of 8 cases, with up to eight
+/// changes before `end`.
 fn changed(sound: &[u8], end: usize, chance: &mut Rng) -> Vec<u8> {
     let mut input = vec![u8::from(chance.usize(..8) > 0)];
     input.extend(sound);

@@ -1,12 +1,15 @@
-//! Long lives of small arrays: starts with whichever members are there, updates that a crash cuts off at any of them, members
-//! that fail, are replaced and come back. Who may be believed is known here, and the judgement does not know it.
+//! Long lives of small arrays: starts with whichever members are there, updates that a crash cuts
+//! off at any of them, members that fail, are replaced and come back. Who may be believed is known
+//! here, and the judgement does not know it.
 //!
-//! What must stay true: nothing that may have been served is ever taken back. Where a device in sync is there that was
-//! served under another way than the others, none of them starts; the members that a start takes as current hold the same;
-//! and what a device holds that comes back is what the array held once. How often a start is refused though one of the
-//! devices has all that was served by any is counted, and bounded.
+//! What must stay true: nothing that may have been served is ever taken back. Where a device in
+//! sync is there that was served under another way than the others, none of them starts; the
+//! members that a start takes as current hold the same; and what a device holds that comes back is
+//! what the array held once. How often a start is refused though one of the devices has all that
+//! was served by any is counted, and bounded.
 //!
-//! Devices here tell the truth: what they acknowledged stays. One that lies about a flush makes a history of its own.
+//! Devices here tell the truth: what they acknowledged stays. One that lies about a flush makes a
+//! history of its own.
 
 mod life;
 mod world;

@@ -43,7 +43,8 @@ fn holders() -> [Holder; 3] {
     [holder(7, 4), holder(9, 1), Holder { is_filled: true, ..holder(11, 5) }]
 }
 
-/// Two data blocks and one of parity, then a record without payload, then one block; four blocks in all.
+/// Two data blocks and one of parity, then a record without payload, then one block; four blocks in
+/// all.
 pub fn three_records(buffer: &mut [u8]) -> usize {
     let (holders, parts) = (holders(), [part(1, 3, 5), part(4, 3, 4)]);
     let full = NewRecord {

@@ -58,7 +58,8 @@ fn junk(chance: &mut Chance, area: &mut [u8]) {
     }
 }
 
-/// What a reader with the whole area in memory finds: at each place a batch of ours, or one block further.
+/// What a reader with the whole area in memory finds: at each place a batch of ours, or one block
+/// further.
 fn places(area: &[u8], of: LogIdentity) -> Vec<u64> {
     let (mut at, mut found) = (0, Vec::new());
     while at < area.len() {
@@ -159,7 +160,8 @@ fn what_the_device_calls_settled_is_left_out_in_any_order_of_places() {
     assert_eq!(scan(&area, identity(7)).records.len(), 1);
 }
 
-/// An area with batches of lane 0 that have one update each, by their number, and say what is settled.
+/// An area with batches of lane 0 that have one update each, by their number, and say what is
+/// settled.
 fn lane(batches: &[(u64, u64)]) -> Vec<u8> {
     let mut area = vec![0; 64 * BLOCK];
     let holders = [holder(7, 4)];

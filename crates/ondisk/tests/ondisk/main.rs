@@ -1,6 +1,8 @@
-//! Tests of the format at its boundary: bytes in, values and verdicts out. One binary, a module a subject.
+//! Tests of the format at its boundary: bytes in, values and verdicts out. One binary, a module a
+//! subject.
 //!
-//! What must stay true: images under `tests/images/` are never rewritten; a new version adds new ones.
+//! What must stay true: images under `tests/images/` are never rewritten; a new version adds new
+//! ones.
 
 mod assembly;
 mod checksums;

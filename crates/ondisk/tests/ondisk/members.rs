@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::samples::{incarnation, member_uuid};
 
-/// Every state a member can be in: its role, and the generation since which it misses writes (zero: none).
+/// Every state a member can be in: its role, and the generation since which it misses writes (zero:
+/// none).
 const STATES: [(&str, Role, u64); 6] = [
     ("active", Role::Active, 0),
     ("rebuilding", Role::Rebuilding, 0),

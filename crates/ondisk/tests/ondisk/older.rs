@@ -1,4 +1,5 @@
-//! Older copies of members: a device that lacks what another member knows to be flushed on it is never believed.
+//! Older copies of members: a device that lacks what another member knows to be flushed on it is
+//! never believed.
 
 use ashlar_ondisk::assembly::{
     AssemblyRequest, ExtraReason, MemberReading, RefusalKind, SlotState, Start, Verdict, assemble,
@@ -68,7 +69,8 @@ fn one_that_knows_is_enough() {
     assert!(refusal.line.contains("--slot 1=/dev/slot1 --slot 2=/dev/slot2`"), "{}", refusal.line);
 }
 
-/// The older copy may even have a generation less: the array was stopped, or a member went out, since it was made.
+/// The older copy may even have a generation less: the array was stopped, or a member went out,
+/// since it was made.
 #[test]
 fn a_generation_less_is_no_excuse() {
     let mut all = all();

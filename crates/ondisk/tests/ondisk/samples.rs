@@ -44,7 +44,8 @@ pub fn geometry(data_strips: u16, parity_strips: u16, groups: u16) -> GeometryRe
     }
 }
 
-/// Slot 0's superblock of a clean array at generation 10, incarnation 1 after 0, all members Active.
+/// Slot 0's superblock of a clean array at generation 10, incarnation 1 after 0, all members
+/// Active.
 pub fn array(data_strips: u16, parity_strips: u16, groups: u16) -> Superblock {
     // One place a page, as in the images that are kept.
     let request = AreaRequest {

@@ -1,11 +1,12 @@
-//! `--gate`: fails when a kernel takes more instructions than it did, or has become much slower, as a share of the
-//! ceiling of the same run.
+//! `--gate`: fails when a kernel takes more instructions than it did, or has become much slower, as
+//! a share of the ceiling of the same run.
 //!
-//! What must stay true: instruction counts (`steps`) are exact and repeat, so their limits are close: a tenth above
-//! what was counted. They do not see what stores and prefetches cost, which has made kernels slow more than once
-//! (docs/notes/kernels-tried.md); shares of the ceiling do. There only ratios within one process decide, and a row
-//! must miss its floor in every one of many tries, so a busy neighbour does not fail it; the floors are about two thirds
-//! of what was measured. Each row shows that it can trip: a kernel whose calls are made twice must miss.
+//! What must stay true: instruction counts (`steps`) are exact and repeat, so their limits are
+//! close: a tenth above what was counted. They do not see what stores and prefetches cost, which
+//! has made kernels slow more than once (docs/notes/kernels-tried.md); shares of the ceiling do.
+//! There only ratios within one process decide, and a row must miss its floor in every one of many
+//! tries, so a busy neighbour does not fail it; the floors are about two thirds of what was
+//! measured. Each row shows that it can trip: a kernel whose calls are made twice must miss.
 
 use std::process::ExitCode;
 
@@ -54,7 +55,8 @@ const FLOORS: [Floor; 15] = [
 
 /// Strips of a counted call: a few blocks of every kernel.
 const COUNTED_BYTES: usize = 4096;
-/// The same for the portable kernel, whose blocks are small and whose instructions are many: each is a stop of a process.
+/// The same for the portable kernel, whose blocks are small and whose instructions are many: each
+/// is a stop of a process.
 const COUNTED_BYTES_PORTABLE: usize = 512;
 const COUNTED_KERNELS: [&str; 6] =
     ["avx512+gfni", "avx2+gfni", "avx512bw", "avx2", "ssse3", "portable"];

@@ -1,7 +1,7 @@
 //! `--peers`: our fastest kernel and ISA-L on the same stripes, as tables in Markdown.
 //!
-//! What must stay true: a row is measured as a whole, all subjects in turn, with the ceiling of the same
-//! run in its first column. docs/results/parity.md has the rows of 64 KiB strips.
+//! What must stay true: a row is measured as a whole, all subjects in turn, with the ceiling of the
+//! same run in its first column. docs/results/parity.md has the rows of 64 KiB strips.
 
 use ashlar_parity::{Kernel, Locality};
 
@@ -135,8 +135,8 @@ fn print_generate_row(shape: (usize, usize), kib: usize, speeds: [f64; 4]) {
     );
 }
 
-/// Two threads at once, each with stripes of its own; figures are the sums. Only a machine with two idle
-/// CPUs gives figures that mean something.
+/// Two threads at once, each with stripes of its own; figures are the sums. Only a machine with two
+/// idle CPUs gives figures that mean something.
 fn print_two_threads(regime: Regime) {
     let one = || -> Vec<[f64; 4]> {
         let isal = Isal::load().expect("it was loaded before");
@@ -212,7 +212,8 @@ fn print_sums(regime: Regime, memory: &mut Vec<u8>) {
     }
 }
 
-/// Every kernel next to ISA-L, which takes the fastest it knows, and strips that fit the first cache.
+/// Every kernel next to ISA-L, which takes the fastest it knows, and strips that fit the first
+/// cache.
 fn print_tiers(isal: &Isal, memory: &mut Vec<u8>) {
     let kernels: Vec<Kernel> = Kernel::all().filter(|k| k.name() != "reference").collect();
     print!("| generate, cached | ceiling | ISA-L |");

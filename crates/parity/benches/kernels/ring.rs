@@ -1,8 +1,8 @@
 //! Stripes to run on: one that stays in the cache, or a ring of many that does not.
 //!
-//! What must stay true: every strip starts at a multiple of 64 bytes. Coloured, each is displaced by 28
-//! cache lines from the one before, so that the strips of a stripe do not share cache sets; aligned, all
-//! start at a multiple of 64 KiB, the worst case.
+//! What must stay true: every strip starts at a multiple of 64 bytes. Coloured, each is displaced
+//! by 28 cache lines from the one before, so that the strips of a stripe do not share cache sets;
+//! aligned, all start at a multiple of 64 KiB, the worst case.
 
 use std::mem::MaybeUninit;
 
@@ -101,7 +101,8 @@ fn ask_for_huge_pages(memory: &mut [MaybeUninit<u8>]) {
     let skip = memory.as_ptr().align_offset(PAGE_BYTES).min(memory.len());
     let pages = &mut memory[skip..];
     let bytes = pages.len() / PAGE_BYTES * PAGE_BYTES;
-    // SAFETY: the range is borrowed here, and the advice changes neither its content nor its access.
+    // SAFETY: the range is borrowed here, and the advice changes neither its content nor its
+    // access.
     let advised = unsafe { madvise(pages.as_mut_ptr().cast(), bytes, Advice::LinuxHugepage) };
     if let Err(error) = advised {
         eprintln!("no huge pages: {error}");

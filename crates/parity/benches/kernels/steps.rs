@@ -1,8 +1,8 @@
-//! Counts the instructions of a piece of code, on the CPU itself: a child process runs it, and this one steps
-//! it through one instruction at a time.
+//! Counts the instructions of a piece of code, on the CPU itself: a child process runs it, and this
+//! one steps it through one instruction at a time.
 //!
-//! What must stay true: the count is that of the code alone, and the same each time. So it works for any
-//! instruction set of this CPU, which emulators that count do not.
+//! What must stay true: the count is that of the code alone, and the same each time. So it works
+//! for any instruction set of this CPU, which emulators that count do not.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -23,8 +23,9 @@ unsafe extern "C" {
     fn _exit(code: c_int) -> !;
 }
 
-/// Both processes on one CPU while they are stepped: waking the other one is what a step costs, and on a CPU of its own that
-/// takes several times as long. Where that is not allowed they stay where they are.
+/// Both processes on one CPU while they are stepped: waking the other one is what a step costs, and
+/// on a CPU of its own that takes several times as long. Where that is not allowed they stay where
+/// they are.
 struct OnOneCpu(Option<CpuSet>);
 
 impl OnOneCpu {

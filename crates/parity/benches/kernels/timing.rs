@@ -1,7 +1,7 @@
 //! Slices of CPU time, several subjects in turn on the same stripes, and the medians.
 //!
-//! What must stay true: only the thread's own CPU clock is looked at, so that other load on the machine
-//! shifts a figure little, and all subjects of a row are shifted alike.
+//! What must stay true: only the thread's own CPU clock is looked at, so that other load on the
+//! machine shifts a figure little, and all subjects of a row are shifted alike.
 
 use ashlar_parity::Locality;
 use rustix::time::{ClockId, clock_gettime};

@@ -1,8 +1,10 @@
-//! Which loop a pass runs: one for its verb, its shape and its locality, and another for what whole blocks leave over.
+//! Which loop a pass runs: one for its verb, its shape and its locality, and another for what whole
+//! blocks leave over.
 //!
-//! What must stay true: every loop named here is compiled for every backend, which is most of the time that this crate takes to
-//! compile; so there is one only for what is worth it, and none has a second body for the last bytes. Those are done
-//! row by row, which reads the sources once for each row: strips that are a multiple of 256 bytes long have none.
+//! What must stay true: every loop named here is compiled for every backend, which is most of the
+//! time that this crate takes to compile; so there is one only for what is worth it, and none has a
+//! second body for the last bytes. Those are done row by row, which reads the sources once for each
+//! row: strips that are a multiple of 256 bytes long have none.
 
 use super::generic::{Action, BLOCK_BYTES, Check, Generate, GenerateCopy, Update};
 use super::lanes::Lanes;
@@ -15,8 +17,8 @@ use crate::pass::{Pass, Shape, Verb};
 pub(crate) unsafe fn run<L: Lanes>(lanes: L, pass: &Pass<'_>) -> bool {
     let mut differs = false;
     for (enter, part) in parts::<L>(pass) {
-        // SAFETY: the caller guarantees the contract of `Pass` for all of it, each part is some rows of some of it, and
-        // `enter` was chosen for the shape of that and its length.
+        // SAFETY: the caller guarantees the contract of `Pass` for all of it, each part is some
+        // rows of some of it, and `enter` was chosen for the shape of that and its length.
         differs |= unsafe { enter(lanes, &part) };
     }
     differs
@@ -32,8 +34,8 @@ fn parts<'a, L: Lanes>(pass: &'a Pass<'a>) -> impl Iterator<Item = (Enter<L>, Pa
     blocks.into_iter().chain((0..rows).map(row))
 }
 
-/// Every loop is compiled for every backend, so there is one only for what is worth it. Nobody regenerates P and Q and
-/// copies some strips of the stripe in the same call, or hardly.
+/// Every loop is compiled for every backend, so there is one only for what is worth it. Nobody
+/// regenerates P and Q and copies some strips of the stripe in the same call, or hardly.
 fn has_loop(pass: &Pass<'_>) -> bool {
     let copies = pass.verb == Verb::GenerateCopy;
     !(copies && matches!(pass.shape, Shape::PqAnd(_)) && copies_some(pass))

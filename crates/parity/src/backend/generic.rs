@@ -1,9 +1,9 @@
 //! The loops, once for every backend.
 //!
-//! What must stay true: all of it is inlined into [`Lanes::enter`]; a function here that were not would
-//! run without the target feature and be slow. Sources are walked from the highest column to column 0,
-//! two at a time, several vectors of one source before the next: that keeps the number of streams that
-//! are touched at once low, which matters when strips collide in a cache set.
+//! What must stay true: all of it is inlined into [`Lanes::enter`]; a function here that were not
+//! would run without the target feature and be slow. Sources are walked from the highest column to
+//! column 0, two at a time, several vectors of one source before the next: that keeps the number of
+//! streams that are touched at once low, which matters when strips collide in a cache set.
 //!
 //! In pseudo-code, for each block of `unroll` vectors:
 //!
@@ -24,12 +24,14 @@ use crate::pass::Pass;
 /// Most vectors of one source that are handled together.
 const UNROLL_MAX: usize = 4;
 
-/// How far ahead of its loads a streaming pass prefetches, into all cache levels: the non-temporal hint
-/// halves the speed on Emerald Rapids as soon as results are streamed too (docs/notes/kernels-tried.md).
+/// How far ahead of its loads a streaming pass prefetches, into all cache levels: the non-temporal
+/// hint halves the speed on Emerald Rapids as soon as results are streamed too
+/// (docs/notes/kernels-tried.md).
 const PREFETCH_BYTES: usize = 320;
 
-/// Bytes of a cache line. A streamed line must be written in one go: with 16 of its 64 bytes at a time
-/// and other streams in between, it leaves the write-combining buffer in parts, ten times slower.
+/// Bytes of a cache line. A streamed line must be written in one go: with 16 of its 64 bytes at a
+/// time and other streams in between, it leaves the write-combining buffer in parts, ten times
+/// slower.
 const LINE_BYTES: usize = 64;
 
 /// The longest block of any backend: what is left over is done row by row (`dispatch`).
@@ -43,10 +45,12 @@ pub(crate) trait Action {
     /// The vector of source `column` at `at`.
     ///
     /// # Safety
-    /// The contract of [`Pass`]; `at` and the vector after it are inside it, and `column` is a source.
+    /// The contract of [`Pass`]; `at` and the vector after it are inside it, and `column` is a
+    /// source.
     unsafe fn fetch<L: Lanes>(lanes: L, pass: &Pass<'_>, column: usize, at: usize) -> L::Vector;
 
-    /// Puts `sum` where output `place` is, or compares; returns `differs` with any difference added.
+    /// Puts `sum` where output `place` is, or compares; returns `differs` with any difference
+    /// added.
     ///
     /// # Safety
     /// The contract of [`Pass`]; `place` and the vector at it are inside one of its outputs.
@@ -217,8 +221,8 @@ struct Loop<'a, L: Lanes, A, const XOR: bool, const HORNER: bool, const REST: us
 /// The whole pass. Called by [`Lanes::enter`] only.
 ///
 /// # Safety
-/// The contract of [`Pass`]; its shape is the one the constants name, and its length is a multiple of [`BLOCK_BYTES`] unless that
-/// is one row of any coefficients.
+/// The contract of [`Pass`]; its shape is the one the constants name, and its length is a multiple
+/// of [`BLOCK_BYTES`] unless that is one row of any coefficients.
 #[inline(always)]
 pub(crate) unsafe fn pass_loop<L, A, const XOR: bool, const HORNER: bool, const REST: usize>(
     lanes: L,
@@ -242,7 +246,8 @@ where
         differs = unsafe { this.block(at, wide, differs) };
         at += wide * L::BYTES;
     }
-    // One row of any coefficients is also what is left over: see `dispatch`. All others are whole blocks.
+    // One row of any coefficients is also what is left over: see `dispatch`. All others are whole
+    // blocks.
     while const { !XOR && REST == 1 } && at < end {
         // SAFETY: the length is a multiple of 64 and so of a vector.
         differs = unsafe { this.block(at, 1, differs) };
@@ -252,9 +257,9 @@ where
     !lanes.is_zero(differs)
 }
 
-/// Vectors of one source to handle together: the sums of all rows, two sources and some factors must
-/// stay in registers. With 16 of them P and Q alone gain from four vectors (check on AVX2 37 to 43 % of
-/// the ceiling), and rows that multiply lose as much.
+/// Vectors of one source to handle together: the sums of all rows, two sources and some factors
+/// must stay in registers. With 16 of them P and Q alone gain from four vectors (check on AVX2 37
+/// to 43 % of the ceiling), and rows that multiply lose as much.
 const fn unroll<L: Lanes, A: Action>(rows: usize, multiplied_rows: usize) -> usize {
     let wide = match (L::REGISTERS, rows, multiplied_rows) {
         (32.., 1..=3, _) | (16..32, _, 0) => 4,
@@ -302,8 +307,9 @@ where
         } else if HORNER {
             sums.q = [self.lanes.horner_start(self.lanes.zero()); UNROLL_MAX];
         }
-        // A cheap loop waits for its loads: written out, each load instruction serves few strips, and the CPU
-        // sees where each of them goes. Worth up to a tenth with 10 and 16 strips in L2.
+        // A cheap loop waits for its loads: written out, each load instruction serves few strips,
+        // and the CPU sees where each of them goes. Worth up to a tenth with 10 and 16 strips in
+        // L2.
         while const { REST == 0 && L::REGISTERS >= 32 } && wide > 1 && column >= 8 {
             column -= 8;
             for_each_pair!([6, 4, 2, 0], |above| {
@@ -399,8 +405,9 @@ where
         }
     }
 
-    /// As `add_two` for columns 1 and 0, where column 0 has coefficient 1 in every row. With four rows beside
-    /// P and Q the multiplier is what a pass waits for: this spares 4 of its 40 turns in a stripe of 8 data strips.
+    /// As `add_two` for columns 1 and 0, where column 0 has coefficient 1 in every row. With four
+    /// rows beside P and Q the multiplier is what a pass waits for: this spares 4 of its 40 turns
+    /// in a stripe of 8 data strips.
     #[inline(always)]
     fn add_first_two(
         &self,

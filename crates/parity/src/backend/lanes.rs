@@ -1,9 +1,10 @@
-//! What an instruction set must offer to the generic loops: vectors of bytes, XOR, and multiplication.
+//! What an instruction set must offer to the generic loops: vectors of bytes, XOR, and
+//! multiplication.
 //!
-//! What must stay true: a value of a type with [`Lanes`] proves that the CPU has the instructions, so
-//! arithmetic is safe; only loads and stores, which take pointers, are unsafe. Implementations are
-//! `#[inline(always)]` and have no state: they are inlined into [`Lanes::enter`], the one function that
-//! carries the target feature.
+//! What must stay true: a value of a type with [`Lanes`] proves that the CPU has the instructions,
+//! so arithmetic is safe; only loads and stores, which take pointers, are unsafe. Implementations
+//! are `#[inline(always)]` and have no state: they are inlined into [`Lanes::enter`], the one
+//! function that carries the target feature.
 
 use super::generic::Action;
 use crate::pass::Pass;
@@ -24,8 +25,8 @@ pub(crate) trait Lanes: Copy {
     /// Runs the generic loop with the target feature enabled.
     ///
     /// # Safety
-    /// The contract of [`Pass`]; its shape is the one the constants name, and its length that of whole blocks, as `pass_loop`
-    /// says.
+    /// The contract of [`Pass`]; its shape is the one the constants name, and its length that of
+    /// whole blocks, as `pass_loop` says.
     unsafe fn enter<A: Action, const XOR: bool, const HORNER: bool, const REST: usize>(
         self,
         pass: &Pass<'_>,
@@ -64,8 +65,8 @@ pub(crate) trait Lanes: Copy {
     fn factor(self, prepared: Self::Prepared) -> Self::Factor;
     fn mul(self, value: Self::Vector, factor: Self::Factor) -> Self::Vector;
 
-    /// Horner's rule for Q, from the highest column down: `sum` becomes 4 * sum + 2 * a + b. The sum may
-    /// be carried in another form between `horner_start` and `horner_finish`.
+    /// Horner's rule for Q, from the highest column down: `sum` becomes 4 * sum + 2 * a + b. The
+    /// sum may be carried in another form between `horner_start` and `horner_finish`.
     fn horner(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     fn horner_start(self, value: Self::Vector) -> Self::Vector {

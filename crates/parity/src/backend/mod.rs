@@ -1,7 +1,7 @@
 //! The backends: one algorithm, several instruction sets.
 //!
-//! What must stay true: a backend value proves its CPU feature (only its `detect` makes one), and all
-//! backends give the bytes of `reference`.
+//! What must stay true: a backend value proves its CPU feature (only its `detect` makes one), and
+//! all backends give the bytes of `reference`.
 //!
 //! - `lanes`: the few vector operations an instruction set must offer
 //! - `generic`: the loops, once, for all of them

@@ -1,7 +1,8 @@
 //! Plain 64-bit integers, eight bytes at a time: runs everywhere and needs no feature.
 //!
-//! What must stay true: nothing here depends on the CPU or on byte order; a word is eight independent
-//! bytes. A vector is four words, which compilers turn into whatever vectors the base CPU has.
+//! What must stay true: nothing here depends on the CPU or on byte order; a word is eight
+//! independent bytes. A vector is four words, which compilers turn into whatever vectors the base
+//! CPU has.
 
 use super::generic::{Action, pass_loop};
 use super::lanes::Lanes;
@@ -92,7 +93,8 @@ impl Lanes for Portable {
         prepared
     }
 
-    /// Horner's rule over the bits of the coefficient, from the top: double, and add where a bit is set.
+    /// Horner's rule over the bits of the coefficient, from the top: double, and add where a bit is
+    /// set.
     #[inline(always)]
     fn mul(self, value: Words, factor: u8) -> Words {
         let mut product = [0; WORDS];

@@ -20,7 +20,8 @@ pub(crate) static NIBBLES: [Nibbles; 256] = nibbles();
 #[cfg(target_arch = "x86_64")]
 pub(crate) static AFFINE: [u64; 256] = affine();
 
-/// The k with k = 2 k + 0x1D: added to a sum that is doubled by the byte shuffle, see `horner_step`.
+/// The k with k = 2 k + 0x1D: added to a sum that is doubled by the byte shuffle, see
+/// `horner_step`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const FIXED_POINT: u8 = div(0x1D, 3);
 
@@ -54,8 +55,8 @@ const fn affine() -> [u64; 256] {
     }
 }
 
-/// Bit b of the product is the parity of (x AND byte 7 - b of the matrix). So bit i of that byte says
-/// whether bit i of x contributes to bit b: whether bit b of coefficient * 2^i is set.
+/// Bit b of the product is the parity of (x AND byte 7 - b of the matrix). So bit i of that byte
+/// says whether bit i of x contributes to bit b: whether bit b of coefficient * 2^i is set.
 #[cfg(target_arch = "x86_64")]
 const fn matrix(coefficient: u8) -> u64 {
     let mut bytes = [0u8; 8];

@@ -1,9 +1,11 @@
-//! One hostile call: any counts, lengths, columns, rows and masks, right or wrong, as a few bytes say.
+//! One hostile call: any counts, lengths, columns, rows and masks, right or wrong, as a few bytes
+//! say.
 //!
-//! What must stay true: the same bytes make the same call, so a failure repeats; zeros, which is also what
-//! comes after the last byte, make a call that is right. Safe code must answer with an error, and nothing written,
-//! or with the right bytes; what is right is decided here from the definition. A panic is a failure.
-//! Sources may be one and the same slice; what is written cannot alias anything, which the borrow checker sees to.
+//! What must stay true: the same bytes make the same call, so a failure repeats; zeros, which is
+//! also what comes after the last byte, make a call that is right. Safe code must answer with an
+//! error, and nothing written, or with the right bytes; what is right is decided here from the
+//! definition. A panic is a failure. Sources may be one and the same slice; what is written cannot
+//! alias anything, which the borrow checker sees to.
 
 use ashlar_gf::{PARITY_ROWS, mul};
 use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality, StripMask, Summed};
@@ -20,8 +22,8 @@ type Verb = fn(&Code, &mut Draw<'_>) -> bool;
 pub const VERBS: [Verb; 6] =
     [generate, generate_copy, check, update, reconstruct, reconstruct_copying];
 
-/// Makes the call that `input` says. Returns the index of the verb and whether it was done, or nothing when
-/// there was no code to call.
+/// Makes the call that `input` says. Returns the index of the verb and whether it was done, or
+/// nothing when there was no code to call.
 pub fn call(input: &[u8]) -> Option<(usize, bool)> {
     let mut draw = Draw { input, filler: 0 };
     draw.filler = (0..4).fold(0, |seed, _| seed << 16 | u64::from(draw.two_bytes()));

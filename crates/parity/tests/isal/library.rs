@@ -1,10 +1,12 @@
-//! Intel's ISA-L as Debian ships it, behind safe calls: the oracle of the tests and the peer of the benchmark.
+//! Intel's ISA-L as Debian ships it, behind safe calls: the oracle of the tests and the peer of the
+//! benchmark.
 //!
-//! The environment variable `ASHLAR_LIBISAL` names another build of it, such as a newer one with GFNI.
+//! The environment variable `ASHLAR_LIBISAL` names another build of it, such as a newer one with
+//! GFNI.
 //!
-//! What must stay true: the library is found when the program runs, so nothing here needs it to be built;
-//! every call looks at counts, lengths and alignment before a pointer leaves Rust. This file is the only
-//! one that crosses over to C.
+//! What must stay true: the library is found when the program runs, so nothing here needs it to be
+//! built; every call looks at counts, lengths and alignment before a pointer leaves Rust. This file
+//! is the only one that crosses over to C.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 
@@ -116,7 +118,8 @@ impl Isal {
         let mut all = Buffers::of(data);
         all.push(p.as_mut_ptr(), p.len());
         all.push(q.as_mut_ptr(), q.len());
-        // SAFETY: the buffers have equal lengths, and the last two, which are written, came from `&mut`.
+        // SAFETY: the buffers have equal lengths, and the last two, which are written, came from
+        // `&mut`.
         let failed = unsafe { (self.pq_gen)(all.count(), all.bytes(), all.pointers()) };
         assert_eq!(failed, 0, "pq_gen");
     }

@@ -1,8 +1,9 @@
 //! Every alignment at every length: not sampled, walked.
 //!
-//! What must stay true: the walk is complete in what a kernel can depend on. A kernel sees an address modulo 64
-//! (its widest vector, and what a streamed line needs) and a length in multiples of 64: up to [`BYTES_MAX`] every number of
-//! its blocks and of the vectors left over occurs, twice. Longer strips and odd lengths are elsewhere sampled (`claims`).
+//! What must stay true: the walk is complete in what a kernel can depend on. A kernel sees an
+//! address modulo 64 (its widest vector, and what a streamed line needs) and a length in multiples
+//! of 64: up to [`BYTES_MAX`] every number of its blocks and of the vectors left over occurs,
+//! twice. Longer strips and odd lengths are elsewhere sampled (`claims`).
 
 use ashlar_parity::{Change, Code, DecodePlan, Locality, StripMask};
 
@@ -14,11 +15,13 @@ const ALIGNMENTS: usize = 64;
 /// Twice the widest block of any backend, which is four vectors of 64 bytes, and two vectors more.
 const BYTES_MAX: usize = 640;
 
-/// Whose addresses move: all together, only what is read, only what is written, or each strip by its own.
+/// Whose addresses move: all together, only what is read, only what is written, or each strip by
+/// its own.
 const ARRANGEMENTS: [Arrangement; 4] =
     [|s, _| [s, s], |s, _| [s, 0], |s, _| [0, s], |s, n| [(s + 11 * n) % 64, (s + 23 * n) % 64]];
 
-/// How far the n-th source and the n-th written strip stand from a multiple of 64, for an alignment.
+/// How far the n-th source and the n-th written strip stand from a multiple of 64, for an
+/// alignment.
 type Arrangement = fn(usize, usize) -> [usize; 2];
 
 /// One stripe, where it lies and how it is called.
@@ -33,7 +36,8 @@ struct Case<'a> {
     locality: Locality,
 }
 
-/// Every alignment of 0..64, every multiple of 64 up to [`BYTES_MAX`], every verb, plain and past the cache.
+/// Every alignment of 0..64, every multiple of 64 up to [`BYTES_MAX`], every verb, plain and past
+/// the cache.
 pub fn every_alignment_of_every_length_is_right(subject: &impl Subject) -> Claim {
     let mut random = Seeded(0xA5_0009);
     for (k, m) in [(4, 2), (3, 5)] {
@@ -126,7 +130,8 @@ impl Case<'_> {
         expect("a copy of generate_copy", data, &copies)
     }
 
-    /// A stripe that is right, and one with a wrong bit in the first or the last byte of each strip.
+    /// A stripe that is right, and one with a wrong bit in the first or the last byte of each
+    /// strip.
     fn check(&self) -> Claim {
         let k = self.code.data_strips();
         let mut all = self.read(self.all);
@@ -160,8 +165,8 @@ impl Case<'_> {
         expect("update", &self.changed[k..], &parity)
     }
 
-    /// The first strip and, where there is more parity, the last data strip and one of parity are lost; every other
-    /// survivor is copied out.
+    /// The first strip and, where there is more parity, the last data strip and one of parity are
+    /// lost; every other survivor is copied out.
     fn reconstruct(&self) -> Claim {
         let (k, m) = (self.code.data_strips(), self.code.parity_strips());
         let lost = if m > 2 { StripMask(1 | 1 << (k - 1) | 1 << k) } else { StripMask(1) };

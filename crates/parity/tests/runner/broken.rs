@@ -1,5 +1,5 @@
-//! Testing the tests: subjects that are wrong on purpose, in one coefficient or one byte, and must be
-//! caught by the claims that guard against just that.
+//! Testing the tests: subjects that are wrong on purpose, in one coefficient or one byte, and must
+//! be caught by the claims that guard against just that.
 
 use ashlar_gf::{PARITY_ROWS, mul};
 use ashlar_parity::{Change, Code, CodeError, DecodePlan, Kernel, Locality, StripMask, Verdict};

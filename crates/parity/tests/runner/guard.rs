@@ -1,6 +1,7 @@
 //! Guard pages: strips that end where memory ends, or begin where it begins.
 //!
-//! A kernel that reads or writes one byte outside its strips dies here. (A prefetch does not fault.)
+//! A kernel that reads or writes one byte outside its strips dies here. (A prefetch does not
+//! fault.)
 
 use ashlar_parity::{Change, Code, DecodePlan, Kernel, Locality, StripMask};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -13,7 +14,8 @@ struct Guarded(*mut u8);
 impl Guarded {
     fn new() -> Guarded {
         let flags = MapFlags::PRIVATE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of
+        // ours.
         let memory = unsafe {
             mmap_anonymous(std::ptr::null_mut(), 4 * PAGE_BYTES, ProtFlags::empty(), flags)
         };
@@ -72,7 +74,8 @@ fn run_everything(kernel: Kernel, (k, m): (usize, usize), bytes: usize, at_end: 
         for (strip, copy) in data.iter().zip(copies.iter()) {
             assert_eq!(*strip, &**copy);
         }
-        // The lost ones into the first copies; of the sources, every other into those that are left.
+        // The lost ones into the first copies; of the sources, every other into those that are
+        // left.
         copies.iter_mut().for_each(|copy| copy.fill(0xEE));
         let (outputs, left) = copies.split_at_mut(lost);
         let mut left = left.iter_mut();

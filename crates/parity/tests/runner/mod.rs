@@ -1,9 +1,9 @@
 //! The claims every backend must meet, stated once; each backend's tests hand their kernel to them.
 //!
-//! What must stay true: what is right is decided here from the definition (coefficients and byte-wise
-//! products of `ashlar-gf`), never by a kernel. A claim returns what is wrong instead of panicking, so
-//! that a deliberately broken subject can be shown to be caught. Random choices come from fixed seeds
-//! that appear in every message.
+//! What must stay true: what is right is decided here from the definition (coefficients and
+//! byte-wise products of `ashlar-gf`), never by a kernel. A claim returns what is wrong instead of
+//! panicking, so that a deliberately broken subject can be shown to be caught. Random choices come
+//! from fixed seeds that appear in every message.
 
 pub mod alignments;
 mod broken;

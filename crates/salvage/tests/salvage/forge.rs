@@ -150,7 +150,8 @@ impl Array {
         bytes
     }
 
-    /// A member with all four copies, a clean write-intent bitmap, a map with these stripes, and no data.
+    /// A member with all four copies, a clean write-intent bitmap, a map with these stripes, and no
+    /// data.
     pub fn member(&self, member: u8, written: &[usize]) -> Vec<u8> {
         let mut image = vec![0; SIZE];
         let superblock = self.superblock(member);
@@ -173,7 +174,8 @@ impl Array {
         mark
     }
 
-    /// The first page of the checksum table, saying what the data area of this member holds in its first rows.
+    /// The first page of the checksum table, saying what the data area of this member holds in its
+    /// first rows.
     pub fn sums(&self, slot: u8, image: &[u8], sequence: u64) -> Vec<u8> {
         let mut page = self.page(*b"AWCT", sequence, &[]);
         for block in 0..ROWS * STRIP / 4096 {

@@ -1,11 +1,13 @@
-//! The golden images of the format, read as files: they are never edited, and this crate must agree with them.
+//! The golden images of the format, read as files: they are never edited, and this crate must agree
+//! with them.
 
 use ashlar_salvage::log::{Home, Kind, Writer, read};
 use ashlar_salvage::pages::{Keeper, Pages};
 use ashlar_salvage::superblock::{Area, Copy, Role, Superblock};
 use ashlar_salvage::uuid_text;
 
-/// The bytes of an image: `length`, then lines of offset and hexadecimal bytes; what is not there is zero.
+/// The bytes of an image: `length`, then lines of offset and hexadecimal bytes; what is not there
+/// is zero.
 fn image(text: &str) -> Vec<u8> {
     let mut lines = text.lines();
     let length = lines.next().and_then(|line| line.strip_prefix("length ")).expect("a length");

@@ -1,6 +1,6 @@
-//! Images that somebody or something has changed: seeded mutations of superblocks, pages and data, most with a
-//! checksum that is made right again. The reader may refuse or lose blocks; it does not panic, and the number
-//! of reads it does is bounded.
+//! Images that somebody or something has changed: seeded mutations of superblocks, pages and data,
+//! most with a checksum that is made right again. The reader may refuse or lose blocks; it does not
+//! panic, and the number of reads it does is bounded.
 
 use crate::forge::{Array, DATA, LOG, MAP, Record, SIZE, seal};
 use ashlar_salvage::{Choices, ReadAt, Salvage, Unreadable};

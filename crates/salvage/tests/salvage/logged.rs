@@ -1,4 +1,5 @@
-//! What the stripe intent log adds after a crash: complete records count, others do not, and nothing is written.
+//! What the stripe intent log adds after a crash: complete records count, others do not, and
+//! nothing is written.
 
 use crate::forge::{Array, DATA, Entry, INTENT, LOG, OUT, Record, STRIP, block, numbered, put};
 use ashlar_salvage::{Choices, How, Salvage};
@@ -244,8 +245,9 @@ fn a_later_record_of_the_row_tells_that_the_block_of_a_lean_one_became_another()
     assert_eq!((salvage.log().complete, read(&salvage, 0)), (2, (0x13, How::Direct)));
 }
 
-/// Updates 5, 6, 7 and 8, each with a batch of its own on members 0 and 2: 5 and 6 of block 0, the others of block 1. All were in place
-/// when the array crashed. The batches of member 0 say what is settled, and each is in its log if `is_here`.
+/// Updates 5, 6, 7 and 8, each with a batch of its own on members 0 and 2: 5 and 6 of block 0, the
+/// others of block 1. All were in place when the array crashed. The batches of member 0 say what is
+/// settled, and each is in its log if `is_here`.
 fn four_batches(settled_below: u64, is_here: impl Fn(u64) -> bool) -> Salvage<Vec<u8>> {
     let (array, mut members) = crashed();
     put(&mut members[0], DATA, &[block(0x14), block(0x18)].concat());
@@ -266,8 +268,8 @@ fn four_batches(settled_below: u64, is_here: impl Fn(u64) -> bool) -> Salvage<Ve
     open(members)
 }
 
-/// A batch that was whole is damaged: its update looked as if it had never been complete, and the one before it was read in its
-/// place, though what came later was in place and flushed.
+/// A batch that was whole is damaged: its update looked as if it had never been complete, and the
+/// one before it was read in its place, though what came later was in place and flushed.
 #[test]
 fn a_log_that_lacks_a_batch_which_it_had_is_not_believed() {
     let whole = four_batches(1, |_| true);

@@ -1,10 +1,11 @@
-//! Data where the page says it lies, worked out by hand; members gone, unreadable, or of doubtful standing.
+//! Data where the page says it lies, worked out by hand; members gone, unreadable, or of doubtful
+//! standing.
 
 use crate::forge::{Array, DATA, MAP, REBUILDING, STRIP, block, put};
 use ashlar_salvage::{Choices, How, Lost, ReadAt, Salvage, Standing, Unreadable};
 
-/// RAID 5 of 2+1, stripes 0 to 2 written, one byte to a block. By hand, for row r of three members P lies at
-/// 2 - r and data follows it: row 0 is D0 D1 P, row 1 is D1 P D0, row 2 is P D0 D1.
+/// RAID 5 of 2+1, stripes 0 to 2 written, one byte to a block. By hand, for row r of three members
+/// P lies at 2 - r and data follows it: row 0 is D0 D1 P, row 1 is D1 P D0, row 2 is P D0 D1.
 fn raid5() -> (Array, Vec<Vec<u8>>) {
     let array = Array::new(5, 2, 1, 1);
     let mut members: Vec<Vec<u8>> = (0..3).map(|slot| array.member(slot, &[0, 1, 2])).collect();
@@ -12,7 +13,8 @@ fn raid5() -> (Array, Vec<Vec<u8>>) {
     for (row, bytes) in rows.iter().enumerate() {
         for (member, byte) in members.iter_mut().zip(bytes) {
             put(member, DATA + row * STRIP, &block(*byte));
-            // The second block of each strip is one more in every data strip, so its parity is the same.
+            // The second block of each strip is one more in every data strip, so its parity is the
+            // same.
             put(
                 member,
                 DATA + row * STRIP + 4096,

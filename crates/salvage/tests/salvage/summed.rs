@@ -1,9 +1,11 @@
-//! Arrays with checksums: blocks that are not what was written are found, and come from the rest of their row.
+//! Arrays with checksums: blocks that are not what was written are found, and come from the rest of
+//! their row.
 
 use crate::forge::{Array, DATA, STRIP, SUMS, block, put};
 use ashlar_salvage::{Choices, How, Lost, Salvage};
 
-/// Which member has D0, D1, P and Q in row 0 of four members: P lies on the last one, Q and the data follow.
+/// Which member has D0, D1, P and Q in row 0 of four members: P lies on the last one, Q and the
+/// data follow.
 const MEMBER: [usize; 4] = [1, 2, 3, 0];
 
 /// RAID 6 of 2+2, stripe 0 written: by hand D0 is 1, D1 is 2, P is 3, and Q is 1 + 2 x 2, which is 5.
@@ -93,7 +95,8 @@ fn the_newer_intact_place_of_a_page_counts() {
     let mut older = members.clone();
     stale(&mut older, 6);
     assert_eq!(read(&open(older.clone()), 0), Ok((1, How::Direct)));
-    // The newer place is torn: the table is older than the block, which follows from its row all the same.
+    // The newer place is torn: the table is older than the block, which follows from its row all
+    // the same.
     put(&mut older[1], SUMS + 100, &[0xEE; 8]);
     assert_eq!(read(&open(older.clone()), 0), Ok((1, How::Direct)));
     put(&mut older[1], DATA, &block(9));

@@ -1,7 +1,8 @@
-//! Records that say something else than their array meant, under a right checksum: what somebody writes who knows the
-//! format.
+//! Records that say something else than their array meant, under a right checksum: what somebody
+//! writes who knows the format.
 //!
-//! What must stay true: fields and their places come from the tables of the format, so that none is forgotten.
+//! What must stay true: fields and their places come from the tables of the format, so that none is
+//! forgotten.
 
 use ashlar_ondisk::format::{
     AREA_FIELDS, AREAS_MAX, BATCH_FIELDS, FieldAt, HEADER_FIELDS, HOLDER_FIELDS, JOB_FIELDS,
@@ -117,8 +118,8 @@ pub(crate) fn page(page: &mut [u8], random: &mut Random) {
     seal(page, PAGE_CHECKSUM_AT);
 }
 
-/// Other facts in the batch that begins at `batch`: its header, the first records with their holders and parts, or what
-/// it is to put in place. False if there is none.
+/// Other facts in the batch that begins at `batch`: its header, the first records with their
+/// holders and parts, or what it is to put in place. False if there is none.
 pub(crate) fn batch(batch: &mut [u8], random: &mut Random) -> bool {
     if !batch.starts_with(&ashlar_ondisk::format::LOG_BATCH_MAGIC) {
         return false;

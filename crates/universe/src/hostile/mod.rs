@@ -1,9 +1,9 @@
-//! Hostile member sets: devices of arrays that were in use, changed by accident or by somebody who knows the format, and
-//! the real engine that has to start from them.
+//! Hostile member sets: devices of arrays that were in use, changed by accident or by somebody who
+//! knows the format, and the real engine that has to start from them.
 //!
-//! What must stay true: a seed decides everything; what is demanded of a set depends on what was done to it and never on
-//! what the engine says. docs/testing.md tells what is demanded.
-//! Not here: what a client or an operator does (`life`, `director`).
+//! What must stay true: a seed decides everything; what is demanded of a set depends on what was
+//! done to it and never on what the engine says. docs/testing.md tells what is demanded. Not here:
+//! what a client or an operator does (`life`, `director`).
 //!
 //! In reading order:
 //! - `subject`  arrays with data in them, whole and degraded, stopped and crashed

@@ -1,7 +1,9 @@
-//! Arrays with data in them: every level and policy, whole and degraded, stopped cleanly, killed and cut off.
+//! Arrays with data in them: every level and policy, whole and degraded, stopped cleanly, killed
+//! and cut off.
 //!
-//! What must stay true: a block is exactly what the last write made it, unless its stripe was being written when the host
-//! stopped; each array has been started twice, so that a copy from the first time is more than one generation behind.
+//! What must stay true: a block is exactly what the last write made it, unless its stripe was being
+//! written when the host stopped; each array has been started twice, so that a copy from the first
+//! time is more than one generation behind.
 
 use crate::config::Payload;
 use crate::content::{WriteId, fill};
@@ -21,7 +23,8 @@ use std::time::Duration;
 
 /// Size of every member's device, bytes.
 pub(crate) const DISK_BYTES: u64 = 5 << 20;
-/// Old content that is no zeros and belongs to nobody, so that what was never written is seen if it shows.
+/// Old content that is no zeros and belongs to nobody, so that what was never written is seen if it
+/// shows.
 const JUNK: Extent = Extent { offset: (2 << 20) + (64 << 10), bytes: 256 << 10 };
 /// Blocks at the beginning of the volume that clients write.
 pub(crate) const BLOCKS: u64 = 256;
@@ -288,7 +291,8 @@ impl Recipe {
         world.run(async |handle| {
             let engine = engine(opener, &handle);
             let spec = AssembleSpec { devices: names(members), ..AssembleSpec::default() };
-            // A copy from before a single start cannot be told from a member that a crash kept from hearing of it.
+            // A copy from before a single start cannot be told from a member that a crash kept from
+            // hearing of it.
             engine.assemble(spec.clone()).await.expect("an ordinary array");
             engine.stop("tank").await.expect("an ordinary array");
             engine.assemble(spec).await.expect("an ordinary array");

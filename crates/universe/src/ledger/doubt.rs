@@ -1,15 +1,19 @@
-//! What an array with a log does not promise: blocks of a whole-stripe write that was not durable at a crash.
+//! What an array with a log does not promise: blocks of a whole-stripe write that was not durable
+//! at a crash.
 //!
 //! What must stay true:
-//! - a write is *relaxed* only if it and others that were under way at the same moment covered its stripe: the engine joins
-//!   what waits for a stripe, and a whole stripe is not logged;
-//! - not if a member of its group is missing: then the engine logs whole stripes, too; and before it plans a write there it
-//!   makes durable the whole stripes that were answered before: they are in doubt no more once that write is answered;
-//! - at a crash a unit of a relaxed write that was not durable holds one of the states it might have held anyhow, or, where
-//!   devices tear it, pieces of several; if its member is not there at the next start, anything;
+//! - a write is *relaxed* only if it and others that were under way at the same moment covered its
+//!   stripe: the engine joins what waits for a stripe, and a whole stripe is not logged;
+//! - not if a member of its group is missing: then the engine logs whole stripes, too; and before
+//!   it plans a write there it makes durable the whole stripes that were answered before: they are
+//!   in doubt no more once that write is answered;
+//! - at a crash a unit of a relaxed write that was not durable holds one of the states it might
+//!   have held anyhow, or, where devices tear it, pieces of several; if its member is not there at
+//!   the next start, anything;
 //! - whatever a read shows of it stays, like everything else that was read;
-//! - what rots in a row in doubt may be believed, on an array with checksums, but not in one that was flushed and that has no
-//!   more blocks that are wrong or lacking than parity replaces: those are as they were (`spoilt::believed`).
+//! - what rots in a row in doubt may be believed, on an array with checksums, but not in one that
+//!   was flushed and that has no more blocks that are wrong or lacking than parity replaces: those
+//!   are as they were (`spoilt::believed`).
 
 use super::{Begun, Ledger, NEVER, State};
 use crate::config::Payload;
@@ -90,7 +94,8 @@ impl Holds {
     }
 }
 
-/// Whether the bytes are pieces of what the unit may hold, and a write of it was under way after the read had `begun`, or has failed.
+/// Whether the bytes are pieces of what the unit may hold, and a write of it was under way after
+/// the read had `begun`, or has failed.
 pub(super) fn is_crossed(states: &[State], seen: Seen<'_>, begun: u64) -> bool {
     let is_open = |state: &State| state.end >= begun || state.is_failed;
     let parts: Vec<(WriteId, Holds)> = states
@@ -151,7 +156,8 @@ fn doubt(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> State {
 }
 
 impl Ledger {
-    /// If all of a stripe is being written now, all of these writes may go to the members as one whole stripe.
+    /// If all of a stripe is being written now, all of these writes may go to the members as one
+    /// whole stripe.
     pub(super) fn note_whole_stripes(&mut self, extent: Extent, lacks: bool) {
         let Some(relaxed) = self.relaxed else { return };
         let units = self.range(extent);
@@ -176,9 +182,9 @@ impl Ledger {
         }
     }
 
-    /// A write was answered that began, and ended, on an array that lacked a member: what whole stripes were answered before it
-    /// began are durable, whatever the log says of them. True if there are such; unless a slot `was_rebuilt` meanwhile: then
-    /// nothing is known.
+    /// A write was answered that began, and ended, on an array that lacked a member: what whole
+    /// stripes were answered before it began are durable, whatever the log says of them. True if
+    /// there are such; unless a slot `was_rebuilt` meanwhile: then nothing is known.
     pub fn planned_degraded(&mut self, begun: Begun, was_rebuilt: impl FnOnce() -> bool) -> bool {
         let is_settled = |state: &State| state.is_relaxed && state.sure < begun.begin;
         if !self.units.iter().flatten().any(is_settled) || was_rebuilt() {
@@ -189,13 +195,15 @@ impl Ledger {
         true
     }
 
-    /// Whether all that was written to these units was flushed before the host stopped, and nothing was being written to them.
+    /// Whether all that was written to these units was flushed before the host stopped, and nothing
+    /// was being written to them.
     pub fn are_flushed(&self, mut units: std::ops::Range<u64>) -> bool {
         units.all(|unit| !self.unflushed.contains(&to_usize(unit)))
     }
 
-    /// An array with checksums has started: in some rows in doubt what was found was believed. Where `is_believed`, a device
-    /// had lied about it, or it follows from what one had. Gives back in how many units anything may be found.
+    /// An array with checksums has started: in some rows in doubt what was found was believed.
+    /// Where `is_believed`, a device had lied about it, or it follows from what one had. Gives back
+    /// in how many units anything may be found.
     pub fn taken_as_found(&mut self, is_believed: impl Fn(u64) -> bool) -> u64 {
         let Some(relaxed) = self.relaxed else { return 0 };
         let (now, mut count) = (self.tick(), 0);
@@ -214,8 +222,8 @@ impl Ledger {
         count
     }
 
-    /// The array has started: units for which `is_lost` lay on members that are not there, or could not be read.
-    /// Gives back in how many of them anything may be found.
+    /// The array has started: units for which `is_lost` lay on members that are not there, or could
+    /// not be read. Gives back in how many of them anything may be found.
     pub fn started(&mut self, is_lost: impl Fn(u64) -> bool) -> u64 {
         let mut count = 0;
         self.maybe_in_doubt.clear();

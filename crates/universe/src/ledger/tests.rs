@@ -159,7 +159,8 @@ fn units_are_flushed_until_something_is_written_and_again_after_a_start() {
     assert!(ledger.are_flushed(0..2), "a start flushes what it found");
 }
 
-/// Seed 1540587 of the universes: zeros were taken for those of the discard, and so for what lay above the zeroing.
+/// Seed 1540587 of the universes: zeros were taken for those of the discard, and so for what lay
+/// above the zeroing.
 #[test]
 fn zeros_that_two_may_have_written_do_not_say_which_of_them_is_above() {
     let mut ledger = ledger();
@@ -192,8 +193,8 @@ fn zeros_that_two_may_have_written_hide_what_is_under_both() {
     assert!(!may_be(&ledger, one), "it has been seen to be gone");
 }
 
-/// Seed 1811125 of the universes. A device fails a write and tears it; a read gets a part from there, and ends after the write was
-/// answered, for the others have it.
+/// Seed 1811125 of the universes. A device fails a write and tears it; a read gets a part from
+/// there, and ends after the write was answered, for the others have it.
 #[test]
 fn a_read_that_crossed_a_failing_write_may_show_pieces_of_it_and_a_later_one_not() {
     let block = Extent { offset: 0, bytes: 4096 };

@@ -4,8 +4,9 @@
 //! - copy: the walk over the volume
 //! - report: what was seen, and what came of it
 //!
-//! What must stay true: members are opened for reading only; a target that holds something already is not
-//! touched unless the operator says so; the exit code is 0 only if every byte was read and proven.
+//! What must stay true: members are opened for reading only; a target that holds something already
+//! is not touched unless the operator says so; the exit code is 0 only if every byte was read and
+//! proven.
 
 mod copy;
 mod report;

@@ -1,7 +1,7 @@
 //! What was seen and what came of it, in plain words and as JSON.
 //!
-//! What must stay true: both say the same; the text fits a screen, however much is lost, and JSON has all
-//! that was listed.
+//! What must stay true: both say the same; the text fits a screen, however much is lost, and JSON
+//! has all that was listed.
 
 use super::copy::{Disagreement, Extents, Outcome, Verified};
 use crate::fault::Fault;

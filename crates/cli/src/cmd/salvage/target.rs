@@ -1,7 +1,7 @@
 //! What the volume is copied to: a file, a block device, a stream, or nothing.
 //!
-//! What must stay true: a file or device that holds something is touched only with the operator's word; ranges
-//! of zeros become holes; what is skipped keeps its bytes.
+//! What must stay true: a file or device that holds something is touched only with the operator's
+//! word; ranges of zeros become holes; what is skipped keeps its bytes.
 
 use crate::fault::Fault;
 use rustix::fs::FallocateFlags;

@@ -1,5 +1,5 @@
-//! What tests of background work share: arrays filled in known ways, jobs waited for in the world's time,
-//! and what was said about them.
+//! What tests of background work share: arrays filled in known ways, jobs waited for in the world's
+//! time, and what was said about them.
 
 use super::{
     DISK_BYTES, Model, add_disks, assemble_spec, create_spec, engine, read, shape, submit,

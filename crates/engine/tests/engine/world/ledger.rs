@@ -1,7 +1,7 @@
 //! Clients that write until the power goes, and what may be found in each block afterwards.
 //!
-//! What must stay true: a block holds what was last flushed or something written since, nothing else; what is
-//! found is final from then on.
+//! What must stay true: a block holds what was last flushed or something written since, nothing
+//! else; what is found is final from then on.
 
 use super::read;
 use ashlar_engine::{ArrayVolume, Engine};
@@ -48,7 +48,8 @@ pub fn blank() -> Ledger {
     Arc::new(Mutex::new(vec![BlockHistory::default(); to_usize(BLOCKS)]))
 }
 
-/// One client: writes runs of at most so many of its blocks, flushes now and then, until the power goes.
+/// One client: writes runs of at most so many of its blocks, flushes now and then, until the power
+/// goes.
 pub async fn client(
     volume: ArrayVolume,
     ledger: Ledger,
@@ -94,7 +95,8 @@ async fn flush(volume: &ArrayVolume, ledger: &Ledger) {
     }
 }
 
-/// The process was killed and the disks keep their caches: everything that was answered is to be found.
+/// The process was killed and the disks keep their caches: everything that was answered is to be
+/// found.
 pub fn answered_counts(ledger: &Ledger) {
     for block in ledger.lock().expect("one thread").iter_mut() {
         if let Some(at) = block.since.iter().position(|since| *since == block.answered) {
@@ -104,7 +106,8 @@ pub fn answered_counts(ledger: &Ledger) {
     }
 }
 
-/// Read every block: it must be one of those that may be found. What is found is final from then on.
+/// Read every block: it must be one of those that may be found. What is found is final from then
+/// on.
 async fn audit(volume: &ArrayVolume, ledger: &Ledger, seed: u64) {
     for block in 0..BLOCKS {
         let extent = Extent::new(block * BLOCK_BYTES, BLOCK_BYTES);

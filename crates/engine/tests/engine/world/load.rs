@@ -30,8 +30,8 @@ pub fn start_and<T>(
     started.done()
 }
 
-/// Runs `count` clients on the volume, in turns on the two workers, and stops the host after `operations` more of the
-/// members. `client` is given its volume and its number and must not end.
+/// Runs `count` clients on the volume, in turns on the two workers, and stops the host after
+/// `operations` more of the members. `client` is given its volume and its number and must not end.
 pub fn run_until<F: Future<Output = ()> + 'static>(
     world: &mut SimWorld,
     engine: Engine,

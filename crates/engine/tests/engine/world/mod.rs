@@ -1,4 +1,5 @@
-//! A simulated host for engine tests: disks, an engine on them, and a model of what the volume holds.
+//! A simulated host for engine tests: disks, an engine on them, and a model of what the volume
+//! holds.
 //!
 //! What must stay true: everything comes from the seed; a failing test prints it.
 #![allow(dead_code, reason = "each of the three test programs uses a part of this")]
@@ -51,8 +52,8 @@ pub fn add_disks(world: &mut SimWorld, count: usize) -> Vec<SimDisk> {
     names.iter().map(|name| world.add_disk(name, DiskOptions::sized(DISK_BYTES))).collect()
 }
 
-/// An engine of `workers` workers on the world's executor. It passes discards on, for what a stripe that was given
-/// back holds must never show.
+/// An engine of `workers` workers on the world's executor. It passes discards on, for what a stripe
+/// that was given back holds must never show.
 pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usize) -> Engine {
     let config = EngineConfig {
         worker_count: workers,
@@ -64,8 +65,8 @@ pub fn engine(world_opener: ashlar_sim::SimOpener, handle: &Handle, workers: usi
     Engine::on_executor(config, handle).expect("memory for pools")
 }
 
-/// The consistency policy that the tests run under. Modules that are not about one policy are also run by the programs
-/// `logged` and `summed`.
+/// The consistency policy that the tests run under. Modules that are not about one policy are also
+/// run by the programs `logged` and `summed`.
 pub fn policy() -> ConsistencyPolicy {
     if module_path!().starts_with("logged") || is_summed() {
         ConsistencyPolicy::Log

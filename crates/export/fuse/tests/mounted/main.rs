@@ -1,6 +1,8 @@
-//! A mounted directory with the kernel on the other side: files, loop devices and file systems on them.
+//! A mounted directory with the kernel on the other side: files, loop devices and file systems on
+//! them.
 //!
-//! Needs root, /dev/fuse and (for some) loop devices; a test that cannot run says so by name on stderr.
+//! Needs root, /dev/fuse and (for some) loop devices; a test that cannot run says so by name on
+//! stderr.
 //!
 //! - `server`: servers in threads, and the mount
 //! - `tools`: running programs, never for longer than a limit

@@ -1,4 +1,5 @@
-//! Running programs that use the mount. Nothing here may touch the mount from the thread that serves it.
+//! Running programs that use the mount. Nothing here may touch the mount from the thread that
+//! serves it.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Two workers, each with its thread, ring and executor, on one mount: the kernel gives requests to either.
+//! Two workers, each with its thread, ring and executor, on one mount: the kernel gives requests to
+//! either.
 
 use crate::tools::may_mount;
 use ashlar_fuse::{BusyBlocks, Files, FuseCounters, FuseServer, Mount, MountBy, mount};
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes that threads share. Each request takes a while, so that the workers get in each other's way.
+/// Bytes that threads share. Each request takes a while, so that the workers get in each other's
+/// way.
 #[derive(Clone)]
 struct Common {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -1,9 +1,9 @@
 //! One connection's TLS records.
 //!
-//! What must stay true: what rustls holds is bounded by what it is fed and asked to seal at once: it is fed only while
-//! nothing that it opened waits to be taken, and asked to seal only after everything sealed before has left. No borrow
-//! of it lasts over a wait, so the receiving and the sending task never meet in it.
-//! Not here: sockets (`socket`), certificates (`terms`).
+//! What must stay true: what rustls holds is bounded by what it is fed and asked to seal at once:
+//! it is fed only while nothing that it opened waits to be taken, and asked to seal only after
+//! everything sealed before has left. No borrow of it lasts over a wait, so the receiving and the
+//! sending task never meet in it. Not here: sockets (`socket`), certificates (`terms`).
 
 use super::TlsTerms;
 use crate::socket::Socket;
@@ -19,7 +19,8 @@ const SEALED_IN_BYTES: usize = 32 << 10;
 /// The most that is sealed before it is sent, in bytes of plain text.
 const SEAL_BYTES_MAX: usize = 64 << 10;
 
-/// Room for as much when sealed: each record of up to 16 KiB adds 22 bytes, and a change of keys is a short one.
+/// Room for as much when sealed: each record of up to 16 KiB adds 22 bytes, and a change of keys is
+/// a short one.
 const SEALED_OUT_BYTES: usize = SEAL_BYTES_MAX + (1 << 10);
 
 /// A TLS session over a socket.
@@ -43,7 +44,8 @@ impl Channel {
     /// Shake hands: show the server's certificate and demand one of the client.
     ///
     /// # Errors
-    /// The client shows none that the terms accept, or breaks off. It was told why, if it still listens.
+    /// The client shows none that the terms accept, or breaks off. It was told why, if it still
+    /// listens.
     pub async fn open(socket: &Socket, terms: &TlsTerms) -> io::Result<Channel> {
         let mut session = ServerConnection::new(terms.0.clone()).map_err(invalid)?;
         session.set_buffer_limit(Some(SEAL_BYTES_MAX));
@@ -114,8 +116,8 @@ impl Channel {
         self.session.borrow_mut().reader().read(room)
     }
 
-    /// Feed received records to rustls, from the socket when none are left. 0 is the end of the stream, which
-    /// `take_opened` then reports.
+    /// Feed received records to rustls, from the socket when none are left. 0 is the end of the
+    /// stream, which `take_opened` then reports.
     async fn receive_records(&self, socket: &Socket) -> io::Result<usize> {
         let room = {
             let mut incoming = self.incoming.borrow_mut();

@@ -3,9 +3,9 @@
 //! - `terms`   certificate, key and authority of a listener, read from files
 //! - `channel` one connection's records: sealing and opening, and what it holds meanwhile
 //!
-//! What must stay true: no other version of TLS is spoken; a client without a certificate of the configured authority
-//! never gets beyond the TLS handshake; no session is resumed, so that every connection shows its certificate.
-//! Not here: NBD, and who must use it.
+//! What must stay true: no other version of TLS is spoken; a client without a certificate of the
+//! configured authority never gets beyond the TLS handshake; no session is resumed, so that every
+//! connection shows its certificate. Not here: NBD, and who must use it.
 
 mod channel;
 mod terms;

@@ -30,8 +30,8 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The files of a folder, named as QEMU, libnbd and nbdkit name them: `server-cert.pem`, `server-key.pem`,
-    /// `ca-cert.pem`.
+    /// The files of a folder, named as QEMU, libnbd and nbdkit name them: `server-cert.pem`,
+    /// `server-key.pem`, `ca-cert.pem`.
     pub fn in_folder(folder: &Path) -> TlsFiles {
         let [certificate, key, ca] =
             ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(|name| folder.join(name));

@@ -1,4 +1,5 @@
-//! A client of our own that breaks the rules: what the server must survive, and what it must give back.
+//! A client of our own that breaks the rules: what the server must survive, and what it must give
+//! back.
 
 use crate::server::TestServer;
 use ashlar_nbd::Limits;

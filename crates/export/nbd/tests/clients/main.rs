@@ -1,4 +1,5 @@
-//! The NBD server with real clients on the other side, over Unix and TCP sockets, on a volume in memory.
+//! The NBD server with real clients on the other side, over Unix and TCP sockets, on a volume in
+//! memory.
 //!
 //! - `server`: the server in a thread of its own
 //! - `tools`: running other people's clients, never for longer than a limit

@@ -1,4 +1,5 @@
-//! The server under test: one worker in a thread, volumes in memory, everything it did to look at afterwards.
+//! The server under test: one worker in a thread, volumes in memory, everything it did to look at
+//! afterwards.
 
 use ashlar_iobuf::BufMut;
 use ashlar_nbd::{Exports, Limits, NbdCounters, NbdServer};

@@ -6,7 +6,8 @@ use std::process::Command;
 /// No client may take longer, in seconds.
 const SECONDS_MAX: &str = "50";
 
-/// Where Debian puts the tools; before anything else on the path, since nbdsh needs the system's Python.
+/// Where Debian puts the tools; before anything else on the path, since nbdsh needs the system's
+/// Python.
 fn search_path() -> String {
     format!("/usr/bin:/usr/sbin:{}", std::env::var("PATH").unwrap_or_default())
 }
@@ -38,7 +39,8 @@ pub fn run(tool: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// Run a Python script in nbdsh, with `h` not yet connected and `uri` set. Assertions are the script's own.
+/// Run a Python script in nbdsh, with `h` not yet connected and `uri` set. Assertions are the
+/// script's own.
 pub fn nbdsh(uri: &str, script: &str) -> String {
     run("nbdsh", &["-c", &format!("uri = '{uri}'\n"), "-c", script])
 }

@@ -1,4 +1,5 @@
-//! What stacks came to: counts for each engine by context and kind of work, and the distinct stacks with their counts.
+//! What stacks came to: counts for each engine by context and kind of work, and the distinct stacks
+//! with their counts.
 //!
 //! What must stay true: counts of several tallies add up to what one tally would have counted.
 

@@ -1,4 +1,5 @@
-//! Network interfaces: queues and who serves them, packets, places, and what was lost between two looks.
+//! Network interfaces: queues and who serves them, packets, places, and what was lost between two
+//! looks.
 //!
 //! Fast interfaces are judged, those of 10 Gbit/s and more: a management port may be as it is.
 

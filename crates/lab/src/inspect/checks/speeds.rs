@@ -1,4 +1,5 @@
-//! What memory and processors did when they were tried, against what their data say, each other, and an earlier look.
+//! What memory and processors did when they were tried, against what their data say, each other,
+//! and an earlier look.
 
 use super::{Facts, Found, silent};
 use crate::inspect::server::{Memory, Server};
@@ -7,7 +8,8 @@ use crate::metrics::latency::to_f64;
 use crate::source::speeds::{NodeSpeeds, Speeds, steps};
 use crate::units;
 
-/// Reading with all cores gets 75 to 90 % of what the modules transfer at most; below this something is wrong.
+/// Reading with all cores gets 75 to 90 % of what the modules transfer at most; below this
+/// something is wrong.
 const SHARE_MIN: f64 = 0.6;
 /// A figure above this share of its ceiling is no figure of memory.
 const SHARE_MAX: f64 = 1.02;
@@ -81,7 +83,8 @@ pub fn bandwidth_measured(facts: &Facts<'_>) -> Found {
     }
 }
 
-/// What the modules of each socket transfer at most, in the order of the sockets; None if one is not known.
+/// What the modules of each socket transfer at most, in the order of the sockets; None if one is
+/// not known.
 fn computed(server: &Server) -> Option<Vec<Rate>> {
     let banks = server.memory.as_ref().and_then(Memory::banks)?;
     let sockets = u64::try_from(server.cpu.sockets().len()).ok()?;
@@ -215,7 +218,8 @@ fn cores(server: &Server, cpus: &[u64]) -> usize {
     own.map(|it| (it.socket, it.core)).collect::<std::collections::BTreeSet<_>>().len()
 }
 
-/// Memory and processors do what they did in the capture that this is compared with: the server earlier, or its reference.
+/// Memory and processors do what they did in the capture that this is compared with: the server
+/// earlier, or its reference.
 pub fn as_before(facts: &Facts<'_>) -> Found {
     let speeds = match tried(facts) {
         Ok(speeds) => speeds,

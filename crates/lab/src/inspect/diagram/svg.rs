@@ -1,10 +1,11 @@
-//! The diagram as SVG: drives left, memory right, every link as wide as what it carries, the flow inside it.
+//! The diagram as SVG: drives left, memory right, every link as wide as what it carries, the flow
+//! inside it.
 //!
 //! - layout: where everything stands
 //! - pen: links, boxes, labels
 //!
-//! What must stay true: text from devices is escaped; colours are never the only sign; it stands alone, without script, font or
-//! network, and follows the reader's dark or light setting.
+//! What must stay true: text from devices is escaped; colours are never the only sign; it stands
+//! alone, without script, font or network, and follows the reader's dark or light setting.
 
 mod layout;
 mod pen;

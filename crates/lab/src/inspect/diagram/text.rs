@@ -1,4 +1,5 @@
-//! The diagram as a tree of lines: memory at the top, drives at the leaves, each line with its link towards memory.
+//! The diagram as a tree of lines: memory at the top, drives at the leaves, each line with its link
+//! towards memory.
 
 use crate::inspect::Inspection;
 use crate::inspect::topology::flow::usable;
@@ -44,7 +45,8 @@ fn below(inspection: &Inspection, at: usize, depth: usize, lines: &mut Vec<Line>
     let node = &topology.nodes[at];
     let indent = "  ".repeat(depth);
     if node.place == Place::Socket {
-        // Its link into its own memory is the memory's line; one to another socket stands among the notes.
+        // Its link into its own memory is the memory's line; one to another socket stands among the
+        // notes.
         let name = format!("{indent}{}", name(node));
         lines.push(Line {
             name,

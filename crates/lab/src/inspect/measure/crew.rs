@@ -1,7 +1,9 @@
-//! Threads bound to CPUs that do rounds of the same work: a round ends when the last of them is done.
+//! Threads bound to CPUs that do rounds of the same work: a round ends when the last of them is
+//! done.
 //!
-//! What must stay true: all begin a round together; a thread that could not be bound spoils everything, so nothing is reported
-//! then; rounds end by count or by time, whichever allows more rounds.
+//! What must stay true: all begin a round together; a thread that could not be bound spoils
+//! everything, so nothing is reported then; rounds end by count or by time, whichever allows more
+//! rounds.
 
 use crate::evidence::process::monotonic;
 use crate::metrics::latency::to_f64;
@@ -76,7 +78,8 @@ impl<T: Send> Crew<T> {
         Crew { all: all.collect() }
     }
 
-    /// Rounds of `work`, each giving how much was done a second by all together. `work` says how much one thread did.
+    /// Rounds of `work`, each giving how much was done a second by all together. `work` says how
+    /// much one thread did.
     fn rounds(
         self,
         time: Duration,
@@ -178,8 +181,9 @@ impl State {
         mut work: impl FnMut() -> Result<u64, String>,
     ) {
         let began = monotonic();
-        // Between these two barriers nobody works, so all that was refused before is known; only the leader decides, only here,
-        // so all threads see the same after the second one, and nobody waits for one that has left.
+        // Between these two barriers nobody works, so all that was refused before is known; only
+        // the leader decides, only here, so all threads see the same after the second one, and
+        // nobody waits for one that has left.
         let is_over = |round: usize| {
             barrier.wait();
             let is_late = round >= ROUNDS_MIN && monotonic().saturating_sub(began) > time;

@@ -1,4 +1,5 @@
-//! Drives, the controllers they hang on, and what stands between: the path of a block device in sysfs tells it.
+//! Drives, the controllers they hang on, and what stands between: the path of a block device in
+//! sysfs tells it.
 //!
 //! ```text
 //! ../devices/pci0000:00/0000:00:03.0/0000:05:00.0/host1/port-1:0/expander-1:0/port-1:0:4/end_device-1:0:4/.../block/sde
@@ -133,7 +134,8 @@ pub fn read(source: &Source, pci: &BTreeMap<String, PciDevice>, sas: &Sas) -> Fo
     found
 }
 
-/// The hardware paths behind a block device. With NVMe multipath the device hangs on a subsystem, which has controllers.
+/// The hardware paths behind a block device. With NVMe multipath the device hangs on a subsystem,
+/// which has controllers.
 fn paths(source: &Source, path: &str) -> Vec<String> {
     let Some((_, rest)) = path.split_once("/nvme-subsystem/") else { return vec![path.to_owned()] };
     let subsystem = rest.split('/').next().unwrap_or_default();
@@ -260,7 +262,8 @@ fn health(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
     answer.get("smart_status")?.get("passed")?.as_bool()
 }
 
-/// Bit 1 of CMIC: the subsystem may have two or more controllers, so another host may use the other port.
+/// Bit 1 of CMIC: the subsystem may have two or more controllers, so another host may use the other
+/// port.
 fn shared(source: &Source, name: &str, kind: DriveKind) -> Option<bool> {
     if kind != DriveKind::Nvme {
         return None;

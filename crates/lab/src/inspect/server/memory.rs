@@ -1,6 +1,7 @@
 //! Memory modules as the firmware describes them: `dmidecode -t memory`.
 //!
-//! What must stay true: a slot whose name does not tell its socket and channel stays without; it is not guessed.
+//! What must stay true: a slot whose name does not tell its socket and channel stays without; it is
+//! not guessed.
 
 use crate::metrics::bandwidth::{Rate, ddr};
 use crate::source::Source;
@@ -165,8 +166,8 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Socket and channel out of a board's names for a slot: `P1-DIMMA1`, `CPU1_DIMM_A1`, `P0_Node0_Channel2_Dimm0`,
-/// `P0 CHANNEL A`, `ChannelA-DIMM0`.
+/// Socket and channel out of a board's names for a slot: `P1-DIMMA1`, `CPU1_DIMM_A1`,
+/// `P0_Node0_Channel2_Dimm0`, `P0 CHANNEL A`, `ChannelA-DIMM0`.
 fn place(bank: &str, locator: &str) -> (Option<u64>, Option<String>) {
     let (banks, locators) = (tokens(bank), tokens(locator));
     let socket = socket(&banks).or_else(|| socket(&locators));

@@ -1,7 +1,8 @@
-//! Network interfaces and what the network's protocols count: sysfs and procfs first, `ethtool` beside them.
+//! Network interfaces and what the network's protocols count: sysfs and procfs first, `ethtool`
+//! beside them.
 //!
-//! What must stay true: a counter that was not read is absent, not zero; a mask that was not read is not an empty mask.
-//! Not here: whether any of it is good.
+//! What must stay true: a counter that was not read is absent, not zero; a mask that was not read
+//! is not an empty mask. Not here: whether any of it is good.
 
 use super::pci::{PciDevice, chain};
 use crate::metrics::bandwidth::Rate;
@@ -114,7 +115,8 @@ fn one(source: &Source, name: String, device: &PciDevice) -> Network {
     }
 }
 
-/// CPUs of a mask as the kernel prints it: words of 32 bits, the highest first: `00000001,0000ff00`.
+/// CPUs of a mask as the kernel prints it: words of 32 bits, the highest first:
+/// `00000001,0000ff00`.
 pub fn mask(text: &str) -> BTreeSet<u64> {
     let mut cpus = BTreeSet::new();
     for (word, base) in text.trim().rsplit(',').zip((0..8_192_u64).step_by(32)) {
@@ -192,8 +194,8 @@ fn protocols(text: &str) -> Counts {
     counts
 }
 
-/// How much each counter has grown since `before`, of those that both looks have. One that fell was set back: what it shows
-/// has grown since then.
+/// How much each counter has grown since `before`, of those that both looks have. One that fell was
+/// set back: what it shows has grown since then.
 pub fn grown(now: &Counts, before: &Counts) -> Counts {
     let since = |(name, now): (&String, &u64)| {
         let before = before.get(name)?;

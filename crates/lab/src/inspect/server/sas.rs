@@ -1,7 +1,9 @@
-//! The SAS fabric: phys with their error counters, ports with their lanes, expanders; sysfs first, SMP tools beside it.
+//! The SAS fabric: phys with their error counters, ports with their lanes, expanders; sysfs first,
+//! SMP tools beside it.
 //!
-//! What must stay true: a counter that was not read is absent, not zero; a vacant phy is no phy. Nothing is ever sent
-//! that changes an expander: zoning stays with its vendor's command in the operator's hands.
+//! What must stay true: a counter that was not read is absent, not zero; a vacant phy is no phy.
+//! Nothing is ever sent that changes an expander: zoning stays with its vendor's command in the
+//! operator's hands.
 
 use crate::metrics::bandwidth::sas_mega_bits;
 use crate::source::Source;
@@ -29,7 +31,8 @@ impl PhyErrors {
             .fold(0, u64::saturating_add)
     }
 
-    /// How much each has grown since `before`. A counter that fell was reset: what it shows has grown since then.
+    /// How much each has grown since `before`. A counter that fell was reset: what it shows has
+    /// grown since then.
     pub fn since(self, before: PhyErrors) -> PhyErrors {
         let grown = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         PhyErrors {

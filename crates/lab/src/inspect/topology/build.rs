@@ -388,7 +388,8 @@ fn lanes(kind: DriveKind, lanes: Lanes) -> String {
     }
 }
 
-/// The part of a controller's long name that people use: the last word with a digit in it before "PCI" or a bracket.
+/// The part of a controller's long name that people use: the last word with a digit in it before
+/// "PCI" or a bracket.
 fn short_name(name: &str) -> String {
     let inside = name.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|it| it.0);
     let head = name.split(" PCI").next().unwrap_or(name);

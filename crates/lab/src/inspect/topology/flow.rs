@@ -1,7 +1,7 @@
 //! How much gets from the drives to memory, and where it stops: a maximum flow and its cut.
 //!
-//! What must stay true: the narrowest links are those of a minimum cut, so widening anything else helps nothing; a link of
-//! unknown capacity is never named.
+//! What must stay true: the narrowest links are those of a minimum cut, so widening anything else
+//! helps nothing; a link of unknown capacity is never named.
 
 use super::{Link, Place, Topology};
 use crate::metrics::bandwidth::Rate;
@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 /// How often a byte passes memory while drives are read: the controller writes it there.
 pub const READ_PASSES: u64 = 1;
 
-/// How often a byte passes memory in a rebuild: the controller writes it, the processor reads it to check and to
-/// reconstruct, writes what it made, and a controller reads that. A little less for wide stripes, more where a
-/// file system copies; the figure is for comparing memory with drives, not for predicting seconds.
+/// How often a byte passes memory in a rebuild: the controller writes it, the processor reads it to
+/// check and to reconstruct, writes what it made, and a controller reads that. A little less for
+/// wide stripes, more where a file system copies; the figure is for comparing memory with drives,
+/// not for predicting seconds.
 pub const REBUILD_PASSES: u64 = 4;
 
 /// What flows when all drives give what they can.
@@ -27,7 +28,8 @@ pub struct Flow {
     pub carried: Rate,
     /// On each link, in the order of the topology's links.
     pub by_link: Vec<Rate>,
-    /// Links of the cut that are no media: the narrowest. Empty when the drives themselves set the pace.
+    /// Links of the cut that are no media: the narrowest. Empty when the drives themselves set the
+    /// pace.
     pub narrowest: Vec<usize>,
     /// The link that is used most by share, when the drives set the pace.
     pub fullest: Option<usize>,
@@ -58,7 +60,8 @@ pub fn flow(topology: &Topology, passes: u64) -> Flow {
     };
     let mut free: Vec<[u64; 2]> = topology.links.iter().map(|link| [limit(link), 0]).collect();
     let edges: Vec<(usize, usize)> = topology.links.iter().map(ends).collect();
-    // The drives turn up together, step by step, so that those behind one narrow link share it as they would.
+    // The drives turn up together, step by step, so that those behind one narrow link share it as
+    // they would.
     for (link, free) in topology.links.iter().zip(&mut free) {
         if link.is_media() {
             free[0] = 0;
@@ -104,7 +107,8 @@ const UNLIMITED: u64 = u64::MAX / 65_536;
 fn fullest(topology: &Topology, flow: &Flow) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
     for (at, link) in topology.links.iter().enumerate() {
-        // A drive's own link says nothing new: where nothing else is known, it is what the drive is taken for.
+        // A drive's own link says nothing new: where nothing else is known, it is what the drive is
+        // taken for.
         let is_own = link.from.is_none_or(|from| topology.nodes[from].place == Place::Drives);
         let Some(capacity) = usable(link, flow.passes).filter(|_| !is_own) else {
             continue;

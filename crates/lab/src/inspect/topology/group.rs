@@ -23,8 +23,9 @@ pub(super) fn is_own_controller(drive: &Drive) -> bool {
     matches!(drive.kind, DriveKind::Nvme | DriveKind::Virtual)
 }
 
-/// Upstream ports of switches on the way to a device, nearest to the root first. In a chain, every second device stands
-/// at the end of a link: root port, (switch's upstream port, its downstream port)*, device.
+/// Upstream ports of switches on the way to a device, nearest to the root first. In a chain, every
+/// second device stands at the end of a link: root port, (switch's upstream port, its downstream
+/// port)*, device.
 pub(super) fn shared(chain: &[String]) -> Vec<String> {
     let inner = chain.len().saturating_sub(2);
     chain

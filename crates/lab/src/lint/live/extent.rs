@@ -1,6 +1,7 @@
 //! What was never written: holes of files, and samples of devices.
 //!
-//! What must stay true: only reading; a file that is being written to may change while it is looked at.
+//! What must stay true: only reading; a file that is being written to may change while it is looked
+//! at.
 
 use super::Sysfs;
 use crate::lint::machine::Known;
@@ -14,7 +15,8 @@ const SAMPLES: u64 = 64;
 /// Bytes of a sample: the least that file systems and flash allocate.
 const SAMPLE_BYTES: usize = 4096;
 
-/// Bytes of holes in a file. Space that was reserved and never written counts as a hole, if the file system says so.
+/// Bytes of holes in a file. Space that was reserved and never written counts as a hole, if the
+/// file system says so.
 ///
 /// # Errors
 /// If the file cannot be looked at.

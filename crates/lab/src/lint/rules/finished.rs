@@ -72,7 +72,8 @@ fn errors(case: &mut Case<'_>) {
     }
 }
 
-/// What says that the depth was not kept, if something does. Rates and think time lower it on purpose.
+/// What says that the depth was not kept, if something does. Rates and think time lower it on
+/// purpose.
 fn depth_lost(job: &Job, ran: &JobResult, copies: u64) -> Option<String> {
     let paced = ["rate", "rate_iops", "thinktime", "latency_target", "iodepth_batch"];
     let depth = u32::try_from(job.count("iodepth", 1)).ok().filter(|depth| *depth > 1)?;

@@ -1,7 +1,9 @@
-//! A figure above what the raw drives gave: they may have been measured in a worse moment than the array, so they are measured once more.
+//! A figure above what the raw drives gave: they may have been measured in a worse moment than the
+//! array, so they are measured once more.
 //!
-//! What must stay true: only raw loads that read are repeated, for the array stands on the same drives; both raw runs are kept; a
-//! figure that is still above is INVALID, and one that is not says that the machine drifted.
+//! What must stay true: only raw loads that read are repeated, for the array stands on the same
+//! drives; both raw runs are kept; a figure that is still above is INVALID, and one that is not
+//! says that the machine drifted.
 
 use super::super::ceilings::RawRuns;
 use super::super::file::Kind;
@@ -18,7 +20,8 @@ use crate::units;
 use crate::validity::{Finding, Mark, Severity};
 
 impl Session<'_> {
-    /// What rules say of a result, after the raw drives were given a second chance if it is above what they did.
+    /// What rules say of a result, after the raw drives were given a second chance if it is above
+    /// what they did.
     pub(super) fn judged(
         &mut self,
         point: &Point,
@@ -50,7 +53,8 @@ impl Session<'_> {
         Ok((remarks, Some(drift)))
     }
 
-    /// What no figure of `point` can be above, what the raw drives did first; and the raw load that showed it.
+    /// What no figure of `point` can be above, what the raw drives did first; and the raw load that
+    /// showed it.
     pub(super) fn ceilings(&self, point: &Point) -> (Vec<Ceiling>, Option<String>) {
         let array = self.array_of(point).filter(|_| point.is_of_array());
         let raw = array.and_then(|it| RawRuns::of(it, &self.plan.drives, self.known.values()));
@@ -62,7 +66,8 @@ impl Session<'_> {
         (all, Some(load))
     }
 
-    /// What a figure through a file system gets that is above what the array did at the same load without one (F14).
+    /// What a figure through a file system gets that is above what the array did at the same load
+    /// without one (F14).
     pub(super) fn above_the_array(&self, measured: &Measurement) -> Option<Finding> {
         let below = self.known.values().filter(|it| {
             it.condition == ArrayCondition::Healthy
@@ -75,7 +80,8 @@ impl Session<'_> {
         above_layer_below(measured.rate() / best).filter(|_| is_upper)
     }
 
-    /// The raw run called `load` once more, as a further round; `None` if it writes or is not in the plan.
+    /// The raw run called `load` once more, as a further round; `None` if it writes or is not in
+    /// the plan.
     fn raw_again(&self, load: &str) -> Option<Point> {
         let is_it = |point: &&Point| point.kind == Kind::RawAll && point.workload.name == load;
         let point = self.plan.points().find(is_it).filter(|point| !point.writes())?;
@@ -96,7 +102,8 @@ impl Session<'_> {
     }
 }
 
-/// Share by which an upper layer may be above the layer below before it cannot be the drift of a machine.
+/// Share by which an upper layer may be above the layer below before it cannot be the drift of a
+/// machine.
 const DRIFT_BELIEVED: f64 = 1.05;
 
 pub(super) fn above_layer_below(share: f64) -> Option<Finding> {

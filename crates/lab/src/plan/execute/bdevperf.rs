@@ -1,7 +1,8 @@
 //! SPDK's bdevperf on a drive or an array, in the place of fio.
 //!
-//! What must stay true: what it was told to open is evidence like its output; its figures get the ceilings that fio's get; that it polls, and that
-//! engine and load share its process, stands on every figure.
+//! What must stay true: what it was told to open is evidence like its output; its figures get the
+//! ceilings that fio's get; that it polls, and that engine and load share its process, stands on
+//! every figure.
 
 use super::super::made;
 use super::super::points::Point;

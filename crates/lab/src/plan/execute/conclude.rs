@@ -93,7 +93,8 @@ impl Session<'_> {
         std::iter::once(filled(second)).chain(cost).collect()
     }
 
-    /// F10: what waiting for the slowest member costs a healthy array's full stripes, if its raw drives were measured.
+    /// F10: what waiting for the slowest member costs a healthy array's full stripes, if its raw
+    /// drives were measured.
     fn stripe_wait(&self, point: &Point, measured: &[Measurement]) -> Option<Check> {
         let [measured] = measured else { return None };
         let array = self.array_of(point)?;
@@ -105,7 +106,8 @@ impl Session<'_> {
         findings::stripe_wait(measured, &raw.alike(&point.workload)?)
     }
 
-    /// What the way to the drives carries: said at the end, for raw drives may be measured before it or after it.
+    /// What the way to the drives carries: said at the end, for raw drives may be measured before
+    /// it or after it.
     pub(super) fn conclude_paths(&mut self) -> Result<(), Refusal> {
         let mut checks = paths::checks(self.known.values());
         // What the hosts' drives are is not to be seen from here.
@@ -133,7 +135,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Rates of a working set over its sizes: of each load on each target the median of its rounds, smallest size first.
+    /// Rates of a working set over its sizes: of each load on each target the median of its rounds,
+    /// smallest size first.
     fn working_sets(&self, group: &Group) -> Vec<Check> {
         let mut loads: BTreeMap<(String, String), Vec<(u64, f64)>> = BTreeMap::new();
         let of_sizes =

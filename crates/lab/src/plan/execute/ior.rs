@@ -1,6 +1,8 @@
-//! IOR on a file system that is mounted: files are written and synced, caches are dropped, files are read.
+//! IOR on a file system that is mounted: files are written and synced, caches are dropped, files
+//! are read.
 //!
-//! What must stay true: what is read was written by the phase before, in this mount; a figure above what fio did on the array below it says so.
+//! What must stay true: what is read was written by the phase before, in this mount; a figure above
+//! what fio did on the array below it says so.
 
 use super::super::file::Kind;
 use super::super::points::Point;
@@ -80,7 +82,8 @@ impl Session<'_> {
         measured
     }
 
-    /// F14: IOR above the best that fio did with the array below in the same direction, sequentially.
+    /// F14: IOR above the best that fio did with the array below in the same direction,
+    /// sequentially.
     fn above_fio(&self, measured: &Measurement) -> Option<Finding> {
         let below = self.known.values().filter(|it| {
             it.condition == ArrayCondition::Healthy

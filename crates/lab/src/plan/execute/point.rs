@@ -1,4 +1,5 @@
-//! One point: what rules say before it, the load with everything that is watched meanwhile, and its records.
+//! One point: what rules say before it, the load with everything that is watched meanwhile, and its
+//! records.
 //!
 //! What must stay true: with several targets at once, CPU time is given to none of them.
 
@@ -94,7 +95,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What the load generator says of its own time here; on other hosts it costs this machine nothing.
+    /// What the load generator says of its own time here; on other hosts it costs this machine
+    /// nothing.
     pub(super) fn client(&self, ran: &FioRan) -> Figures {
         match self.plan.hosts.is_empty() {
             true => figures(&ran.result, |_| true),
@@ -193,7 +195,8 @@ fn measurement(point: &Point, target: &Target, ran: &FioRan) -> Measurement {
     }
 }
 
-/// Numbers of the jobs of one target, as fio counts them: from 1, copies of a job one after the other.
+/// Numbers of the jobs of one target, as fio counts them: from 1, copies of a job one after the
+/// other.
 pub(in crate::plan) fn numbers(point: &Point, target: &Target) -> Vec<u32> {
     let jobs = point.jobs.jobs();
     let copies = |job: &crate::fio::Job| usize::try_from(job.count("numjobs", 1)).unwrap_or(1);
@@ -220,7 +223,8 @@ pub(super) fn lint_after(
         remarks.retain(|remark| remark.rule != "L28" || !remark.reason.contains("in flight"));
     }
     if point.kind == Kind::Precondition {
-        // Its rate is no figure: what counts is that everything was written, and errors have ended the run by now.
+        // Its rate is no figure: what counts is that everything was written, and errors have ended
+        // the run by now.
         remarks.clear();
     }
     remarks

@@ -82,7 +82,8 @@ impl Kind {
 }
 
 impl Generator {
-    /// Whether it can do stages of this kind: fio does all but IOR's, the others what is asked of one target at a time.
+    /// Whether it can do stages of this kind: fio does all but IOR's, the others what is asked of
+    /// one target at a time.
     pub fn does(self, kind: Kind) -> bool {
         let is_one_by_one = matches!(kind, Kind::RawEach | Kind::ArraySweep | Kind::BlockSizes);
         match self {

@@ -1,6 +1,7 @@
 //! Profiles over sizes, jobs, depths and rounds: what most stages are made of.
 //!
-//! What must stay true: the name of a load has everything in it that tells it from another one of the same stage.
+//! What must stay true: the name of a load has everything in it that tells it from another one of
+//! the same stage.
 
 use super::{Maker, Point, START_S, Target, numbered};
 use crate::Refusal;
@@ -14,7 +15,8 @@ use crate::record::{ArrayCondition, Generator, Workload};
 /// Rounds that SNIA allows for reaching steady state.
 const STEADY_ROUNDS: u32 = 25;
 
-/// Blocks of the stage `block-sizes`, unless it says others: small ones for I/Os, large ones for bandwidth.
+/// Blocks of the stage `block-sizes`, unless it says others: small ones for I/Os, large ones for
+/// bandwidth.
 const BLOCK_SIZES: [&str; 5] = ["4k", "16k", "64k", "256k", "1m"];
 
 impl Maker<'_> {
@@ -75,7 +77,8 @@ impl Maker<'_> {
         self.stage.kind == Kind::BlockSizes
     }
 
-    /// Sizes that the stage goes through, of the working set or of a block, or its NUMA nodes; none if it has none.
+    /// Sizes that the stage goes through, of the working set or of a block, or its NUMA nodes; none
+    /// if it has none.
     fn sizes(&self) -> Vec<Option<&str>> {
         match self.stage.sizes.as_slice() {
             _ if self.stage.kind == Kind::Numa => {

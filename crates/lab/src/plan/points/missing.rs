@@ -1,6 +1,7 @@
 //! Stages that cannot be done here, and why.
 //!
-//! What must stay true: a stage that is left out says so with its reason; it is never passed over in silence.
+//! What must stay true: a stage that is left out says so with its reason; it is never passed over
+//! in silence.
 
 use super::{Maker, raw};
 use crate::adapter::{bdevperf, is_there};

@@ -1,4 +1,5 @@
-//! Points of arrays that are not as they usually are: with members out, while one is rebuilt, through a file system.
+//! Points of arrays that are not as they usually are: with members out, while one is rebuilt,
+//! through a file system.
 //!
 //! What must stay true: each condition takes one more member out than the one before it.
 
@@ -12,7 +13,8 @@ use crate::plan::file::Array;
 use crate::record::{ArrayCondition, Generator, Workload};
 
 impl Maker<'_> {
-    /// What the lab does to an array that it makes: one member out, then as many as its parity allows.
+    /// What the lab does to an array that it makes: one member out, then as many as its parity
+    /// allows.
     fn degraded_made(&self, array: &Array) -> Result<Vec<Group>, Refusal> {
         let most = array.code().map_or(0, |code| code.parity);
         (1..=most)
@@ -75,7 +77,8 @@ impl Maker<'_> {
         Group { points, has_file_system: true, before_s, ..Group::default() }
     }
 
-    /// IOR writes and reads a file of the array's span for each task, on each array that names a file system.
+    /// IOR writes and reads a file of the array's span for each task, on each array that names a
+    /// file system.
     pub(super) fn with_ior(&self) -> Vec<Group> {
         let group = |array: &Array| {
             let phase = |(jobs, phase): (u32, Phase)| {

@@ -1,5 +1,5 @@
-//! Points that the lab makes itself, for stages that have no profiles: filling, zones, cliffs, and the matrices in which something of a drive is
-//! switched.
+//! Points that the lab makes itself, for stages that have no profiles: filling, zones, cliffs, and
+//! the matrices in which something of a drive is switched.
 
 use super::{Group, Maker, Point, START_S, Target, numbered};
 use crate::Refusal;
@@ -21,7 +21,8 @@ pub(super) const FILL_BYTES_PER_S: f64 = 500e6;
 const ZONES: [u32; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99];
 /// Depths of the write-cache matrix, unless the stage says others.
 const CACHE_DEPTHS: [u32; 3] = [1, 32, 128];
-/// What is asked of a write in the write-cache matrix, and fio's setting for it: nothing, force unit access, a flush after it.
+/// What is asked of a write in the write-cache matrix, and fio's setting for it: nothing, force
+/// unit access, a flush after it.
 const GUARANTEES: [(&str, Option<&str>); 3] =
     [("plain", None), ("fua", Some("sync")), ("flush", Some("fsync"))];
 /// A load under which joining is looked at.
@@ -36,8 +37,8 @@ const fn load(name: &'static str, mix: &'static str, jobs: u32, depth: u32) -> L
     Load { name, mix, jobs, depth }
 }
 
-/// What is switched, its word in names, and the loads: with one I/O in flight, and with as many as the talk asks for before interrupts may be
-/// coalesced.
+/// What is switched, its word in names, and the loads: with one I/O in flight, and with as many as
+/// the talk asks for before interrupts may be coalesced.
 const JOINING: [(What, &str, [Load; 3]); 2] = [
     (
         What::Merging,
@@ -105,7 +106,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The target written whole, and once more: each pass is a record of its own, for the first one may cost more, or less.
+    /// The target written whole, and once more: each pass is a record of its own, for the first one
+    /// may cost more, or less.
     pub(super) fn fills(&self, target: &Target) -> Vec<Point> {
         let set = |key: &str, value: &str| Setting::new(key, value);
         let expected_s = to_f64((self.size_of)(&target.path)) / FILL_BYTES_PER_S;
@@ -130,8 +132,9 @@ impl Maker<'_> {
         ZONES.into_iter().map(point).collect()
     }
 
-    /// The matrix of the talk: no guarantee, FUA (sync) or a flush after each write, small and large blocks, three depths, sequential and
-    /// random, with the drive's cache on and off; as it is, if it cannot be switched.
+    /// The matrix of the talk: no guarantee, FUA (sync) or a flush after each write, small and
+    /// large blocks, three depths, sequential and random, with the drive's cache on and off; as it
+    /// is, if it cannot be switched.
     pub(super) fn caching(&self, drive: &Target) -> Vec<Group> {
         let states: &[Option<bool>] =
             if has_switch(drive, What::WriteCache) { &[Some(false), Some(true)] } else { &[None] };
@@ -145,8 +148,9 @@ impl Maker<'_> {
         states.iter().map(group).collect()
     }
 
-    /// What joining does: neighbouring I/Os in the kernel's queue, and completions into one interrupt. Each with one I/O in flight, where there is
-    /// nothing to join and waiting for more can only cost, and with many.
+    /// What joining does: neighbouring I/Os in the kernel's queue, and completions into one
+    /// interrupt. Each with one I/O in flight, where there is nothing to join and waiting for more
+    /// can only cost, and with many.
     pub(super) fn coalescing(&self, drive: &Target) -> Vec<Group> {
         let mut groups = Vec::new();
         for (what, word, loads) in JOINING {

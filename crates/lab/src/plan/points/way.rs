@@ -1,6 +1,8 @@
-//! Points that measure the way to the drives and not their media: link, controller, kernel, and the load generator itself.
+//! Points that measure the way to the drives and not their media: link, controller, kernel, and the
+//! load generator itself.
 //!
-//! What must stay true: nothing is written; each load asks the media for as little as possible, and its name says so.
+//! What must stay true: nothing is written; each load asks the media for as little as possible, and
+//! its name says so.
 
 use super::{Maker, Point, Target, numbered, raw};
 use crate::fio::{JobFile, Section, Setting};
@@ -8,7 +10,8 @@ use crate::plan::profile::{Profile, workload};
 use crate::record::ArrayCondition;
 use std::path::Path;
 
-/// Large reads of the same megabyte, which a drive's cache answers: what links and controllers carry.
+/// Large reads of the same megabyte, which a drive's cache answers: what links and controllers
+/// carry.
 pub const BANDWIDTH: &str = "path-same-1m";
 /// Small reads of the same 64 KiB: how many I/Os kernel and controllers carry.
 pub const IOPS: &str = "path-same-64k";

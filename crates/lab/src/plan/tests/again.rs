@@ -1,7 +1,8 @@
-//! A figure above what the raw drives gave: they are measured again, and only what is above that, too, is INVALID.
+//! A figure above what the raw drives gave: they are measured again, and only what is above that,
+//! too, is INVALID.
 //!
-//! What must stay true: the slow raw run that these tests begin with is planted as records, so nothing here depends on how fast this
-//! machine is, as long as a file gives more than 8 MB/s.
+//! What must stay true: the slow raw run that these tests begin with is planted as records, so
+//! nothing here depends on how fast this machine is, as long as a file gives more than 8 MB/s.
 
 use super::{Place, fio_is_missing, place};
 use crate::evidence::Interrupt;

@@ -1,4 +1,5 @@
-//! What raw runs say of an array: baselines and ceilings, how drives scale, what waiting for the slowest costs.
+//! What raw runs say of an array: baselines and ceilings, how drives scale, what waiting for the
+//! slowest costs.
 
 use super::{MADE, blank, expanded};
 use crate::record::{ArrayCondition, Measurement, Record};
@@ -25,7 +26,8 @@ fn raw_runs_give_baselines_with_their_penalty_and_ceilings_only_at_enough_depth(
     let raw = RawRuns::of(array, &all.drives, measured.iter()).unwrap();
     let healthy = raw.baseline(&point.workload, ArrayCondition::Healthy).unwrap();
     assert!((healthy.value - 40_000.0).abs() < 1e-6, "{}", healthy.derivation);
-    // Two of four out, two data members: half the reads cost two (F8), and half the drives are left.
+    // Two of four out, two data members: half the reads cost two (F8), and half the drives are
+    // left.
     let degraded = raw.baseline(&point.workload, ArrayCondition::Degraded(2)).unwrap();
     assert!((degraded.value - 20_000.0 / 1.5).abs() < 1e-6, "{}", degraded.derivation);
     let (ceiling, load) = raw.ceiling(&point.workload).unwrap();
@@ -73,7 +75,8 @@ fn drives_that_share_something_full_do_not_scale() {
     assert_eq!(scaling("rr-4k", &[(1, 100.0)]).outcome, Outcome::CannotTell);
 }
 
-/// Half of the I/Os of each drive take 100 us, half 300: of two drives the slower takes 300 in three of four stripes.
+/// Half of the I/Os of each drive take 100 us, half 300: of two drives the slower takes 300 in
+/// three of four stripes.
 #[test]
 fn what_waiting_for_the_slowest_member_costs_comes_from_the_raw_drives() {
     use crate::plan::findings::stripe_wait;

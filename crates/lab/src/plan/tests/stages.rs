@@ -1,4 +1,5 @@
-//! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first writes.
+//! Stages whose points the lab makes up: paths, working sets, block sizes, file systems, first
+//! writes.
 
 use super::{blank, expanded};
 use crate::plan::ceilings::RawRuns;

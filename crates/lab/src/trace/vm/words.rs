@@ -1,4 +1,5 @@
-//! Disks on QEMU's command line: `-drive`, `-blockdev` and `-device`, each as `key=value,...` or as JSON.
+//! Disks on QEMU's command line: `-drive`, `-blockdev` and `-device`, each as `key=value,...` or as
+//! JSON.
 
 use super::Disk;
 use serde_json::Value;
@@ -64,7 +65,8 @@ fn bus(driver: &str) -> String {
     }
 }
 
-/// The drive, or the chain of block nodes, with this name: the format first, what lies on the host last.
+/// The drive, or the chain of block nodes, with this name: the format first, what lies on the host
+/// last.
 fn chain<'a>(id: &str, drives: &'a [Options], nodes: &'a [Options]) -> Vec<&'a Options> {
     let is = |it: &&Options, key: &str, name: &str| it.get(key).is_some_and(|it| it == name);
     if let Some(drive) = drives.iter().find(|it| is(it, "id", id)) {
@@ -103,7 +105,8 @@ fn of_nodes(nodes: &[&Options]) -> Disk {
     }
 }
 
-/// `key=value,key=value`, in which a comma of a value is doubled; or JSON. The first word of a device stands for its driver.
+/// `key=value,key=value`, in which a comma of a value is doubled; or JSON. The first word of a
+/// device stands for its driver.
 fn options(word: &str, is_device: bool) -> Options {
     let mut all = Options::new();
     if let Ok(value @ Value::Object(_)) = serde_json::from_str(word) {

@@ -1,4 +1,5 @@
-//! Disks of a libvirt domain: elements `disk` and the SCSI controllers that some of them hang on. Only tags and their attributes are looked at.
+//! Disks of a libvirt domain: elements `disk` and the SCSI controllers that some of them hang on.
+//! Only tags and their attributes are looked at.
 
 use super::Disk;
 use std::collections::BTreeMap;

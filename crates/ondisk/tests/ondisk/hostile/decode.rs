@@ -1,8 +1,10 @@
-//! Bytes of a member as somebody may have written them, and everything that is made of them before anything else is known.
+//! Bytes of a member as somebody may have written them, and everything that is made of them before
+//! anything else is known.
 //!
-//! What must stay true: no input makes anything here panic, and what decodes is what it is encoded to again. Each function
-//! makes the checksum right first where the first byte says so: else nothing behind it would ever be reached.
-//! `fuzz/` hands the same functions to libFuzzer, `../hostile.rs` to a seed. True: something was made of the input.
+//! What must stay true: no input makes anything here panic, and what decodes is what it is encoded
+//! to again. Each function makes the checksum right first where the first byte says so: else
+//! nothing behind it would ever be reached. `fuzz/` hands the same functions to libFuzzer,
+//! `../hostile.rs` to a seed. True: something was made of the input.
 
 use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading};
 use ashlar_ondisk::bitmap::array_tag;
@@ -66,8 +68,8 @@ pub fn superblock(input: &[u8]) -> bool {
     true
 }
 
-/// What was decoded is encoded to what is decoded to the same, but for features that may be ignored: who writes without
-/// knowing them takes them away.
+/// What was decoded is encoded to what is decoded to the same, but for features that may be
+/// ignored: who writes without knowing them takes them away.
 fn again(superblock: &Superblock) {
     let bytes = superblock.encode().expect("nothing is decoded that cannot be encoded");
     let mut known = superblock.clone();
@@ -81,7 +83,8 @@ fn again(superblock: &Superblock) {
     }
 }
 
-/// The array of all its members, and of all but one, with a device of the size that each is said to have.
+/// The array of all its members, and of all but one, with a device of the size that each is said to
+/// have.
 fn everybody(superblock: &Superblock) {
     let reading = |own: Superblock| {
         let bytes = own.encode().expect("for a member that is listed");
@@ -131,8 +134,9 @@ pub fn checksum_page(input: &[u8]) -> bool {
     true
 }
 
-/// The log areas of the members of the array that `superblock` describes, each as long as that says: scanned, shown and judged
-/// together. The blocks of `input` are dealt out to them; a batch among them is made right where its number is odd.
+/// The log areas of the members of the array that `superblock` describes, each as long as that
+/// says: scanned, shown and judged together. The blocks of `input` are dealt out to them; a batch
+/// among them is made right where its number is odd.
 pub fn logs(superblock: &Superblock, input: &[u8]) -> bool {
     let Some((is_sealed, mut bytes)) = split(input) else { return false };
     bytes.resize(bytes.len().next_multiple_of(4096).clamp(4096, 256 << 10), 0);

@@ -19,7 +19,8 @@ pub fn logged(mut array: Superblock) -> Superblock {
     array
 }
 
-/// For each member two batches, 64 KiB apart from those of the next one: a full record, and one of rows in doubt.
+/// For each member two batches, 64 KiB apart from those of the next one: a full record, and one of
+/// rows in doubt.
 pub fn batches(array: &Superblock) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in &array.members {

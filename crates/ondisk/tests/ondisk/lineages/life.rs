@@ -1,7 +1,8 @@
 //! One life: starts, updates and what happens while an array runs, drawn at random.
 //!
-//! What must stay true: an update is recorded as the engine records it. Nothing is served under it before every member
-//! that it lists as in service has it; one that cannot take it is out by the next.
+//! What must stay true: an update is recorded as the engine records it. Nothing is served under it
+//! before every member that it lists as in service has it; one that cannot take it is out by the
+//! next.
 
 use ashlar_ondisk::assembly::{
     AssemblyRequest, MemberReading, RefusalKind, SlotState, Verdict, assemble, has_only_missed,
@@ -127,7 +128,8 @@ impl World {
         }
     }
 
-    /// All know what the newest knows; then the update of the start, without those that are not there.
+    /// All know what the newest knows; then the update of the start, without those that are not
+    /// there.
     fn record_start(
         &mut self,
         verdict: Verdict,
@@ -181,7 +183,8 @@ impl World {
         (!is_cut).then_some(Running { superblock, attached, node, found })
     }
 
-    /// What is recorded in the end, with whom, and whether a crash follows at once; none if it came before all had it.
+    /// What is recorded in the end, with whom, and whether a crash follows at once; none if it came
+    /// before all had it.
     fn write_until_cut(
         &mut self,
         mut running: Running,

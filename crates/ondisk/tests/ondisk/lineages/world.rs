@@ -1,6 +1,7 @@
 //! The devices of a life and what became of the data on them.
 //!
-//! What must stay true: each state of the data has one origin, so whether one holds all that another held is a walk.
+//! What must stay true: each state of the data has one origin, so whether one holds all that
+//! another held is a walk.
 
 use ashlar_ondisk::assembly::MemberReading;
 use ashlar_ondisk::{Choice, CopyState, Label, Role, Superblock};

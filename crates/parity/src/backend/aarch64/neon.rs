@@ -1,8 +1,8 @@
 //! NEON, which every 64-bit ARM CPU with vectors has: 16 bytes a vector.
 //!
-//! What must stay true: a value of [`Neon`] proves the feature. P and Q by Horner's rule with a shift and a
-//! compare; rows that multiply look nibbles up with TBL. There is no store past the cache and no
-//! prefetch here: the language has neither for this CPU.
+//! What must stay true: a value of [`Neon`] proves the feature. P and Q by Horner's rule with a
+//! shift and a compare; rows that multiply look nibbles up with TBL. There is no store past the
+//! cache and no prefetch here: the language has neither for this CPU.
 
 use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vcltzq_s8, vdupq_n_u8, veorq_u8, vld1q_u8, vmaxvq_u8, vorrq_u8,

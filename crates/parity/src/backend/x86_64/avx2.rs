@@ -150,9 +150,9 @@ fn mul_nibbles(value: __m256i, [low, high]: [__m256i; 2]) -> __m256i {
 }
 
 /// 2 * sum + source, sum being carried with [`FIXED_POINT`] added. The byte shuffle gives 0 where
-/// bit 7 of its index is set and 0x1D elsewhere, the opposite of what doubling must add; so each step
-/// adds a stray 0x1D, which the fixed point k = 2 k + 0x1D turns into itself. One shuffle replaces
-/// the compare and the mask of the usual form.
+/// bit 7 of its index is set and 0x1D elsewhere, the opposite of what doubling must add; so each
+/// step adds a stray 0x1D, which the fixed point k = 2 k + 0x1D turns into itself. One shuffle
+/// replaces the compare and the mask of the usual form.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn horner_step(sum: __m256i, source: __m256i) -> __m256i {

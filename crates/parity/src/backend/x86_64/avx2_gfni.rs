@@ -1,7 +1,8 @@
 //! AVX2 with GFNI, for CPUs that have GFNI but no AVX-512: 32 bytes a vector.
 //!
-//! What must stay true: a value of [`Avx2Gfni`] proves the features. The same form as `avx512_gfni` with
-//! two XORs in place of a three-way one. (Only the VEX forms are used; AVX-512VL is not needed.)
+//! What must stay true: a value of [`Avx2Gfni`] proves the features. The same form as `avx512_gfni`
+//! with two XORs in place of a three-way one. (Only the VEX forms are used; AVX-512VL is not
+//! needed.)
 
 use std::arch::x86_64::{
     __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256,

@@ -1,7 +1,8 @@
-//! AVX-512 with byte instructions but no GFNI (Skylake-SP, Cascade Lake): doubling by a byte shuffle.
+//! AVX-512 with byte instructions but no GFNI (Skylake-SP, Cascade Lake): doubling by a byte
+//! shuffle.
 //!
-//! What must stay true: a value of [`Avx512Bw`] proves the features. Q costs an addition, a shuffle and a
-//! three-way XOR for each source; any other coefficient two table look-ups by nibble.
+//! What must stay true: a value of [`Avx512Bw`] proves the features. Q costs an addition, a shuffle
+//! and a three-way XOR for each source; any other coefficient two table look-ups by nibble.
 
 use std::arch::x86_64::{
     __m128i, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm512_add_epi8,
@@ -162,9 +163,9 @@ fn mul_nibbles(value: __m512i, [low, high]: [__m512i; 2]) -> __m512i {
 }
 
 /// 2 * sum + source, sum being carried with [`FIXED_POINT`] added. The byte shuffle gives 0 where
-/// bit 7 of its index is set and 0x1D elsewhere, the opposite of what doubling must add; so each step
-/// adds a stray 0x1D, which the fixed point k = 2 k + 0x1D turns into itself. One shuffle replaces
-/// the compare and the mask of the usual form.
+/// bit 7 of its index is set and 0x1D elsewhere, the opposite of what doubling must add; so each
+/// step adds a stray 0x1D, which the fixed point k = 2 k + 0x1D turns into itself. One shuffle
+/// replaces the compare and the mask of the usual form.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn horner_step(sum: __m512i, source: __m512i) -> __m512i {

@@ -1,8 +1,9 @@
-//! AVX-512 with GFNI: 64 bytes a vector, and one instruction multiplies all of them by a coefficient.
+//! AVX-512 with GFNI: 64 bytes a vector, and one instruction multiplies all of them by a
+//! coefficient.
 //!
-//! What must stay true: a value of [`Avx512Gfni`] proves the features. P and Q cost one affine transform and
-//! one three-way XOR for each source: Horner in pairs, Q = 4 Q + 2 a + b, needs two constant matrices,
-//! which stay in registers.
+//! What must stay true: a value of [`Avx512Gfni`] proves the features. P and Q cost one affine
+//! transform and one three-way XOR for each source: Horner in pairs, Q = 4 Q + 2 a + b, needs two
+//! constant matrices, which stay in registers.
 
 use std::arch::x86_64::{
     __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,

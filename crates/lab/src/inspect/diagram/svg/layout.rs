@@ -1,6 +1,8 @@
-//! Where everything of the diagram stands: a column for each place on the way to memory, rows so that sources lie beside what they flow into.
+//! Where everything of the diagram stands: a column for each place on the way to memory, rows so
+//! that sources lie beside what they flow into.
 //!
-//! What must stay true: leaves with the same way to memory stand together, in the order in which people count.
+//! What must stay true: leaves with the same way to memory stand together, in the order in which
+//! people count.
 
 use super::{BOX_HEIGHT, BOX_WIDTH, MARGIN, ROW, TOP, WIDTH};
 use crate::inspect::topology::{Place, Topology};
@@ -43,7 +45,8 @@ impl Plan {
             rows.insert(leaf, next);
             next += 1.0;
         }
-        // Each node beside the middle of what flows into it; columns from left to right, so sources have their rows.
+        // Each node beside the middle of what flows into it; columns from left to right, so sources
+        // have their rows.
         for place in used.iter().skip(1) {
             for at in (0..topology.nodes.len()).filter(|at| topology.nodes[*at].place == *place) {
                 let sources =

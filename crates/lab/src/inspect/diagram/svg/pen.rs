@@ -1,6 +1,7 @@
 //! Drawing links, boxes and labels.
 //!
-//! What must stay true: text from devices is escaped; the narrowest link is told by more than its colour: it says "full".
+//! What must stay true: text from devices is escaped; the narrowest link is told by more than its
+//! colour: it says "full".
 
 use super::layout::Plan;
 use super::{BOX_HEIGHT, BOX_WIDTH, LINK_WIDTH_MAX, STRAIGHT, escape, short};
@@ -56,7 +57,8 @@ impl Pen<'_> {
     pub(super) fn label(&self, out: &mut String, at: usize) {
         let link = &self.topology.links[at];
         let Some((from, to)) = self.ends(link) else { return };
-        // On a link that bends a label begins where the link does, and ends before it leaves its row.
+        // On a link that bends a label begins where the link does, and ends before it leaves its
+        // row.
         let (x, y, anchor) = match from.1.total_cmp(&to.1) {
             Ordering::Equal => (from.0 + (to.0 - from.0) * STRAIGHT * 0.72, from.1, "middle"),
             _ => (from.0 + 4.0, from.1, "start"),
