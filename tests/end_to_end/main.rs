@@ -27,6 +27,7 @@
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `silent`     a member that does not answer
+//! - `slow`       a member that answers much later than its peers
 //! - `suites`     fsx, fio, stress-ng and the scrub of btrfs, through losses and rebuilds
 //! - `trusted_files` what somebody else may have changed, and names that are not what they look
 //!   like
@@ -65,6 +66,7 @@ mod second_paths;
 mod serving;
 mod short;
 mod silent;
+mod slow;
 mod suites;
 mod tampered;
 mod tools;

@@ -8,13 +8,14 @@ mod nvme;
 use crate::exports::address;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
-use ashlar_engine::{ArrayTuning, Signatures, SilenceLimits};
+use ashlar_engine::{ArrayTuning, Signatures, SilenceLimits, SlowLimits, SlowReaction};
 use ashlar_nbd::{TlsFiles, TlsTerms, only_we_change};
 use ashlar_session::SessionLimits;
 use ashlar_units::ByteSize;
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +83,12 @@ pub struct Tuning {
     pub silent_rotational_ms: Option<u64>,
     /// The same for files.
     pub silent_file_ms: Option<u64>,
+    /// What follows when a member is much slower than its peers.
+    pub slow_member: Option<SlowMember>,
+    /// How many times as long as on its peers its commands take then; default 4.
+    pub slow_times: Option<u32>,
+    /// How long that must last; default 30.
+    pub slow_after_s: Option<u64>,
     /// How long a piece of a sequential stream may wait to become a full stripe; 0 never waits.
     pub merge_wait_us: Option<u64>,
     /// Read errors after which a member is put out.
@@ -110,6 +117,12 @@ impl Tuning {
                 flash: millis(self.silent_flash_ms, base.silence.flash),
                 rotational: millis(self.silent_rotational_ms, base.silence.rotational),
                 file: millis(self.silent_file_ms, base.silence.file),
+            },
+            slow: SlowLimits {
+                reaction: self.slow_member.map_or(base.slow.reaction, SlowMember::reaction),
+                times: self.slow_times.unwrap_or(base.slow.times),
+                after: self.slow_after_s.map_or(base.slow.after, Duration::from_secs),
+                ..base.slow
             },
             merge_wait_max: self.merge_wait_us.map_or(base.merge_wait_max, Duration::from_micros),
             read_errors_max: self.read_errors_max.unwrap_or(base.read_errors_max),
@@ -144,13 +157,54 @@ impl Tuning {
                 return Err(format!("{name} must be {least} to {most}"));
             }
         }
+        let said = |value: Option<u64>, may: &RangeInclusive<u64>| {
+            value.is_none_or(|value| may.contains(&value))
+        };
+        for (name, value, may) in [
+            ("slow_times", self.slow_times.map(u64::from), SLOW_TIMES),
+            ("slow_after_s", self.slow_after_s, SLOW_AFTER_S),
+        ] {
+            if !said(value, &may) {
+                return Err(format!("{name} must be {} to {}", may.start(), may.end()));
+            }
+        }
         Ok(())
     }
 }
 
+/// `slow_member` of a `[tuning]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SlowMember {
+    /// It is told.
+    Warn,
+    /// Reads are served by the others.
+    Avoid,
+    /// A spare takes its slot.
+    Replace,
+}
+
+impl SlowMember {
+    fn reaction(self) -> SlowReaction {
+        match self {
+            SlowMember::Warn => SlowReaction::Warn,
+            SlowMember::Avoid => SlowReaction::Avoid,
+            SlowMember::Replace => SlowReaction::Replace,
+        }
+    }
+}
+
+/// What may be said of how many times as long commands take on a slow member: ordinary drives of
+/// one
+/// kind differ by less than two.
+const SLOW_TIMES: RangeInclusive<u64> = 2..=1000;
+/// What may be said of how long that must last: in less, bursts and pauses of flash are taken for
+/// it.
+const SLOW_AFTER_S: RangeInclusive<u64> = 6..=86_400;
+
 /// What may be said of how long a member may be silent: below, ordinary pauses of drives cost
 /// members; the kernel itself gives commands up after a minute or so.
-const SILENT_MS: std::ops::RangeInclusive<u64> = 1000..=600_000;
+const SILENT_MS: RangeInclusive<u64> = 1000..=600_000;
 
 /// `[[array]]`
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]

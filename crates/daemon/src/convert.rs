@@ -11,10 +11,10 @@ use ashlar_api::v1::array::{
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::member::{MemberState, MemberStatus, Slow, SlowCommands};
 use ashlar_api::v1::spare::{Spare, SparePool};
 use ashlar_api::v1::status::{PoolStatus, RepeatedEvent, WorkerStatus};
-use ashlar_engine::{ArrayCounts, LatencySummary, Refusal, SlotState};
+use ashlar_engine::{ArrayCounts, CommandsKind, LatencySummary, Refusal, SlotState};
 use ashlar_layout::{Level, Shape};
 use ashlar_ondisk as ondisk;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
@@ -230,6 +230,7 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         located_mismatches: member.counts.located_mismatches,
         slow_reads: member.counts.slow_reads,
         silent_ms: u64::try_from(member.silent.as_millis()).unwrap_or(u64::MAX),
+        slow: member.slow.map(slow),
         in_flight: member.in_flight,
         in_flight_max: member.in_flight_max,
         reads: member.counts.reads,
@@ -238,6 +239,19 @@ fn member_status(member: ashlar_engine::MemberStatus) -> MemberStatus {
         write_bytes: member.counts.write_bytes,
         read_latency: latency(&member.read_latency),
         write_latency: latency(&member.write_latency),
+    }
+}
+
+fn slow(figures: ashlar_engine::SlowFigures) -> Slow {
+    let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    Slow {
+        commands: match figures.kind {
+            CommandsKind::Reads => SlowCommands::Reads,
+            CommandsKind::Writes => SlowCommands::Writes,
+        },
+        own_us: us(figures.own),
+        peers_us: us(figures.peers),
+        seconds: figures.lasts.as_secs(),
     }
 }
 

@@ -200,7 +200,7 @@ fn counters(text: &mut Text, arrays: &[ArrayStatus]) {
 
 fn members(text: &mut Text, arrays: &[ArrayStatus]) {
     type Figure = (&'static str, &'static str, &'static str, fn(&MemberStatus) -> u64);
-    const FIGURES: [Figure; 13] = [
+    const FIGURES: [Figure; 14] = [
         ("ashlar_member_in_flight_high_water", "gauge", "The most in flight at once.", |it| {
             it.in_flight_max
         }),
@@ -226,7 +226,12 @@ fn members(text: &mut Text, arrays: &[ArrayStatus]) {
         ("ashlar_member_located_mismatches", "counter", "Blocks that parity points at.", |it| {
             it.located_mismatches
         }),
-        ("ashlar_member_slow_reads", "counter", "Reads given up as too slow.", |it| it.slow_reads),
+        ("ashlar_member_slow", "gauge", "1 while much slower than its peers.", |it| {
+            u64::from(it.slow.is_some())
+        }),
+        ("ashlar_member_slow_reads", "counter", "Reads given up after the deadline.", |it| {
+            it.slow_reads
+        }),
     ];
     for (name, kind, help, value) in FIGURES {
         text.family(name, kind, help);

@@ -23,6 +23,7 @@ use crate::metrics::{
 use crate::room::{Pause, Room};
 use crate::slot::{Slot, Tenure};
 use crate::spare::SparePools;
+use crate::watch::slow::Avoided;
 use crate::written::WrittenMap;
 use ashlar_layout::{Geometry, LayoutEpoch, Place, Stripe, StripeId, StripeView};
 use ashlar_ondisk::JobRecord;
@@ -63,6 +64,8 @@ pub struct Array {
     pub(crate) room: Room,
     /// What the members do not know yet to be on all of them.
     pub(crate) unproven: Unproven,
+    /// Members that reads go around.
+    pub(crate) avoided: Avoided,
     incarnation: OnceLock<Uuid>,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
@@ -156,6 +159,7 @@ impl Array {
             caches: Caches::default(),
             room: Room::new(parts.slot_states.len()),
             unproven: Unproven::default(),
+            avoided: Avoided::new(parts.slot_states.len()),
             incarnation: OnceLock::new(),
             events: parts.events,
             spares: parts.spares,

@@ -521,6 +521,7 @@ impl Beginning {
         recorded?;
         shard.array.room.begin();
         shard.worker.handle.spawn(keeper::sweep(Rc::clone(shard)));
+        shard.worker.handle.spawn(crate::watch::slow::watch(Rc::clone(shard)));
         crate::background::resume(shard);
         Ok(())
     }

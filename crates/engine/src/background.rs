@@ -8,7 +8,7 @@
 //! In reading order:
 //! - here       which jobs run: start, pause, resume, cancel
 //! - `filling`  a device joined, or the array starts: which jobs begin
-//! - `sparing`  a member went out: a spare takes its slot
+//! - `sparing`  a member went out, or is slow: a spare takes its slot
 //! - `drive`    a job at work: stripes under way, and tried again
 //! - `job`      one job: which stripes it is through with, and how far that lets it say it is
 //! - `step`     what a job does to one stripe, on the stripe's owner
@@ -37,7 +37,7 @@ pub use board::{JobStatus, ScrubEnd};
 pub(crate) use filling::{
     begin_copies_anew, replacement_took_over, resume, start_copy, start_rebuild,
 };
-pub(crate) use sparing::{look_again, member_went_out};
+pub(crate) use sparing::{copy_to_spare, look_again, member_went_out};
 
 use crate::error::Refusal;
 use crate::event::names;

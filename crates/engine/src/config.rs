@@ -3,6 +3,7 @@
 use crate::aside::Aside;
 use crate::error::Refusal;
 use crate::watch::SilenceLimits;
+use crate::watch::slow::SlowLimits;
 use ashlar_device::Opener;
 use ashlar_ondisk::ProcessName;
 use ashlar_parity::Kernel;
@@ -125,6 +126,8 @@ pub struct ArrayTuning {
     /// A member whose device answers nothing for so long is put out, if its group can do without
     /// it.
     pub silence: SilenceLimits,
+    /// When a member that answers is too slow, and what follows.
+    pub slow: SlowLimits,
     /// How long a piece of a sequential stream may wait at most to become a full stripe.
     pub merge_wait_max: Duration,
     /// Read errors on one member after which it is put out of service.
@@ -149,6 +152,7 @@ impl Default for ArrayTuning {
         ArrayTuning {
             read_deadline: Duration::from_millis(500),
             silence: SilenceLimits::default(),
+            slow: SlowLimits::default(),
             merge_wait_max: Duration::from_micros(500),
             read_errors_max: 1000,
             job_latency_target: Duration::from_millis(5),

@@ -58,8 +58,15 @@ pub mod names {
     pub const MEMBER_SILENT: &str = "member.silent";
     /// A member that was waited for answers again. Fields: `slot`, `path`.
     pub const MEMBER_ANSWERED: &str = "member.answered";
-    /// A member answers too slowly; reads go around it.
+    /// A read of a member took longer than the read deadline; the others answered it. Fields:
+    /// `slot`.
+    pub const MEMBER_READ_LATE: &str = "member.read_late";
+    /// A member answers much more slowly than its peers, and has done so for a while. Fields:
+    /// `slot`, `path`, `commands` (`reads` or `writes`), `own_us` and `peers_us` (means of the last
+    /// period; of the peers the median), `lasts_s`, `reaction`.
     pub const MEMBER_SLOW: &str = "member.slow";
+    /// A member that was slow has answered like its peers for as long. Fields: `slot`, `path`.
+    pub const MEMBER_SLOW_NO_MORE: &str = "member.slow_no_more";
     /// The path of a member's device leads elsewhere, or nowhere. The device is used as before; a
     /// start that looks for it at that path will not find it. Fields: `slot`, `path`.
     pub const MEMBER_PATH_REPLACED: &str = "member.path_replaced";
@@ -105,7 +112,7 @@ const IN_CROWDS: [&str; 9] = [
     names::MEMBER_BLOCK_REPAIRED,
     names::MEMBER_BLOCK_UNREPAIRED,
     names::MEMBER_CHECKSUM_MISMATCH,
-    names::MEMBER_SLOW,
+    names::MEMBER_READ_LATE,
     names::BLOCK_LOST,
     names::SCRUB_MISMATCH,
     names::ARRAY_FAILED,

@@ -56,6 +56,7 @@ pub(crate) struct Home {
     pub(crate) looks: look::Looks,
     pub(crate) beats: crate::ownership::Beats,
     pub(crate) silences: crate::watch::Silences,
+    pub(crate) slow: crate::watch::slow::SlowMembers,
     /// What this start found in the logs; `None` if it did not look.
     pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
@@ -78,6 +79,7 @@ impl Home {
             looks: look::Looks::default(),
             beats: crate::ownership::Beats::default(),
             silences: crate::watch::Silences::default(),
+            slow: crate::watch::slow::SlowMembers::default(),
             replayed: Cell::new(None),
         }
     }

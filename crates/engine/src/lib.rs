@@ -99,4 +99,5 @@ pub use status::{ArrayState, ArrayStatus, EngineStatus, MemberStatus, PoolStatus
 pub use stop::Stopped;
 pub use volume::ArrayVolume;
 pub use watch::SilenceLimits;
+pub use watch::slow::{CommandsKind, SlowFigures, SlowLimits, SlowReaction};
 pub use worker::{Worker, WorkerLoad};

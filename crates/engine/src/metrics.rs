@@ -176,6 +176,8 @@ pub(crate) struct MemberTally {
     pub(crate) counters: MemberCounters,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
+    /// What members are compared by.
+    pub(crate) timings: crate::watch::slow::Timings,
     depth_max: AtomicU64,
     /// How long its devices have not answered: the one that fills the slot, and the one that is to
     /// replace it.

@@ -57,6 +57,10 @@ pub(crate) struct Shard {
     tenures: RefCell<Vec<(Tenure, Tenure)>>,
     mirror_turn: Cell<u64>,
     writes_begun: Cell<u64>,
+    /// Writes that were waited for, of which some are timed.
+    pub(crate) writes_awaited: Cell<u64>,
+    /// Reads that could go around a slow member.
+    pub(crate) reads_around: Cell<u64>,
     decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
     /// There on the home worker only.
     home: OnceCell<Home>,
@@ -148,6 +152,8 @@ impl Shard {
             log,
             mirror_turn: Cell::new(0),
             writes_begun: Cell::new(0),
+            writes_awaited: Cell::new(0),
+            reads_around: Cell::new(0),
             decode_plans: RefCell::default(),
             home: OnceCell::new(),
         });

@@ -12,6 +12,7 @@ use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
 use crate::shard::Shard;
 use crate::watch;
+use crate::watch::slow::SlowFigures;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
@@ -134,6 +135,8 @@ pub struct MemberStatus {
     /// How long its device has not answered though something was under way; a second or two say
     /// nothing yet.
     pub silent: Duration,
+    /// How much slower than its peers it is, if it is judged slow.
+    pub slow: Option<SlowFigures>,
     /// Commands under way.
     pub in_flight: u64,
     /// At most so many were under way at once since the array started: the most of each worker,
@@ -288,6 +291,7 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
         is_lean: slot.state() == SlotState::InSync && replacement.is_none() && slot.writes_whole(),
         stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
         silent: silence.time(),
+        slow: shard.home().slow.figures(member, &shard.array.tuning.slow),
         in_flight,
         in_flight_max,
         counts,

@@ -9,11 +9,13 @@
 //! - here      looks, and what they found of each device
 //! - `judge`   who is given up, and who is waited for
 //! - `act`     what follows, on the home worker
+//! - `slow`    members that answer, but much later than their peers
 //!
 //! Not here: how a device is given up (`ashlar_device`), how the others record that (`home`).
 
 mod act;
 mod judge;
+pub(crate) mod slow;
 
 pub(crate) use act::{Silences, put_out};
 pub(crate) use judge::{Judged, Standing, Why, judge};

@@ -27,5 +27,7 @@ mod oracle;
 mod room;
 #[path = "engine/silence.rs"]
 mod silence;
+#[path = "engine/slow.rs"]
+mod slow;
 #[path = "engine/spares.rs"]
 mod spares;

@@ -4,6 +4,7 @@
 //! What must stay true: equal seeds give equal configurations; what the oracle may demand under a
 //! policy is written here, in [`Contract`], and nowhere else.
 
+use ashlar_engine::SlowReaction;
 use ashlar_layout::{Geometry, Level, Shape};
 use ashlar_ondisk::ConsistencyPolicy;
 use ashlar_sim::{DiskOptions, Latency, Random};
@@ -122,6 +123,8 @@ pub struct Config {
     pub lives: usize,
     /// Members are told what clients gave back.
     pub passes_discards: bool,
+    /// What follows when a member is slow.
+    pub slow: SlowReaction,
     /// The array keeps checksums of its blocks, and devices may lie.
     pub has_checksums: bool,
     /// Where it is cut off, and what comes and goes meanwhile.
@@ -194,6 +197,7 @@ impl Config {
             requests: to_usize(60 + random.below(240)),
             lives: to_usize(3 + random.below(4)),
             passes_discards: Random::stream(seed, 0xC2).percent(50),
+            slow: draw_slow(&mut Random::stream(seed, 0xC9)),
             has_checksums,
             cuts: Cuts::default(),
             shape,
@@ -227,6 +231,14 @@ impl Config {
     /// Data bytes of a stripe.
     pub fn stripe_bytes(&self) -> u64 {
         self.one_row().stripe_bytes()
+    }
+}
+
+fn draw_slow(random: &mut Random) -> SlowReaction {
+    match random.below(3) {
+        0 => SlowReaction::Warn,
+        1 => SlowReaction::Avoid,
+        _ => SlowReaction::Replace,
     }
 }
 

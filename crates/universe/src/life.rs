@@ -15,7 +15,7 @@ use crate::universe::draw_stop;
 use ashlar_device::Opener;
 use ashlar_engine::{
     Array, ArrayTuning, AssembleSpec, CreateSpec, Engine, EngineConfig, Runner, SilenceLimits,
-    event_names as names,
+    SlowLimits, event_names as names,
 };
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy};
@@ -423,6 +423,7 @@ pub(crate) fn engine_of(
         tuning: ArrayTuning {
             pass_discards: stage.config().passes_discards,
             silence: silence(stage),
+            slow: slow(stage),
             ..ArrayTuning::default()
         },
         runner,
@@ -431,6 +432,17 @@ pub(crate) fn engine_of(
     match Engine::on_executor(config, handle) {
         Ok(engine) => engine,
         Err(error) => stage.fail(format!("no memory for an engine: {error}")),
+    }
+}
+
+/// A universe lasts seconds: a few slow commands are enough.
+fn slow(stage: &Stage) -> SlowLimits {
+    SlowLimits {
+        reaction: stage.config().slow,
+        floor: Duration::from_micros(500),
+        after: Duration::from_millis(120),
+        commands_min: 1,
+        ..SlowLimits::default()
     }
 }
 

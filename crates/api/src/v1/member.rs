@@ -92,6 +92,38 @@ impl fmt::Display for MemberState {
     }
 }
 
+/// Commands that a member is slow at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlowCommands {
+    /// Reads.
+    Reads,
+    /// Writes.
+    Writes,
+}
+
+impl fmt::Display for SlowCommands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            SlowCommands::Reads => "reads",
+            SlowCommands::Writes => "writes",
+        })
+    }
+}
+
+/// A member that answers much more slowly than its peers: means of a few seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Slow {
+    /// Of which commands.
+    pub commands: SlowCommands,
+    /// How long they take on the member, microseconds.
+    pub own_us: u64,
+    /// How long they take on its peers, in their median, microseconds.
+    pub peers_us: u64,
+    /// For how long it has been so, at least.
+    pub seconds: u64,
+}
+
 /// One slot at one moment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemberStatus {
@@ -130,12 +162,15 @@ pub struct MemberStatus {
     /// Blocks that the parities of a scrub pointed at. Without checksums that is an inference.
     #[serde(default)]
     pub located_mismatches: u64,
-    /// Reads that were answered by the others because this device was slow.
+    /// Reads that were answered by the others because they took longer than the read deadline.
     pub slow_reads: u64,
     /// How long its device, or the one that is being filled to replace it, has not answered, in
     /// milliseconds.
     #[serde(default)]
     pub silent_ms: u64,
+    /// How much slower than its peers the device is; left out unless it is judged slow.
+    #[serde(default)]
+    pub slow: Option<Slow>,
     /// Operations in flight now.
     pub in_flight: u64,
     /// The most that were in flight at once since assembly.

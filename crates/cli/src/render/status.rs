@@ -7,7 +7,7 @@ use ashlar_api::v1::array::{ArrayState, ArrayStatus, Level, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
-use ashlar_api::v1::member::{MemberState, MemberStatus};
+use ashlar_api::v1::member::{MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::{RepeatedEvent, Status};
 use ashlar_units::ByteSize;
@@ -72,8 +72,9 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
     }));
     lines.extend(array.replayed.as_ref().map(replayed));
-    let is_to_be_seen =
-        |it: &&MemberStatus| it.state != MemberState::InSync || it.silent_ms >= SILENT_MS;
+    let is_to_be_seen = |it: &&MemberStatus| {
+        it.state != MemberState::InSync || it.silent_ms >= SILENT_MS || it.slow.is_some()
+    };
     for member in array.members.iter().filter(is_to_be_seen) {
         lines.push(member_line(member, array));
     }
@@ -239,7 +240,14 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         ..SILENT_MS => String::new(),
         ms => format!("  SILENT for {} s", ms / 1000),
     };
-    format!("slot {:<2} {what}{silent}     {device}{replacement}{serial}{lean}", member.slot)
+    let slow = member.slow.map_or(String::new(), slow);
+    format!("slot {:<2} {what}{silent}{slow}     {device}{replacement}{serial}{lean}", member.slot)
+}
+
+fn slow(slow: Slow) -> String {
+    let Slow { commands, own_us, peers_us, seconds } = slow;
+    let (own, peers) = (grouped(own_us), grouped(peers_us));
+    format!("  SLOW for {}: {commands} take {own} us, its peers' {peers} us", span(seconds))
 }
 
 fn last_scrub(array: &ArrayStatus) -> String {

@@ -1,7 +1,7 @@
 //! What a configuration file may say, and what the line says when it may not.
 
 use super::{Config, expand};
-use ashlar_engine::ArrayTuning;
+use ashlar_engine::{ArrayTuning, SlowReaction};
 use ashlar_units::ByteSize;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ kernel = "portable"
 
 [tuning]
 read_deadline_ms = 200
+slow_member = "avoid"
+slow_times = 6
+slow_after_s = 60
 merge_wait_us = 0
 job_floor = "64MiB"
 checksum_cache = "16MiB"
@@ -56,6 +59,8 @@ fn a_file_that_says_everything_is_understood() {
     assert_eq!(config.array[0].spare_pools, ["fast", "spares"]);
     let tuning = config.array[0].tuning.over(config.tuning.over(ArrayTuning::default()));
     assert_eq!(tuning.read_deadline, Duration::from_millis(200));
+    assert_eq!((tuning.slow.reaction, tuning.slow.times), (SlowReaction::Avoid, 6));
+    assert_eq!(tuning.slow.after, Duration::from_secs(60));
     assert_eq!(tuning.job_latency_target, Duration::from_millis(20));
     assert_eq!((tuning.merge_wait_max, tuning.job_floor_bytes), (Duration::ZERO, 64 << 20));
     assert_eq!(tuning.read_errors_max, ArrayTuning::default().read_errors_max);

@@ -1,4 +1,4 @@
-//! Spares for slots that went out.
+//! Spares for slots that went out, and for members that are slow.
 //!
 //! What must stay true: a spare that is taken from its pool either joins, goes back because the slot was not
 //! free any more, or is dropped because it does not work, and an event says so.
@@ -20,13 +20,8 @@ pub(crate) fn member_went_out(shard: &Rc<Shard>, member: MemberIdx) {
     let is_out = shard.array.slot(member).state() == SlotState::Out;
     if has_begun && is_out && shard.array.layouts.parity_strips_max() > 0 {
         spawn(shard, async move |shard: Rc<Shard>| {
-            if !take_spare(&shard, member).await {
-                let fields = vec![
-                    ("slot", member.to_string()),
-                    ("pools", shard.array.spare_pools.join(" ")),
-                    ("bytes_min", join::bytes_needed(&shard.home().superblock()).to_string()),
-                ];
-                shard.array.record(names::SPARE_MISSING, fields);
+            if !take_spare(&shard, member, SlotState::Out).await {
+                tell_missing(&shard, member);
             }
         });
     }
@@ -37,17 +32,37 @@ pub(crate) fn look_again(shard: &Rc<Shard>) {
     let has_parity = shard.array.layouts.parity_strips_max() > 0;
     for member in shard.array.slots_out().into_iter().filter(|_| has_parity) {
         spawn(shard, async move |shard: Rc<Shard>| {
-            take_spare(&shard, member).await;
+            take_spare(&shard, member, SlotState::Out).await;
         });
     }
 }
 
-/// Have the smallest spare that fits, of the first pool that has one, take the slot; a spare that does not work is dropped and the next one
-/// tried. False if none fits.
-async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
+/// A member is slow: a spare is filled while it still serves, and takes its slot then.
+pub(crate) fn copy_to_spare(shard: &Rc<Shard>, member: MemberIdx) {
+    spawn(shard, async move |shard: Rc<Shard>| {
+        let was_there = take_spare(&shard, member, SlotState::InSync).await;
+        if shard.home().slow.spare_taken(member, was_there) {
+            tell_missing(&shard, member);
+        }
+    });
+}
+
+fn tell_missing(shard: &Shard, member: MemberIdx) {
+    let fields = vec![
+        ("slot", member.to_string()),
+        ("pools", shard.array.spare_pools.join(" ")),
+        ("bytes_min", join::bytes_needed(&shard.home().superblock()).to_string()),
+    ];
+    shard.array.record(names::SPARE_MISSING, fields);
+}
+
+/// Have the smallest spare that fits, of the first pool that has one, take the slot if that is in
+/// this state; a spare that does not
+/// work is dropped and the next one tried. False if none fits.
+async fn take_spare(shard: &Rc<Shard>, member: MemberIdx, wanted: SlotState) -> bool {
     let array = &shard.array;
     loop {
-        let is_needed = array.slot(member).state() == SlotState::Out && !array.is_stopping();
+        let is_needed = array.slot(member).state() == wanted && !array.is_stopping();
         if !is_needed {
             return true;
         }
@@ -62,9 +77,12 @@ async fn take_spare(shard: &Rc<Shard>, member: MemberIdx) -> bool {
             opened: Arc::clone(&opened),
             atomic_write_bytes: record.stated_atomic_bytes,
         };
-        let joined = join::with_uuid(shard, member, (newcomer, uuid)).await;
+        let joined = match wanted {
+            SlotState::InSync => join::replacement_with_uuid(shard, member, (newcomer, uuid)).await,
+            _ => join::with_uuid(shard, member, (newcomer, uuid)).await,
+        };
         let Err(refusal) = joined else { return true };
-        if refusal.code == join::SLOT_TAKEN {
+        if refusal.code == join::SLOT_TAKEN || refusal.code == join::TAKES_NO_CHANGES {
             array.spares.add(Spare { opened, record });
             return true;
         }

@@ -17,7 +17,7 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{StripIo, Stripe};
 use ashlar_ring::{Pending, Sleep};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, Nanos, StripSet, to_usize};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -33,6 +33,7 @@ pub(crate) struct Reading {
     tenure: Tenure,
     /// Bytes from the device's start.
     offset: u64,
+    began: Nanos,
     pending: Pending<Outcome>,
 }
 
@@ -144,7 +145,7 @@ fn start_read(shard: &Shard, stripe: Stripe, io: StripIo, buffer: BufMut) -> Opt
     let pending = shard.start(member, offset, Command::Read(buffer))?;
     shard.tally(member).begin_read(io.rows.bytes());
     shard.counts().member_reads.add(1);
-    Some(Reading { member, tenure, offset, pending })
+    Some(Reading { member, tenure, offset, began: shard.worker.handle.turn_now(), pending })
 }
 
 async fn await_read(
@@ -152,11 +153,13 @@ async fn await_read(
     reading: Option<Reading>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(Reading { member, tenure, offset, pending }) = reading else {
+    let Some(Reading { member, tenure, offset, began, pending }) = reading else {
         return Err(NotRead::Failed);
     };
+    let asked = shard.worker.handle.turn_now();
     let answered = before(pending, deadline).await;
     shard.tally(member).counters.completed.add(1);
+    shard.tally(member).timings.note_read((began, asked), shard.worker.handle.turn_now());
     match answered {
         None => {
             note_slow(shard, member);
@@ -206,5 +209,5 @@ async fn before(
 /// A read of this member was given up on.
 pub(super) fn note_slow(shard: &Shard, member: MemberIdx) {
     shard.tally(member).counters.slow_reads.add(1);
-    shard.array.record(names::MEMBER_SLOW, vec![("slot", member.to_string())]);
+    shard.array.record(names::MEMBER_READ_LATE, vec![("slot", member.to_string())]);
 }

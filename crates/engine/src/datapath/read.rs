@@ -13,6 +13,7 @@ use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::shard::Shard;
 use crate::slot::Tenure;
+use crate::watch::slow;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{self as layout, Stripe, strips_of};
@@ -86,7 +87,11 @@ pub(super) async fn read(
         return Ok(buffer);
     };
     if first.extent.bytes == extent.bytes {
-        let started = start(shard, first, buffer);
+        let slow = going_around(shard, first.stripe, || StripSet::only(first.strip));
+        let started = match slow.is_empty() {
+            true => start(shard, first, buffer),
+            false => reconstruct_part(shard, first, buffer, Missing { slow, ..Missing::default() }),
+        };
         return finish(shard, started).await;
     }
     read_parts(shard, extent, buffer).await
@@ -99,10 +104,15 @@ async fn read_parts(
 ) -> Result<BufMut, VolumeErrorKind> {
     let mut started = shard.part_lists.list();
     for piece in shard.array.layouts.cut(extent) {
-        if !is_straight(shard, &piece) {
+        let strips = || {
+            let runs = parts(&shard.array, &piece);
+            runs.fold(StripSet::EMPTY, |all, part| all.with(part.strip))
+        };
+        let slow = going_around(shard, piece.stripe, strips);
+        if !slow.is_empty() || !is_straight(shard, &piece) {
             let target = buffer.split_to(to_usize(piece.extent.bytes));
-            let reading =
-                reconstruct(shard, piece.stripe, piece.extent, target, Missing::default());
+            let missing = Missing { slow, ..Missing::default() };
+            let reading = reconstruct(shard, piece.stripe, piece.extent, target, missing);
             started.push(ReadPart::Under(reading));
             continue;
         }
@@ -135,6 +145,17 @@ fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = Part> + u
         strip: run.strip,
         extent: run.extent,
     })
+}
+
+/// Strips that a read of `strips` goes around, for their members are slow. A mirror's copies are
+/// chosen
+/// one read at a time instead.
+fn going_around(shard: &Shard, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
+    let array = &shard.array;
+    if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {
+        return StripSet::EMPTY;
+    }
+    slow::around(shard, stripe, strips())
 }
 
 /// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the owner's:
@@ -204,6 +225,10 @@ fn source(shard: &Shard, part: Part) -> Part {
     if copies.is_empty() {
         return part;
     }
+    let copies = match array.avoided.is_any() {
+        true => slow::preferred(shard, part.stripe, copies),
+        false => copies,
+    };
     let turn = to_usize(shard.next_turn()) % copies.count();
     let strip = copies.iter().nth(turn).expect("turn is below the count");
     Part { strip, ..part }
@@ -255,8 +280,11 @@ async fn straight(
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
     let member = shard.array.member_of(part.stripe, part.strip);
+    let asked = shard.worker.handle.turn_now();
     let outcome = before_deadline(shard, part.stripe, pending).await;
-    shard.tally(member).read_latency.record(shard.worker.handle.turn_now().since(began.at));
+    let (tally, now) = (shard.tally(member), shard.worker.handle.turn_now());
+    tally.read_latency.record(now.since(began.at));
+    tally.timings.note_read((began.at, asked), now);
     if shard.array.room.has_torn() {
         // It may have crossed a write that met no room.
         return Box::pin(elsewhere(shard, part, Missing::default())).await;

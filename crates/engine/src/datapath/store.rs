@@ -16,6 +16,7 @@ use crate::lists::List;
 use crate::log::{NewUpdate, Piece};
 use crate::shard::Shard;
 use crate::slot::Tenure;
+use crate::watch::slow::time_writes;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
@@ -208,6 +209,11 @@ impl Target {
         Target { member, tenure, is_replacement: true }
     }
 
+    /// The member, if it is the device that fills the slot.
+    pub(crate) fn if_current(self) -> Option<MemberIdx> {
+        (!self.is_replacement).then_some(self.member)
+    }
+
     /// The device, as long as it is there; one that was to replace another may have done so.
     fn device(self, shard: &Shard) -> Option<Rc<dyn Device>> {
         let (current, replacement) = shard.tenures(self.member);
@@ -271,6 +277,7 @@ impl Writes {
 
     /// Wait for all of them.
     pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
+        time_writes(shard, &mut self.started, self.began).await;
         let mut failed = FailedMembers::new();
         // They are tried again when all have ended, so that each that has no room has said so.
         let mut without_room = NoRoom::new();

@@ -41,6 +41,9 @@ use uuid::Uuid;
 /// Code of the refusal when the slot is not free for the device.
 pub(crate) const SLOT_TAKEN: &str = "slot.taken";
 
+/// Code of the refusal when the array takes no changes.
+pub(crate) const TAKES_NO_CHANGES: &str = "array.read_only";
+
 /// A new device, and how many bytes it is stated to write whole or not at all; 0: nothing is.
 pub(crate) struct Stated {
     pub(crate) opened: Arc<dyn Opened>,
@@ -114,12 +117,24 @@ pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Resu
 pub(crate) async fn as_replacement(
     shard: &Rc<Shard>,
     member: MemberIdx,
-    Stated { opened, atomic_write_bytes }: Stated,
+    newcomer: Stated,
+) -> Result<(), Refusal> {
+    let uuid = draw_uuid(&shard.worker);
+    replacement_with_uuid(shard, member, (newcomer, uuid)).await
+}
+
+/// The same for a device that has an identity already: a spare.
+///
+/// # Errors
+/// As [`as_replacement`].
+pub(crate) async fn replacement_with_uuid(
+    shard: &Rc<Shard>,
+    member: MemberIdx,
+    (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     check(shard, &facts)?;
     expect_state(shard, member, SlotState::InSync)?;
-    let uuid = draw_uuid(&shard.worker);
     prepare(shard, (&opened, uuid)).await?;
     let log_tag = draw_log_tag(&shard.worker);
     let newcomer = MemberEntry::new(uuid, member, Role::Replacement)
@@ -168,7 +183,7 @@ pub(crate) fn bytes_needed(superblock: &Superblock) -> u64 {
 fn check(shard: &Shard, facts: &DeviceFacts) -> Result<(), Refusal> {
     if shard.array.is_read_only() || shard.array.is_stopping() {
         return Err(Refusal::new(
-            "array.read_only",
+            TAKES_NO_CHANGES,
             format!("array '{}' takes no changes now; nothing was written", shard.array.name()),
             "assemble it for writing first",
         ));

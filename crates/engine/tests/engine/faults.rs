@@ -141,7 +141,7 @@ fn a_member_that_hangs_is_read_around_after_the_deadline() {
             });
             let took = clock.await.expect("runs");
             assert!(took < Duration::from_secs(600), "an audit took {took:?} of virtual time");
-            assert!(happened(&engine, event_names::MEMBER_SLOW) > 0);
+            assert!(happened(&engine, event_names::MEMBER_READ_LATE) > 0);
         })
         .done();
 }

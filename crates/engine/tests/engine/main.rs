@@ -41,6 +41,7 @@ mod room;
 mod scrub;
 mod second_reader;
 mod silence;
+mod slow;
 mod spares;
 mod successors;
 mod trims;

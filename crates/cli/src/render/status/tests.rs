@@ -85,6 +85,18 @@ fn blocks_that_a_start_put_back_and_rows_that_it_left_are_in_its_line_if_there_a
 }
 
 #[test]
+fn a_slow_member_is_seen_with_how_slow_it_is() {
+    let mut status = status(&["in_sync"; 4], "");
+    assert!(!screen(&status, false, false).contains("slot 2"));
+    let slow = r#"{"commands": "writes", "own_us": 20480, "peers_us": 150, "seconds": 7500}"#;
+    status.arrays[0].members[2].slow = Some(serde_json::from_str(slow).expect("as it is sent"));
+    let screen = screen(&status, false, false);
+    let line =
+        "slot 2  in sync  SLOW for 2 h 05 m: writes take 20,480 us, its peers' 150 us     /dev/sd2";
+    assert!(screen.contains(line), "{screen}");
+}
+
+#[test]
 fn of_mirrors_the_copies_are_counted() {
     let mut mirror = status(&["in_sync"; 4], "");
     let array = &mut mirror.arrays[0];

@@ -1,0 +1,98 @@
+//! Members that reads go around.
+//!
+//! What must stay true: asking costs a read one relaxed load as long as there are none. A read goes
+//! around a member only if every member of the stripe is in sync and sound, and its parity or
+//! copies
+//! are trusted; and even then the member is read if a block cannot be had otherwise. Some reads go
+//! to it all the same: who is never asked is never known to be well again.
+//!
+//! Not here: who they are (`act.rs`), how a read is reconstructed (`datapath/reconstruct.rs`).
+
+use crate::shard::Shard;
+use ashlar_layout::Stripe;
+use ashlar_units::{MemberIdx, StripSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// One in so many reads that would go around a member goes to it.
+const PROBE_EVERY: u64 = 64;
+
+/// The members that reads go around; changed by the home worker alone.
+#[derive(Debug)]
+pub(crate) struct Avoided {
+    count: AtomicUsize,
+    slots: Box<[AtomicBool]>,
+}
+
+impl Avoided {
+    pub(crate) fn new(slots: usize) -> Avoided {
+        let slots = (0..slots).map(|_| AtomicBool::new(false)).collect();
+        Avoided { count: AtomicUsize::new(0), slots }
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.count.load(Relaxed) != 0
+    }
+
+    pub(crate) fn contains(&self, member: MemberIdx) -> bool {
+        self.slots[member.at()].load(Relaxed)
+    }
+
+    /// Home only.
+    pub(super) fn set(&self, member: MemberIdx, is_avoided: bool) {
+        match (self.slots[member.at()].swap(is_avoided, Relaxed), is_avoided) {
+            (false, true) => drop(self.count.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.count.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+    }
+}
+
+/// Which strips of the stripe a read of `strips` goes around: none if it touches none of them, or
+/// if
+/// it is to see how such a member is.
+#[cold]
+pub(crate) fn around(shard: &Shard, stripe: Stripe, strips: StripSet) -> StripSet {
+    let avoided = avoided_of(shard, stripe);
+    if !strips.iter().any(|strip| avoided.contains(strip)) || is_probe(shard) {
+        return StripSet::EMPTY;
+    }
+    avoided
+}
+
+/// Those of a stripe's copies that reads should go to.
+#[cold]
+pub(crate) fn preferred(shard: &Shard, stripe: Stripe, copies: StripSet) -> StripSet {
+    let avoided = avoided_of(shard, stripe);
+    let (slow, others) = (copies.and(avoided), copies.minus(avoided));
+    match () {
+        () if slow.is_empty() || others.is_empty() => copies,
+        () if is_probe(shard) => slow,
+        () => others,
+    }
+}
+
+fn is_probe(shard: &Shard) -> bool {
+    shard.reads_around.set(shard.reads_around.get().wrapping_add(1));
+    shard.reads_around.get().is_multiple_of(PROBE_EVERY)
+}
+
+/// The stripe's strips on members that are avoided, if it can do without them now.
+fn avoided_of(shard: &Shard, stripe: Stripe) -> StripSet {
+    let array = &shard.array;
+    if !array.written.is_written(stripe) || array.room.has_torn() || !is_whole(shard, stripe) {
+        return StripSet::EMPTY;
+    }
+    let strips = array.view(stripe).readable.iter();
+    strips
+        .filter(|strip| array.avoided.contains(array.member_of(stripe, *strip)))
+        .fold(StripSet::EMPTY, StripSet::with)
+}
+
+fn is_whole(shard: &Shard, stripe: Stripe) -> bool {
+    let array = &shard.array;
+    let view = array.view(stripe);
+    let is_sound = |strip| !array.slot(array.member_of(stripe, strip)).fails();
+    view.is_parity_valid && array.lacks_nothing(stripe) && view.readable.iter().all(is_sound)
+}
