@@ -39,10 +39,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace: the one above this package.
+/// The folder of the workspace: the one above this package, where cargo runs it now. Two work trees
+/// may share one folder of built programs.
 fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package).to_path_buf()
+    let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = now.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    package.parent().unwrap_or(&package).to_path_buf()
 }
 
 fn check_layers(root: &Path) -> Result<String, String> {
