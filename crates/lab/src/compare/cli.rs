@@ -29,7 +29,8 @@ use std::process::ExitCode;
 
 /// Compare two engines in turns on the same devices, or two stored runs.
 ///
-/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, device:PATH) or directories of runs.
+/// A and B are engines (ashlar, ashlar:POLICY, btrfs, mdadm, lvm, zfs, spdk, device:PATH) or
+/// directories of runs.
 /// Engines are measured A, B, A, B: each turn makes the array, fills it, measures it healthy and
 /// with members out, and takes it away again.
 #[derive(clap::Args, Debug)]
