@@ -9,12 +9,14 @@
 //! - `heal`     blocks that are not what they should be are decoded and stored anew
 //!
 //! What must stay true:
-//! - A checksum is set only after the block's record is durable in the log (or nobody will believe the block before
-//!   the next flush round), and before its update ends. So whatever a crash leaves of the table, what the log
-//!   does not set again is right.
-//! - A block that does not match is never decoded from, never computed with and never handed out. What is read
-//!   without the rows' lock may cross a write: it is only suspected, and looked at again under the lock.
-//! - A device is known here by its slot and tenure: what is known of one device is never held against the next.
+//! - A checksum is set only after the block's record is durable in the log (or nobody will believe
+//!   the block before the next flush round), and before its update ends. So whatever a crash leaves
+//!   of the table, what the log does not set again is right.
+//! - A block that does not match is never decoded from, never computed with and never handed out.
+//!   What is read without the rows' lock may cross a write: it is only suspected, and looked at
+//!   again under the lock.
+//! - A device is known here by its slot and tenure: what is known of one device is never held
+//!   against the next.
 
 mod cache;
 pub(crate) mod heal;
@@ -60,8 +62,8 @@ enum Judgement {
 }
 
 impl Checksums {
-    /// The checksums of an array whose superblock says that it keeps them. At most `cache_bytes` of its table
-    /// are in memory, beside what requests under way hold.
+    /// The checksums of an array whose superblock says that it keeps them. At most `cache_bytes` of
+    /// its table are in memory, beside what requests under way hold.
     pub(crate) fn new(superblock: &Superblock, cache_bytes: u64) -> Option<Checksums> {
         (superblock.checksums == ashlar_ondisk::ChecksumKind::Crc32c).then(|| Checksums {
             area: superblock.areas.checksums,
@@ -86,8 +88,8 @@ pub(crate) fn block_of(array: &Array, stripe: Stripe, strip: StripIdx, row: u32)
     (array.device_offset(stripe, strip, row) - array.data_offset) / BLOCK_BYTES
 }
 
-/// Whether `bytes`, read from the device at this block of its data area and on, are what was written there; always,
-/// if the array keeps no checksums.
+/// Whether `bytes`, read from the device at this block of its data area and on, are what was
+/// written there; always, if the array keeps no checksums.
 ///
 /// # Errors
 /// The device's fault, if the checksums could not be read.
@@ -116,8 +118,8 @@ pub(crate) async fn is_right(
     Ok(true)
 }
 
-/// Whether this is the block that was stored last at this number of the device's data area, as far as the table knows: false
-/// of a block of which it knows nothing.
+/// Whether this is the block that was stored last at this number of the device's data area, as far
+/// as the table knows: false of a block of which it knows nothing.
 ///
 /// # Errors
 /// The device's fault, if its page could not be read.

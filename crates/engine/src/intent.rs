@@ -1,13 +1,14 @@
 //! The write-intent bitmap in memory: which regions may hold writes that not all members have.
 //!
-//! What must stay true: a region's bit is durable on the members before any member block of the region
-//! changes; it is cleared only after the region was idle, the members were flushed, and no member is
-//! out (a member that comes back is brought up to date by these bits). A region that was dirty when the
-//! array stopped uncleanly is *unsynced*: its parity is not trusted until resync has been there. A region in which a
-//! write failed in part is *distrusted*: the same, and a resync that was running then has not been there.
+//! What must stay true: a region's bit is durable on the members before any member block of the
+//! region changes; it is cleared only after the region was idle, the members were flushed, and no
+//! member is out (a member that comes back is brought up to date by these bits). A region that was
+//! dirty when the array stopped uncleanly is *unsynced*: its parity is not trusted until resync has
+//! been there. A region in which a write failed in part is *distrusted*: the same, and a resync
+//! that was running then has not been there.
 //!
-//! Each region is one word: a count of writes under way and three flags. Writers on any worker enter and
-//! leave with one atomic operation; the array's home worker alone writes bitmap pages.
+//! Each region is one word: a count of writes under way and three flags. Writers on any worker
+//! enter and leave with one atomic operation; the array's home worker alone writes bitmap pages.
 
 use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
 use ashlar_units::{to_u64, to_usize};
@@ -71,7 +72,8 @@ impl IntentMap {
         start..start + self.stripes_per_region
     }
 
-    /// A write to the region begins. True: its bit is durable, go on; false: ask the home worker first.
+    /// A write to the region begins. True: its bit is durable, go on; false: ask the home worker
+    /// first.
     pub(crate) fn enter(&self, region: RegionNo) -> bool {
         let before = self.word(region).fetch_add(1, Ordering::AcqRel);
         assert!(before & COUNT != COUNT, "writes under way in one region fit 29 bits");
@@ -113,8 +115,8 @@ impl IntentMap {
         word.fetch_and(!PENDING, Ordering::AcqRel);
     }
 
-    /// Home only: regions that are durable, have no write under way and were not touched since the last
-    /// call. The touched flags are reset.
+    /// Home only: regions that are durable, have no write under way and were not touched since the
+    /// last call. The touched flags are reset.
     pub(crate) fn take_idle(&self) -> Vec<RegionNo> {
         let mut idle = Vec::new();
         for (at, word) in self.regions.iter().enumerate() {
@@ -152,9 +154,9 @@ impl IntentMap {
         words
     }
 
-    /// Take over the bits of a page read from a member: they are durable there. Bits of several members
-    /// add up. If not all members have this page its bits are pending, too: nobody may rely on them before the page was
-    /// written to all ([`pending_regions`](Self::pending_regions)).
+    /// Take over the bits of a page read from a member: they are durable there. Bits of several
+    /// members add up. If not all members have this page its bits are pending, too: nobody may rely
+    /// on them before the page was written to all ([`pending_regions`](Self::pending_regions)).
     pub(crate) fn load_page(&self, page: usize, bits: &[u64], is_everywhere: bool) {
         let flags = if is_everywhere { DURABLE } else { DURABLE | PENDING };
         let first = to_usize(to_u64(page) * self.bits_per_page);
@@ -189,8 +191,9 @@ impl IntentMap {
         self.unsynced.add(region);
     }
 
-    /// Some strips of a write to the region are stored and others are not, and no member could be put out for it. A
-    /// resync that runs may have been at its stripe before: what that one says of the region does not count.
+    /// Some strips of a write to the region are stored and others are not, and no member could be
+    /// put out for it. A resync that runs may have been at its stripe before: what that one says of
+    /// the region does not count.
     pub(crate) fn distrust(&self, region: RegionNo) {
         self.distrusted.add(region);
     }
@@ -330,8 +333,9 @@ mod tests {
         assert_eq!(map.take_idle(), [REGION]);
     }
 
-    /// Seed 1551194 of the universes: the resync went on to the end of the region and called it right, and what was on members
-    /// that were out was computed from a stripe of which a part was new.
+    /// Seed 1551194 of the universes: the resync went on to the end of the region and called it
+    /// right, and what was on members that were out was computed from a stripe of which a part was
+    /// new.
     #[test]
     fn what_fails_while_a_resync_runs_waits_for_the_next_one() {
         let map = map();

@@ -1,13 +1,14 @@
 //! Load the written map and the write-intent bitmap from the members when an array starts.
 //!
-//! What must stay true: each page of the written map is read from as many members as the array may lose plus one, after an
-//! unclean stop and where none of these has it from all of them; pages of the bitmap always from all: a stop may have been
-//! cut off between the pages with the cleared bits and the superblock that says clean. The newest whole copy counts. A page
-//! of which no copy is whole is *lost* and counts as all bits set; of a written map that is whole since creation
-//! (`Superblock::has_whole_map`) the caller must not take that without being told to, because stripes that were never
-//! written would read as what lies on the members. A page that is not the same on all members is written again before the
-//! first request (`WrittenMap::found_in`, `IntentMap::load_page`). After an unclean stop every region whose bit is set is
-//! unsynced.
+//! What must stay true: each page of the written map is read from as many members as the array may
+//! lose plus one, after an unclean stop and where none of these has it from all of them; pages of
+//! the bitmap always from all: a stop may have been cut off between the pages with the cleared bits
+//! and the superblock that says clean. The newest whole copy counts. A page of which no copy is
+//! whole is *lost* and counts as all bits set; of a written map that is whole since creation
+//! (`Superblock::has_whole_map`) the caller must not take that without being told to, because
+//! stripes that were never written would read as what lies on the members. A page that is not the
+//! same on all members is written again before the first request (`WrittenMap::found_in`,
+//! `IntentMap::load_page`). After an unclean stop every region whose bit is set is unsynced.
 
 use crate::array::Array;
 use crate::control_io;
@@ -25,14 +26,14 @@ use uuid::Uuid;
 
 /// Pages read with one read.
 const PAGES_AT_ONCE: u64 = 256;
-/// Reads at the same time: each run of pages comes from other members, and one run alone waits for their seeks one
-/// after the other. A read of pages with two places is 2 MiB.
+/// Reads at the same time: each run of pages comes from other members, and one run alone waits for
+/// their seeks one after the other. A read of pages with two places is 2 MiB.
 const READS_AT_ONCE: u64 = 24;
 
-/// Fill the maps of `array` from the members in `sources`; `is_in_doubt` says that regions whose bit is set are
-/// unsynced (not so after a crash of an array with a log, which settles its rows itself). Devices in
-/// `followers` are being filled: what they say does not count, but it must become what the others say. Pages of a whole
-/// written map that are lost are returned.
+/// Fill the maps of `array` from the members in `sources`; `is_in_doubt` says that regions whose
+/// bit is set are unsynced (not so after a crash of an array with a log, which settles its rows
+/// itself). Devices in `followers` are being filled: what they say does not count, but it must
+/// become what the others say. Pages of a whole written map that are lost are returned.
 pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
@@ -107,7 +108,8 @@ struct Pages {
     are_whole: bool,
 }
 
-/// The pages of the written map as a device has them that is to become `member`, if the array has a whole one.
+/// The pages of the written map as a device has them that is to become `member`, if the array has a
+/// whole one.
 ///
 /// # Errors
 /// The device's fault.
@@ -244,8 +246,8 @@ impl Members<'_> {
         if is_all { self.sources.len() } else { enough.min(self.sources.len()) }
     }
 
-    /// Start to read the same run of pages from several members; different ones for different runs, so that
-    /// the work and the risk are spread.
+    /// Start to read the same run of pages from several members; different ones for different runs,
+    /// so that the work and the risk are spread.
     fn start(
         &self,
         pages: &Pages,
@@ -330,7 +332,8 @@ impl Members<'_> {
     }
 }
 
-/// Most pages of a large array were never written; this is all that happens to them. The sequence that they have.
+/// Most pages of a large array were never written; this is all that happens to them. The sequence
+/// that they have.
 fn never_written(
     copies: &[Copy],
     pages: &Pages,

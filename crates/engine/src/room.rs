@@ -6,8 +6,8 @@
 //!   member is put out for it, and new writes of clients wait before they take anything.
 //! - A member that alone has no room goes out like one that fails otherwise, but not at once: the
 //!   others may be about to say the same.
-//! - What such a write left behind may be half old and half new: as long as it is not put right, reads
-//!   go to the stripe's owner, who has its rows locked.
+//! - What such a write left behind may be half old and half new: as long as it is not put right,
+//!   reads go to the stripe's owner, who has its rows locked.
 //! - When the operator does not want to wait any more, the waiting writes end with errors, and
 //!   still no member is put out for them.
 //!
@@ -112,7 +112,8 @@ impl Room {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether blocks on members may be half written: whoever reads them must have their rows locked.
+    /// Whether blocks on members may be half written: whoever reads them must have their rows
+    /// locked.
     pub(crate) fn has_torn(&self) -> bool {
         self.torn.load(Ordering::Acquire) != 0
     }

@@ -268,8 +268,8 @@ impl Shard {
         }
     }
 
-    /// A device that leaves its slot well may still owe answers. Nobody watches it from now on, so it
-    /// has as long for them as a member that is silent.
+    /// A device that leaves its slot well may still owe answers. Nobody watches it from now on, so
+    /// it has as long for them as a member that is silent.
     pub(crate) fn give_up_in_time(&self, device: Rc<dyn Device>) {
         if device.look_at_commands().under_way == 0 {
             return;

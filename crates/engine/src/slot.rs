@@ -1,11 +1,13 @@
-//! One member slot of an array, as all its workers see it: what its device may be asked for, and which of the devices that
-//! the slot has had it is.
+//! One member slot of an array, as all its workers see it: what its device may be asked for, and
+//! which of the devices that the slot has had it is.
 //!
-//! What must stay true: everything here changes through atomics. A device is read at a stripe only if it is in sync, or is
-//! being filled and its job was there; what is marked "home only" is called by the home worker alone. A failure is held
-//! against the device it happened on (its *tenure*), not against its successor.
+//! What must stay true: everything here changes through atomics. A device is read at a stripe only
+//! if it is in sync, or is being filled and its job was there; what is marked "home only" is called
+//! by the home worker alone. A failure is held against the device it happened on (its *tenure*),
+//! not against its successor.
 //!
-//! Not here: which states follow one another (`member.rs`), what the superblocks say of the slot (`home/record.rs`).
+//! Not here: which states follow one another (`member.rs`), what the superblocks say of the slot
+//! (`home/record.rs`).
 
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
@@ -36,18 +38,20 @@ impl Slot {
         Tenure(self.tenures.current.load(Ordering::Acquire))
     }
 
-    /// Whether a power cut leaves every block that is being written to its device as it was or as it is to be, and
-    /// every block that was written as it is.
+    /// Whether a power cut leaves every block that is being written to its device as it was or as
+    /// it is to be, and every block that was written as it is.
     pub(crate) fn writes_whole(&self) -> bool {
         self.writes_whole.load(Ordering::Acquire) && self.tenure() == Tenure::FIRST
     }
 
-    /// Home only, before the first request: the device that fills the slot at the start writes blocks whole.
+    /// Home only, before the first request: the device that fills the slot at the start writes
+    /// blocks whole.
     pub(crate) fn set_writes_whole(&self) {
         self.writes_whole.store(true, Ordering::Release);
     }
 
-    /// Home only: the device of this tenure fills the slot from now on; those before it had so many read errors.
+    /// Home only: the device of this tenure fills the slot from now on; those before it had so many
+    /// read errors.
     pub(crate) fn set_tenure(&self, tenure: Tenure, errors_before: u64) {
         self.tenures.errors_before.store(errors_before, Ordering::Release);
         self.tenures.current.store(tenure.0, Ordering::Release);
@@ -119,7 +123,8 @@ impl Slot {
         }
     }
 
-    /// Its device failed something and stays in service all the same, or it has answered a flush since.
+    /// Its device failed something and stays in service all the same, or it has answered a flush
+    /// since.
     pub(crate) fn set_fails(&self, fails: bool) {
         self.fails.store(fails, Ordering::Release);
     }
@@ -149,8 +154,8 @@ impl Slot {
     }
 }
 
-/// Which of the devices that a slot has had: drawn when a device joins, never used again in one run of
-/// the array. A failure is held against the device it happened on, not against its successor.
+/// Which of the devices that a slot has had: drawn when a device joins, never used again in one run
+/// of the array. A failure is held against the device it happened on, not against its successor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Tenure(pub(crate) u32);
 

@@ -4,11 +4,11 @@
 //! - `pages`        the way of the bits to the members and back
 //! - `given_back`   stripes that clients gave back and whose blocks are still there
 //!
-//! What must stay true: a stripe whose bit is clear reads as zeros without touching a member and counts
-//! as zeros in parity; its first write stores all its strips. A bit is set only after those strips are
-//! stored, and reaches the members only after they are flushed, so that a crash leaves the stripe either
-//! unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner; they are read by
-//! every worker. Pages of all-clear bits take no memory.
+//! What must stay true: a stripe whose bit is clear reads as zeros without touching a member and
+//! counts as zeros in parity; its first write stores all its strips. A bit is set only after those
+//! strips are stored, and reaches the members only after they are flushed, so that a crash leaves
+//! the stripe either unwritten (zeros) or whole. Bits change under the stripe's row lock, by its
+//! owner; they are read by every worker. Pages of all-clear bits take no memory.
 
 mod given_back;
 mod pages;

@@ -2,8 +2,8 @@
 //!
 //! ON-DISK FORMAT. Which member holds which bytes of the volume follows from the seven numbers in
 //! [`GeometryParts`], and they are all a superblock stores. For `layout_version` 1 the answers of
-//! [`Geometry::place`], [`Geometry::strip_on`] and [`Geometry::stripe_at`] never change; a different
-//! map is a new version. The golden maps in `tests/golden` are the witness.
+//! [`Geometry::place`], [`Geometry::strip_on`] and [`Geometry::stripe_at`] never change; a
+//! different map is a new version. The golden maps in `tests/golden` are the witness.
 //!
 //! What must stay true of every value of [`Geometry`]: 1 to 64 strips per stripe, a strip of a
 //! power of two from 4 KiB to 1 MiB, at least one row, and members of at most 2^62 bytes together,

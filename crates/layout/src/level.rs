@@ -1,8 +1,8 @@
 //! The levels: a code (data and parity strips) on one or several groups of members.
 //!
 //! What must stay true: [`Level::code`] is written to superblocks, so a number once given is never
-//! given to another level. Names are what operators type and read; several spellings read as the same
-//! level, one is printed.
+//! given to another level. Names are what operators type and read; several spellings read as the
+//! same level, one is printed.
 
 use ashlar_units::STRIPS_MAX;
 use std::fmt;
@@ -95,7 +95,8 @@ impl Level {
         }
     }
 
-    /// Parity strips when the level fixes them; `None` for mirrors and n+m, where the operator says.
+    /// Parity strips when the level fixes them; `None` for mirrors and n+m, where the operator
+    /// says.
     pub(crate) fn fixed_parity(self) -> Option<usize> {
         match self.inner() {
             Level::Raid0 => Some(0),

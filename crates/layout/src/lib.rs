@@ -1,12 +1,14 @@
-//! Geometry and plans: where every block of a volume lives, and what a write or a degraded read has to do.
+//! Geometry and plans: where every block of a volume lives, and what a write or a degraded read has
+//! to do.
 //!
 //! Pure arithmetic: no I/O, no clock, no bytes of data, and no allocation in anything that runs per
-//! request. The caller says which strips can be read and written right now; this crate answers with a
-//! plain value (what to read, what to decode, what to write) that the engine executes as it stands.
+//! request. The caller says which strips can be read and written right now; this crate answers with
+//! a plain value (what to read, what to decode, what to write) that the engine executes as it
+//! stands.
 //!
-//! What must stay true: the mapping from volume offsets to members is part of the on-disk format. An
-//! array created by one version of this crate is read by every later one, so [`LAYOUT_VERSION`] 1 never
-//! changes; the maps under `tests/golden` hold it in place.
+//! What must stay true: the mapping from volume offsets to members is part of the on-disk format.
+//! An array created by one version of this crate is read by every later one, so [`LAYOUT_VERSION`]
+//! 1 never changes; the maps under `tests/golden` hold it in place.
 //!
 //! Not here: the coefficients of the code (the parity crate), locking, retries, and what "readable"
 //! depends on (the engine).
@@ -23,7 +25,8 @@
 //! - `capacity`   how many rows members of given sizes make
 //! - `rows`       row ranges of a stripe
 //! - `view`       what may be done with each strip now, and the error when that is too little
-//! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by band
+//! - `write_plan` full stripe, read-modify-write, reconstruct-write or decode-then-write, band by
+//!   band
 //! - `strip_io`   the reads and writes of a plan, merged per strip
 //! - `read_plan`  what to read for a part of a stripe, and which survivors reconstruct what cannot be read
 

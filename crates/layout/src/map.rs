@@ -1,7 +1,7 @@
 //! Volume extents cut at stripes, and extents of one stripe's data cut at strips.
 //!
-//! What must stay true: the pieces of an extent are in rising order, touch each other, and together are
-//! the extent; none is empty. Both iterators are byte-granular and never allocate.
+//! What must stay true: the pieces of an extent are in rising order, touch each other, and together
+//! are the extent; none is empty. Both iterators are byte-granular and never allocate.
 
 use ashlar_units::{Extent, StripIdx, StripeNo, to_usize};
 

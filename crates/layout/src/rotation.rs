@@ -8,9 +8,9 @@
 pub enum Rotation {
     /// Strip i at position i in every row: raid0 and mirrors, where rotating would gain nothing.
     Fixed,
-    /// Linux md's left-symmetric layout, generalised to any number of parity strips: in row 0 P is at
-    /// the last position and moves one to the left each row, wrapping; Q, R and so on follow right
-    /// after P, then the data strips, all wrapping.
+    /// Linux md's left-symmetric layout, generalised to any number of parity strips: in row 0 P is
+    /// at the last position and moves one to the left each row, wrapping; Q, R and so on follow
+    /// right after P, then the data strips, all wrapping.
     LeftSymmetric,
 }
 

@@ -27,8 +27,9 @@ impl LayoutEpoch {
 
 /// What tells stripes apart: their number, and the geometry that counts them.
 ///
-/// A job's cursor is one, too, and may then be one past the last stripe. One word, with the geometry
-/// in the top byte: no stripe number reaches it, since members have at most 2^62 bytes together.
+/// A job's cursor is one, too, and may then be one past the last stripe. One word, with the
+/// geometry in the top byte: no stripe number reaches it, since members have at most 2^62 bytes
+/// together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct StripeId(u64);
 

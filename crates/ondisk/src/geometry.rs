@@ -1,7 +1,8 @@
 //! The geometry as the superblock records it: raw numbers, checked for being possible.
 //!
-//! What must stay true: these numbers decide where every byte of the volume lies; once an array exists
-//! they change only through a reshape. What the numbers mean for a single block is in the layout crate.
+//! What must stay true: these numbers decide where every byte of the volume lies; once an array
+//! exists they change only through a reshape. What the numbers mean for a single block is in the
+//! layout crate.
 
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError};
 use ashlar_units::{BLOCK_BYTES, STRIPS_MAX, to_u64};
@@ -45,8 +46,8 @@ impl GeometryRecord {
         }
     }
 
-    /// The numbers for [`Geometry::from_parts`]; `None` if the level or the layout version has a code this
-    /// program does not know.
+    /// The numbers for [`Geometry::from_parts`]; `None` if the level or the layout version has a
+    /// code this program does not know.
     pub fn to_parts(&self) -> Option<GeometryParts> {
         Some(GeometryParts {
             level: Level::from_code(u8::try_from(self.level).ok()?)?,

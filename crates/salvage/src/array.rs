@@ -1,7 +1,7 @@
 //! The array that a set of images adds up to, and what each image is good for.
 //!
-//! What must stay true: opening reads superblocks only, and never fails for a member that is damaged or absent
-//! as long as one intact superblock says what the array was.
+//! What must stay true: opening reads superblocks only, and never fails for a member that is
+//! damaged or absent as long as one intact superblock says what the array was.
 
 use crate::copies::Reading;
 use crate::image::ReadAt;
@@ -185,8 +185,8 @@ impl<I: ReadAt> Salvage<I> {
         Some(Run { stripes: stripe..next, state })
     }
 
-    /// Stripes that have a strip, or a bit in a page, within the longest image. Bounds all work by the bytes
-    /// that are there, whatever a superblock claims.
+    /// Stripes that have a strip, or a bit in a page, within the longest image. Bounds all work by
+    /// the bytes that are there, whatever a superblock claims.
     fn stripes_in_reach(&self) -> u64 {
         let (newest, geometry) = (&self.roster.newest, self.geometry());
         let reach = self.reach_bytes();
@@ -199,7 +199,8 @@ impl<I: ReadAt> Salvage<I> {
         self.images.iter().map(ReadAt::size_bytes).max().unwrap_or(0)
     }
 
-    /// What pages carry that lie on an image: what it says it is, or else any member that had its slot.
+    /// What pages carry that lie on an image: what it says it is, or else any member that had its
+    /// slot.
     fn page_tags(&self, reading: &Reading, judged: &Judged) -> Vec<u64> {
         let newest = self.superblock();
         if let Some(own) = reading.superblock() {

@@ -1,7 +1,7 @@
 //! Whether the redundancy of a stripe agrees with its data, and who is to blame if not.
 //!
-//! What must stay true: a parity that was needed to reconstruct missing data proves nothing and is not
-//! counted as agreeing.
+//! What must stay true: a parity that was needed to reconstruct missing data proves nothing and is
+//! not counted as agreeing.
 
 use crate::array::Salvage;
 use crate::field::{add_scaled, coefficient, inverse};
@@ -19,11 +19,11 @@ pub struct StripeCheck {
     pub rows_in_doubt: u64,
     /// For each parity strip (or further copy), the rows in which it disagrees.
     pub rows_disagreeing: Vec<u64>,
-    /// Blocks that are not what their checksums say, by strip (data strips first, then parity strips) and block of the strip. They
-    /// are not compared.
+    /// Blocks that are not what their checksums say, by strip (data strips first, then parity
+    /// strips) and block of the strip. They are not compared.
     pub blocks_wrong: Vec<(usize, u64)>,
-    /// The strip that alone explains every disagreement (data strips first, then parity strips), if there is
-    /// exactly one such.
+    /// The strip that alone explains every disagreement (data strips first, then parity strips), if
+    /// there is exactly one such.
     pub suspect: Option<usize>,
 }
 
@@ -78,7 +78,8 @@ impl<I: ReadAt> Salvage<I> {
 }
 
 impl Row {
-    /// For each parity beyond those that missing data needs: stored XOR computed. `None`: there is none.
+    /// For each parity beyond those that missing data needs: stored XOR computed. `None`: there is
+    /// none.
     fn syndromes(&self) -> Option<Vec<(usize, Vec<u8>)>> {
         let missing = self.missing_data();
         let parities = self.parities();
@@ -98,7 +99,8 @@ impl Row {
     }
 }
 
-/// The strips that could be the only wrong one. With missing data or a single parity nobody can tell.
+/// The strips that could be the only wrong one. With missing data or a single parity nobody can
+/// tell.
 fn explains(row: &Row, syndromes: &[(usize, Vec<u8>)]) -> Vec<usize> {
     if syndromes.len() < 2 || !row.missing_data().is_empty() {
         return Vec::new();

@@ -1,9 +1,10 @@
-//! What the stripe intent log changes about the blocks on the members, without writing anything: the judgement of
-//! a restart after a crash, kept beside the images.
+//! What the stripe intent log changes about the blocks on the members, without writing anything:
+//! the judgement of a restart after a crash, kept beside the images.
 //!
-//! What must stay true: a record counts only if every device that could speak has it. A block of a device whose
-//! log cannot be read does not count where a complete record names the device. Rows in doubt lend their parity
-//! only to blocks that say so. A lean record counts unless its block lies in place as it was before.
+//! What must stay true: a record counts only if every device that could speak has it. A block of a
+//! device whose log cannot be read does not count where a complete record names the device. Rows in
+//! doubt lend their parity only to blocks that say so. A lean record counts unless its block lies
+//! in place as it was before.
 
 use crate::bytes::block_checksum;
 use crate::image::ReadAt;
@@ -74,8 +75,8 @@ struct Device {
 type Copies<'a> = BTreeMap<usize, &'a Record>;
 
 impl Overlay {
-    /// Read the logs of all devices in service and judge them. `has_head` says of each image whether nobody
-    /// overwrote its first areas; `is_written` is the written map.
+    /// Read the logs of all devices in service and judge them. `has_head` says of each image
+    /// whether nobody overwrote its first areas; `is_written` is the written map.
     pub(crate) fn of<I: ReadAt>(
         images: &[I],
         roster: &Roster,
@@ -143,7 +144,8 @@ impl Overlay {
         }
         self.summary.complete += 1;
         let stripe = self.stripes.entry(record.stripe).or_default();
-        // A later update of the row was planned when the block of an earlier one was there, or had become another.
+        // A later update of the row was planned when the block of an earlier one was there, or had
+        // become another.
         if !matches!(record.kind, Kind::Lean(_)) {
             stripe.damaged.values_mut().for_each(|damaged| damaged.set(record, false));
         }
@@ -174,8 +176,9 @@ impl Overlay {
         }
     }
 
-    /// Whether the block that a complete lean record is about was not found as it was before. What the log has of it is
-    /// older then; and if it is not as it was to be either, a later record must say what it is, or nobody can.
+    /// Whether the block that a complete lean record is about was not found as it was before. What
+    /// the log has of it is older then; and if it is not as it was to be either, a later record
+    /// must say what it is, or nobody can.
     fn is_new<I: ReadAt>(
         &mut self,
         (images, roster): (&[I], &Roster),
@@ -218,7 +221,8 @@ impl Overlay {
         self.stripes.get(&stripe)?.cells.get(&(image, row)).copied()
     }
 
-    /// Whether what lies in place on an image may be older than a complete record, or is no block that anybody wrote.
+    /// Whether what lies in place on an image may be older than a complete record, or is no block
+    /// that anybody wrote.
     pub(crate) fn is_unproven(&self, image: usize, stripe: u64, row: u64) -> bool {
         let Some(stripe) = self.stripes.get(&stripe) else { return false };
         let of_image = [stripe.unproven.get(&image), stripe.damaged.get(&image)];

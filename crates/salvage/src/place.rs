@@ -1,7 +1,7 @@
 //! Where a block lies: layout version 1, from docs/on-disk-format.md.
 //!
-//! What must stay true: pure arithmetic on a geometry that decoded, so nothing overflows for blocks of the
-//! volume.
+//! What must stay true: pure arithmetic on a geometry that decoded, so nothing overflows for blocks
+//! of the volume.
 
 use crate::bytes::index;
 use crate::superblock::Geometry;

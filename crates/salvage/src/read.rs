@@ -1,7 +1,7 @@
 //! Blocks of the volume: read where they lie, or reconstructed from the rest of their row.
 //!
-//! What must stay true: a block is either returned with how it was come by, or it is lost; never guessed. A
-//! member put into a slot by hand is asked only when there is no other way.
+//! What must stay true: a block is either returned with how it was come by, or it is lost; never
+//! guessed. A member put into a slot by hand is asked only when there is no other way.
 
 use crate::array::{Salvage, Source};
 use crate::bytes::index;
@@ -92,8 +92,8 @@ impl<I: ReadAt> Salvage<I> {
         Ok(Found { bytes, how: How::ByHand })
     }
 
-    /// A whole data strip into `strip_bytes` of `buffer`, with what became of each of its blocks. Lost blocks
-    /// are zeros in the buffer.
+    /// A whole data strip into `strip_bytes` of `buffer`, with what became of each of its blocks.
+    /// Lost blocks are zeros in the buffer.
     ///
     /// # Panics
     /// If the buffer is not as long as a strip.
@@ -151,7 +151,8 @@ impl<I: ReadAt> Salvage<I> {
         })
     }
 
-    /// Whether nothing is known that says otherwise. Rows in doubt after a crash may be newer than what is known of them.
+    /// Whether nothing is known that says otherwise. Rows in doubt after a crash may be newer than
+    /// what is known of them.
     fn is_right(
         &self,
         source: &Source,
@@ -189,8 +190,8 @@ impl<I: ReadAt> Salvage<I> {
         is_wrong.then(|| self.known(source, number)).flatten()
     }
 
-    /// A block that is wrong where it lies, as it follows from its row: if that is what is known of it, or if it is what lies
-    /// there after all, for then what is known is old.
+    /// A block that is wrong where it lies, as it follows from its row: if that is what is known of
+    /// it, or if it is what lies there after all, for then what is known is old.
     fn mended(&self, place: Place, known: u32) -> Result<Found, Lost> {
         let bytes = self.reconstructed(place, Ask::Proven).ok_or(Lost)?;
         let (slot, number) = self.address(place.stripe, place.strip, place.block);

@@ -2,8 +2,8 @@
 //!
 //! What must stay true: a newtype here never converts into another one silently; a volume offset, a
 //! member offset and a stripe number are different types or differently named fields. All sizes are
-//! bytes unless the name says otherwise. A *block* is 4 KiB everywhere inside the engine; exports may
-//! offer 512-byte granularity and the engine widens.
+//! bytes unless the name says otherwise. A *block* is 4 KiB everywhere inside the engine; exports
+//! may offer 512-byte granularity and the engine widens.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What is looked at when everything is at rest: all units through the engine, and the devices with the test's own eyes.
+//! What is looked at when everything is at rest: all units through the engine, and the devices with
+//! the test's own eyes.
 //!
 //! What must stay true: the white box knows the geometry and the code, nothing of the engine.
 

@@ -23,8 +23,9 @@ pub(crate) const TANK: &str = "tank";
 /// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
 const IN_USE: &str = "device.not_opened";
 
-/// A silent device that the engine says it waits for speaks after this time: whoever waits must have
-/// an answer some day. One of which it says nothing is silent for longer than a request may take.
+/// A silent device that the engine says it waits for speaks after this time: whoever waits must
+/// have an answer some day. One of which it says nothing is silent for longer than a request may
+/// take.
 pub(crate) const SILENT_MAX: (Duration, Duration) =
     (Duration::from_secs(240), Duration::from_secs(900));
 

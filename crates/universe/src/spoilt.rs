@@ -1,8 +1,8 @@
-//! What devices of arrays with checksums lie about: that it is repaired within the budget, that the device is named, and
-//! that beyond the budget errors come out and nothing wrong.
+//! What devices of arrays with checksums lie about: that it is repaired within the budget, that the
+//! device is named, and that beyond the budget errors come out and nothing wrong.
 //!
-//! What must stay true: only devices that have lied are blamed (`life::judge_events`), and whoever had a block stored anew
-//! while everything healed was blamed before.
+//! What must stay true: only devices that have lied are blamed (`life::judge_events`), and whoever
+//! had a block stored anew while everything healed was blamed before.
 
 use crate::audit;
 use crate::bay::{Bay, Bays};
@@ -21,7 +21,8 @@ use std::collections::BTreeSet;
 /// A block that is not what it should be: the bay, where, and what it holds.
 pub(crate) type Spoilt = (usize, Extent, Vec<u8>);
 
-/// Blocks of the window that are spoilt on devices in sync, but for those that cannot be read: what they hold nobody sees.
+/// Blocks of the window that are spoilt on devices in sync, but for those that cannot be read: what
+/// they hold nobody sees.
 pub(crate) fn on_members(bays: &Bays, array: &Array) -> Vec<Spoilt> {
     let mut found = Vec::new();
     for (at, bay) in bays.all.iter().enumerate() {
@@ -107,7 +108,8 @@ pub(crate) fn were_named(engine: &Engine, stage: &Stage, (bays, spoilt): (&Bays,
 }
 
 impl Ordeals<'_> {
-    /// More blocks of a row are spoilt than the parity replaces: whatever is read is right or an error. Undone afterwards.
+    /// More blocks of a row are spoilt than the parity replaces: whatever is read is right or an
+    /// error. Undone afterwards.
     pub(crate) fn spoil_beyond(&mut self, random: &mut Random, outlook: &Outlook) {
         let config = self.stage.config();
         // After a crash rows in doubt are taken as they are found.
@@ -123,7 +125,8 @@ impl Ordeals<'_> {
         random.shuffle(&mut strips);
         // A stream of its own, so that this draws nothing from the other.
         let mut own = Random::stream(random.clone().next_u64(), 0xD4);
-        // What a device that is out would say of its block, nobody can: what is decoded for it with such parity looks right.
+        // What a device that is out would say of its block, nobody can: what is decoded for it with
+        // such parity looks right.
         let is_forged = geometry.data_strips() > 1 && own.percent(40) && self.lacks_none();
         let mut spoilt = geometry.parity_strips() + 1;
         if is_forged {
@@ -168,8 +171,9 @@ impl Ordeals<'_> {
         })
     }
 
-    /// A block of a strip says something else, and so does its checksum: as if the device had lost the last writes of
-    /// both. By itself it is right; only of what follows from it can anybody see that it is not.
+    /// A block of a strip says something else, and so does its checksum: as if the device had lost
+    /// the last writes of both. By itself it is right; only of what follows from it can anybody see
+    /// that it is not.
     fn forge(&self, (geometry, stripe, strip): (&Geometry, StripeNo, StripIdx), row: u64) {
         let member = geometry.place(geometry.stripe(stripe), strip).member;
         let Some(bay) = self.bays.in_slot(member.at()).map(|at| &self.bays.all[at]) else { return };

@@ -1,7 +1,8 @@
-//! One universe from its first moment to its last: creation, lives that end well or badly, healing, audit.
+//! One universe from its first moment to its last: creation, lives that end well or badly, healing,
+//! audit.
 //!
-//! What must stay true: the seed decides everything; a universe that goes wrong comes back as a [`Failure`] with its
-//! story, whatever went wrong: an oracle, a panic of the engine, a deadlock.
+//! What must stay true: the seed decides everything; a universe that goes wrong comes back as a
+//! [`Failure`] with its story, whatever went wrong: an oracle, a panic of the engine, a deadlock.
 
 use crate::aim::Place;
 use crate::audit;
@@ -20,7 +21,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const HEADS: Extent = Extent { offset: 0, bytes: 128 << 10 };
 /// Ordeals between two lives, of a hundred.
 const ORDEALS: u64 = 40;
-/// Of arrays with checksums: how often more of a row is spoilt than the parity replaces, of a hundred.
+/// Of arrays with checksums: how often more of a row is spoilt than the parity replaces, of a
+/// hundred.
 const SPOILT_BEYOND: u64 = 30;
 
 /// What of a universe is to be left out: to find the least that still fails.
@@ -118,8 +120,9 @@ pub fn run(seed: u64, limits: Limits) -> Result<Report, Box<Failure>> {
     }
 }
 
-/// Each start of an engine makes pools of which a universe touches a corner: on huge pages, clearing them took more
-/// than half of the time of a run. A kernel that does not know the wish costs time, nothing else.
+/// Each start of an engine makes pools of which a universe touches a corner: on huge pages,
+/// clearing them took more than half of the time of a run. A kernel that does not know the wish
+/// costs time, nothing else.
 fn use_small_pages() {
     let _slower = rustix::thread::disable_transparent_huge_pages(true);
 }

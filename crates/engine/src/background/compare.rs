@@ -1,10 +1,11 @@
 //! Scrub and resync: read all strips of a tile, compare parity with data, make them agree.
 //!
-//! What must stay true: a scrub rewrites data only where two or more parities point at the same strip; else
-//! it is parity that gives way. A resync never lets old parity decide what the data is: it takes the data
-//! as it lies (of a mirror, its lowest readable copy) and makes parity follow. Where data is missing and
-//! parity is not trusted, a stripe can only be found to agree, by a parity that is left over; if it does
-//! not, or there is none left over, it stays as it is and is reported.
+//! What must stay true: a scrub rewrites data only where two or more parities point at the same
+//! strip; else it is parity that gives way. A resync never lets old parity decide what the data is:
+//! it takes the data as it lies (of a mirror, its lowest readable copy) and makes parity follow.
+//! Where data is missing and parity is not trusted, a stripe can only be found to agree, by a
+//! parity that is left over; if it does not, or there is none left over, it stays as it is and is
+//! reported.
 //!
 //! The caller holds the rows' exclusive lock.
 
@@ -91,7 +92,8 @@ pub(super) async fn resync(
     let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
     let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
     complete(shard, &mut tile, &mut buffers);
-    // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not trusted.
+    // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not
+    // trusted.
     let is_mirror = geometry.data_strips() == 1;
     let data = if is_mirror { tile.present.or(tile.decoded) } else { tile.present };
     let has_data = geometry.data().is_subset_of(data);
@@ -141,9 +143,10 @@ async fn read(
     (Tile { stripe, rows, content, present, decoded: StripSet::EMPTY }, unreadable)
 }
 
-/// The tile as it is after blocks that do not match their checksums were put right, if there were any: with it the strips
-/// that are still not to be read, and the blocks that nothing can be proven about. A device may acknowledge the repair and not
-/// store it: what was repaired and is still wrong is repaired once more.
+/// The tile as it is after blocks that do not match their checksums were put right, if there were
+/// any: with it the strips that are still not to be read, and the blocks that nothing can be proven
+/// about. A device may acknowledge the repair and not store it: what was repaired and is still
+/// wrong is repaired once more.
 async fn healed(
     shard: &Rc<Shard>,
     mut tile: Tile,
@@ -177,8 +180,8 @@ struct Unread {
     unproven: Vec<(StripIdx, u32)>,
 }
 
-/// Strips of the tile that could not be read at once: block by block, and what cannot be read even so is
-/// reconstructed and written back. A strip that is whole afterwards counts as read.
+/// Strips of the tile that could not be read at once: block by block, and what cannot be read even
+/// so is reconstructed and written back. A strip that is whole afterwards counts as read.
 async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unread: Unread, report: &mut StepReport) {
     let array = &shard.array;
     let is_there =
@@ -267,8 +270,8 @@ fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
     }
 }
 
-/// What parity says about the data; `None` if there is nothing to compare: no parity is left over beyond
-/// what the data was decoded from.
+/// What parity says about the data; `None` if there is nothing to compare: no parity is left over
+/// beyond what the data was decoded from.
 fn check(shard: &Shard, tile: &Tile) -> Option<Verdict> {
     let geometry = shard.array.geometry_of(tile.stripe);
     if tile.present.count() <= geometry.data_strips() {
@@ -363,7 +366,8 @@ fn one_row(rows: RowRange, row: usize) -> RowRange {
     RowRange::new(start, start + 1)
 }
 
-/// Buffers beyond the pool's: whoever holds some of those must not wait for more, and repairs are rare.
+/// Buffers beyond the pool's: whoever holds some of those must not wait for more, and repairs are
+/// rare.
 fn blank_buffers(shard: &Shard, count: usize, bytes: usize) -> StripeBuffers {
     let mut buffers = shard.scratch.no_buffers();
     buffers.extend((0..count).map(|_| BufMut::zeroed(bytes)));

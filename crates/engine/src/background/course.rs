@@ -1,10 +1,11 @@
 //! Which stripes a job visits, in which order.
 //!
-//! What must stay true: every stripe that needs the job is visited, also one that is written for the first
-//! time by a write that was planned before the job's device was attached. Such a write has entered its
-//! region before it was planned and leaves it only after the stripe's written bit is set. So where a
-//! region is entered, all its stripes are visited (a step waits for the stripe's row lock and finds out);
-//! where it is not, the written bits are complete. The region is looked at first, the bits second.
+//! What must stay true: every stripe that needs the job is visited, also one that is written for
+//! the first time by a write that was planned before the job's device was attached. Such a write
+//! has entered its region before it was planned and leaves it only after the stripe's written bit
+//! is set. So where a region is entered, all its stripes are visited (a step waits for the stripe's
+//! row lock and finds out); where it is not, the written bits are complete. The region is looked at
+//! first, the bits second.
 //!
 //! A course is about the stripes of one geometry; numbers here are numbers of that one.
 //!
@@ -64,8 +65,8 @@ impl Course {
         None
     }
 
-    /// How many stripes there are to visit from `from` on. Stripes being written for the first time are not
-    /// counted, and the strips of the written ones count as spread evenly over the members.
+    /// How many stripes there are to visit from `from` on. Stripes being written for the first time
+    /// are not counted, and the strips of the written ones count as spread evenly over the members.
     pub(crate) fn count(&self, maps: Maps<'_>, from: StripeNo) -> u64 {
         let stripe_count = maps.geometry.stripe_count();
         let (mut at, mut count) = (from.0, 0);

@@ -1,15 +1,15 @@
 //! What clients gave back goes back to the members: holes in files, trimmed cells of drives.
 //!
 //! What must stay true:
-//! - a stripe's blocks go only when it is durable on the members that the stripe is unwritten: until then a crash
-//!   would find it written, and parity that disagrees with what is left;
+//! - a stripe's blocks go only when it is durable on the members that the stripe is unwritten:
+//!   until then a crash would find it written, and parity that disagrees with what is left;
 //! - they go under the stripe's row lock, so that no first write meets them;
-//! - they go only to devices that read zeros there afterwards: a read that was under way when the client gave the
-//!   stripe back finds what was there or zeros.
+//! - they go only to devices that read zeros there afterwards: a read that was under way when the
+//!   client gave the stripe back finds what was there or zeros.
 //!
-//! What an unwritten stripe holds is never looked at, so it does not matter which members have done it and which
-//! have not, or cannot; a fault is ignored for the same reason. The first write of a stripe stores all of it.
-//! Not here: what makes a stripe unwritten (`datapath/trim.rs`).
+//! What an unwritten stripe holds is never looked at, so it does not matter which members have done
+//! it and which have not, or cannot; a fault is ignored for the same reason. The first write of a
+//! stripe stores all of it. Not here: what makes a stripe unwritten (`datapath/trim.rs`).
 
 use crate::datapath::Piece;
 use crate::shard::Shard;
@@ -19,7 +19,8 @@ use ashlar_layout::{RowRange, Stripe, StripeId};
 use ashlar_units::{Extent, MemberIdx, StripeNo};
 use std::rc::Rc;
 
-/// Stripes that are given back together, so that a device gets one long extent instead of many short ones.
+/// Stripes that are given back together, so that a device gets one long extent instead of many
+/// short ones.
 const RUN_STRIPES: u64 = 64;
 
 /// Neighbouring stripes of one owner.
@@ -79,7 +80,8 @@ pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
     let array = &shard.array;
     let geometry = &array.layouts.of(run.first.epoch()).geometry;
     let all = RowRange::new(0, geometry.strip_blocks());
-    // Locked in rising order and by nobody else more than one at a time: no two can wait for each other.
+    // Locked in rising order and by nobody else more than one at a time: no two can wait for each
+    // other.
     let mut held: Vec<RowGuard> = Vec::new();
     let mut extents: Vec<(MemberIdx, Extent)> = Vec::new();
     for number in (run.first.number().0..run.end.0).map(StripeNo) {

@@ -1,13 +1,16 @@
-//! A job at work: stripes are begun as the pace allows, awaited in order, and tried again where they could not be done.
+//! A job at work: stripes are begun as the pace allows, awaited in order, and tried again where
+//! they could not be done.
 //!
-//! What must stay true: stripes are begun in order and awaited in order, so everything below the oldest
-//! one under way is done. A job holds its share of the array only while it runs, and ends soon after the array is stopping;
-//! when it ends no stripe that it began is under way.
+//! What must stay true: stripes are begun in order and awaited in order, so everything below the
+//! oldest one under way is done. A job holds its share of the array only while it runs, and ends
+//! soon after the array is stopping; when it ends no stripe that it began is under way.
 //!
-//! A rebuild or copy does not end while stripes are lost: its device would be called good with content
-//! that is not. It tries them again now and then; writing such a stripe whole, or trimming it, clears it.
+//! A rebuild or copy does not end while stripes are lost: its device would be called good with
+//! content that is not. It tries them again now and then; writing such a stripe whole, or trimming
+//! it, clears it.
 //!
-//! Not here: how far the job is (`job.rs`), what is done to a stripe (`step.rs`), how fast (`pace.rs`, `meter.rs`).
+//! Not here: how far the job is (`job.rs`), what is done to a stripe (`step.rs`), how fast
+//! (`pace.rs`, `meter.rs`).
 
 use super::job::{End, Job};
 use super::meter::Meter;

@@ -1,9 +1,9 @@
-//! Which jobs begin: those that fill a device that joined, and all that the superblock says were under way
-//! when the array starts.
+//! Which jobs begin: those that fill a device that joined, and all that the superblock says were
+//! under way when the array starts.
 //!
-//! What must stay true: a resync is among the running jobs before any other begins; a device that may have
-//! missed writes visits every region in which they can be, and those regions are known only after every
-//! worker has been heard from once more (`home/join.rs`).
+//! What must stay true: a resync is among the running jobs before any other begins; a device that
+//! may have missed writes visits every region in which they can be, and those regions are known
+//! only after every worker has been heard from once more (`home/join.rs`).
 
 use super::course::{Course, Reach};
 use super::job::JobSpec;
@@ -142,8 +142,8 @@ fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
 }
 
 /// The start is about to be recorded. A crash may have left a write on one device of a slot and not
-/// on the other: as long as that is so, nothing may say that the copy is done. The dirty regions say
-/// it, and a resync cleans them before the copy is there (seed 15566 of the universes).
+/// on the other: as long as that is so, nothing may say that the copy is done. The dirty regions
+/// say it, and a resync cleans them before the copy is there (seed 15566 of the universes).
 pub(crate) fn begin_copies_anew(shard: &Shard, superblock: &mut Superblock) {
     if shard.array.intent.durable_count() == 0 {
         return;
@@ -180,8 +180,8 @@ pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
 }
 
 /// The slot's device died and the one that was to replace it has taken over, with everything below
-/// `copied_below` on it but for what was written since the slot was failing. Those writes have made their
-/// regions dirty, and regions stay dirty while a slot is not in sync.
+/// `copied_below` on it but for what was written since the slot was failing. Those writes have made
+/// their regions dirty, and regions stay dirty while a slot is not in sync.
 pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeId) {
     notify(shard);
     if !shard.home().jobs.has_begun.get() {
@@ -189,7 +189,8 @@ pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_b
         return;
     }
     spawn(shard, async move |shard: Rc<Shard>| {
-        // Writes planned before the slot was rebuilding have entered their regions when this returns.
+        // Writes planned before the slot was rebuilding have entered their regions when this
+        // returns.
         home::everywhere(&shard, |_| {}).await;
         let Some(entry) = shard.home().superblock().newcomer(slot).copied() else { return };
         let spec = JobSpec {

@@ -1,10 +1,11 @@
 //! One job: what it is for, which stripes it is through with, and how far that lets it say it is.
 //!
-//! What must stay true: a checkpoint names no stripe that is not done and flushed; a stripe that could
-//! not be done holds the checkpoint where it is. Everything below `done_below` was visited, because `drive.rs` begins
-//! and awaits stripes in order.
+//! What must stay true: a checkpoint names no stripe that is not done and flushed; a stripe that
+//! could not be done holds the checkpoint where it is. Everything below `done_below` was visited,
+//! because `drive.rs` begins and awaits stripes in order.
 //!
-//! Not here: the loop (`drive.rs`), what is done to a stripe (`step.rs`), what the superblocks say (`table.rs`).
+//! Not here: the loop (`drive.rs`), what is done to a stripe (`step.rs`), what the superblocks say
+//! (`table.rs`).
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};
@@ -305,8 +306,8 @@ impl Job {
         }
     }
 
-    /// Whether the rebuilt point of the slot is about the device that this job fills: stripes that were
-    /// under way when that one went may end when its successor is there.
+    /// Whether the rebuilt point of the slot is about the device that this job fills: stripes that
+    /// were under way when that one went may end when its successor is there.
     fn speaks_for(&self, array: &Array, slot: MemberIdx) -> bool {
         let slot = array.slot(slot);
         let is_current = self.tenure == Some(slot.tenure());

@@ -1,5 +1,5 @@
-//! Samples for the governor: what clients saw and what the job moved since the last one; and when it is
-//! time for a checkpoint.
+//! Samples for the governor: what clients saw and what the job moved since the last one; and when
+//! it is time for a checkpoint.
 //!
 //! What must stay true: a sample costs a walk over a few histograms, ten times a second at most.
 
@@ -18,8 +18,8 @@ const UNDER_WAY_BYTES: u64 = 12 << 20;
 /// Stripes under way at full depth: at least, and at most.
 const DEPTH_RANGE: (u64, u64) = (2, 32);
 
-/// Samples in a row without a client request after which no client is there. After fewer they may be waiting for
-/// drives that are slower than a sample is long, and that is no reason to hurry.
+/// Samples in a row without a client request after which no client is there. After fewer they may
+/// be waiting for drives that are slower than a sample is long, and that is no reason to hurry.
 const IDLE_SAMPLES: u32 = 10;
 
 /// Takes samples for the governor, and tells when a checkpoint is due.
@@ -87,8 +87,8 @@ impl Meter {
         shard.array.jobs.show(job.status());
     }
 
-    /// What clients see now, `None` if there are none. As long as that is not known it counts as just right, so that
-    /// the pace stays unless the job is below its floor.
+    /// What clients see now, `None` if there are none. As long as that is not known it counts as
+    /// just right, so that the pace stays unless the job is below its floor.
     fn client_latency_now(&mut self, recent: &LatencySummary) -> Option<Duration> {
         if recent.count != 0 {
             self.idle_samples = 0;

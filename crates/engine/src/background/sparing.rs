@@ -1,7 +1,7 @@
 //! Spares for slots that went out, and for members that are slow.
 //!
-//! What must stay true: a spare that is taken from its pool either joins, goes back because the slot was not
-//! free any more, or is dropped because it does not work, and an event says so.
+//! What must stay true: a spare that is taken from its pool either joins, goes back because the
+//! slot was not free any more, or is dropped because it does not work, and an event says so.
 
 use super::{notify, spawn};
 use crate::event::names;

@@ -1,10 +1,10 @@
 //! What a background job does to one stripe, on the stripe's owner.
 //!
-//! What must stay true: each tile of rows is worked on under its exclusive row lock, and everything is
-//! decided from what is true under that lock: whether the stripe is written, which slots are readable.
-//! So a write that was planned before the job's device was attached has ended when the step reads, and a
-//! write that comes after the step goes to the device itself. Buffers are taken under the lock, all at
-//! once (`scratch.rs`).
+//! What must stay true: each tile of rows is worked on under its exclusive row lock, and everything
+//! is decided from what is true under that lock: whether the stripe is written, which slots are
+//! readable. So a write that was planned before the job's device was attached has ended when the
+//! step reads, and a write that comes after the step goes to the device itself. Buffers are taken
+//! under the lock, all at once (`scratch.rs`).
 //!
 //! - here         rebuild and copy
 //! - `compare`    scrub and resync
@@ -28,8 +28,8 @@ use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
-/// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a client
-/// write to the stripe does not wait for all of a large strip.
+/// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a
+/// client write to the stripe does not wait for all of a large strip.
 const TILE_BYTES: u64 = 256 << 10;
 
 /// One stripe's worth of a job.
@@ -112,8 +112,8 @@ fn tiles(geometry: &Geometry) -> impl Iterator<Item = RowRange> + use<> {
     starts.map(move |start| RowRange::new(start, (start + step).min(end)))
 }
 
-/// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is lost is
-/// then only what really is.
+/// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is
+/// lost is then only what really is.
 async fn refill(shard: &Rc<Shard>, work: Work, part: Part, report: &mut StepReport) {
     let Err(Lost) = refill_rows(shard, work, part, report).await else { return };
     for row in part.rows.start..part.rows.end {

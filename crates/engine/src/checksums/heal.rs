@@ -1,13 +1,16 @@
-//! Blocks that are not what was written, or cannot be read, are decoded from those that are, and stored anew.
+//! Blocks that are not what was written, or cannot be read, are decoded from those that are, and
+//! stored anew.
 //!
-//! What must stay true: a row is decoded from blocks only that match their checksums under the rows' exclusive lock. What
-//! is stored is proven: the decoded block has the checksum that is known of it, or none is known, or one that may be old
-//! (the media did not give back the newer page, and the entry was not set since). A block of which nothing is known is a
-//! source only if it is proven itself: by another of its row, whose known checksum is that of what follows from it. If the
-//! decoded block is what the device holds, it is the table that is wrong: a write of its page was lost. If it is neither,
-//! nothing is proven and nothing is changed.
+//! What must stay true: a row is decoded from blocks only that match their checksums under the
+//! rows' exclusive lock. What is stored is proven: the decoded block has the checksum that is known
+//! of it, or none is known, or one that may be old (the media did not give back the newer page, and
+//! the entry was not set since). A block of which nothing is known is a source only if it is proven
+//! itself: by another of its row, whose known checksum is that of what follows from it. If the
+//! decoded block is what the device holds, it is the table that is wrong: a write of its page was
+//! lost. If it is neither, nothing is proven and nothing is changed.
 //!
-//! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may hold some.
+//! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may
+//! hold some.
 
 use super::pins::{Noted, note_alone};
 use super::{Judgement, block_of, cache, judge, sum_of};
@@ -49,7 +52,8 @@ impl Healed {
 struct Block {
     strip: StripIdx,
     tenure: Tenure,
-    /// Of the device: it may have left its slot, and another may be there, by the time something is said of it.
+    /// Of the device: it may have left its slot, and another may be there, by the time something is
+    /// said of it.
     path: String,
     number: u64,
     /// The checksum that is known of it.
@@ -99,9 +103,9 @@ pub(crate) async fn heal(shard: &Rc<Shard>, stripe: Stripe, rows: RowRange) -> O
     Some(healed)
 }
 
-/// Of a row that lacks too many right blocks, those of which nothing is known and which are right all the same, and the other
-/// bad ones: what follows from them and the right ones has the checksum that is known of another. Each block of a
-/// codeword depends on any k others, and on each of them.
+/// Of a row that lacks too many right blocks, those of which nothing is known and which are right
+/// all the same, and the other bad ones: what follows from them and the right ones has the checksum
+/// that is known of another. Each block of a codeword depends on any k others, and on each of them.
 fn vouched_for(
     shard: &Shard,
     stripe: Stripe,
@@ -122,7 +126,8 @@ fn vouched_for(
     bad.into_iter().partition(|block| strips.contains(block.strip))
 }
 
-/// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be old, agrees.
+/// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be
+/// old, agrees.
 fn follows(shard: &Shard, stripe: Stripe, sources: &[Source<'_>], block: &Block) -> bool {
     let member = shard.array.member_of(stripe, block.strip);
     let is_known = block.known != UNKNOWN && !block.may_be_old;

@@ -1,8 +1,9 @@
 //! Before a write its pages come into memory and stay; after it they learn what was stored.
 //!
-//! What must stay true: pages are here before the write gets a number in the log, so that between its record and its
-//! end nothing waits for them. A device that joins in between has no page here and needs none: the job that fills it
-//! comes to these rows afterwards. What a device failed to store is not noted: it may still hold what it held.
+//! What must stay true: pages are here before the write gets a number in the log, so that between
+//! its record and its end nothing waits for them. A device that joins in between has no page here
+//! and needs none: the job that fills it comes to these rows afterwards. What a device failed to
+//! store is not noted: it may still hold what it held.
 
 use super::cache::{Key, begin, load};
 use super::page::Page;
@@ -41,7 +42,8 @@ impl Noted {
     }
 }
 
-/// Wait, if so much has changed that what is to come might find no room. Before buffers and numbers are taken.
+/// Wait, if so much has changed that what is to come might find no room. Before buffers and numbers
+/// are taken.
 ///
 /// # Errors
 /// As a flush.
@@ -54,8 +56,8 @@ pub(crate) async fn before_write(shard: &Rc<Shard>) -> Result<(), VolumeErrorKin
     Box::pin(flush).await.unwrap_or(Err(VolumeErrorKind::Stopped))
 }
 
-/// The pages of these rows on every device that would store them now. A device whose pages cannot be had goes, as
-/// if it had failed the write.
+/// The pages of these rows on every device that would store them now. A device whose pages cannot
+/// be had goes, as if it had failed the write.
 ///
 /// # Errors
 /// If the array cannot do without a device that goes.

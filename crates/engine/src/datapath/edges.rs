@@ -1,9 +1,10 @@
-//! A write that is not whole blocks becomes one that is: its first and last block get their old content
-//! around the new. Rare: file systems write whole blocks.
+//! A write that is not whole blocks becomes one that is: its first and last block get their old
+//! content around the new. Rare: file systems write whole blocks.
 //!
-//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in between. The buffer is
-//! not from the payload pool: clients that wait for this write may hold all of that. It is taken after the row lock and
-//! before stripe buffers, and who has one waits for neither locks nor another one; so whoever waits for it is served.
+//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in
+//! between. The buffer is not from the payload pool: clients that wait for this write may hold all
+//! of that. It is taken after the row lock and before stripe buffers, and who has one waits for
+//! neither locks nor another one; so whoever waits for it is served.
 
 use super::reconstruct;
 use super::write::{Payload, StripeWrite};

@@ -1,9 +1,9 @@
 //! Read what a plan asks for: old rows of some strips, all at once.
 //!
-//! What must stay true: either every row asked for is there, or the caller learns which strips could
-//! not be read and plans again without them. A device that is gone takes its member out of service; a
-//! block that cannot be read does not. A device that answers too late may still write into the buffer it
-//! was given: that buffer does not come back.
+//! What must stay true: either every row asked for is there, or the caller learns which strips
+//! could not be read and plans again without them. A device that is gone takes its member out of
+//! service; a block that cannot be read does not. A device that answers too late may still write
+//! into the buffer it was given: that buffer does not come back.
 
 use super::rows::RowSet;
 use super::settle;
@@ -97,7 +97,8 @@ pub(crate) async fn gather_each(
     (rows, missing.all())
 }
 
-/// The same, giving up on members that take longer than `patience`, which is as long as it takes if `None`.
+/// The same, giving up on members that take longer than `patience`, which is as long as it takes if
+/// `None`.
 pub(crate) async fn gather_within(
     shard: &Rc<Shard>,
     stripe: Stripe,
@@ -189,7 +190,8 @@ async fn await_read(
     }
 }
 
-/// What `pending` brings, or `None` if the deadline passes first. What is there by then counts as in time.
+/// What `pending` brings, or `None` if the deadline passes first. What is there by then counts as
+/// in time.
 async fn before(
     mut pending: Pending<Outcome>,
     mut deadline: Pin<&mut Option<Sleep>>,

@@ -15,14 +15,15 @@
 //!   old or new, and no other block was being written.
 //!
 //! What must stay true, each for every update of this form:
-//! - It changes one block of one row. More than one, and some may be new when others are not: nobody could tell
-//!   which parity is right.
-//! - Its device is said to write a block whole. It is in service, nothing replaces it, and it has been there since the
-//!   start: what lies in the block's place after a crash is what this update found there, or made of it.
-//! - The device has no volatile cache, so that the block is durable when it is written. (A forced write for each block
-//!   would cost more than the full form, whose records go together.)
-//! - No full record of the stripe counts any more: the home copy of an older block would be rolled forward over this one
-//!   if all devices of parity, which alone have its record, were lost.
+//! - It changes one block of one row. More than one, and some may be new when others are not:
+//!   nobody could tell which parity is right.
+//! - Its device is said to write a block whole. It is in service, nothing replaces it, and it has
+//!   been there since the start: what lies in the block's place after a crash is what this update
+//!   found there, or made of it.
+//! - The device has no volatile cache, so that the block is durable when it is written. (A forced
+//!   write for each block would cost more than the full form, whose records go together.)
+//! - No full record of the stripe counts any more: the home copy of an older block would be rolled
+//!   forward over this one if all devices of parity, which alone have its record, were lost.
 //! - Old and new block differ in their checksums.
 //! - Parity does not go in place before the block is durable, or its device is recorded as out.
 //!

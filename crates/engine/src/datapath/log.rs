@@ -1,8 +1,8 @@
 //! The step of a write between parity and store: its record becomes durable on every holder.
 //!
-//! What must stay true: nothing of the update is in place yet; when this returns well every device that will be
-//! believed after a crash has the record, and members that lack it, or were failing when the update was
-//! planned, are recorded as out on the others.
+//! What must stay true: nothing of the update is in place yet; when this returns well every device
+//! that will be believed after a crash has the record, and members that lack it, or were failing
+//! when the update was planned, are recorded as out on the others.
 
 use super::settle::settle;
 use super::store::{FailedMembers, Writes};
@@ -18,15 +18,16 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// What kind of record a write needs of which clients asked for this; `None` if the array keeps no log.
+/// What kind of record a write needs of which clients asked for this; `None` if the array keeps no
+/// log.
 pub(super) fn record_kind(shard: &Shard, stripe: Stripe, asked: Extent) -> Option<RecordKind> {
     let log = shard.log()?;
     let array = &shard.array;
     if !array.written.is_written(stripe) {
         return Some(RecordKind::FirstWrite);
     }
-    // Every copy of a mirror is right by itself: a start has only to make them equal, whatever is lost besides. With
-    // checksums it has to know which of them is what was written, too.
+    // Every copy of a mirror is right by itself: a start has only to make them equal, whatever is
+    // lost besides. With checksums it has to know which of them is what was written, too.
     let is_whole = asked.bytes == array.geometry_of(stripe).stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
     let is_copied = is_mirror(shard, stripe) && array.checksums.is_none();
@@ -48,8 +49,8 @@ pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> O
     (kind.has_payload() && extent.bytes / BLOCK_BYTES > most).then_some(most)
 }
 
-/// What must be durable before the write is planned: on an array that lacks members parity must not come to rest
-/// on whole stripes that only caches hold.
+/// What must be durable before the write is planned: on an array that lacks members parity must not
+/// come to rest on whole stripes that only caches hold.
 pub(super) async fn before_plan(shard: &Rc<Shard>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
     let array = &shard.array;
     // Of a mirror there is no parity.
@@ -61,8 +62,8 @@ pub(super) async fn before_plan(shard: &Rc<Shard>, stripe: Stripe) -> Result<(),
     Ok(())
 }
 
-/// What must be durable before the first write of a stripe: that it is unwritten. Its durable bit may still say
-/// otherwise since before a trim, and a restart would believe what it finds.
+/// What must be durable before the first write of a stripe: that it is unwritten. Its durable bit
+/// may still say otherwise since before a trim, and a restart would believe what it finds.
 pub(super) async fn before_first_write(
     shard: &Rc<Shard>,
     stripe: Stripe,
@@ -81,7 +82,8 @@ async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 /// The record of a planned write becomes durable on every holder. `None`: it needs none.
 ///
 /// # Errors
-/// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space and never will.
+/// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space
+/// and never will.
 pub(super) async fn log(
     shard: &Rc<Shard>,
     (stripe, kind): (Stripe, RecordKind),
@@ -115,7 +117,8 @@ pub(super) async fn log(
     record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
 }
 
-/// Members that were failing when the update was planned are recorded as out before it goes in place.
+/// Members that were failing when the update was planned are recorded as out before it goes in
+/// place.
 async fn settle_failing(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
     if shard.array.has_failing_slots() {
         Box::pin(settle(shard, FailedMembers::new())).await?;

@@ -1,14 +1,14 @@
 //! Merging: pieces of a sequential stream become full stripes, so that they need no reads.
 //!
 //! What must stay true: only writes that continue each other are merged; a write waits only while a
-//! stream is seen, for a bounded time, and not at all once waiting has proved useless (a client that
-//! keeps one write in flight gains nothing). Whoever waits is answered with the result of the write that
-//! carried its bytes.
+//! stream is seen, for a bounded time, and not at all once waiting has proved useless (a client
+//! that keeps one write in flight gains nothing). Whoever waits is answered with the result of the
+//! write that carried its bytes.
 //!
 //! The first write of a stripe that continues a stream leads: it waits while others join behind it,
-//! until the stripe is full, nobody came for a quarter of the longest wait, or that wait is over. Then
-//! it copies the joined bytes together and writes them as one. If the leader is dropped, those who
-//! joined go on their own.
+//! until the stripe is full, nobody came for a quarter of the longest wait, or that wait is over.
+//! Then it copies the joined bytes together and writes them as one. If the leader is dropped, those
+//! who joined go on their own.
 
 use super::write::{StripeWrite, write_stripe};
 use crate::shard::Shard;

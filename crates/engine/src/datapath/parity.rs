@@ -1,7 +1,7 @@
 //! Compute what a plan stores besides the data: the parity strips of each band.
 //!
-//! What must stay true: pure memory work, no I/O, no waiting. The result holds one entry for each parity
-//! write of the plan, so that storing needs no further copy.
+//! What must stay true: pure memory work, no I/O, no waiting. The result holds one entry for each
+//! parity write of the plan, so that storing needs no further copy.
 
 use super::rows::RowSet;
 use super::write::Payload;

@@ -1,9 +1,10 @@
-//! Reads: straight from the members, on the worker where they arrived; what of a stripe cannot be had that
-//! way goes to the stripe's owner, as one piece of work.
+//! Reads: straight from the members, on the worker where they arrived; what of a stripe cannot be
+//! had that way goes to the stripe's owner, as one piece of work.
 //!
 //! What must stay true: all parts of a request are under way before the first one is waited for. A
-//! stripe that was never written reads as zeros without touching a member. A device that answers too
-//! late may still write into the buffer it was given: that buffer is never handed to the client.
+//! stripe that was never written reads as zeros without touching a member. A device that answers
+//! too late may still write into the buffer it was given: that buffer is never handed to the
+//! client.
 
 use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
@@ -40,8 +41,8 @@ pub(crate) struct Began {
     _awaited: Awaited,
 }
 
-/// A member's command that somebody waits for. It counts as completed when this drops, so also when a
-/// client leaves in the middle.
+/// A member's command that somebody waits for. It counts as completed when this drops, so also when
+/// a client leaves in the middle.
 struct Awaited {
     shard: Rc<Shard>,
     member: MemberIdx,
@@ -158,8 +159,8 @@ fn going_around(shard: &Shard, stripe: Stripe, strips: impl FnOnce() -> StripSet
     slow::around(shard, stripe, strips())
 }
 
-/// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the owner's:
-/// what the others hold is needed there too.
+/// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the
+/// owner's: what the others hold is needed there too.
 fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
     let array = &shard.array;
     if !array.written.is_written(piece.stripe) {
@@ -212,8 +213,9 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
     }
 }
 
-/// The part, on the strip to read it from. All copies of a mirror lie at the same offset, so they take
-/// turns, except where they may differ after an unclean stop: there everybody reads the same one.
+/// The part, on the strip to read it from. All copies of a mirror lie at the same offset, so they
+/// take turns, except where they may differ after an unclean stop: there everybody reads the same
+/// one.
 fn source(shard: &Shard, part: Part) -> Part {
     let array = &shard.array;
     let geometry = array.geometry_of(part.stripe);
@@ -299,7 +301,8 @@ async fn straight(
     Box::pin(around(shard, part, began, outcome)).await
 }
 
-/// The buffer, if it is what was written. If it is not, or the read crossed a write, the stripe's owner looks.
+/// The buffer, if it is what was written. If it is not, or the read crossed a write, the stripe's
+/// owner looks.
 async fn compared(
     shard: &Rc<Shard>,
     part: Part,
@@ -365,7 +368,8 @@ async fn elsewhere(
     }
 }
 
-/// The outcome, or `None` when the read deadline passes first and somebody else could serve the read.
+/// The outcome, or `None` when the read deadline passes first and somebody else could serve the
+/// read.
 async fn before_deadline(
     shard: &Shard,
     stripe: Stripe,
@@ -393,8 +397,8 @@ async fn before_deadline(
     .await
 }
 
-/// Parts put back together: without a copy while they are neighbours in memory, which they are unless a
-/// part had to be reconstructed elsewhere.
+/// Parts put back together: without a copy while they are neighbours in memory, which they are
+/// unless a part had to be reconstructed elsewhere.
 #[derive(Default)]
 struct Joined {
     whole: Option<BufMut>,

@@ -1,11 +1,11 @@
-//! A read that cannot be served straight from its members: on the stripe's owner, under the row lock, what
-//! is asked of one stripe as one piece of work.
+//! A read that cannot be served straight from its members: on the stripe's owner, under the row
+//! lock, what is asked of one stripe as one piece of work.
 //!
-//! What must stay true: what is returned was either read from the block's own member or computed from k
-//! strips that were all read under one row lock and whose parity is trusted; otherwise the answer is an
-//! error. Every strip is read at most once, into the client's own buffer where it is the client's, and all
-//! lost strips are decoded in one pass. After a media error the block is written back, so that the next
-//! read finds it whole.
+//! What must stay true: what is returned was either read from the block's own member or computed
+//! from k strips that were all read under one row lock and whose parity is trusted; otherwise the
+//! answer is an error. Every strip is read at most once, into the client's own buffer where it is
+//! the client's, and all lost strips are decoded in one pass. After a media error the block is
+//! written back, so that the next read finds it whole.
 
 use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;
@@ -63,7 +63,8 @@ pub(crate) async fn read_stripe(
     }
 }
 
-/// Rows of a data strip, from its member or the survivors. The caller holds the rows' exclusive lock.
+/// Rows of a data strip, from its member or the survivors. The caller holds the rows' exclusive
+/// lock.
 ///
 /// # Errors
 /// As [`read_stripe`].
@@ -105,9 +106,9 @@ impl Search {
         Search { stripe, extent, missing, is_patient: false, heals: 0, has_asked_again: false }
     }
 
-    /// Plan with what is known to be missing, read, decode. `None` if more turned out to be missing, which
-    /// happens at most once for each strip. The caller holds the rows' lock, exclusively if blocks are
-    /// broken.
+    /// Plan with what is known to be missing, read, decode. `None` if more turned out to be
+    /// missing, which happens at most once for each strip. The caller holds the rows' lock,
+    /// exclusively if blocks are broken.
     async fn attempt(
         &mut self,
         shard: &Rc<Shard>,
@@ -145,8 +146,8 @@ impl Search {
         Ok(Some(work.finish(geometry, &plan, self.extent, read)))
     }
 
-    /// Broken blocks of an array with checksums are put right first, as far as they can be. The caller holds the rows'
-    /// lock exclusively, if anything is broken.
+    /// Broken blocks of an array with checksums are put right first, as far as they can be. The
+    /// caller holds the rows' lock exclusively, if anything is broken.
     ///
     /// # Errors
     /// If a block that is asked for cannot be proven right.
@@ -212,10 +213,11 @@ impl Search {
 struct Work {
     /// One for each read of the plan, the first one last.
     buffers: StripeBuffers,
-    /// What is asked of each strip and not read right where it belongs, in rising order: to be decoded, or
-    /// copied from a longer read.
+    /// What is asked of each strip and not read right where it belongs, in rising order: to be
+    /// decoded, or copied from a longer read.
     parts: RowSet,
-    /// The client's buffer, if the extent is not whole blocks. Else `parts` and `buffers` are cut from it.
+    /// The client's buffer, if the extent is not whole blocks. Else `parts` and `buffers` are cut
+    /// from it.
     rest: BufMut,
     is_whole_blocks: bool,
 }
@@ -248,7 +250,8 @@ impl Work {
         (Work { buffers, parts, rest: buffer, is_whole_blocks }, leave)
     }
 
-    /// The client's buffer, filled: from `parts`, where what was decoded is, and from what was `read`.
+    /// The client's buffer, filled: from `parts`, where what was decoded is, and from what was
+    /// `read`.
     fn finish(
         mut self,
         geometry: &Geometry,
@@ -325,13 +328,15 @@ pub(crate) fn decode_one(
     target
 }
 
-/// Store a reconstructed block where it could not be read; true if it is there. If that fails too the member goes out.
+/// Store a reconstructed block where it could not be read; true if it is there. If that fails too
+/// the member goes out.
 pub(crate) async fn write_back(
     shard: &Rc<Shard>,
     (stripe, strip, rows): (Stripe, StripIdx, RowRange),
     content: &[u8],
 ) -> bool {
-    // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is rare.
+    // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is
+    // rare.
     let piece = Piece::new(strip, rows, Buf::copied(content));
     let is_stored = repair(shard, stripe, &[piece]).await == Stored::All;
     let member = shard.array.member_of(stripe, strip);

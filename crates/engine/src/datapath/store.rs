@@ -1,8 +1,8 @@
-//! Write what a plan stores: data and parity strips, all in parallel, on the member and on the device
-//! that is being filled to replace it.
+//! Write what a plan stores: data and parity strips, all in parallel, on the member and on the
+//! device that is being filled to replace it.
 //!
-//! What must stay true: when this returns, every write has ended, well or badly; the caller learns which
-//! members failed.
+//! What must stay true: when this returns, every write has ended, well or badly; the caller learns
+//! which members failed.
 
 use super::log;
 use super::settle::settle;
@@ -39,7 +39,8 @@ type NoRoom = Vec<(usize, Target, (u64, Buf))>;
 pub(crate) struct Writes {
     started: List<StoreWrite>,
     began: Nanos,
-    /// On an array with checksums: the pages that learn what was stored, and what that is, one for each write.
+    /// On an array with checksums: the pages that learn what was stored, and what that is, one for
+    /// each write.
     noted: Option<(Pins, Vec<Noted>)>,
 }
 
@@ -115,15 +116,17 @@ fn start_data(
 pub(crate) enum Stored {
     /// All of them are in place.
     All,
-    /// Those that are not were for members that are recorded as out: nobody will believe what lies there.
+    /// Those that are not were for members that are recorded as out: nobody will believe what lies
+    /// there.
     Without,
     /// Some are not, and what lies there instead is still believed.
     NotAll,
 }
 
-/// Store rows anew that could not be read or were wrong, strips rising; the caller holds their lock. It is an
-/// update like any other, for a write that is cut off would leave a readable block of which half is old. Members that
-/// cannot take it are recorded as out, if the array can do without them.
+/// Store rows anew that could not be read or were wrong, strips rising; the caller holds their
+/// lock. It is an update like any other, for a write that is cut off would leave a readable block
+/// of which half is old. Members that cannot take it are recorded as out, if the array can do
+/// without them.
 pub(crate) async fn repair(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) -> Stored {
     let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
     let Ok(pins) = pin(shard, stripe, ios).await else { return Stored::NotAll };
@@ -258,8 +261,8 @@ impl Writes {
         let again = buffer.clone();
         let bytes = to_u64(buffer.len());
         shard.counts().member_writes.add(1);
-        // A slot whose device has just been taken away is out: its content is carried by parity, and
-        // the slots that were left out are settled before the client is answered.
+        // A slot whose device has just been taken away is out: its content is carried by parity,
+        // and the slots that were left out are settled before the client is answered.
         if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
             shard.tally(member).begin_write(bytes);
             let target = Target::current(member, current);
@@ -353,7 +356,8 @@ async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
     pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
 }
 
-/// A device failed a write: it goes at once if it was only being filled, else it is among the failed.
+/// A device failed a write: it goes at once if it was only being filled, else it is among the
+/// failed.
 pub(crate) async fn blame(
     shard: &Rc<Shard>,
     target: Target,

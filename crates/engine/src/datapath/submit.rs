@@ -1,8 +1,9 @@
 //! Admit a request, cut it at stripes, have each piece done by the stripe's owner.
 //!
 //! What must stay true: a request is checked once, here; nothing of it starts if it is refused. All
-//! pieces are under way before the first is waited for. The answer is the first error, given only when
-//! every piece has ended, so that no piece is still writing after the client was told of a failure.
+//! pieces are under way before the first is waited for. The answer is the first error, given only
+//! when every piece has ended, so that no piece is still writing after the client was told of a
+//! failure.
 
 use super::flush;
 use super::read::read;
@@ -100,9 +101,10 @@ fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {
     shard.facts.admit(request)
 }
 
-/// Whether a start after this process was killed would find every stripe of the extent written or unwritten as it
-/// is now. If not, the change is answered after a flush, as if the client had asked for one: it may outlive this
-/// process, connect to the next, and believe what it was told. (A discard may be undone until it is flushed.)
+/// Whether a start after this process was killed would find every stripe of the extent written or
+/// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
+/// for one: it may outlive this process, connect to the next, and believe what it was told. (A
+/// discard may be undone until it is flushed.)
 fn is_settled(shard: &Shard, extent: Extent) -> bool {
     let (epoch, numbers) = shard.array.layouts.touched(extent);
     shard.array.written_of(epoch).is_settled_in(numbers)
@@ -121,8 +123,8 @@ async fn durable(
 }
 
 async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
-    // Always by a stripe task, never in the caller's own: a client that goes away drops its future, and
-    // a write that ends between its data and its parity would leave the stripe torn.
+    // Always by a stripe task, never in the caller's own: a client that goes away drops its future,
+    // and a write that ends between its data and its parity would leave the stripe torn.
     let mut under_way = UnderWay::new();
     for piece in shard.array.layouts.cut(extent) {
         let start = to_usize(piece.request_offset);

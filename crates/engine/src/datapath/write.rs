@@ -1,9 +1,9 @@
 //! The story of one stripe write.
 //!
-//! What must stay true: the order of the steps below. Nothing on a member changes before the region's
-//! intent is durable, and before the stripe intent log has it if there is one; parity is computed from what was
-//! read under the row lock; the client is answered
-//! only when every member that lacks the write is recorded as out on the others.
+//! What must stay true: the order of the steps below. Nothing on a member changes before the
+//! region's intent is durable, and before the stripe intent log has it if there is one; parity is
+//! computed from what was read under the row lock; the client is answered only when every member
+//! that lacks the write is recorded as out on the others.
 
 use super::clock::StageClock;
 use super::edges;
@@ -52,8 +52,8 @@ pub(crate) struct StripeWrite {
 /// 9. settle  if a member failed, the others record that before we acknowledge
 ///
 /// # Errors
-/// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could not be
-/// recorded; `NoSpace` if the members have none.
+/// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could
+/// not be recorded; `NoSpace` if the members have none.
 pub(crate) async fn write_stripe(
     shard: &Rc<Shard>,
     write: StripeWrite,
@@ -64,12 +64,14 @@ pub(crate) async fn write_stripe(
     clock.lap(shard, WriteStage::Lock);
     let _intent = enter_region(shard, stripe).await?;
     clock.lap(shard, WriteStage::Intent);
-    // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients wrote all of it.
+    // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients
+    // wrote all of it.
     let asked = write.extent;
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
         Payload::new(shard, write)
     } else {
-        // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every write.
+        // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every
+        // write.
         Box::pin(edges::widen(shard, write)).await?
     };
     let kind = log::record_kind(shard, stripe, asked);
@@ -265,12 +267,13 @@ fn plan(
     }
 }
 
-/// Pass a failure on, having said what it means for the stripe: some strips of the write, or its records, are
-/// stored and others are not, and no member could be put out for it. Parity may disagree with the data. Nothing is
-/// decoded from it until a resync was there, and an array that stops like this is not called clean.
+/// Pass a failure on, having said what it means for the stripe: some strips of the write, or its
+/// records, are stored and others are not, and no member could be put out for it. Parity may
+/// disagree with the data. Nothing is decoded from it until a resync was there, and an array that
+/// stops like this is not called clean.
 ///
-/// With a log the members say so before the rows are given up: a restart would roll this update forward, and
-/// a later one whose parity was computed without it.
+/// With a log the members say so before the rows are given up: a restart would roll this update
+/// forward, and a later one whose parity was computed without it.
 async fn done_or_distrust<T>(
     shard: &Rc<Shard>,
     stripe: Stripe,
@@ -286,7 +289,8 @@ async fn done_or_distrust<T>(
     result
 }
 
-/// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on once a member is out.
+/// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on
+/// once a member is out.
 fn note_cached(shard: &Shard, stripe: Stripe, kind: Option<RecordKind>) {
     match kind {
         Some(RecordKind::Full | RecordKind::Lean(_)) => {

@@ -1,17 +1,18 @@
-//! A device takes a slot: as a new member to be rebuilt, as a replacement to be copied to, or as the same
-//! member that comes back.
+//! A device takes a slot: as a new member to be rebuilt, as a replacement to be copied to, or as
+//! the same member that comes back.
 //!
 //! What must stay true, so that no write is missed:
-//! 1. every worker has the device before the slot takes writes for it, so a write that is planned for the
-//!    device reaches it wherever it runs;
-//! 2. the job begins only after every worker has been heard from once more: a write that was planned
-//!    without the device has then entered its region, and is under its row lock until it has ended;
-//! 3. a step of the job takes the stripe's row lock, so it reads after such a write has ended, and visits
-//!    the stripes of entered regions even if they look unwritten (`background/course.rs`).
+//! 1. every worker has the device before the slot takes writes for it, so a write that is planned
+//!    for the device reaches it wherever it runs;
+//! 2. the job begins only after every worker has been heard from once more: a write that was
+//!    planned without the device has then entered its region, and is under its row lock until it
+//!    has ended;
+//! 3. a step of the job takes the stripe's row lock, so it reads after such a write has ended, and
+//!    visits the stripes of entered regions even if they look unwritten (`background/course.rs`).
 //!
-//! The slot takes writes a moment before the members record the newcomer. That only makes work: nothing
-//! is read from the device before the job has been there, and after a crash in between the device does
-//! not belong to the array.
+//! The slot takes writes a moment before the members record the newcomer. That only makes work:
+//! nothing is read from the device before the job has been there, and after a crash in between the
+//! device does not belong to the array.
 
 use super::{everywhere, keeper, proof, record};
 use crate::background::{self, table};
@@ -90,11 +91,12 @@ pub(crate) async fn with_uuid(
     fill(shard, member, (opened, newcomer.uuid, log_tag), enlist).await
 }
 
-/// A member that was put out of its slot comes back to it with what it held; only stripes of dirty regions
-/// are rebuilt.
+/// A member that was put out of its slot comes back to it with what it held; only stripes of dirty
+/// regions are rebuilt.
 ///
 /// # Errors
-/// If the device is not that member, or has been used otherwise meanwhile; else as [`as_rebuilding`].
+/// If the device is not that member, or has been used otherwise meanwhile; else as
+/// [`as_rebuilding`].
 pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Result<(), Refusal> {
     check(shard, opened.facts())?;
     let (member, uuid) = recognise(shard, &opened).await?;
@@ -237,7 +239,8 @@ async fn prepare(
     let device = opened.attach(&shard.worker.handle);
     let (worker, path) = (&shard.worker, &opened.facts().path);
     let superblock = shard.home().superblock();
-    // What it says of an earlier life must not be taken for marks of this one; a member that comes back has its own.
+    // What it says of an earlier life must not be taken for marks of this one; a member that comes
+    // back has its own.
     let is_back = superblock.member(uuid).is_some_and(|entry| entry.role == Role::Out);
     let marks = if is_back { Extent::default() } else { FLUSH_MARKS };
     // Nor may a heartbeat of somebody who ran it elsewhere.
@@ -252,7 +255,8 @@ async fn prepare(
     flushed.map_err(|fault| control_io::refused(path, "a flush", fault))
 }
 
-/// The device takes the slot, which is out, and its rebuild begins. `enlist` says so in the superblock.
+/// The device takes the slot, which is out, and its rebuild begins. `enlist` says so in the
+/// superblock.
 async fn fill(
     shard: &Rc<Shard>,
     member: MemberIdx,
@@ -267,7 +271,8 @@ async fn fill(
     let tenure = slot.draw_tenure();
     slot.set_nothing_rebuilt();
     array.set_tenure(member, tenure);
-    // A copy to a device that was to replace the one before may still end, and must not speak of this one.
+    // A copy to a device that was to replace the one before may still end, and must not speak of
+    // this one.
     if !sings(Canary::CopySpeaksOn) {
         slot.set_replacement_tenure(tenure);
     }

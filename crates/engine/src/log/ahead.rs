@@ -1,20 +1,24 @@
 //! Records of whole stripes, written before their writes come.
 //!
-//! A whole stripe's record has no data: it says that the rows may be in doubt. For stripes that a stream of
-//! writes is about to reach it is therefore written early, dozens of stripes in one batch, and its write
-//! finds it there. A stream then waits for the log once in [`STRIPES`] stripes instead of with every one.
+//! A whole stripe's record has no data: it says that the rows may be in doubt. For stripes that a
+//! stream of writes is about to reach it is therefore written early, dozens of stripes in one
+//! batch, and its write finds it there. A stream then waits for the log once in [`STRIPES`] stripes
+//! instead of with every one.
 //!
 //! What must stay true:
-//! - A record written early is an update under way until it is used or given up, so nothing settles past it.
-//! - It outdates older records of its stripe, so it is written only where none counts any more: what such a record
-//!   holds may be in place nowhere but in a cache.
+//! - A record written early is an update under way until it is used or given up, so nothing settles
+//!   past it.
+//! - It outdates older records of its stripe, so it is written only where none counts any more:
+//!   what such a record holds may be in place nowhere but in a cache.
 //! - Its rows are held until it is durable: no later record of them may be whole before it is.
 //! - It is used only if no record with data, and none of a first write, came after it.
-//! - It is used only on the devices that were there when it was written: all are given up when one comes or goes.
+//! - It is used only on the devices that were there when it was written: all are given up when one
+//!   comes or goes.
 //! - Nobody waits for one; when space is short all are given up before anything else.
 //!
-//! What it costs is said in one line: after a crash parity of some stripes is generated anew that nobody was writing.
-//! Their data is whole, and what parity it has agrees with it, so that this changes nothing there, losses or not.
+//! What it costs is said in one line: after a crash parity of some stripes is generated anew that
+//! nobody was writing. Their data is whole, and what parity it has agrees with it, so that this
+//! changes nothing there, losses or not.
 //!
 //! Pure.
 
@@ -26,9 +30,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Stripes whose records are written together: what fits the header of one batch on a dozen members.
+/// Stripes whose records are written together: what fits the header of one batch on a dozen
+/// members.
 pub(super) const STRIPES: u64 = 32;
-/// Records that wait for their write at most; more, and all are given up: too many streams broke off.
+/// Records that wait for their write at most; more, and all are given up: too many streams broke
+/// off.
 const READY_MAX: usize = 1024;
 /// Places for stripes that were lately written whole.
 const STREAMS: usize = 64;

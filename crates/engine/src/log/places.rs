@@ -1,9 +1,9 @@
 //! The newest of the numbers that stripes were given, in a table of fixed size.
 //!
-//! What must stay true: what comes back for a stripe is never lower than what was noted for it. Stripes that share a
-//! place are taken for each other; so whoever asks must be right with a number that is too high, and pay for it
-//! with a record more. (A map of the stripes that were written between two flushes cost more than all the rest of the
-//! log when it was full.)
+//! What must stay true: what comes back for a stripe is never lower than what was noted for it.
+//! Stripes that share a place are taken for each other; so whoever asks must be right with a number
+//! that is too high, and pay for it with a record more. (A map of the stripes that were written
+//! between two flushes cost more than all the rest of the log when it was full.)
 //!
 //! Pure.
 

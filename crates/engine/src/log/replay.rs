@@ -1,14 +1,16 @@
-//! What a start makes of the logs of its members: updates that were under way when the array stopped are
-//! rolled forward, before the first request and before the start itself is recorded.
+//! What a start makes of the logs of its members: updates that were under way when the array
+//! stopped are rolled forward, before the first request and before the start itself is recorded.
 //!
-//! What must stay true: nothing is written at all before the logs were read and there is a way to go on with what they say;
-//! nothing is written in place before every member that takes no part (not found, or its log
-//! cannot be read) is recorded as out on the others, under the incarnation whose records are read: a
-//! restart that begins again must not believe it. Nothing else changes what counts until the start's own
-//! update ends it for good; so a start that is cut off anywhere is simply done again.
+//! What must stay true: nothing is written at all before the logs were read and there is a way to
+//! go on with what they say; nothing is written in place before every member that takes no part
+//! (not found, or its log cannot be read) is recorded as out on the others, under the incarnation
+//! whose records are read: a restart that begins again must not believe it. Nothing else changes
+//! what counts until the start's own update ends it for good; so a start that is cut off anywhere
+//! is simply done again.
 //!
-//! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what they ask for besides the
-//! logs, `mend` writes, `prove` puts blocks of rows in doubt back that their checksums prove.
+//! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what
+//! they ask for besides the logs, `mend` writes, `prove` puts blocks of rows in doubt back that
+//! their checksums prove.
 
 mod found;
 mod mend;
@@ -45,10 +47,11 @@ pub struct ReplaySummary {
     pub dropped: u64,
     /// Rows whose parity was generated anew.
     pub rows_in_doubt: u64,
-    /// Those of them that were left as they are: more of their blocks cannot be read than the parity replaces.
+    /// Those of them that were left as they are: more of their blocks cannot be read than the
+    /// parity replaces.
     pub rows_left: u64,
-    /// Blocks of rows in doubt that were not what their checksums say, followed from the rest of their row, and were put
-    /// back: writes that were caught half way, or damage.
+    /// Blocks of rows in doubt that were not what their checksums say, followed from the rest of
+    /// their row, and were put back: writes that were caught half way, or damage.
     pub put_back: u64,
     /// Blocks written in place from the logs.
     pub blocks: u64,
@@ -70,8 +73,9 @@ pub(crate) struct Logs {
     began: Nanos,
 }
 
-/// Read the logs of all devices in service as `superblock` has them: of the members as found, with those that were not
-/// found recorded as lost. Nothing is written before this says that there is a way to go on.
+/// Read the logs of all devices in service as `superblock` has them: of the members as found, with
+/// those that were not found recorded as lost. Nothing is written before this says that there is a
+/// way to go on.
 ///
 /// # Errors
 /// If the logs contradict each other, or those of more members cannot be relied on than the parity
@@ -119,8 +123,8 @@ fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
 /// Roll forward what the logs say. On the home worker.
 ///
 /// # Errors
-/// If the array may not be written and there is something to write, the logs contradict each other, or more
-/// members fail than the parity replaces.
+/// If the array may not be written and there is something to write, the logs contradict each other,
+/// or more members fail than the parity replaces.
 pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummary, Refusal> {
     let Logs { mut sources, began } = logs;
     // Some may have failed since their logs were read.
@@ -150,9 +154,10 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
     Ok(summary)
 }
 
-/// Rows in doubt of regions that the write-intent bitmap calls clean are not: since nothing was being written there all members
-/// were flushed, with their checksums, and none was out. They are a codeword, or a device has damaged it since: then what
-/// is found must not be believed, and a member that comes back by the same bitmap would not be made to agree with it.
+/// Rows in doubt of regions that the write-intent bitmap calls clean are not: since nothing was
+/// being written there all members were flushed, with their checksums, and none was out. They are a
+/// codeword, or a device has damaged it since: then what is found must not be believed, and a
+/// member that comes back by the same bitmap would not be made to agree with it.
 fn leave_clean(shard: &Shard, judgement: &mut Judgement) {
     let intent = &shard.array.intent;
     for replay in &mut judgement.stripes {
@@ -242,7 +247,8 @@ fn taking_torn(scan: LogScan) -> LogScan {
     scan
 }
 
-/// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any more.
+/// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any
+/// more.
 async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judgement, Refusal> {
     let found = found::read(shard, homes_of(sources)).await;
     let (judgement, kept) = judge_reliable(shard, sources, &found)?;
@@ -264,7 +270,8 @@ fn homes_of(sources: &[Source]) -> BTreeSet<HomeBlock> {
     sources.iter().filter_map(|source| source.log.as_ref().ok()).flat_map(homes).collect()
 }
 
-/// What the logs add up to that can be relied on, and which these are; devices are numbered among them.
+/// What the logs add up to that can be relied on, and which these are; devices are numbered among
+/// them.
 fn judge_reliable(
     shard: &Shard,
     sources: &[Source],
@@ -294,8 +301,8 @@ fn judge_reliable(
     }
 }
 
-/// A device takes no further part: the others say so when this returns. An array that may not be written goes
-/// on without it and says nothing.
+/// A device takes no further part: the others say so when this returns. An array that may not be
+/// written goes on without it and says nothing.
 async fn lose(shard: &Rc<Shard>, target: &Target, why: String) -> Result<(), Refusal> {
     if shard.array.is_read_only() {
         return Ok(());

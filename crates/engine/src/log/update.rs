@@ -1,7 +1,7 @@
 //! What one update changes, as its records say it.
 //!
-//! What must stay true: pieces are in the order in which a record wants them; each device's record carries what
-//! that device stores, and nothing else.
+//! What must stay true: pieces are in the order in which a record wants them; each device's record
+//! carries what that device stores, and nothing else.
 
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripeId};
@@ -44,7 +44,8 @@ pub(super) struct Body {
     pub(super) kind: RecordKind,
     pub(super) rows: RowRange,
     pub(super) holders: Vec<Holder>,
-    /// New content, strips rising; data strips before parity strips. Empty if the kind has no payload.
+    /// New content, strips rising; data strips before parity strips. Empty if the kind has no
+    /// payload.
     pub(super) pieces: Vec<Piece>,
 }
 

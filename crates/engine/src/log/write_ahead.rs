@@ -1,7 +1,9 @@
-//! Records of whole stripes on their way before their writes come: which stripes, and what becomes of the records.
+//! Records of whole stripes on their way before their writes come: which stripes, and what becomes
+//! of the records.
 //!
-//! What must stay true: what `ahead.rs` says of such records. A stripe has one written early only if its next write, were
-//! it a whole one, would need just that; its rows stay locked until the record is durable.
+//! What must stay true: what `ahead.rs` says of such records. A stripe has one written early only
+//! if its next write, were it a whole one, would need just that; its rows stay locked until the
+//! record is durable.
 
 use super::{Log, NewUpdate, Update};
 use crate::datapath::settle::settle as settle_members;
@@ -14,8 +16,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 impl Log {
-    /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was written early.
-    /// If the stripe continues a stream, records of those that follow are on their way when this returns.
+    /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was
+    /// written early. If the stripe continues a stream, records of those that follow are on their
+    /// way when this returns.
     pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: Stripe) -> Option<Update> {
         let wanted = self.ahead.borrow_mut().wanted(stripe.id());
         if let Some(numbers) = wanted {
@@ -76,10 +79,12 @@ impl Log {
         });
     }
 
-    /// Whether the stripe's next write, if it is a whole one, would need the record that can be written for it now.
+    /// Whether the stripe's next write, if it is a whole one, would need the record that can be
+    /// written for it now.
     fn may_be_ahead(&self, stripe: Stripe) -> bool {
         let array = &self.common.array;
-        // What is in doubt has its checksums taken from what is found: not to be said of stripes nobody writes.
+        // What is in doubt has its checksums taken from what is found: not to be said of stripes
+        // nobody writes.
         array.checksums.is_none()
             && array.owner_of(stripe) == self.common.worker
             && array.written.is_written(stripe)

@@ -1,10 +1,10 @@
 //! Row locks: who may touch which rows of a stripe right now.
 //!
-//! What must stay true: two holders whose rows overlap are both readers of parity (`Shared`); requests
-//! are granted in the order in which they came wherever they overlap, so nobody starves; a waiter that
-//! is dropped leaves the line. One table per array and worker: only the stripe's owner ever asks, so
-//! there are no threads here. Rows are 4 KiB blocks within a strip: two small writes to different rows
-//! of one stripe do not wait for each other.
+//! What must stay true: two holders whose rows overlap are both readers of parity (`Shared`);
+//! requests are granted in the order in which they came wherever they overlap, so nobody starves; a
+//! waiter that is dropped leaves the line. One table per array and worker: only the stripe's owner
+//! ever asks, so there are no threads here. Rows are 4 KiB blocks within a strip: two small writes
+//! to different rows of one stripe do not wait for each other.
 
 use ashlar_layout::{RowRange, StripeId};
 use std::cell::RefCell;
@@ -143,7 +143,8 @@ impl Future for Granted<'_> {
     }
 }
 
-/// Stripe numbers are well spread by one multiplication; a keyed hash would cost more than the lock.
+/// Stripe numbers are well spread by one multiplication; a keyed hash would cost more than the
+/// lock.
 #[derive(Default)]
 struct StripeHasher(u64);
 

@@ -1,7 +1,7 @@
 //! Stripes that clients gave back and whose blocks the members still hold.
 //!
-//! What must stay true: blocks go only of a stripe that is unwritten, also after a crash, and once for each time that it was
-//! given back; a stripe that is written again keeps its blocks.
+//! What must stay true: blocks go only of a stripe that is unwritten, also after a crash, and once
+//! for each time that it was given back; a stripe that is written again keeps its blocks.
 //!
 //! Not here: telling the members (`background/discard.rs`).
 
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl WrittenMap {
-    /// A client gave the stripe back, which is unwritten now: its blocks may go once that is durable.
+    /// A client gave the stripe back, which is unwritten now: its blocks may go once that is
+    /// durable.
     pub(crate) fn give_back(&self, stripe: Stripe) {
         let (page, word, bit) = self.bit_of(stripe);
         let new = || (0..self.words_per_page()).map(|_| AtomicU64::new(0)).collect();
@@ -22,7 +23,8 @@ impl WrittenMap {
         }
     }
 
-    /// The members keep the stripe's blocks, or have been told of it. Whether they still were to go.
+    /// The members keep the stripe's blocks, or have been told of it. Whether they still were to
+    /// go.
     pub(super) fn keep(&self, stripe: Stripe) -> bool {
         let (page, word, bit) = self.bit_of(stripe);
         let Some(words) = self.pages[page].given_back.get() else { return false };
@@ -38,7 +40,8 @@ impl WrittenMap {
         self.given_back.load(Ordering::Acquire) != 0
     }
 
-    /// The first stripe at or after `from` whose blocks may go: it is unwritten, also after a crash.
+    /// The first stripe at or after `from` whose blocks may go: it is unwritten, also after a
+    /// crash.
     pub(crate) fn next_given_back(&self, from: StripeNo) -> Option<StripeNo> {
         let mut at = from.0;
         while at < self.stripe_count {
@@ -61,8 +64,8 @@ impl WrittenMap {
         None
     }
 
-    /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each time it was given
-    /// back.
+    /// The stripe's blocks go now, if they still may; the caller holds its rows. Only once for each
+    /// time it was given back.
     pub(crate) fn take_given_back(&self, stripe: Stripe) -> bool {
         !self.is_written(stripe) && !self.may_be_durable(stripe) && self.keep(stripe)
     }

@@ -1,13 +1,13 @@
-//! The written map on its way to the members and from them: which pages wait to be stored, in which of their two places,
-//! and what a start would find.
+//! The written map on its way to the members and from them: which pages wait to be stored, in which
+//! of their two places, and what a start would find.
 //!
-//! What must stay true: a page has two places on each member, written in
-//! turns, so that a write that tears on all members at once leaves the page before it. Once things are quiet, and before
-//! a clean stop, the other place is given the same bits (*single* pages are those that wait for it): then damage to
-//! one place does not bring back an older page.
+//! What must stay true: a page has two places on each member, written in turns, so that a write
+//! that tears on all members at once leaves the page before it. Once things are quiet, and before a
+//! clean stop, the other place is given the same bits (*single* pages are those that wait for it):
+//! then damage to one place does not bring back an older page.
 //!
-//! A write is answered only when a start would find its stripes as they are (*settled*): a process that is killed
-//! takes with it what is in its memory and nowhere else, and the client may live on.
+//! A write is answered only when a start would find its stripes as they are (*settled*): a process
+//! that is killed takes with it what is in its memory and nowhere else, and the client may live on.
 //!
 //! Not here: writing and reading pages (`home/keeper.rs`, `map_pages.rs`).
 
@@ -76,10 +76,10 @@ impl WrittenMap {
         };
     }
 
-    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only on some; its
-    /// other place says the same everywhere, or not (`is_single`).
-    /// Where it is not everywhere the same place is written again first: the other one still holds the
-    /// page before it, on every member.
+    /// The newest copy of the page was found in `place`, on every member (`is_everywhere`) or only
+    /// on some; its other place says the same everywhere, or not (`is_single`). Where it is not
+    /// everywhere the same place is written again first: the other one still holds the page before
+    /// it, on every member.
     pub(crate) fn found_in(&self, page: usize, place: u64, is_everywhere: bool, is_single: bool) {
         self.set_single(page, is_single);
         let next = if is_everywhere { 1 - place } else { place };
@@ -96,7 +96,8 @@ impl WrittenMap {
         self.put_back(page);
     }
 
-    /// The bits of a page as they are to be on the members; from now on those that are set may be there.
+    /// The bits of a page as they are to be on the members; from now on those that are set may be
+    /// there.
     pub(crate) fn words_to_store(&self, page: usize) -> Vec<u64> {
         let words = self.page_words(page);
         let mut is_repeat = !self.pages[page].is_partial.load(Ordering::Acquire);
@@ -110,7 +111,8 @@ impl WrittenMap {
         words
     }
 
-    /// The members have these bits, and no others: what was set there before and is not now is gone.
+    /// The members have these bits, and no others: what was set there before and is not now is
+    /// gone.
     pub(crate) fn stored(&self, page: usize, words: &[u64]) {
         for (stored, word) in self.stored_words(page).iter().zip(words) {
             stored.store(*word, Ordering::Release);
@@ -122,7 +124,8 @@ impl WrittenMap {
         self.set_single(page, !self.pages[page].is_repeat.load(Ordering::Acquire));
     }
 
-    /// Whether a start after this process was killed would find every stripe of `range` as it is now.
+    /// Whether a start after this process was killed would find every stripe of `range` as it is
+    /// now.
     pub(crate) fn is_settled_in(&self, range: Range<u64>) -> bool {
         let (mut at, end) = (range.start, range.end.min(self.stripe_count));
         while at < end {
@@ -161,7 +164,8 @@ impl WrittenMap {
         }
     }
 
-    /// Take over the bits of a page that was read from a member; bits beyond the last stripe are dropped.
+    /// Take over the bits of a page that was read from a member; bits beyond the last stripe are
+    /// dropped.
     pub(crate) fn load_page(&self, page: usize, bits: &[u64]) {
         if bits.iter().all(|word| *word == 0) || sings(Canary::WrittenMapForgotten) {
             return;

@@ -1,7 +1,8 @@
-//! The write-intent bitmap after crashes: pages that are on some members only, on which no start relies, and a resync that
-//! cannot store what it is there for.
+//! The write-intent bitmap after crashes: pages that are on some members only, on which no start
+//! relies, and a resync that cannot store what it is there for.
 //!
-//! What must stay true: pages are put back as a power cut may leave them, on members that had them in their caches.
+//! What must stay true: pages are put back as a power cut may leave them, on members that had them
+//! in their caches.
 
 use crate::world::jobs::{count, last, ms, raid6, until_idle};
 use crate::world::{
@@ -83,8 +84,9 @@ fn create(world: &mut SimWorld, policy: ConsistencyPolicy) -> Geometry {
     geometry
 }
 
-/// Seed 24017 of the universes, at 6389f5f. A clean stop is cut off: the superblocks that say clean are there, and the cleared
-/// bits on some members only. The next start asked three of six, believed the old bits, and told nobody of its writes.
+/// Seed 24017 of the universes, at 6389f5f. A clean stop is cut off: the superblocks that say clean
+/// are there, and the cleared bits on some members only. The next start asked three of six,
+/// believed the old bits, and told nobody of its writes.
 #[test]
 fn cleared_bits_that_some_members_have_hide_no_write() {
     let mut world = SimWorld::new(24017);
@@ -109,8 +111,8 @@ fn cleared_bits_that_some_members_have_hide_no_write() {
     }
 }
 
-/// A crash leaves a bit on one member alone, and that member is lost next: what was written in between is still told to the one
-/// that comes back.
+/// A crash leaves a bit on one member alone, and that member is lost next: what was written in
+/// between is still told to the one that comes back.
 #[test]
 fn a_bit_that_one_member_alone_has_is_told_to_the_others() {
     let mut world = SimWorld::new(24018);
@@ -156,16 +158,18 @@ fn a_bit_that_is_on_one_member_only_is_on_all_after_the_next_start() {
 /// Stripes that are written before a crash after which nothing can be stored.
 const STRIPES: u64 = 200;
 
-/// A stripe that a resync comes to late, with the member of its first strip before that of its last parity.
+/// A stripe that a resync comes to late, with the member of its first strip before that of its last
+/// parity.
 fn late_stripe(geometry: &Geometry) -> StripeNo {
     let member = |stripe, strip| geometry.place(geometry.stripe(stripe), StripIdx(strip)).member;
     let is_wanted = |it: &StripeNo| member(*it, 0) < member(*it, 5);
     (STRIPES - 20..STRIPES).map(StripeNo).find(is_wanted).expect("parity goes round")
 }
 
-/// Seeds 301346 and 301475 of the universes with ten acts. After a crash parity of a stripe is not what its data says. Three members
-/// of an array that can do without two take no writes any more, and the resync comes to that stripe: the first two go out,
-/// one of parity cannot. The region was called right all the same, and what was on the others was computed from it.
+/// Seeds 301346 and 301475 of the universes with ten acts. After a crash parity of a stripe is not
+/// what its data says. Three members of an array that can do without two take no writes any more,
+/// and the resync comes to that stripe: the first two go out, one of parity cannot. The region was
+/// called right all the same, and what was on the others was computed from it.
 #[test]
 fn parity_that_a_resync_could_not_store_is_not_trusted() {
     let mut world = SimWorld::new(301_346);
@@ -203,9 +207,10 @@ fn parity_that_a_resync_could_not_store_is_not_trusted() {
     });
 }
 
-/// Seed 1815595 of the universes. Bits are on their way to the members, and one of these is slow; meanwhile a device joins. It did
-/// not get them: not with that round, and not afterwards, for they counted as durable only when the round had ended. Later it was
-/// all that was left, and a member that came back was not told what it had missed.
+/// Seed 1815595 of the universes. Bits are on their way to the members, and one of these is slow;
+/// meanwhile a device joins. It did not get them: not with that round, and not afterwards, for they
+/// counted as durable only when the round had ended. Later it was all that was left, and a member
+/// that came back was not told what it had missed.
 #[test]
 fn a_bit_that_is_on_its_way_while_a_device_joins_is_told_to_it() {
     let mut world = SimWorld::new(1_815_595);

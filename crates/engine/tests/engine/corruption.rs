@@ -1,10 +1,12 @@
-//! Arrays with checksums on disks that lie: blocks change silently, writes are lost or go elsewhere. What is within
-//! the budget is repaired and never seen; what is beyond it is answered with an error; a wrong byte is never handed out.
+//! Arrays with checksums on disks that lie: blocks change silently, writes are lost or go
+//! elsewhere. What is within the budget is repaired and never seen; what is beyond it is answered
+//! with an error; a wrong byte is never handed out.
 //!
-//! How many corruptions are injected: `ASHLAR_CORRUPTIONS` (1,800 unless it is set), over all levels.
+//! How many corruptions are injected: `ASHLAR_CORRUPTIONS` (1,800 unless it is set), over all
+//! levels.
 //!
-//! What must stay true: everything comes from the seed; in a row of a stripe the test spoils at most as many blocks
-//! as the parity replaces, or on purpose more, and knows which.
+//! What must stay true: everything comes from the seed; in a row of a stripe the test spoils at
+//! most as many blocks as the parity replaces, or on purpose more, and knows which.
 
 use crate::world::jobs::{count, last, scrub};
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};
@@ -471,8 +473,8 @@ fn a_degraded_array_decodes_from_nothing_that_is_wrong() {
     }
 }
 
-/// Seed 1 of the universes with checksums, when they were new: a scrub called a block lost because the device had acknowledged
-/// its repair and not stored it.
+/// Seed 1 of the universes with checksums, when they were new: a scrub called a block lost because
+/// the device had acknowledged its repair and not stored it.
 #[test]
 fn a_repair_that_the_disk_does_not_store_is_repeated_and_nothing_is_called_lost() {
     let shape = crate::world::shape(Level::Raid6, 6, None, None);
@@ -503,8 +505,9 @@ fn a_repair_that_the_disk_does_not_store_is_repeated_and_nothing_is_called_lost(
         .done();
 }
 
-/// Seeds 23 and 45 of the universes with checksums, when they were new: blocks of a device that failed all reads, or went while the
-/// scrub was there, were called lost, though every one of them follows from the others.
+/// Seeds 23 and 45 of the universes with checksums, when they were new: blocks of a device that
+/// failed all reads, or went while the scrub was there, were called lost, though every one of them
+/// follows from the others.
 #[test]
 fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
     let shape = crate::world::shape(Level::Raid6, 6, None, None);
@@ -538,8 +541,8 @@ fn a_scrub_calls_nothing_lost_that_follows_from_the_others() {
     }
 }
 
-/// Seed 1045905 of the universes: the device was put out by the operator while its row was still being read, and the event
-/// named none; with a spare at hand it would have named that.
+/// Seed 1045905 of the universes: the device was put out by the operator while its row was still
+/// being read, and the event named none; with a spare at hand it would have named that.
 #[test]
 fn a_mismatch_names_the_device_that_was_read_though_another_has_its_slot_by_then() {
     let shape = crate::world::shape(Level::Raid6, 6, None, None);
@@ -562,7 +565,8 @@ fn a_mismatch_names_the_device_that_was_read_though_another_has_its_slot_by_then
             let time = Duration::from_millis(300);
             tank.disks[slow].set_latency(Latency { read: time..=time, ..Latency::default() });
             engine.scrub("tank", false).await.expect("started");
-            // The scrub reads the row, then the repair reads it again, and each of them its checksums.
+            // The scrub reads the row, then the repair reads it again, and each of them its
+            // checksums.
             handle.sleep(Duration::from_millis(1000)).await;
             engine.fail("tank", MemberIdx::from_at(rotten)).await.expect("one may go");
             assert_eq!(count(&engine, names::MEMBER_CHECKSUM_MISMATCH), 0, "it is being read");

@@ -1,7 +1,8 @@
-//! Pages of the checksum table that cannot be read: what was newer in one of the two places of a page must not make right blocks
-//! wrong, nor what one device lacks an error.
+//! Pages of the checksum table that cannot be read: what was newer in one of the two places of a
+//! page must not make right blocks wrong, nor what one device lacks an error.
 //!
-//! What must stay true: everything here is wrong on one device, and the array bears the loss of one.
+//! What must stay true: everything here is wrong on one device, and the array bears the loss of
+//! one.
 
 use crate::world::jobs::count;
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, shape, submit};
@@ -15,7 +16,8 @@ use ashlar_sim::{SimDisk, SimWorld};
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripeNo, to_usize};
 use ashlar_volume::{Command, Volume};
 
-/// The array's first stripe, which is written anew in each round; its table has been in no memory since.
+/// The array's first stripe, which is written anew in each round; its table has been in no memory
+/// since.
 struct Stripe {
     disks: Vec<SimDisk>,
     geometry: Geometry,
@@ -41,7 +43,8 @@ impl Stripe {
         Stripe { disks, geometry, data_offset, checksums_offset, rounds: 0 }
     }
 
-    /// Written and flushed, and the array stopped and started. Which place of a page is the newer one differs from round to round.
+    /// Written and flushed, and the array stopped and started. Which place of a page is the newer
+    /// one differs from round to round.
     async fn next_round(&mut self, engine: &Engine) {
         self.rounds += 1;
         let (content, bytes) = (self.rounds, self.geometry.stripe_bytes());
@@ -82,8 +85,8 @@ impl Stripe {
     }
 }
 
-/// Seed 1708208 of the universes. The older place spoke of blocks as they were, so right ones did not match, and their device
-/// was named.
+/// Seed 1708208 of the universes. The older place spoke of blocks as they were, so right ones did
+/// not match, and their device was named.
 #[test]
 fn a_page_that_is_not_given_back_at_once_makes_no_right_block_wrong() {
     let mut world = SimWorld::new(1_708_208);
@@ -103,7 +106,8 @@ fn a_page_that_is_not_given_back_at_once_makes_no_right_block_wrong() {
         .done();
 }
 
-/// What follows from the others of a row is stored though the sum is another, if that may be an old one.
+/// What follows from the others of a row is stored though the sum is another, if that may be an old
+/// one.
 #[test]
 fn a_page_and_a_block_that_cannot_be_read_are_one_bad_device() {
     let mut world = SimWorld::new(12);
@@ -125,8 +129,9 @@ fn a_page_and_a_block_that_cannot_be_read_are_one_bad_device() {
         .done();
 }
 
-/// Universe 3001906, aim `relapses`. A device gave back no page of its table, and was well again; nothing was known of its blocks. Then
-/// another one gave back no blocks. Each is what follows from the others, and the checksum that is known proves both.
+/// Universe 3001906, aim `relapses`. A device gave back no page of its table, and was well again;
+/// nothing was known of its blocks. Then another one gave back no blocks. Each is what follows from
+/// the others, and the checksum that is known proves both.
 #[test]
 fn a_block_of_which_nothing_is_known_is_proven_by_another_that_cannot_be_read() {
     let mut world = SimWorld::new(3_001_906);

@@ -1,5 +1,5 @@
-//! Power cuts of arrays with checksums while clients write, and blocks that rot while the power is off: the start has
-//! to roll its log forward over both, and reads have to tell them apart.
+//! Power cuts of arrays with checksums while clients write, and blocks that rot while the power is
+//! off: the start has to roll its log forward over both, and reads have to tell them apart.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. In a row at most one block
 //! rots, and where the parity is for two a member is lost as well. Every block holds what was last
@@ -34,7 +34,8 @@ fn summed(shape: &Shape) -> CreateSpec {
     }
 }
 
-/// Create, and write until the power goes at a seeded moment. Where the members' data begins, bytes.
+/// Create, and write until the power goes at a seeded moment. Where the members' data begins,
+/// bytes.
 fn write_until_power_cut(world: &mut SimWorld, shape: &Shape, seed: u64, ledger: &Ledger) -> u64 {
     let spec = summed(shape);
     let (engine, data_offset) = load::start_and(world, spec, async |_, report| report.data_offset);
@@ -138,8 +139,8 @@ async fn flush(volume: &ArrayVolume) {
     submit(volume, Command::Flush, Extent::default(), false).await;
 }
 
-/// Create an array, write stripes whole and whole again, flush, and then do what comes `next`. The engine, geometry, and where
-/// the members' data begins, bytes.
+/// Create an array, write stripes whole and whole again, flush, and then do what comes `next`. The
+/// engine, geometry, and where the members' data begins, bytes.
 fn written_and(
     world: &mut SimWorld,
     shape: &Shape,
@@ -162,7 +163,8 @@ fn written_and(
     written.done()
 }
 
-/// The same, and leave them alone for so long; then the power goes. After ten seconds the write-intent bitmap has been cleared.
+/// The same, and leave them alone for so long; then the power goes. After ten seconds the
+/// write-intent bitmap has been cleared.
 fn written_ago(world: &mut SimWorld, shape: &Shape, idle: Duration) -> (Geometry, u64) {
     let (_engine, geometry, data_offset) =
         written_and(world, shape, async |_, handle: &Handle| handle.sleep(idle).await);
@@ -189,8 +191,9 @@ async fn right_and_refused(volume: &ArrayVolume) -> (u64, u64) {
     (right, refused)
 }
 
-/// A block of a whole stripe, written so long ago, rots and another member of it is away, at the start after a crash and until
-/// it is back: how many blocks were answered with an error meanwhile, and what the start did.
+/// A block of a whole stripe, written so long ago, rots and another member of it is away, at the
+/// start after a crash and until it is back: how many blocks were answered with an error meanwhile,
+/// and what the start did.
 fn rot_with_a_member_away(shape: &Shape, idle: Duration) -> (u64, ReplaySummary) {
     let mut world = SimWorld::new(17);
     // A cache may lose that the bitmap was cleared: then they are in doubt again.
@@ -228,9 +231,10 @@ fn rot_with_a_member_away(shape: &Shape, idle: Duration) -> (u64, ReplaySummary)
     started.done()
 }
 
-/// The log of a start has records of whole stripes long after they were durable: it believed what it found, made parity
-/// of a block that had rotted since, and with a member away what was to be had of that came out wrong; and as the bitmap
-/// said that nothing had been written there, the member was not made to agree when it came back.
+/// The log of a start has records of whole stripes long after they were durable: it believed what
+/// it found, made parity of a block that had rotted since, and with a member away what was to be
+/// had of that came out wrong; and as the bitmap said that nothing had been written there, the
+/// member was not made to agree when it came back.
 #[test]
 fn what_rots_in_a_stripe_that_nobody_was_writing_is_not_believed_though_its_record_is_in_the_log() {
     let idle = Duration::from_secs(10);
@@ -243,8 +247,8 @@ fn what_rots_in_a_stripe_that_nobody_was_writing_is_not_believed_though_its_reco
     assert_eq!(replayed.rows_in_doubt, 0, "nobody was writing them");
 }
 
-/// The same while the bitmap still calls the region dirty: the rows are in doubt, and what the table proves is put back before
-/// parity is made of what is found.
+/// The same while the bitmap still calls the region dirty: the rows are in doubt, and what the
+/// table proves is put back before parity is made of what is found.
 #[test]
 fn what_rots_in_a_stripe_that_was_flushed_is_put_back_though_its_rows_are_in_doubt() {
     let raid6 = crate::world::shape(Level::Raid6, 6, None, None);
@@ -262,7 +266,8 @@ fn disks_of(world: &mut SimWorld, shape: &Shape, has_volatile_cache: bool) -> Ve
     names(shape.members).iter().map(|name| world.add_disk(name, options.clone())).collect()
 }
 
-/// Start after a crash: every block as it reads then, a scrub has nothing to say, and what the start did.
+/// Start after a crash: every block as it reads then, a scrub has nothing to say, and what the
+/// start did.
 fn all_after_a_start(world: &mut SimWorld, members: usize) -> (Vec<Vec<u8>>, ReplaySummary) {
     let opener = world.opener();
     let started = world.run(async move |handle| {
@@ -285,7 +290,8 @@ fn all_after_a_start(world: &mut SimWorld, members: usize) -> (Vec<Vec<u8>>, Rep
     started.done()
 }
 
-/// Every block that rots or cannot be read in a flushed stripe, one a row, on arrays that lack nothing.
+/// Every block that rots or cannot be read in a flushed stripe, one a row, on arrays that lack
+/// nothing.
 #[test]
 fn whatever_block_of_a_flushed_row_in_doubt_is_damaged_follows_from_the_others() {
     for (seed, shape) in (0..).zip([
@@ -310,8 +316,8 @@ fn whatever_block_of_a_flushed_row_in_doubt_is_damaged_follows_from_the_others()
     }
 }
 
-/// A block is put back, and its device acknowledges that and stores nothing: what it still holds was read again, believed, and
-/// parity and checksums were made to agree with it.
+/// A block is put back, and its device acknowledges that and stores nothing: what it still holds
+/// was read again, believed, and parity and checksums were made to agree with it.
 #[test]
 fn a_block_that_is_put_back_is_not_read_again_and_believed() {
     for (seed, shape) in (0..).zip([
@@ -343,8 +349,9 @@ fn a_block_that_is_put_back_is_not_read_again_and_believed() {
     }
 }
 
-/// A stripe that was written over and answered stays so when the program is killed, though the table says what was there
-/// before; also where one block of a row changed, and the rest of it is what the table says.
+/// A stripe that was written over and answered stays so when the program is killed, though the
+/// table says what was there before; also where one block of a row changed, and the rest of it is
+/// what the table says.
 #[test]
 fn an_answered_stripe_is_not_taken_back_after_a_kill_by_what_the_table_says() {
     let changed = |block: u64| if block.is_multiple_of(7) { newer(block) } else { content(block) };
@@ -370,7 +377,8 @@ fn an_answered_stripe_is_not_taken_back_after_a_kill_by_what_the_table_says() {
     }
 }
 
-/// Write stripes whole, then a block of each, which the log has with the parity of what caches hold, for ever.
+/// Write stripes whole, then a block of each, which the log has with the parity of what caches
+/// hold, for ever.
 async fn write_over(volume: ArrayVolume) {
     let stripe_bytes = u64::from(volume.facts().optimal_bytes);
     loop {
@@ -385,8 +393,8 @@ async fn write_over(volume: ArrayVolume) {
     }
 }
 
-/// Stripes are being written over, and blocks of them once more, when the power goes: each block is what somebody wrote
-/// there, whatever is put back.
+/// Stripes are being written over, and blocks of them once more, when the power goes: each block is
+/// what somebody wrote there, whatever is put back.
 #[test]
 fn blocks_of_stripes_that_a_power_cut_caught_are_what_somebody_wrote() {
     let shape = crate::world::shape(Level::Raid6, 5, None, None);
@@ -408,7 +416,8 @@ fn blocks_of_stripes_that_a_power_cut_caught_are_what_somebody_wrote() {
     assert!(put_back > 10, "{put_back} blocks were put back");
 }
 
-/// What the members hold of the first row of the first stripe after one of two stories, and what its data blocks read as.
+/// What the members hold of the first row of the first stripe after one of two stories, and what
+/// its data blocks read as.
 fn story(is_of_rot: bool) -> (Vec<Vec<u8>>, [Vec<u8>; 2]) {
     let shape = crate::world::shape(Level::Raid5, 3, None, None);
     let mut world = SimWorld::new(4);
@@ -438,7 +447,8 @@ fn story(is_of_rot: bool) -> (Vec<Vec<u8>>, [Vec<u8>; 2]) {
         (place.member.at(), Extent::new(data_offset + place.offset, BLOCK_BYTES))
     };
     let (strip, bytes) = if is_of_rot { (0, newer(0)) } else { (1, content(rows)) };
-    // Block 0 rots; or the cache of the device of the other one had not stored it when the power went.
+    // Block 0 rots; or the cache of the device of the other one had not stored it when the power
+    // went.
     disks[place(strip).0].poke(place(strip).1.offset, &bytes);
     let members = (0..3).map(|strip| disks[place(strip).0].peek(place(strip).1)).collect();
     let (mut blocks, replayed) = all_after_a_start(&mut world, shape.members);
@@ -447,9 +457,10 @@ fn story(is_of_rot: bool) -> (Vec<Vec<u8>>, [Vec<u8>; 2]) {
     (members, [blocks.swap_remove(0), second])
 }
 
-/// Why what is found is believed of a row that a crash caught half way, and why rot is, there: the same bytes are left by a
-/// stripe of which one block was not stored, and all others are what was written, and by another one that was stored,
-/// and of which one block rotted. An error for that block would be one for each block of a stripe that a power cut catches.
+/// Why what is found is believed of a row that a crash caught half way, and why rot is, there: the
+/// same bytes are left by a stripe of which one block was not stored, and all others are what was
+/// written, and by another one that was stored, and of which one block rotted. An error for that
+/// block would be one for each block of a stripe that a power cut catches.
 #[test]
 fn the_same_bytes_are_left_by_a_write_in_flight_and_by_rot() {
     let (in_flight, of_rot) = (story(false), story(true));

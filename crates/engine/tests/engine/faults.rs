@@ -286,7 +286,8 @@ fn an_array_that_lost_more_than_it_may_says_so_until_its_members_answer_again() 
             assert!(!write().await && state().await.state == ArrayState::Failed, "it still is");
             disks[2].come_back();
             if crate::world::policy() == ConsistencyPolicy::Log {
-                // An update that ended half way is for the next start to settle; until then nothing is written.
+                // An update that ended half way is for the next start to settle; until then nothing
+                // is written.
                 assert!(!write().await);
                 handle.sleep(Duration::from_secs(3)).await;
                 assert_eq!(state().await.state, ArrayState::ReadOnly);

@@ -1,8 +1,9 @@
-//! Members with a hand-made log: an array that was written and stopped, made to look as if it had kept a log and
-//! the power had gone, with updates whose records are in the logs and whose blocks are in place as chance has it.
+//! Members with a hand-made log: an array that was written and stopped, made to look as if it had
+//! kept a log and the power had gone, with updates whose records are in the logs and whose blocks
+//! are in place as chance has it.
 //!
-//! What must stay true: parity is computed here by the codes, not by the engine; nothing is in place of an
-//! update of which a holder lacks the record.
+//! What must stay true: parity is computed here by the codes, not by the engine; nothing is in
+//! place of an update of which a holder lacks the record.
 
 use ashlar_layout::{Geometry, RowRange, Shape};
 use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
@@ -185,8 +186,8 @@ impl Logged {
         }
     }
 
-    /// A lean update of one block, if there is one that may be: where it lies. Unless it is the last one its block is in
-    /// place; of its parity it may be any part.
+    /// A lean update of one block, if there is one that may be: where it lies. Unless it is the
+    /// last one its block is in place; of its parity it may be any part.
     pub fn lean(&mut self, left: Left, is_last: bool) -> Option<(SimDisk, u64)> {
         let k = self.geometry.data_strips();
         let stripes = self.newest.keys().map(|place| place.0).max().expect("some") + 1;
@@ -316,7 +317,8 @@ impl Logged {
         match self.random.below(3) {
             0 => {}
             1 => bytes = new,
-            // Torn, as disks without data of their own to replace it do: in rows in doubt blocks are whole.
+            // Torn, as disks without data of their own to replace it do: in rows in doubt blocks
+            // are whole.
             _ if kind == RecordKind::Full => {
                 for sector in 0..BLOCK / 512 {
                     if self.random.percent(50) {
@@ -331,8 +333,8 @@ impl Logged {
         disk.poke(offset, &bytes);
     }
 
-    /// Give the superblocks to the members that are in, as the crash leaves them, and a write-intent bitmap with all that was
-    /// written.
+    /// Give the superblocks to the members that are in, as the crash leaves them, and a
+    /// write-intent bitmap with all that was written.
     pub fn crash(&self) {
         // Newer than what a clean stop left, older than what the next start writes.
         let sequence = (self.superblock.generation << 32) - 1;

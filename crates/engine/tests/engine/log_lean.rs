@@ -13,7 +13,8 @@ use ashlar_sim::{DiskOptions, SimWorld};
 use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
 use ashlar_volume::{Command, Volume};
 
-/// Records, batches and bytes that a client write of one byte over and over costs, and how many lean records there were so far.
+/// Records, batches and bytes that a client write of one byte over and over costs, and how many
+/// lean records there were so far.
 async fn cost_of(engine: &Engine, (extent, byte): (Extent, u8)) -> ((u64, u64, u64), u64) {
     let before = counts(engine).await;
     let write = engine.with_volume(0, "tank", async move |volume| {
@@ -77,8 +78,8 @@ async fn lean_records_of(engine: &Engine, stripe: u64, byte: u8) -> u64 {
     now - before
 }
 
-/// What is stated of a device that comes later counts from the next start on; what is stated of a spare waits with it, also over
-/// a start of the program, and is not for arrays that keep no log.
+/// What is stated of a device that comes later counts from the next start on; what is stated of a
+/// spare waits with it, also over a start of the program, and is not for arrays that keep no log.
 #[test]
 fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was_stated_of_it() {
     let mut world = SimWorld::new(16);
@@ -139,7 +140,8 @@ fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was
         .done();
 }
 
-/// A statement is for a log: an array without one refuses it, and takes a spare without what was stated of that.
+/// A statement is for a log: an array without one refuses it, and takes a spare without what was
+/// stated of that.
 #[test]
 fn an_array_without_a_log_takes_a_device_and_no_statement() {
     let (mut world, ..) = world_for(17, &raid6());
@@ -167,8 +169,8 @@ fn an_array_without_a_log_takes_a_device_and_no_statement() {
         .done();
 }
 
-/// What was stated of the devices at creation is not true of one that comes later, nor of its slot: a device that is
-/// torn by a power cut would cost blocks that nobody was writing.
+/// What was stated of the devices at creation is not true of one that comes later, nor of its slot:
+/// a device that is torn by a power cut would cost blocks that nobody was writing.
 #[test]
 fn a_device_of_which_nothing_was_stated_has_full_records_from_the_moment_it_comes() {
     let mut world = SimWorld::new(15);
@@ -185,7 +187,8 @@ fn a_device_of_which_nothing_was_stated_has_full_records_from_the_moment_it_come
             let spec = CreateSpec { policy, atomic_write_bytes, ..create_spec(raid6()) };
             let geometry = engine.create(spec).await.expect("created").geometry;
             engine.assemble(assemble_spec(6)).await.expect("assembled");
-            // Each stripe is written once: a full record would make the next one of its stripe full, too.
+            // Each stripe is written once: a full record would make the next one of its stripe
+            // full, too.
             let on = |stripe| geometry.place(geometry.stripe(StripeNo(stripe)), StripIdx(0)).member;
             let replaced = on(0);
             let (here, elsewhere): (Vec<u64>, Vec<u64>) =

@@ -1,7 +1,9 @@
-//! Devices that come after others in the same slot: what is known of one says nothing about the next.
+//! Devices that come after others in the same slot: what is known of one says nothing about the
+//! next.
 //!
-//! What must stay true: where a copy or a rebuild was is believed of the device it wrote to and of no other, also when
-//! that device is lost, another takes its place, and the array is stopped in between.
+//! What must stay true: where a copy or a rebuild was is believed of the device it wrote to and of
+//! no other, also when that device is lost, another takes its place, and the array is stopped in
+//! between.
 
 use crate::world::jobs::{
     count, filled_to_the_brim, is_as_filled, job, ms, raid6, started, until_all_in_sync, world_for,
@@ -24,10 +26,10 @@ async fn pause_in_the_middle(engine: &Engine, handle: &ashlar_ring::Handle, kind
     assert!(paused.is_paused && paused.done_stripes > 0, "{paused:?}");
 }
 
-/// A copy is far on when its device is lost with the array stopped. Then the slot's own device goes, another takes the
-/// slot, and the array is stopped before that one has anything.
-/// Seed 1001768 of the universes. The new device was believed to be filled as far as the copy had
-/// been, and reads gave what lay on it.
+/// A copy is far on when its device is lost with the array stopped. Then the slot's own device
+/// goes, another takes the slot, and the array is stopped before that one has anything. Seed
+/// 1001768 of the universes. The new device was believed to be filled as far as the copy had been,
+/// and reads gave what lay on it.
 #[test]
 fn a_rebuild_does_not_begin_where_the_copy_to_a_device_before_was() {
     let (mut world, disks, new) = world_for(820, &raid6());
@@ -74,9 +76,9 @@ fn a_rebuild_does_not_begin_where_the_copy_to_a_device_before_was() {
         .done();
 }
 
-/// Seed 1174396 of the universes. The last stripes of a copy stand still in a read when both its devices go; they end when another
-/// device has the slot, of which nothing is filled yet. Where the copy was is nothing that this one holds: blocks came out that
-/// had never been written.
+/// Seed 1174396 of the universes. The last stripes of a copy stand still in a read when both its
+/// devices go; they end when another device has the slot, of which nothing is filled yet. Where the
+/// copy was is nothing that this one holds: blocks came out that had never been written.
 #[test]
 fn a_copy_that_ends_late_says_nothing_about_the_device_that_came_next() {
     let (mut world, disks, new) = world_for(1_174_396, &raid6());
@@ -125,9 +127,10 @@ async fn begin_write(engine: &Engine, offset: u64, (content, bytes): (u8, usize)
     engine.with_volume(0, "tank", begin).await.expect("runs");
 }
 
-/// Seed 1557332 of the universes. A block is written while its slot's device is being replaced, so both hold the record. The
-/// device fails, and before the replacement has the slot the block is written again, on the others. The replacement gets it by its
-/// rebuild. After a kill the first record was rolled forward on it: an answered and durable write was gone.
+/// Seed 1557332 of the universes. A block is written while its slot's device is being replaced, so
+/// both hold the record. The device fails, and before the replacement has the slot the block is
+/// written again, on the others. The replacement gets it by its rebuild. After a kill the first
+/// record was rolled forward on it: an answered and durable write was gone.
 #[test]
 fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
     let (mut world, disks, _new) = world_for(1_557_332, &raid6());
@@ -181,8 +184,9 @@ fn a_restart_undoes_nothing_that_a_replacement_got_by_its_rebuild() {
         .done();
 }
 
-/// Universe 263 of those with the aim takeovers: a start could write the superblock neither to a slot's own device nor to its
-/// replacement. The replacement was let go and stayed listed, so that nothing could have the slot until the next start.
+/// Universe 263 of those with the aim takeovers: a start could write the superblock neither to a
+/// slot's own device nor to its replacement. The replacement was let go and stayed listed, so that
+/// nothing could have the slot until the next start.
 #[test]
 fn a_slot_whose_devices_both_fail_at_a_start_can_be_filled_again() {
     let (mut world, disks, new) = world_for(263, &raid6());

@@ -1,7 +1,7 @@
 //! A code for the model of a stripe: Cauchy over the integers modulo 2^31 - 1.
 //!
-//! Any k strips determine the rest, as in the code of the engine, and the coincidences of a small field,
-//! which make a bad plan look good now and then, do not happen.
+//! Any k strips determine the rest, as in the code of the engine, and the coincidences of a small
+//! field, which make a bad plan look good now and then, do not happen.
 
 use ashlar_units::{StripIdx, StripSet, to_u64};
 

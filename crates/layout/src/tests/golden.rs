@@ -1,9 +1,10 @@
 //! Printed maps of every level, compared with files that never change: geometry is on-disk format.
 //!
-//! In a map, a row is a strip's height on all members. A number is that strip of the volume, counted
-//! from 0; P, Q, R, S and so on with a stripe's number are its parities; the copies of a mirror carry a
-//! letter after the number of the strip they copy. A map that differs from its file means that arrays
-//! made by earlier programs would be read wrong: give it a new layout version, leave the file alone.
+//! In a map, a row is a strip's height on all members. A number is that strip of the volume,
+//! counted from 0; P, Q, R, S and so on with a stripe's number are its parities; the copies of a
+//! mirror carry a letter after the number of the strip they copy. A map that differs from its file
+//! means that arrays made by earlier programs would be read wrong: give it a new layout version,
+//! leave the file alone.
 
 use std::fmt::Write;
 
@@ -105,8 +106,8 @@ fn raid70_map_is_the_one_on_disks() {
     assert_map(&geometry, 13, include_str!("../../tests/golden/raid70.txt"));
 }
 
-/// Left-symmetric RAID 5 on five members as md's documentation describes it, written by hand: parity
-/// starts on the last member and moves left, and data continues right after it.
+/// Left-symmetric RAID 5 on five members as md's documentation describes it, written by hand:
+/// parity starts on the last member and moves left, and data continues right after it.
 const MD_RAID5: [[&str; 5]; 6] = [
     ["0", "1", "2", "3", "P0"],
     ["5", "6", "7", "P1", "4"],

@@ -1,8 +1,8 @@
 //! Every write to small stripes with every set of lost strips, executed on the model.
 //!
-//! Two halves. The first executes: whatever is planned leaves a stripe that decodes to the right data.
-//! The second judges the refusals: a plan exists exactly when the information to make parity right
-//! exists, by linear algebra that knows nothing about kinds of writes.
+//! Two halves. The first executes: whatever is planned leaves a stripe that decodes to the right
+//! data. The second judges the refusals: a plan exists exactly when the information to make parity
+//! right exists, by linear algebra that knows nothing about kinds of writes.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64};
 
@@ -49,7 +49,8 @@ fn views(geometry: &Geometry, most: usize) -> impl Iterator<Item = StripeView> +
         .flat_map(move |lost| subsets(lost).map(move |out| healthy.rebuilding(lost).without(out)))
 }
 
-/// Executes every write in every view with up to `lost_max` lost strips; returns planned and refused.
+/// Executes every write in every view with up to `lost_max` lost strips; returns planned and
+/// refused.
 fn execute_all(geometry: &Geometry, lost_max: usize) -> (usize, usize) {
     let code = Code::of(geometry);
     let (mut planned, mut refused) = (0, 0);
@@ -155,8 +156,8 @@ fn first_writes_make_the_whole_stripe_right_without_reading() {
 }
 
 /// Whether a band that overwrites `written` can leave a sound stripe: the contribution of the data
-/// that stays to each parity strip is determined by what can be read, and every overwritten strip is
-/// stored or has a parity strip to carry it.
+/// that stays to each parity strip is determined by what can be read, and every overwritten strip
+/// is stored or has a parity strip to carry it.
 fn is_possible(geometry: &Geometry, code: &Code, written: StripSet, view: &StripeView) -> bool {
     let trusted = if view.is_parity_valid { geometry.all_strips() } else { geometry.data() };
     let known = view.readable.and(view.writable).and(trusted);

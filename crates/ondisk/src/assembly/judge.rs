@@ -4,11 +4,12 @@
 //! 2. Nothing a newer program wrote is touched, nor what is about to run out of generations.
 //! 3. No member twice.
 //! 4. No two halves that lived on separately, unless one is trusted.
-//! 5. The newest generation says who belongs where; a member one generation behind is current (the crash
-//!    came in the middle of an update), further behind it is incoherent and stays out.
-//!    Nor is a device believed that lacks what another member knows to be flushed on it (`older`).
+//! 5. The newest generation says who belongs where; a member one generation behind is current (the
+//!    crash came in the middle of an update), further behind it is incoherent and stays out. Nor is
+//!    a device believed that lacks what another member knows to be flushed on it (`older`).
 //! 6. Each group needs as many current members as it has data strips.
-//! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log: read-only.
+//! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log:
+//!    read-only.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;

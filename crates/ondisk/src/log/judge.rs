@@ -1,47 +1,53 @@
-//! What a restart makes of the logs of all devices in service: which blocks to write in place again, and where
-//! parity is to be generated anew.
+//! What a restart makes of the logs of all devices in service: which blocks to write in place
+//! again, and where parity is to be generated anew.
 //!
 //! What must stay true, and why:
 //!
-//! - **Complete: every device in service that the record names has it.** In-place writes begin only when all
-//!   holders have the record, so of an incomplete one nothing is in place, and it is dropped: its blocks
-//!   are old. A complete one may be in place in any part, so it is written again everywhere it is named.
-//!   Each device has its own new blocks; then the row is a whole codeword but for strips that are lost,
-//!   and those are within what the parity can bear.
-//! - **A holder that is not in service is not asked.** It was recorded as out before anything it lacks went
-//!   in place, or it was lost with the crash; either way nobody believes it later. If it came back it has a
-//!   new tag, and what it was given by its rebuild is newer than records that do not name it. So has a replacement that
-//!   takes over from a device that failed: updates went by without it meanwhile.
-//! - **Settled: below the highest `settled_below` of the lane on any device in service.** The writer uses space
-//!   again only for what the same device calls settled. So of an update that is not settled by that measure
-//!   no device in service has lost its record since, and an incomplete one was never complete.
-//! - **Of two complete records of a row the later one counts**, block by block: it was planned after the
-//!   earlier had gone in place, so its parity includes the earlier's data. The earlier one is still needed
-//!   where the later has no block, because caches may have lost what it stored.
-//! - **Rows in doubt outdate older records of all their strips**, and parity is generated from the data as found. An
-//!   incomplete record of this kind does nothing: older records of its rows still count, for nothing was
-//!   written over them.
-//! - **A later full record does not clear the doubt.** Its parity was computed from data in place that may
-//!   have been in a cache only; after the crash the data is older than that parity says. So its blocks are
-//!   written, parity too, and then parity is generated anew from all data. With a data strip lost, parity is
-//!   what the strip follows from, and that of the later record is the right one: hence parity, too, and first.
-//! - **A first write outdates older records and leaves no doubt**: the stripe counts as written only
-//!   after it is durable. Of a stripe that the map calls unwritten nothing counts.
-//! - **A lean record is asked about only if no later complete record touches its row.** Parity goes in place only after
-//!   the block is durable. So if the block found is the old one, nothing of parity was
-//!   in place and the record is dropped; if it is the new one, parity is written; if its device is lost, parity is written
-//!   too, and the new block follows from it. A block that is neither was damaged: it is lost, and computed anew from
-//!   that parity. One that cannot be read is computed anew as well, but only after it was overwritten: were it readable
-//!   again, and old, at a restart after a restart that was cut off, parity would be in place and the record dropped.
-//!   A later record of the row was planned when this update had ended: its block is durable, or was made
-//!   something else since, by that record or after its device was out. So nothing is asked, and it is not called damaged.
-//!   Older blocks of its strip and row are never written over it.
-//! - **A record that is missing under a later complete one of its rows** cannot be, if the devices kept what they
-//!   called durable. The device that lacks it has lost part of its log, and is named: its log is as good as
-//!   unreadable.
+//! - **Complete: every device in service that the record names has it.** In-place writes begin only
+//!   when all holders have the record, so of an incomplete one nothing is in place, and it is
+//!   dropped: its blocks are old. A complete one may be in place in any part, so it is written
+//!   again everywhere it is named. Each device has its own new blocks; then the row is a whole
+//!   codeword but for strips that are lost, and those are within what the parity can bear.
+//! - **A holder that is not in service is not asked.** It was recorded as out before anything it
+//!   lacks went in place, or it was lost with the crash; either way nobody believes it later. If it
+//!   came back it has a new tag, and what it was given by its rebuild is newer than records that do
+//!   not name it. So has a replacement that takes over from a device that failed: updates went by
+//!   without it meanwhile.
+//! - **Settled: below the highest `settled_below` of the lane on any device in service.** The
+//!   writer uses space again only for what the same device calls settled. So of an update that is
+//!   not settled by that measure no device in service has lost its record since, and an incomplete
+//!   one was never complete.
+//! - **Of two complete records of a row the later one counts**, block by block: it was planned
+//!   after the earlier had gone in place, so its parity includes the earlier's data. The earlier
+//!   one is still needed where the later has no block, because caches may have lost what it stored.
+//! - **Rows in doubt outdate older records of all their strips**, and parity is generated from the
+//!   data as found. An incomplete record of this kind does nothing: older records of its rows still
+//!   count, for nothing was written over them.
+//! - **A later full record does not clear the doubt.** Its parity was computed from data in place
+//!   that may have been in a cache only; after the crash the data is older than that parity says.
+//!   So its blocks are written, parity too, and then parity is generated anew from all data. With a
+//!   data strip lost, parity is what the strip follows from, and that of the later record is the
+//!   right one: hence parity, too, and first.
+//! - **A first write outdates older records and leaves no doubt**: the stripe counts as written
+//!   only after it is durable. Of a stripe that the map calls unwritten nothing counts.
+//! - **A lean record is asked about only if no later complete record touches its row.** Parity goes
+//!   in place only after the block is durable. So if the block found is the old one, nothing of
+//!   parity was in place and the record is dropped; if it is the new one, parity is written; if its
+//!   device is lost, parity is written too, and the new block follows from it. A block that is
+//!   neither was damaged: it is lost, and computed anew from that parity. One that cannot be read
+//!   is computed anew as well, but only after it was overwritten: were it readable again, and old,
+//!   at a restart after a restart that was cut off, parity would be in place and the record
+//!   dropped. A later record of the row was planned when this update had ended: its block is
+//!   durable, or was made something else since, by that record or after its device was out. So
+//!   nothing is asked, and it is not called damaged. Older blocks of its strip and row are never
+//!   written over it.
+//! - **A record that is missing under a later complete one of its rows** cannot be, if the devices
+//!   kept what they called durable. The device that lacks it has lost part of its log, and is
+//!   named: its log is as good as unreadable.
 //!
-//! A restart that is cut off and begins again finds the same records. It judges alike, or, when more devices
-//! are lost, finds more of them complete: those were planned on what the first restart made of the rows.
+//! A restart that is cut off and begins again finds the same records. It judges alike, or, when
+//! more devices are lost, finds more of them complete: those were planned on what the first restart
+//! made of the rows.
 //!
 //! Not here: reading logs (`scan.rs`), who has which record (`updates.rs`), writing (the engine).
 
@@ -82,7 +88,8 @@ pub struct LostBlock {
     pub row: u32,
     /// What it was and was to be.
     pub home: Home,
-    /// Whether it can be read. If not, something that is neither is to be written in its place before anything else.
+    /// Whether it can be read. If not, something that is neither is to be written in its place
+    /// before anything else.
     pub is_readable: bool,
 }
 
@@ -99,8 +106,8 @@ pub struct ReplayWrite {
     pub log_offset: u64,
 }
 
-/// What is to be done to one stripe: lost blocks that cannot be read are overwritten, then the writes, in any order, then the
-/// lost blocks are computed, then parity of the rows in doubt.
+/// What is to be done to one stripe: lost blocks that cannot be read are overwritten, then the
+/// writes, in any order, then the lost blocks are computed, then parity of the rows in doubt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StripeReplay {
     /// The stripe.
@@ -120,7 +127,8 @@ pub struct ReplayTally {
     pub rolled_forward: u64,
     /// Complete, but all their blocks were written again by later updates.
     pub outdated: u64,
-    /// Without data: parity of their rows is generated anew, unless a later first write covers them.
+    /// Without data: parity of their rows is generated anew, unless a later first write covers
+    /// them.
     pub in_doubt: u64,
     /// First writes.
     pub first_writes: u64,
@@ -139,8 +147,9 @@ pub struct Judgement {
     pub stripes: Vec<StripeReplay>,
     /// The updates counted.
     pub tally: ReplayTally,
-    /// Devices whose log lacks a record that it must have had: they count as devices whose log cannot be read,
-    /// and the others are to be judged again without them. Empty: the judgement stands.
+    /// Devices whose log lacks a record that it must have had: they count as devices whose log
+    /// cannot be read, and the others are to be judged again without them. Empty: the judgement
+    /// stands.
     pub damaged: Vec<usize>,
 }
 
@@ -168,7 +177,8 @@ pub trait Found {
 /// Judges the logs of all devices in service.
 ///
 /// # Errors
-/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two lanes speak of one stripe.
+/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two
+/// lanes speak of one stripe.
 pub fn judge(
     devices: &[DeviceLog<'_>],
     geometry: &Geometry,
@@ -300,8 +310,8 @@ impl Judgement {
 }
 
 impl Newer {
-    /// Whether parity of a complete lean update, the newest of its row, is to be written, for all that is found in the
-    /// place of its block.
+    /// Whether parity of a complete lean update, the newest of its row, is to be written, for all
+    /// that is found in the place of its block.
     fn is_new(&mut self, rows: RowRange, home: Home, found: impl FnOnce() -> FoundBlock) -> bool {
         let is_readable = match found() {
             FoundBlock::Holds(checksum) if checksum == home.old => return false,

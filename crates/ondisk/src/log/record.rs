@@ -1,8 +1,9 @@
-//! What a record of the stripe intent log says: which update, of which rows, who holds it, and which blocks
-//! lie behind it.
+//! What a record of the stripe intent log says: which update, of which rows, who holds it, and
+//! which blocks lie behind it.
 //!
-//! What must stay true: the records of one update are equal on all holders but for their parts; a record
-//! that is encoded decodes; every number of a decoded record lies within the array's geometry.
+//! What must stay true: the records of one update are equal on all holders but for their parts; a
+//! record that is encoded decodes; every number of a decoded record lies within the array's
+//! geometry.
 
 use ashlar_layout::RowRange;
 use ashlar_units::{BLOCK_BYTES, StripIdx, StripeNo};
@@ -21,15 +22,15 @@ use crate::seal::is_zero;
 pub enum RecordKind {
     /// New blocks lie behind it: they are written in place again after a crash.
     Full,
-    /// All data of its rows was being written, and is not in the log: parity is to be generated anew from the
-    /// data as found. Outdates older records of its rows.
+    /// All data of its rows was being written, and is not in the log: parity is to be generated
+    /// anew from the data as found. Outdates older records of its rows.
     InDoubt,
-    /// The first write of a stripe, without data. Outdates older records of its rows, and nothing more: the
-    /// stripe counts as written only once the write is durable in place.
+    /// The first write of a stripe, without data. Outdates older records of its rows, and nothing
+    /// more: the stripe counts as written only once the write is durable in place.
     FirstWrite,
-    /// One block of data of one row: new parity lies behind it, on the devices of parity alone. The block itself
-    /// is written whole or not at all, and durable before parity goes in place; so what is found in its place
-    /// says whether parity is to follow.
+    /// One block of data of one row: new parity lies behind it, on the devices of parity alone. The
+    /// block itself is written whole or not at all, and durable before parity goes in place; so
+    /// what is found in its place says whether parity is to follow.
     Lean(Home),
 }
 
@@ -121,13 +122,13 @@ pub struct NewRecord<'a> {
     pub stripe: StripeNo,
     /// What it means.
     pub kind: RecordKind,
-    /// The rows it is about; of a full record exactly from the first row of its update to the last. Parts
-    /// lie within.
+    /// The rows it is about; of a full record exactly from the first row of its update to the last.
+    /// Parts lie within.
     pub rows: RowRange,
     /// Everyone who holds a record of the update, this device included; no tag twice.
     pub holders: &'a [Holder],
-    /// What lies behind it in this batch, strips rising and in a strip rows rising, apart from each other.
-    /// Empty exactly if the kind has no payload.
+    /// What lies behind it in this batch, strips rising and in a strip rows rising, apart from each
+    /// other. Empty exactly if the kind has no payload.
     pub parts: &'a [Part],
 }
 

@@ -1,7 +1,9 @@
-//! Records of all devices put together into updates: which there were, who has the record of each and who lacks it.
+//! Records of all devices put together into updates: which there were, who has the record of each
+//! and who lacks it.
 //!
-//! What must stay true: records of one update say the same, a holder stores the strip that its record names, and one lane
-//! writes a stripe; anything else is a contradiction that no crash explains. Pure.
+//! What must stay true: records of one update say the same, a holder stores the strip that its
+//! record names, and one lane writes a stripe; anything else is a contradiction that no crash
+//! explains. Pure.
 
 use super::record::Record;
 use super::scan::{LoggedRecord, MemberLog};
@@ -71,7 +73,8 @@ impl Update<'_> {
 /// The updates of each stripe, sequences rising.
 ///
 /// # Errors
-/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two lanes speak of one stripe.
+/// If records of one update differ, a holder's strip is not the one that lies on its slot, or two
+/// lanes speak of one stripe.
 pub(super) fn updates_by_stripe<'a>(
     devices: &[DeviceLog<'a>],
     geometry: &Geometry,

@@ -1,4 +1,5 @@
-//! The format document and the code say the same, or this fails and prints what the document must say.
+//! The format document and the code say the same, or this fails and prints what the document must
+//! say.
 
 use std::fmt::Write;
 

@@ -1,9 +1,10 @@
-//! The judgement of the logs against the judge of the model: updates of one stripe whose blocks lie in caches
-//! as far as nobody flushed them, a crash in any round, losses before and with it; then what the judgement says
-//! is done, and every block is looked at.
+//! The judgement of the logs against the judge of the model: updates of one stripe whose blocks lie
+//! in caches as far as nobody flushed them, a crash in any round, losses before and with it; then
+//! what the judgement says is done, and every block is looked at.
 //!
-//! What the writer keeps (`log/mod.rs`) is kept here, too: settled updates may vanish from the log of a device that
-//! calls them settled, and of no other; when a member goes out, everything is settled.
+//! What the writer keeps (`log/mod.rs`) is kept here, too: settled updates may vanish from the log
+//! of a device that calls them settled, and of no other; when a member goes out, everything is
+//! settled.
 //!
 //! Parity-only records are walked here and not only in `crates/model`, because the rules differ in
 //! two points. The model's full form leaves no copies of data blocks in the log, and it solves from
@@ -53,7 +54,8 @@ struct Universe<'c> {
     bits: Chance,
     geometry: Geometry,
     updates: Vec<Update>,
-    /// Every version of a block, by (strip, row): the update that made it (0: the start) and the content.
+    /// Every version of a block, by (strip, row): the update that made it (0: the start) and the
+    /// content.
     versions: BTreeMap<(usize, usize), Vec<(usize, Block)>>,
     out_before: Vec<usize>,
     /// Updates up to this one are durable in place.
@@ -171,7 +173,8 @@ impl<'c> Universe<'c> {
         let versions = &self.versions[&(at, rows.start)];
         let [.., old, new] = versions[..] else { return None };
         let changes_one = self.is_alone(at, rows.start, new.0);
-        // Its record is on devices of parity alone: with those lost, the home copy of an older one would be believed.
+        // Its record is on devices of parity alone: with those lost, the home copy of an older one
+        // would be believed.
         let has_copy = |update: &Update| {
             update.kind == RecordKind::Full && update.blocks.contains_key(&(at, rows.start))
         };
@@ -188,7 +191,8 @@ impl<'c> Universe<'c> {
         (0..self.shape.k).all(|other| other == at || !is_changed(other))
     }
 
-    /// The record of update `number` (from 1) on the device of `at`; its block of row r lies at (number * 64 + r) * 4096.
+    /// The record of update `number` (from 1) on the device of `at`; its block of row r lies at
+    /// (number * 64 + r) * 4096.
     fn record(&self, number: usize, at: usize) -> LoggedRecord {
         let update = &self.updates[number - 1];
         let holder = |at: &usize| Holder { log_tag: tag(*at), strip: strip(*at), is_filled: false };
@@ -280,8 +284,8 @@ impl Found for InPlace<'_> {
 }
 
 impl Universe<'_> {
-    /// What is on the media: of each block any version since it was settled. And whether all that updates without
-    /// data stored is there.
+    /// What is on the media: of each block any version since it was settled. And whether all that
+    /// updates without data stored is there.
     fn durable(&mut self, phase: Phase) -> (Content, bool) {
         let last = self.updates.len();
         let (mut content, mut is_durable) = (Content::new(), true);

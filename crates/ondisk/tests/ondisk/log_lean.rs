@@ -1,4 +1,5 @@
-//! Lean records: how they are encoded, and what a restart makes of them by what it finds in the place of their block.
+//! Lean records: how they are encoded, and what a restart makes of them by what it finds in the
+//! place of their block.
 
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{
@@ -80,7 +81,8 @@ impl Found for Finds {
 /// An update of stripe 0 of an array of 2+2: its kind, and the strips that hold it.
 type Update<'a> = (RecordKind, &'a [u8]);
 
-/// Strip and row of each block that is to be written, with the update it is from, and what else is to be done.
+/// Strip and row of each block that is to be written, with the update it is from, and what else is
+/// to be done.
 type Verdict = (Vec<(u8, u64)>, Judgement);
 
 /// Judge updates 1, 2 and so on; the devices of `lacking` have none of the last.
@@ -188,7 +190,8 @@ fn an_older_copy_is_not_written_over_the_block_of_a_lean_update() {
     let older: Update<'_> = (RecordKind::Full, &[1, 2, 3]);
     let (writes, _) = judged(&[older, LEAN], &[], FoundBlock::Holds(HOME.new));
     assert_eq!(writes, [(2, 2), (3, 2)]);
-    // The lean one came to nothing: its block is that of the older one, or the older one is under way.
+    // The lean one came to nothing: its block is that of the older one, or the older one is under
+    // way.
     let (writes, _) = judged(&[older, LEAN], &[2], FoundBlock::Holds(HOME.old));
     assert_eq!(writes, [(1, 1), (2, 1), (3, 1)]);
 }

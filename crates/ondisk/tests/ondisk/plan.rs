@@ -9,7 +9,8 @@ use crate::samples::geometry;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
-/// Exactly the rows that fit: one more row needs a larger device; nothing overlaps or leaves the member.
+/// Exactly the rows that fit: one more row needs a larger device; nothing overlaps or leaves the
+/// member.
 fn check(request: &AreaRequest, device_bytes: u64) -> AreaPlan {
     let plan = AreaPlan::for_member(request, device_bytes).expect("fits");
     let rows = plan.geometry.rows;

@@ -1,8 +1,9 @@
 //! What is done to the devices of an array, and what may be lost by it.
 //!
-//! What must stay true: whatever a right checksum would have told apart is not excused: damage to superblocks, maps, log
-//! and checksum table must never make a read wrong. Excused are blocks that nothing protects (data on arrays without
-//! checksums), and everything once a record was forged under a right checksum.
+//! What must stay true: whatever a right checksum would have told apart is not excused: damage to
+//! superblocks, maps, log and checksum table must never make a read wrong. Excused are blocks that
+//! nothing protects (data on arrays without checksums), and everything once a record was forged
+//! under a right checksum.
 
 use super::forge;
 use super::subject::{DISK_BYTES, Subject};
@@ -80,21 +81,21 @@ pub(crate) struct Excused {
     pub(crate) all: bool,
     /// Stripes with data that nothing protects.
     pub(crate) stripes: BTreeSet<u64>,
-    /// What was written since an older page of the written map: after a crash, a newer one that is damaged on all that
-    /// are left looks as if the crash had torn it.
+    /// What was written since an older page of the written map: after a crash, a newer one that is
+    /// damaged on all that are left looks as if the crash had torn it.
     pub(crate) map_is_older: bool,
     /// Members that are stale: where they are alone they cannot know.
     pub(crate) stale: BTreeSet<usize>,
     /// Members with something on them that is not what was written there.
     pub(crate) spoilt: BTreeSet<usize>,
-    /// Stripes with data on one of these that its checksums tell; a row in doubt after a crash is believed where more of it is
-    /// wrong or gone than parity replaces.
+    /// Stripes with data on one of these that its checksums tell; a row in doubt after a crash is
+    /// believed where more of it is wrong or gone than parity replaces.
     pub(crate) told: BTreeSet<(usize, u64)>,
 }
 
 impl Excused {
-    /// Excuse what a crashed array believes of its rows in doubt, of groups with more `useless` and spoilt members than
-    /// `parity` replaces.
+    /// Excuse what a crashed array believes of its rows in doubt, of groups with more `useless` and
+    /// spoilt members than `parity` replaces.
     pub(crate) fn rows_in_doubt(&mut self, geometry: &Geometry, useless: &[bool]) {
         let is_bad = |slot: &usize| useless[*slot] || self.spoilt.contains(slot);
         let own = |slot: usize| geometry.failure_sets().find(|set| set.contains(&slot));

@@ -1,9 +1,11 @@
-//! One set: the devices of an array with something done to them, one start, everything read, some written, a stop.
+//! One set: the devices of an array with something done to them, one start, everything read, some
+//! written, a stop.
 //!
-//! What must stay true: demanded of every set are no panic, a bounded number of device operations and of virtual hours,
-//! that devices of others are not written, that nothing is written outside the areas, and that a start which is refused
-//! has written nothing. Of sets without forged records also: every block is right or an error.
-//! A block of a stripe that was being written when the host stopped is not judged here: universes do.
+//! What must stay true: demanded of every set are no panic, a bounded number of device operations
+//! and of virtual hours, that devices of others are not written, that nothing is written outside
+//! the areas, and that a start which is refused has written nothing. Of sets without forged records
+//! also: every block is right or an error. A block of a stripe that was being written when the host
+//! stopped is not judged here: universes do.
 
 use super::evil::{Excused, Victims};
 use super::subject::{BLOCKS, DISK_BYTES, Subject, engine, flush, names, write};
@@ -73,7 +75,8 @@ struct Scene<'s> {
     subject: &'s Subject,
     world: SimWorld,
     disks: Vec<SimDisk>,
-    /// Two devices that have nothing to do with the array, and a third that may hold a copy of a member.
+    /// Two devices that have nothing to do with the array, and a third that may hold a copy of a
+    /// member.
     stranger: SimDisk,
     other: SimDisk,
     twin: SimDisk,
@@ -164,8 +167,8 @@ impl<'s> Scene<'s> {
         self.disks.iter().enumerate().map(is_useless).collect()
     }
 
-    /// More devices of a group are of no use than it can do without, and one of those that are left is older than they
-    /// were: it cannot know.
+    /// More devices of a group are of no use than it can do without, and one of those that are left
+    /// is older than they were: it cannot know.
     fn cannot_know(&self, useless: &[bool]) -> bool {
         let geometry = &self.subject.geometry;
         let lost = geometry.losses(|member| useless[member.at()]);
@@ -435,7 +438,8 @@ fn superblock(disk: &SimDisk) -> Option<Superblock> {
     SuperblockCopies::choose(&copies).superblock().cloned()
 }
 
-/// Sequence of the newest page of the written map that the device has whole; these arrays have one page.
+/// Sequence of the newest page of the written map that the device has whole; these arrays have one
+/// page.
 fn map_sequence(subject: &Subject, disk: &SimDisk) -> Option<u64> {
     let superblock = &subject.superblock;
     let member = self::superblock(disk)?.member_uuid;

@@ -1,6 +1,8 @@
-//! The walk over the volume: each stripe is read, handed to the target, and checked if that was asked for.
+//! The walk over the volume: each stripe is read, handed to the target, and checked if that was
+//! asked for.
 //!
-//! What must stay true: every byte of the volume is handed over once, in order, and counted under one heading.
+//! What must stay true: every byte of the volume is handed over once, in order, and counted under
+//! one heading.
 
 use super::target::Target;
 use crate::fault::Fault;

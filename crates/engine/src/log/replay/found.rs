@@ -1,10 +1,10 @@
 //! What a judgement rests on besides the logs: the written map, and blocks that lean records are
 //! about.
 //!
-//! What must stay true: a block counts only as found on a member that is in sync; of any other nothing is said. Nothing
-//! is written to find out. A block that cannot be read is made one that is neither old nor new, durably, before
-//! anything is done that would be wrong if it were the old one: a restart that begins again judges alike, though the block
-//! may be readable by then.
+//! What must stay true: a block counts only as found on a member that is in sync; of any other
+//! nothing is said. Nothing is written to find out. A block that cannot be read is made one that is
+//! neither old nor new, durably, before anything is done that would be wrong if it were the old
+//! one: a restart that begins again judges alike, though the block may be readable by then.
 
 use super::mend::{lose_holder, read_strips, result};
 use crate::canary::{Canary, sings};
@@ -117,7 +117,8 @@ pub(super) async fn spoil(shard: &Rc<Shard>, stripes: &[StripeReplay]) -> Result
     Ok(())
 }
 
-/// Whether enough of the row is readable without this block: what is not to be had again stays as it is, and is not read.
+/// Whether enough of the row is readable without this block: what is not to be had again stays as
+/// it is, and is not read.
 async fn is_replaceable(
     shard: &Rc<Shard>,
     (stripe, strip, row): (Stripe, StripIdx, u32),

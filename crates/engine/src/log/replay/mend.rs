@@ -1,9 +1,10 @@
 //! Writing in place what the logs hold, and parity of rows in doubt.
 //!
-//! What must stay true: memory is bounded whatever the logs hold; of a stripe the blocks from the logs are in
-//! place before its parity is generated; when this returns everything is flushed on every member that is
-//! still in service. A device that fails is put out, and the rest goes on without it. Nobody else writes:
-//! there are no requests and no jobs yet, so there are no row locks.
+//! What must stay true: memory is bounded whatever the logs hold; of a stripe the blocks from the
+//! logs are in place before its parity is generated; when this returns everything is flushed on
+//! every member that is still in service. A device that fails is put out, and the rest goes on
+//! without it. Nobody else writes: there are no requests and no jobs yet, so there are no row
+//! locks.
 
 use super::found::spoil;
 use super::prove::to_put_back;
@@ -91,7 +92,8 @@ pub(super) async fn mend(
     flush(shard).await
 }
 
-/// Memory is bounded: changed pages of the checksum table go to the members, with what they speak of.
+/// Memory is bounded: changed pages of the checksum table go to the members, with what they speak
+/// of.
 async fn store_checksums_if_many(shard: &Rc<Shard>) -> Result<(), Refusal> {
     if checksums::are_mostly_dirty(&shard.array) { flush(shard).await } else { Ok(()) }
 }
@@ -179,8 +181,9 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
     outcome.buffer.ok_or(GONE)
 }
 
-/// A tile in runs of rows that are generated alike: all rows of one have the same strips that are to be put back. What lies
-/// there is not read again: whoever did would believe a device that has lost what was put back.
+/// A tile in runs of rows that are generated alike: all rows of one have the same strips that are
+/// to be put back. What lies there is not read again: whoever did would believe a device that has
+/// lost what was put back.
 async fn to_generate(
     shard: &Rc<Shard>,
     (stripe, tile): (Stripe, RowRange),
@@ -198,9 +201,10 @@ async fn to_generate(
     Ok(runs)
 }
 
-/// Make rows of a stripe a codeword, without believing what lies on the strips that are `wrong`. How many of them were left as
-/// they are, because the media give back too little of them to compute anything from: their lost blocks are lost, which is
-/// no reason to refuse the rest of the array.
+/// Make rows of a stripe a codeword, without believing what lies on the strips that are `wrong`.
+/// How many of them were left as they are, because the media give back too little of them to
+/// compute anything from: their lost blocks are lost, which is no reason to refuse the rest of the
+/// array.
 async fn generate_or_leave(
     shard: &Rc<Shard>,
     (stripe, run): (Stripe, RowRange),
@@ -220,10 +224,11 @@ async fn generate_or_leave(
     Ok(left)
 }
 
-/// Make rows of a stripe a codeword: from its data, where that can be read, else from the first parities
-/// besides. A device that is being filled gets its strip, too, so that it is no older than the one it replaces. False,
-/// and nothing is written: members are there that should do, but too many of their blocks cannot be read. What lies on
-/// the strips that are `unreadable` from the beginning is not to be believed.
+/// Make rows of a stripe a codeword: from its data, where that can be read, else from the first
+/// parities besides. A device that is being filled gets its strip, too, so that it is no older than
+/// the one it replaces. False, and nothing is written: members are there that should do, but too
+/// many of their blocks cannot be read. What lies on the strips that are `unreadable` from the
+/// beginning is not to be believed.
 async fn generate(
     shard: &Rc<Shard>,
     (stripe, rows): (Stripe, RowRange),
@@ -251,7 +256,8 @@ async fn generate(
     }
 }
 
-/// Rows of each strip, rising; else the strips that could not be read. Members that are gone are put out.
+/// Rows of each strip, rising; else the strips that could not be read. Members that are gone are
+/// put out.
 pub(super) async fn read_strips(
     shard: &Rc<Shard>,
     stripe: Stripe,
@@ -341,7 +347,8 @@ async fn store(
     Ok(())
 }
 
-/// What is in doubt, and not proven otherwise, is taken as it is found; so its checksums are those of what is found.
+/// What is in doubt, and not proven otherwise, is taken as it is found; so its checksums are those
+/// of what is found.
 async fn note_as_found(
     shard: &Rc<Shard>,
     (stripe, strip, rows): (Stripe, StripIdx, RowRange),
@@ -366,7 +373,8 @@ async fn note_as_found(
     Ok(())
 }
 
-/// Flush every device in service, with the changed pages of its checksum table; one that cannot is put out.
+/// Flush every device in service, with the changed pages of its checksum table; one that cannot is
+/// put out.
 async fn flush(shard: &Rc<Shard>) -> Result<(), Refusal> {
     let sums = keeper::store_checksums(shard).await;
     if !sums.is_kept {

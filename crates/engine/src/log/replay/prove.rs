@@ -1,5 +1,6 @@
-//! Rows in doubt of arrays with checksums: which of their blocks are not what the table says they are, and follow from the rest
-//! of their row, which proves it. The row is generated from the others then (`mend`), and they are put back with it.
+//! Rows in doubt of arrays with checksums: which of their blocks are not what the table says they
+//! are, and follow from the rest of their row, which proves it. The row is generated from the
+//! others then (`mend`), and they are put back with it.
 //!
 //! What must stay true: blocks are named only where afterwards every block that is here is what the
 //! table says of it, and the row is a codeword. The table is as of the last flush or later, so each
@@ -19,7 +20,8 @@ use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, to_usize};
 use std::rc::Rc;
 
-/// For each of these rows the strips whose blocks are to be put back; none, if the array keeps no checksums.
+/// For each of these rows the strips whose blocks are to be put back; none, if the array keeps no
+/// checksums.
 ///
 /// # Errors
 /// If more members fail than the parity replaces.
@@ -73,7 +75,8 @@ struct Row<'b> {
 }
 
 impl Row<'_> {
-    /// The strips whose blocks are not what was stored there, and those that are `unreadable`, if the others prove what they were.
+    /// The strips whose blocks are not what was stored there, and those that are `unreadable`, if
+    /// the others prove what they were.
     async fn to_put_back(&self, shard: &Rc<Shard>, unreadable: StripSet) -> StripSet {
         let mut right = StripSet::EMPTY;
         for (strip, block) in &self.blocks {
