@@ -197,7 +197,9 @@ fn an_abort_gives_up_what_has_not_begun_and_nothing_else() {
     let third = queue.start(blocks(io_opcode::WRITE, 2, 1), &pattern(3, 512), 0);
     // The one slot has the first, the line's head the second; the third waits.
     let mut aborted = |command| admin.run(abort(1, command), &[], 0).0.result.get();
-    assert_eq!(aborted(third), 0, "given up");
+    // Each queue is read on its own: the target may not have seen the third yet.
+    let is_given_up = (0..10_000).any(|_| aborted(third) == 0);
+    assert!(is_given_up, "given up");
     assert_eq!(aborted(third), 1, "not there any more");
     assert_eq!(aborted(first), 1, "under way");
     assert_eq!(admin.run(abort(9, first), &[], 0).0.result.get(), 1, "no such queue");
