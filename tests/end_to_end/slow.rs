@@ -7,6 +7,7 @@ use crate::tools::{all_here, run, skipped};
 use crate::world::World;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Slot of the slow member.
 const SLOT: usize = 1;
@@ -22,23 +23,23 @@ impl Beneath {
     fn new(world: &World) -> Beneath {
         let text = |name: &str| world.path(name).to_str().expect("text").to_owned();
         world.sparse("disk", 64 << 20);
-        let nbdkit = Command::new("nbdkit")
+        let mut nbdkit = Command::new("nbdkit")
             .args(["--foreground", "--exit-with-parent", "--filter=delay", "--pidfile"])
-            .args([&text("nbdkit.pid"), "--unix", &text("nbd.sock"), "file", &text("disk")])
+            .args([&text("nbdkit.pid"), "--unix", &text("beneath.sock"), "file", &text("disk")])
             .args(["rdelay=30ms", "wdelay=30ms"])
             .stdin(Stdio::null())
             .spawn()
             .expect("it runs");
-        until_there(&world.path("nbdkit.pid"));
+        until_there(&world.path("nbdkit.pid"), &mut nbdkit);
         std::fs::create_dir(world.path("late")).expect("a folder");
         let file = text("late/member");
-        let uri = format!("nbd+unix:///?socket={}", text("nbd.sock"));
-        let nbdfuse = Command::new("nbdfuse")
+        let uri = format!("nbd+unix:///?socket={}", text("beneath.sock"));
+        let mut nbdfuse = Command::new("nbdfuse")
             .args(["-P", &text("nbdfuse.pid"), &file, &uri])
             .stdin(Stdio::null())
             .spawn()
             .expect("it runs");
-        until_there(&world.path("nbdfuse.pid"));
+        until_there(&world.path("nbdfuse.pid"), &mut nbdfuse);
         Beneath { nbdkit, nbdfuse, file }
     }
 
@@ -50,9 +51,10 @@ impl Beneath {
     }
 }
 
-fn until_there(file: &Path) {
+fn until_there(file: &Path, server: &mut Child) {
     while !file.exists() {
-        std::thread::yield_now();
+        assert_eq!(server.try_wait().expect("a child"), None, "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
