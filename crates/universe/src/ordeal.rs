@@ -169,8 +169,10 @@ impl Ordeals<'_> {
             return;
         }
         let before = self.keep();
-        // A start that finds no space is refused for that alone.
+        // A start that finds no space is refused for that alone, and one that finds a device silent
+        // does without it, whatever that one knows.
         self.bays.make_room();
+        self.bays.go_on();
         if let Some(demand) = self.commit(evil, rest, outlook) {
             self.stage.say(|| format!("ordeal: {evil:?} {:?}", demand.useless));
             self.stage.mark(mark);
