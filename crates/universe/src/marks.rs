@@ -174,7 +174,6 @@ pub const EXPECTED: &[&str] = &[
     "member.read_late",
     "member.silent",
     "member.slow",
-    "member.slow_no_more",
     "older.beyond_the_budget",
     "older.taken_at_a_crash",
     "older.taken_at_a_stop",

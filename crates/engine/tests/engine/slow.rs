@@ -1,14 +1,14 @@
 //! Members that answer much later than their peers: told once, read around, replaced by a spare
-//! while
-//! they serve; and never when that would cost redundancy or when most of them are slow.
+//! while they serve; and never when that would cost redundancy or when most of them are slow.
 
 use crate::world::jobs::{audit, count, filled, last, ms, raid5, raid6, status, steps, world_for};
-use crate::world::{Model, assemble_spec, create_spec, engine, shape};
+use crate::world::{Model, assemble_spec, checksums, create_spec, engine, shape};
 use ashlar_engine::{
     ArrayTuning, AssembleSpec, CommandsKind, Engine, MemberStatus, SlotState, SlowLimits,
     SlowReaction, event_names as events,
 };
 use ashlar_layout::{Level, Shape};
+use ashlar_ondisk::ChecksumKind;
 use ashlar_ring::Handle;
 use ashlar_sim::{Latency, SimDisk};
 use ashlar_units::MemberIdx;
@@ -147,14 +147,11 @@ fn a_member_that_is_slow_at_writes_alone_is_told_wherever_it_is() {
 
 #[test]
 fn reads_go_around_a_slow_member_until_it_is_well() {
-    let shapes = [
-        raid6(),
-        raid5(),
-        shape(Level::Raid1, 3, None, None),
-        shape(Level::Raid10, 6, None, None),
-        shape(Level::Raid60, 10, Some(5), None),
-    ];
-    for (seed, shape) in (710..).zip(shapes) {
+    let shapes =
+        [raid6(), shape(Level::Raid1, 3, None, None), shape(Level::Raid60, 10, Some(5), None)];
+    // With checksums the way round is the same; only what is read is looked at once more.
+    let most = if checksums() == ChecksumKind::None { shapes.len() } else { 1 };
+    for (seed, shape) in (710..).zip(shapes.into_iter().take(most)) {
         with_array((seed, shape, SlowReaction::Avoid), async |host: &Host, model| {
             be_slow(&host.disks[1]);
             let model = host.work(model, AFTER * 3).await;
