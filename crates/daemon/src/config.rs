@@ -195,8 +195,7 @@ impl SlowMember {
 }
 
 /// What may be said of how many times as long commands take on a slow member: ordinary drives of
-/// one
-/// kind differ by less than two.
+/// one kind differ by less than two.
 const SLOW_TIMES: RangeInclusive<u64> = 2..=1000;
 /// What may be said of how long that must last: in less, bursts and pauses of flash are taken for
 /// it.

@@ -5,7 +5,7 @@
 //! lost, never too little.
 
 use crate::config::Config;
-use crate::director::SILENT_MAX;
+use crate::director::SILENT_IF_WAITED_FOR;
 use ashlar_engine::{Array, SlotState};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::format::copy_slots;
@@ -319,7 +319,7 @@ impl Bays {
         for bay in self.all.iter().filter(|bay| bay.trouble == Some(Trouble::Silent)) {
             let (disk, own) = (bay.disk.clone(), handle.clone());
             handle.spawn(async move {
-                own.sleep(SILENT_MAX.0).await;
+                own.sleep(SILENT_IF_WAITED_FOR).await;
                 disk.speak();
             });
         }

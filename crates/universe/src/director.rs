@@ -23,11 +23,11 @@ pub(crate) const TANK: &str = "tank";
 /// A spare may be on its way into a slot: then nobody shows it, and it cannot be opened.
 const IN_USE: &str = "device.not_opened";
 
-/// A silent device that the engine says it waits for speaks after this time: whoever waits must
-/// have an answer some day. One of which it says nothing is silent for longer than a request may
-/// take.
-pub(crate) const SILENT_MAX: (Duration, Duration) =
-    (Duration::from_secs(240), Duration::from_secs(900));
+/// A silent device that the engine says it waits for speaks after this time: requests that need it
+/// must end some day.
+pub(crate) const SILENT_IF_WAITED_FOR: Duration = Duration::from_secs(240);
+/// Any other silent device speaks this much later: after longer than a request may take.
+const SILENT_BEYOND: Duration = Duration::from_secs(660);
 
 pub(crate) struct Director<'l> {
     pub(crate) stage: Stage,
@@ -228,9 +228,9 @@ impl Director<'_> {
         disk.fall_silent();
         let (handle, engine, path) = (self.handle.clone(), self.engine.clone(), name.clone());
         self.handle.spawn(async move {
-            handle.sleep(SILENT_MAX.0).await;
+            handle.sleep(SILENT_IF_WAITED_FOR).await;
             if !is_told_of(&engine, &path) {
-                handle.sleep(SILENT_MAX.1.saturating_sub(SILENT_MAX.0)).await;
+                handle.sleep(SILENT_BEYOND).await;
             }
             disk.speak();
         });

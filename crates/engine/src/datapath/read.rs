@@ -149,8 +149,7 @@ fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = Part> + u
 }
 
 /// Strips that a read of `strips` goes around, for their members are slow. A mirror's copies are
-/// chosen
-/// one read at a time instead.
+/// chosen one read at a time instead.
 fn going_around(shard: &Shard, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
     let array = &shard.array;
     if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {

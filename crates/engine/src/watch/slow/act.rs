@@ -1,14 +1,10 @@
 //! What follows when a member is slow, on the home worker: it is told, reads go around it, or a
-//! spare
-//! takes its slot.
+//! spare takes its slot.
 //!
 //! What must stay true: what is known of a device is forgotten when another one comes into its
-//! slot, or
-//! when it goes out. A spare is taken for a slow member only while no member is missing and nobody
-//! else
-//! is being replaced: one that is missing needs it more. Nothing is written that names a slow
-//! member: a
-//! new start finds out anew.
+//! slot, or when it goes out. A spare is taken for a slow member only while no member is missing
+//! and nobody else is being replaced: one that is missing needs it more. Nothing is written that
+//! names a slow member: a new start finds out anew.
 //!
 //! Not here: who is slow (`judge.rs`), what reads do (`avoid.rs`), how a spare joins
 //! (`background/sparing.rs`).
@@ -27,8 +23,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Commands that must be timed of a kind that is slow: reads go around such a member, and few are
-/// left
-/// that tell how it is.
+/// left that tell how it is.
 const PROBES_MIN: u64 = 4;
 
 /// What the home worker of an array keeps of slow members.

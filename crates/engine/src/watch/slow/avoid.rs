@@ -2,9 +2,8 @@
 //!
 //! What must stay true: asking costs a read one relaxed load as long as there are none. A read goes
 //! around a member only if every member of the stripe is in sync and sound, and its parity or
-//! copies
-//! are trusted; and even then the member is read if a block cannot be had otherwise. Some reads go
-//! to it all the same: who is never asked is never known to be well again.
+//! copies are trusted; and even then the member is read if a block cannot be had otherwise. Some
+//! reads go to it all the same: who is never asked is never known to be well again.
 //!
 //! Not here: who they are (`act.rs`), how a read is reconstructed (`datapath/reconstruct.rs`).
 
@@ -50,8 +49,7 @@ impl Avoided {
 }
 
 /// Which strips of the stripe a read of `strips` goes around: none if it touches none of them, or
-/// if
-/// it is to see how such a member is.
+/// if it is to see how such a member is.
 #[cold]
 pub(crate) fn around(shard: &Shard, stripe: Stripe, strips: StripSet) -> StripSet {
     let avoided = avoided_of(shard, stripe);

@@ -1,9 +1,8 @@
 //! How long commands of a member take: counts and sums, for comparing members.
 //!
 //! What must stay true: a time ends when the device answered, not when somebody came to ask.
-//! Requests
-//! wait for their members one after the other, so what is found answered may have been so for long,
-//! and tells of the member that was waited for before it. Such commands are not timed.
+//! Requests wait for their members one after the other, so what is found answered may have been so
+//! for long, and tells of the member that was waited for before it. Such commands are not timed.
 //!
 //! Not here: the histograms that operators see (`metrics/latency.rs`).
 
