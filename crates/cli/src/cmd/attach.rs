@@ -15,22 +15,22 @@ use std::process::Command;
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
-/// By ublk where the kernel has it: a daemon that dies is then a pause for whoever uses the
-/// device. Else by a loop device over a file.
+/// Ashlar uses the kernel's ublk driver if there is one. If the daemon dies, requests then wait for
+/// the next daemon. Without the driver Ashlar uses a loop device over a file.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
     array: String,
 
-    /// How, rather than the best way there is.
+    /// Use this way instead of the best one available.
     #[arg(long, value_enum, value_name = "WAY")]
     via: Option<Via>,
 
-    /// Only show the volume as a file, without a block device: prints its path. Needs no root.
+    /// Show the volume as a file and print its path. Makes no block device and needs no root.
     #[arg(long, conflicts_with = "via")]
     file: bool,
 
-    /// Logical block of a loop device in bytes.
+    /// Logical block size of a loop device, in bytes.
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = ["512", "4096"])]
     sector_size: String,
 }

@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(short, long, value_name = "COUNT", default_value_t = 32)]
     depth: usize,
 
-    /// Take so many members out of service first.
+    /// Take this many members out of service first.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     lost: u16,
 

@@ -7,9 +7,8 @@ use ashlar_api::v1::job::{JobAction, JobControl, JobKind, ScrubStart};
 
 /// Read every written stripe and compare data with parity.
 ///
-/// Ashlar reconstructs blocks that cannot be read, and with checksums also blocks that are not what
-/// was written, and stores them anew. Where only parity does not match, it changes nothing without
-/// --repair.
+/// Ashlar reconstructs blocks that cannot be read and stores them anew. With checksums it does the
+/// same with wrong blocks. If only parity does not match, it changes nothing without --repair.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 
-    /// Spare pool of the array of DEVICE. Repeat the flag for several pools, in order.
+    /// Spare pool of the array on DEVICE. Repeat the flag for several pools, in order.
     #[arg(long = "spare-pool", value_name = "NAME", requires = "devices")]
     spare_pools: Vec<String>,
 
@@ -32,8 +32,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
 
-    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The folder holds server-
-    /// cert.pem, server-key.pem, and ca-cert.pem of the authority that signs the clients.
+    /// Require TLS 1.3 and a client certificate at the addresses of --nbd. The folder holds
+    /// server-cert.pem, server-key.pem, and ca-cert.pem of the authority that signs the clients.
     #[arg(long, value_name = "FOLDER", requires = "nbd")]
     nbd_tls: Option<PathBuf>,
 
@@ -81,8 +81,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
-    /// Record every change of a device in this file, for power-cut tests (docs/record-of-
-    /// writes.md).
+    /// Record every change of a device in this file, for power-cut tests
+    /// (docs/record-of-writes.md).
     #[arg(long, value_name = "FILE", hide = true)]
     record_writes: Option<PathBuf>,
 }
