@@ -1,14 +1,14 @@
 //! What clients wrote, and what each block may therefore hold.
 //!
-//! What must stay true: a write stays possible until another write of the block that began after it
-//! had been answered is *kept*. So writes that overlap in time may be found in either order, a
-//! write that was never answered may be found or not, and nothing else may. What was found after a
-//! kill is final.
+//! What must stay true: a write stays possible until another write of the block is *kept* that
+//! began after the first was answered. So overlapping writes may be found in either order, and a
+//! write that was never answered may be found or not. Nothing else may be found. Contents that were
+//! found after a kill are final.
 //!
-//! When a write is kept is what the array promises. The first `promised` blocks keep it when it is
+//! The array's promise decides when a write is kept. The first `promised` blocks keep it when it is
 //! answered, the others when a flush that began after its answer was answered. Everything is in a
-//! journal with its times, so that the books can be had as they were at any moment. Not here: who
-//! does the writing (`load`).
+//! journal with its times, so that the books can be had as of any moment. Not here: the writing
+//! (`load`).
 
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! From a record of writes to the disks that a power cut may have left (docs/record-of-writes.md).
 //!
-//! What must stay true: what was flushed is on a disk; of what was not, any subset may be, whole or
+//! What must stay true: flushed writes are on a disk. Of the others, any subset may be, whole or
 //! torn. Nothing that begins after the cut is there. The same seed makes the same disks. Not here:
-//! what is done with them (`recorded`).
+//! their use (`recorded`).
 
 use crate::load::Random;
 use ashlar_device::{RecordEntry, RecordKind};

@@ -1,7 +1,7 @@
-//! Somebody opens all the connections that there are, and leaves them so: at the metrics listener
-//! as a user of no rights, at the control socket as root.
+//! One peer opens all connections that it can get, and leaves them open: at the metrics listener as
+//! a user without rights, at the control socket as root.
 //!
-//! What must stay true: status, NBD, scrapes and `replace` work meanwhile; nothing here waits for a
+//! What must stay true: status, NBD, scrapes and `replace` work meanwhile. Nothing here waits for a
 //! time to pass, so nobody is let in because an idle connection timed out.
 
 use crate::raw_nbd::RawNbd;

@@ -1,7 +1,7 @@
-//! Clients that mean harm: others at the control socket, and connections that never get on. Not
-//! here: what a reply carries besides its data (`leftovers.rs`).
+//! Hostile clients: other users at the control socket, and connections without progress. Not here:
+//! what a reply carries besides its data (`leftovers.rs`).
 //!
-//! What must stay true: the daemon under test is the real one, with its own limits; nothing here
+//! What must stay true: the daemon under test is the real one, with its own limits. Nothing here
 //! waits for a time to pass.
 
 use crate::leftovers::Tap;

@@ -1,8 +1,8 @@
 //! A client that goes on writing and reading back while a test does things to the array.
 //!
-//! What must stay true: each block that is read must be what this client wrote there last, and no
-//! request may fail; the first that is not right ends the load, and whoever waits for it or ends it
-//! fails with it.
+//! What must stay true: each block that is read must be this client's last write there, and no
+//! request may fail. The first wrong block ends the load, and the test that waits for it fails with
+//! it.
 
 use crate::raw_nbd::RawNbd;
 use crate::world::World;

@@ -1,5 +1,5 @@
-//! What somebody else may have changed: a device's path while it is looked at, configuration, keys
-//! and authorities; and names that are not what they look like.
+//! Files that another user may have changed: a device's path while the daemon looks at it,
+//! configuration, keys and authorities; and names with misleading characters.
 
 use crate::certificates::{Authority, PROGRAM, Role};
 use crate::tools::{all_here, skipped};

@@ -1,7 +1,8 @@
-//! Who may depend on whom: every edge between our crates must be written in layers.toml.
+//! Dependencies between crates: every edge between our crates must be written in layers.toml.
 //!
-//! What must stay true: a crate that layers.toml does not name, a name in it that is no crate, and
-//! an edge that is not in it each fail with one line. An allowed edge that nobody uses is no fault.
+//! What must stay true: each of these fails with one line: a crate that layers.toml does not name,
+//! a name in it that is no crate, and an edge that is not in it. An allowed edge without use is no
+//! fault.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

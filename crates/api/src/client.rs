@@ -1,8 +1,7 @@
 //! A blocking client over the control socket.
 //!
-//! What must stay true: one connection for each call, so that a client never sees an answer to
-//! somebody else's question, and a daemon that stops half-way is an error and not a wait without
-//! end.
+//! What must stay true: one connection for each call, so a client never sees the answer to another
+//! call. A daemon that stops half-way is an error, never an endless wait.
 
 use crate::v1::event::{EVENTS_PATH, Event, FOLLOW_PATH};
 use crate::v1::status::METRICS_PATH;

@@ -1,7 +1,7 @@
-//! What users of mdadm, ZFS and xiRAID type, and what it is called here.
+//! Words that users of mdadm, ZFS and xiRAID type, and what they are called here.
 //!
-//! What must stay true: nothing of this is obeyed; a word that is not ours is refused, with the one
-//! that is. Every command and flag that is named here exists (a test looks).
+//! What must stay true: none of these words is obeyed. A foreign word is refused, with ours beside
+//! it. Every command and flag that is named here exists (a test looks).
 
 /// Words of others, and what to type here.
 type Habit = (&'static [&'static str], &'static str);

@@ -1,8 +1,8 @@
 //! Standard output and error: where answers and refusals go.
 //!
-//! What must stay true: a reader that has gone (`ashlar examine DEVICE | head`) ends a command
-//! quietly and never in a panic; what a command changes is changed before it prints, so nothing is
-//! left half done by that. A daemon goes on whoever reads.
+//! What must stay true: if the reader of the output is gone (`ashlar examine DEVICE | head`), a
+//! command ends quietly and never in a panic. A command makes its changes before it prints, so
+//! nothing is left half done. A daemon goes on without readers.
 
 use crate::fault::Fault;
 use ashlar_api::codes;

@@ -1,7 +1,7 @@
-//! Looks at devices, each on a thread of its own: a device or file system may not answer.
+//! Looks at devices, each on a thread of its own, because a device or file system may not answer.
 //!
-//! What must stay true: the control side has one thread. It never asks a device, or a file system
-//! that is not ours, by itself: one that is stuck would silence status, detach and stop.
+//! What must stay true: the control side has one thread. It never touches a device or a foreign
+//! file system itself: a stuck one would block status, detach and stop.
 
 use std::panic::resume_unwind;
 

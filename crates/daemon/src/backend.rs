@@ -1,8 +1,8 @@
-//! The seam between the control socket and whoever owns the arrays.
+//! The interface between the control socket and the owner of the arrays.
 //!
-//! What must stay true: a backend answers each call by its request type and in no other way, so
-//! that a route without an answer, or an answer of the wrong type, does not compile. In life the
-//! engine is behind it; in tests a few lines are.
+//! What must stay true: a backend answers each call by its request type and in no other way. So a
+//! route without an answer, or an answer of the wrong type, does not compile. The daemon puts the
+//! engine behind it, tests a few lines.
 
 use crate::control::with;
 use ashlar_api::v1::array::{Assemble, Create, Stop};

@@ -1,10 +1,10 @@
-//! Starting what the configuration names: each device is looked at once, then all arrays start side
+//! Starts the arrays of the configuration: looks at each device once, then starts all arrays side
 //! by side.
 //!
-//! What must stay true: each array is given the devices that may be its own, so the time for many
-//! arrays that share one pattern grows with the devices and not with their square; a device that
-//! does not answer keeps nobody else from starting. What is waited for is said. Not here: the
-//! judgement of a start (`ashlar_engine`), which reads what it takes once more, alone.
+//! What must stay true: each array gets only the devices that may be its own. So the time for many
+//! arrays with one pattern grows with the devices, not with their square. A device that does not
+//! answer delays no other array. The daemon says which devices it waits for. Not here: the
+//! judgement of a start (`ashlar_engine`), which reads its devices once more, exclusively.
 
 use crate::arrays::Arrays;
 use crate::aside::aside;

@@ -1,9 +1,9 @@
 //! The control socket: routes, refusals, the stream of events.
 //!
-//! What must stay true: only the owner and the group of the socket can reach it, and who asks for a
-//! change is in the event log with what came of it; a body that is not exactly a request is refused
-//! with the reason and nothing is done; every refusal is an `ApiError`. Not here: who is at the
-//! other end, and how long it may take (`peer`).
+//! What must stay true: only the owner and the group of the socket can reach it. Every request for
+//! a change is in the event log, with its caller and its answer. A body that is not exactly a
+//! request is refused with the reason, and nothing is done. Every refusal is an `ApiError`. Not
+//! here: the peer, and how long it may take (`peer`).
 
 use crate::backend::{Backend, Serves, with_calls};
 use crate::guarded::Answer;

@@ -1,8 +1,8 @@
-//! Descriptors: as many as the process may have, some of them kept for devices and the control
-//! socket.
+//! Limits on descriptors: some of the process's are reserved for devices and the control socket.
 //!
 //! What must stay true: whatever peers do, half of the descriptors stay for members, workers and
-//! files; a listener that finds none left closes who comes, rather than to try again and again.
+//! files. A listener that finds none left closes the new connection instead of trying again and
+//! again.
 
 use ashlar_units::to_u64;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

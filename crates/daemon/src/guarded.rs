@@ -1,8 +1,8 @@
-//! A connection that ends when its peer takes too long, or when somebody else needs its seat.
+//! A connection that ends when its peer takes too long, or when another connection needs its seat.
 //!
 //! What must stay true: the time for the head of a request runs from the first look for it, and
-//! bytes that trickle in do not prolong it; while nothing of an answer is taken, time runs.
-//! Not here: bodies of requests (`control`), who gets a seat (`seats`).
+//! bytes that trickle in do not prolong it. While the peer reads nothing of an answer, time runs.
+//! Not here: bodies of requests (`control`), and who gets a seat (`seats`).
 
 use crate::seats::{Seat, Serving};
 use axum::body::{Body, Bytes, HttpBody};

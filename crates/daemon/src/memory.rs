@@ -1,7 +1,7 @@
-//! How much memory this process may have: what the machine has, and what its control groups allow.
+//! The memory limit of this process: the machine's memory, and the limits of its control groups.
 //!
-//! What must stay true: the least of all limits counts, those of the groups above included; a limit
-//! that cannot be read is none.
+//! What must stay true: the least of all limits counts, those of the groups above included. A limit
+//! that cannot be read counts as none.
 
 use ashlar_units::ByteSize;
 use std::fs;

@@ -1,11 +1,14 @@
-//! Who is at the other end of the control socket, and how much of the daemon one of them may hold.
+//! The peers of the control socket: their identity, and the share of the daemon that one may hold.
 //!
-//! What must stay true: a peer is what the kernel says it is (SO_PEERCRED) and never what it says
-//! itself; nobody but root, the daemon's own user and the socket's group gets an answer other than
-//! a refusal, whatever the mode of the socket is; a connection that sends no whole request, or does
-//! not read its answer, ends by itself, and before that if a newer one needs its seat; users of the
-//! group together cannot take the connections that root and the daemon's user need. Not here: what
-//! a request means, and how large it may be (`control`).
+//! What must stay true:
+//! - A peer's identity comes from the kernel (SO_PEERCRED), never from the peer.
+//! - Only root, the daemon's own user and the socket's group get more than a refusal, whatever the
+//!   mode of the socket is.
+//! - A connection that sends no whole request, or does not read its answer, ends by itself. It ends
+//!   earlier if a newer one needs its seat.
+//! - Users of the group together cannot take the connections that root and the daemon's user need.
+//!
+//! Not here: what a request means, and how large it may be (`control`).
 
 use crate::descriptors::Spare;
 use crate::guarded::{Guarded, Times};

@@ -1,8 +1,8 @@
-//! This process by a name that no other one of this boot has, and whether another one still lives:
-//! for heartbeats.
+//! Names this process as no other one of this boot, and tells whether another process lives: for
+//! heartbeats.
 //!
-//! What must stay true: a process counts as ended only if that is certain. What cannot be told is
-//! unknown, and is waited for.
+//! What must stay true: a process counts as ended only if that is certain. Otherwise its state is
+//! unknown, and a start watches.
 
 use ashlar_engine::ProcessState;
 use ashlar_ondisk::{ProcessName, tag_of};

@@ -1,8 +1,8 @@
-//! Requests that name a device twice, or ask for what is there already.
+//! Requests that name a device twice, or ask for a state that holds already.
 //!
-//! What must stay true: a command can be repeated, and then says that nothing was changed; nothing
-//! is opened here. Devices are compared as what their paths lead to, so another name of the same
-//! device is the same.
+//! What must stay true: a command can be repeated, and then says that nothing was changed. Nothing
+//! is opened here. Devices are compared by what their paths lead to, so two names of one device are
+//! equal.
 
 use ashlar_api::ApiError;
 use ashlar_api::v1::array::{Assemble, Create};

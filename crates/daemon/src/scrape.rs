@@ -1,8 +1,8 @@
-//! The metrics listener: who connects, how many, for how long.
+//! The metrics listener, and its limits on connections and time.
 //!
-//! What must stay true: everybody who can reach the address may read, and nobody can do more:
-//! connections are few, those of one peer fewer, an idle one ends by itself or for a newer one, and
-//! no request changes anything. Not here: what is answered (`metrics`).
+//! What must stay true: everybody who can reach the address may read, and nobody can do more.
+//! Connections are few, and those of one peer fewer. An idle one ends by itself or for a newer one.
+//! No request changes anything. Not here: the answer (`metrics`).
 
 use crate::backend::Backend;
 use crate::descriptors::Spare;

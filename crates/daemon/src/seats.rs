@@ -1,10 +1,10 @@
 //! Seats for connections: how many there are, who takes them, and who makes room when none is left.
 //!
-//! What must stay true: there are never more connections than seats; a connection whose request is
-//! being carried out keeps its seat; one that waits for its own peer (for a request, for the rest
-//! of one, for somebody to take an answer) ends when a newer one needs its seat, so that idle
-//! connections keep nobody out. Not here: how long a connection may take (`guarded`), who has which
-//! seats (`peer`, `scrape`).
+//! What must stay true: there are never more connections than seats. A connection whose request is
+//! being carried out keeps its seat. A connection that waits for its own peer (for a request, for
+//! the rest of one, or until the peer reads an answer) ends when a newer one needs its seat. So
+//! idle connections keep nobody out. Not here: how long a connection may take (`guarded`), and who
+//! has which seats (`peer`, `scrape`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

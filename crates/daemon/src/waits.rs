@@ -1,6 +1,6 @@
-//! What devices the opening of which takes long are waited for, to say so.
+//! Knows which devices take long to open, so that the daemon can say what it waits for.
 //!
-//! What must stay true: an opening goes on as it would without this; what is told may be over when
+//! What must stay true: an opening takes its course as without this. An answer may be outdated when
 //! it is read.
 
 use ashlar_device::{Access, OpenRefusal, Opened, Opener};

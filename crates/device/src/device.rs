@@ -1,8 +1,7 @@
-//! The seam between the engine and whatever holds its bytes: commands, devices, how they are
-//! opened.
+//! The interface between the engine and the devices: commands, devices, and how they are opened.
 //!
-//! What must stay true: a command is started by `submit` and ends by its completion, exactly once,
-//! whatever happens to the device; a fault is an outcome, never a panic; a request that is not
+//! What must stay true: a command starts with `submit` and ends with its completion, exactly once,
+//! whatever happens to the device. A fault is an outcome, never a panic. A request that is not
 //! aligned to the device's blocks is a bug of the caller and asserted. Not here: RAID, formats, and
 //! what the engine does about a fault.
 

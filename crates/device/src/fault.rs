@@ -1,8 +1,8 @@
-//! What can go wrong with a command, told apart by what the engine does about it.
+//! Faults of a command, told apart by what the engine does about them.
 //!
-//! What must stay true: every errno the block layer can answer with has one kind, here and nowhere
-//! else; making a fault allocates nothing. Not here: what the engine does (a media fault is
-//! reconstructed around, a device that is gone leaves).
+//! What must stay true: every errno of the block layer has one kind, here and nowhere else. Making
+//! a fault allocates nothing. Not here: what the engine does (it reconstructs around a media fault,
+//! and a device that is gone leaves).
 
 use std::io;
 

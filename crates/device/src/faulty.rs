@@ -1,9 +1,9 @@
 //! A device that fails on command, around any other: for tests, and for showing what a real engine
 //! does when a member dies.
 //!
-//! What must stay true: without faults it costs one atomic load a command; faults are judged when a
-//! command reaches the device, after its delay; an injected fault leaves the device below
-//! untouched. Not here: chance and power cuts, which simulated disks have.
+//! What must stay true: without faults it costs one atomic load for each command. A fault is
+//! decided when a command reaches the device, after its delay. An injected fault leaves the device
+//! below untouched. Not here: chance and power cuts, which simulated disks have.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

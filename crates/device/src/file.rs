@@ -1,13 +1,15 @@
-//! Opening real paths: block devices, partitions and regular files.
+//! Opens real paths: block devices, partitions and regular files.
 //!
-//! What must stay true: a path is followed once, and all that is asked, decided and done is about
-//! what it led to then: somebody who swaps it meanwhile has nothing opened by it. With
-//! [`Access::Exclusive`] nobody else has the device: `O_EXCL` on block devices, a lock on the open
-//! file description of files. Both are held until the last reference to the description is gone,
-//! and requests in flight count as references: a successor gets in only after the last write of a
-//! killed predecessor has landed. I/O is direct: files on file systems that refuse that are opened
-//! for looking only, and [`DeviceFacts::is_direct`] tells. A cache between would forget writes that
-//! it could not store, and say so once at most. Not here: doing I/O (`uring`).
+//! What must stay true: a path is followed once. All questions, decisions and commands concern what
+//! it led to then, so a later swap of the path has no effect. With [`Access::Exclusive`] nobody
+//! else has the device: `O_EXCL` on block devices, a lock on the open file description of files.
+//! Both are held until the last reference to the description is gone, and requests in flight count
+//! as references. So a successor gets in only after the last write of a killed predecessor has
+//! landed.
+//!
+//! I/O is direct. Files on file systems that refuse that are opened for looking only, and
+//! [`DeviceFacts::is_direct`] tells. A page cache would forget writes that it could not store, and
+//! report that at most once. Not here: doing I/O (`uring`).
 
 use std::fs;
 use std::io;

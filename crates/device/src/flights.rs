@@ -1,11 +1,10 @@
-//! Commands under way on a device of one worker: whom to tell of their end, and for how long they
-//! have been.
+//! Commands under way on a device of one worker: which task awaits each, and for how long it has
+//! been under way.
 //!
 //! What must stay true: every command that began is answered exactly once, by its end or because it
-//! was given up, whichever comes first; a place is used again only when the device itself is done
-//! with its command. Time is counted in looks and not in seconds: a host that stood still for a
-//! minute has looked no more often than one that did not. Not here: how often is looked, and what
-//! follows from it.
+//! was given up, whichever comes first. A place is used again only when the device itself is done
+//! with its command. Time is counted in looks, not in seconds: a host that was suspended for a
+//! minute has not looked more often. Not here: how often to look, and what follows.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,10 +1,10 @@
-//! Tasks that wait for what a device has begun and pass the answer on.
+//! Tasks that wait for a device's command and pass the answer on.
 //!
-//! A completion cannot call back, so somebody has to wait for it. One task for each command in
-//! flight would allocate each time; these tasks stay when they are done and take the next command.
-//! What must stay true: there are never fewer tasks than commands in flight, so no command waits
-//! for another; there are never more than the most commands that were ever in flight; all end with
-//! their device. Not here: what is waited for.
+//! A completion cannot call back, so a task has to wait for it. A task for each command in flight
+//! would allocate each time. These tasks stay when they are done and take the next command. What
+//! must stay true: there are never fewer tasks than commands in flight, so no command waits for
+//! another. There are never more than the most commands that were ever in flight. All end with
+//! their device. Not here: the commands.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! Who else has a device or file: mounts, devices built on it, locks, processes.
+//! Finds who else has a device or file: mounts, devices built on it, locks, processes.
 //!
-//! What must stay true: this is for telling people; whether a device is free is decided by opening
-//! it exclusively, never here, where the answer may be old when it arrives.
+//! What must stay true: this serves messages only. Whether a device is free is decided by opening
+//! it exclusively, never here, where the answer may be outdated.
 
 use std::fs;
 use std::path::{Path, PathBuf};

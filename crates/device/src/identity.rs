@@ -1,9 +1,9 @@
-//! Whether a device is still what was opened, and whether two paths lead to one device.
+//! Whether a device is still the one that was opened, and whether two paths lead to one device.
 //!
-//! What must stay true: a file that became shorter is never written to again, for a write beyond
-//! its end would make it grow, and what lies between would read as zeros instead of an error. Once
-//! found shorter a device counts as shorter until it is closed, whatever its size becomes. Not
-//! here: what the engine does about it (the member is out).
+//! What must stay true: a file that became shorter is never written to again. A write beyond its
+//! end would make it grow, and the gap would read as zeros instead of an error. A device that was
+//! found shorter counts as shorter until it is closed, whatever its size becomes. Not here: what
+//! the engine does about it (the member is out).
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -1,9 +1,9 @@
 //! A device in memory of this process: for tests, and for measuring the engine without drives.
 //!
-//! What must stay true: a command is done within `submit`; every worker sees the same bytes; pages
-//! never written read as zeros and take no memory beyond what the mapping that they will be cut
-//! from rounds up to. It costs a memcpy and a lock for each 64 KiB page touched, so workers on
-//! different pages do not meet. Not here: durability. The bytes go with the last holder.
+//! What must stay true: a command is done within `submit`. Every worker sees the same bytes. Pages
+//! that were never written read as zeros and take no memory, except what their mapping rounds up
+//! to. A command costs a memcpy, and a lock for each 64 KiB page, so workers on different pages do
+//! not meet. Not here: durability. The bytes go with the last holder.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

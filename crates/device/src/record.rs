@@ -1,11 +1,11 @@
-//! A record of everything that changes devices: each write with its bytes, each flush, when it
-//! began and how it ended. From it a test makes what a power cut could have left
+//! Records everything that changes devices: each write with its bytes, each flush, when it began
+//! and how it ended. From a record a test makes the states that a power cut could have left
 //! (docs/record-of-writes.md says how).
 //!
-//! What must stay true: the beginning is in the record before the device is asked, the end before
-//! anybody learns of it, and the entries of all devices and workers are in the order of their
-//! times. What cannot be recorded is refused with [`Fault::GONE`], never done in silence. Reads
-//! pass by. Not here: reading a record (`record::entry`), and what is made of it.
+//! What must stay true: the beginning is in the record before the device gets the command, the end
+//! before any task learns of it. The entries of all devices and workers are in the order of their
+//! times. A command that cannot be recorded fails with [`Fault::GONE`]. Reads are not recorded. Not
+//! here: reading a record (`record::entry`), and its use.
 
 mod entry;
 

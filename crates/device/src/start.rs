@@ -1,12 +1,12 @@
 //! Starting commands and waiting for them, as two separate steps.
 //!
 //! A caller starts as many as it likes, one call each, and then waits for them in any order: all
-//! run at once. Starting happens in the call, not in the first poll. What must stay true: whoever
-//! starts a command learns how it ended; a completion that is dropped unfinished (the worker stops)
-//! counts as a device that is gone. Not here: what the commands mean (`device`).
+//! run at once. Starting happens in the call, not in the first poll. What must stay true: the
+//! starter of a command learns how it ended. A completion that is dropped unfinished (the worker
+//! stops) counts as a device that is gone. Not here: what the commands mean (`device`).
 //!
 //! # Cancellation
-//! Dropping a future leaves the command running; its buffer is dropped when the device is done with
+//! Dropping a future leaves the command running. Its buffer is dropped when the device is done with
 //! it.
 
 use std::future::Future;

@@ -1,8 +1,7 @@
-//! Counting what a device does, around any other.
+//! Counts the commands of a device, around any other.
 //!
-//! What must stay true: every command is counted once when it starts and once when it ends; the
-//! counts are shared by all workers and may be read at any time from any thread. Not here: what is
-//! done with the counts.
+//! What must stay true: every command is counted once when it starts and once when it ends. All
+//! workers share the counts, and any thread may read them at any time. Not here: their use.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! What a thin device or a sparse file takes space from.
+//! The store from which a thin device or a sparse file takes its space.
 //!
-//! What must stay true: only an answer about who runs out of space together. That a device has no
-//! space is told by its writes and by nothing else.
+//! What must stay true: this only says which devices run out of space together. Only a failed write
+//! says that a device has no space.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

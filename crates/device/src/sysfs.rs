@@ -1,8 +1,8 @@
-//! What sysfs tells about a block device.
+//! The facts of a block device in sysfs.
 //!
-//! What must stay true: a partition has a size of its own and everything else from its disk; a file
-//! that is not there gives the cautious answer (volatile cache, no zeroing discard), never an
-//! error. Not here: opening anything; the root is handed in so that tests can bring their own.
+//! What must stay true: a partition has a size of its own and everything else from its disk. A
+//! missing file gives the cautious answer (volatile cache, no zeroing discard), never an error. Not
+//! here: opening anything. The root is handed in so that tests can bring their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};

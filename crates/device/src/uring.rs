@@ -1,10 +1,10 @@
 //! A block device or file on one worker's io_uring.
 //!
-//! What must stay true: the kernel is asked within `submit`; what it does only in part is asked for
-//! again until it is done, fails or is given up; memory that the device cannot take is copied,
-//! never refused. The ring hands outcomes over as they come: no task waits for a command. The ring
-//! owns an operation and its buffers until the kernel is done with it, also when nobody waits any
-//! more. Not here: opening (`file`), the ring itself.
+//! What must stay true: `submit` asks the kernel at once. A command that was done in part is
+//! continued until it is done, fails or is given up. Memory that the device cannot take is copied,
+//! never refused. The ring hands outcomes over as they come, so no task waits for a command. The
+//! ring owns an operation and its buffers until the kernel is done with it, even when no task
+//! awaits it any more. Not here: opening (`file`), the ring itself.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;

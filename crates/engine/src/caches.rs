@@ -1,8 +1,8 @@
-//! What only the members' caches hold: writes that were answered, but neither a log nor the media
+//! Writes that only the members' caches hold: they were answered, but neither a log nor the media
 //! have them yet.
 //!
-//! What must stay true: a write is noted before it is answered, and before its rows are given up; a
-//! flush round that ends well takes out what was noted before it began, and nothing else.
+//! What must stay true: a write is noted before it is answered and before its rows are unlocked. A
+//! flush round that ends well removes exactly the writes that were noted before it began.
 //!
 //! - *unlogged*: everything that FLUSH must still make durable
 //! - *logged*: writes that the log has, and that are in place, but perhaps no further than in a

@@ -1,4 +1,4 @@
-//! What an engine is started with.
+//! The configuration of an engine.
 
 use crate::aside::Aside;
 use crate::error::Refusal;

@@ -1,7 +1,7 @@
 //! Refusals of the control side: one clear line each, nothing changed.
 //!
-//! Data-path failures are `volume::VolumeError` (small, `Copy`); what is here may allocate, because
-//! an operator reads it.
+//! Failures on the data path are `volume::VolumeError` (small, `Copy`). Errors here may allocate,
+//! because an operator reads them.
 
 use std::fmt;
 

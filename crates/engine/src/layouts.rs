@@ -1,11 +1,11 @@
-//! The geometries an array has: one, and a second one beside it for as long as it is reshaped.
+//! The geometries of an array: one, and a second one during a reshape.
 //!
-//! What must stay true: a request is cut into stripes here and nowhere else, and a number that
-//! comes from a member, a job or a map becomes a stripe here and nowhere else. From then on the
-//! stripe says which geometry it belongs to, and who needs its counts, its code or its place asks
-//! for those *of the stripe*. What holds of an array as a whole is asked of all of its geometries.
+//! What must stay true: only this file cuts a request into stripes, and only this file makes
+//! stripes of numbers from members, jobs and maps. From then on the stripe knows its geometry. Code
+//! that needs counts, code or place asks *the stripe*. A statement about the array as a whole asks
+//! all of its geometries.
 //!
-//! Today nothing makes a second geometry; the tests do. Not here: where a strip lies (the layout
+//! Nothing makes a second geometry yet, except tests. Not here: where a strip lies (the layout
 //! crate).
 
 use ashlar_layout::{Geometry, LayoutEpoch, Pieces, Stripe, StripeId, split};

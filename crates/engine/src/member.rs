@@ -1,9 +1,9 @@
 //! The states of a member slot, and the one function that changes them.
 //!
-//! What must stay true: a slot is read only in `InSync` (or, while it rebuilds, below the point up
-//! to which it is rebuilt); it is written in `InSync` and `Rebuilding`. `Failing` means: nobody
-//! uses it any more, but the surviving members do not say so yet, so no write that left it out may
-//! be acknowledged.
+//! What must stay true: a slot is read only in `InSync`, or below its rebuilt point while it
+//! rebuilds. It is written in `InSync` and `Rebuilding`. `Failing` means: no request uses the slot
+//! any more, but the other members do not say so yet. So no write that left it out may be
+//! acknowledged.
 
 use std::fmt;
 

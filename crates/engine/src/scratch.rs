@@ -1,10 +1,10 @@
 //! Stripe buffers: what one write, reconstruction or job step needs besides the request's own
 //! payload.
 //!
-//! What must stay true: a taker gets all its buffers at once or waits for all of them, first come
-//! first served, and takes them only *after* it holds its row lock and never waits for a lock
-//! afterwards. So whoever holds buffers can always finish, and the pool cannot deadlock. The pool
-//! is made when the array starts and never grows.
+//! What must stay true: a task gets all its buffers at once or waits for all of them, in order of
+//! arrival. It takes them only *after* it holds its row lock, and never waits for a lock
+//! afterwards. So a task with buffers can always finish, and the pool cannot deadlock. The pool is
+//! made when the array starts and never grows.
 
 use crate::lists::{List, Lists};
 use ashlar_iobuf::{BufMut, Pool, PoolClass, PoolUsage};

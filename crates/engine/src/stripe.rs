@@ -1,3 +1,3 @@
-//! What a worker keeps about stripes while requests are under way: the row locks.
+//! Row locks: what a worker keeps about stripes while requests are under way.
 
 pub(crate) mod lock;

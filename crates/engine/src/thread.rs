@@ -1,9 +1,9 @@
-//! A worker thread: started with all others, since each of them knows the mailboxes of all, until
-//! it is told to stop.
+//! A worker thread. It starts together with all others, since each knows the mailboxes of all, and
+//! runs until it is told to stop.
 //!
-//! What must stay true: nothing runs before every thread has its ring and its memory, and whoever
-//! starts them is told of the first that has not. Whoever stops one waits until its work is done,
-//! and not for the thread itself: the kernel keeps that for as long as a device has one of its
+//! What must stay true: nothing runs before every thread has its ring and its memory. If one has
+//! not, the starter gets the first error. Stopping a worker waits until its work is done. It does
+//! not wait for the thread itself: the kernel keeps that for as long as a device has one of its
 //! commands.
 
 use crate::config::EngineConfig;

@@ -1,14 +1,14 @@
-//! The written map in memory: one bit a stripe, set when the stripe was first written.
+//! The written map in memory: one bit for each stripe, set when the stripe was first written.
 //!
 //! - here           the bits
 //! - `pages`        the way of the bits to the members and back
 //! - `given_back`   stripes that clients gave back and whose blocks are still there
 //!
-//! What must stay true: a stripe whose bit is clear reads as zeros without touching a member and
-//! counts as zeros in parity; its first write stores all its strips. A bit is set only after those
-//! strips are stored, and reaches the members only after they are flushed, so that a crash leaves
-//! the stripe either unwritten (zeros) or whole. Bits change under the stripe's row lock, by its
-//! owner; they are read by every worker. Pages of all-clear bits take no memory.
+//! What must stay true: a stripe whose bit is clear reads as zeros without touching a member, and
+//! counts as zeros in parity. Its first write stores all its strips. A bit is set only after those
+//! strips are stored, and reaches the members only after they are flushed. So a crash leaves the
+//! stripe either unwritten (zeros) or whole. Bits change under the stripe's row lock, by its owner.
+//! Every worker reads them. Pages of all-clear bits take no memory.
 
 mod given_back;
 mod pages;

@@ -1,8 +1,8 @@
-//! Free slots of a pool, and the line of those who wait for one.
+//! Free slots of a pool, and the line of waiters.
 //!
-//! What must stay true: a slot is free, granted to one waiter, or out; a free slot of a class
-//! exists only when nobody in line could use it. So who comes first is served first, and nobody
-//! overtakes. Plain values, no locks and no memory: the pool holds this under its one mutex.
+//! What must stay true: a slot is free, granted to one waiter, or out. A free slot of a class
+//! exists only if no waiter in line could use it. So waiters are served in order of arrival. Plain
+//! values, no locks and no memory: the pool holds this under its one mutex.
 
 use std::collections::VecDeque;
 use std::task::Waker;

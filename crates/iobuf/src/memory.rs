@@ -1,8 +1,8 @@
-//! The counted header behind every buffer, and the way home for its memory.
+//! The counted header behind every buffer, and the way of its memory back to its owner.
 //!
-//! What must stay true: the header outlives every [`Share`] of it; whoever drops the last one alone
-//! sends the memory home, to the heap, to its pool or to who lent it. A pool's headers are made
-//! with the pool, so taking a buffer allocates nothing. Not here: which bytes an owner may touch
+//! What must stay true: the header outlives every [`Share`] of it. The last share to be dropped
+//! sends the memory back: to the heap, to its pool or to its lender. A pool's headers are made with
+//! the pool, so taking a buffer allocates nothing. Not here: which bytes an owner may touch
 //! (`buf`).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

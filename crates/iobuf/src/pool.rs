@@ -1,12 +1,14 @@
 //! A fixed number of buffers in a few sizes, cut from one arena.
 //!
-//! What must stay true: slots never overlap; every slot starts at a multiple of 512 bytes, and of
-//! 4096 with [`Alignment::Page`]; a pool hands out at most what it was made with and makes others
-//! wait. Buffers that were written off do not count as handed out: slots of a reserve stand in for
-//! them, as many as there are slots at most, and no slot is used again before its last owner has
-//! let it go. With [`Alignment::Coloured`] consecutive buffers are displaced against each other so
-//! that the strips of a stripe do not compete for the same L1 sets (parity over 16 aligned strips
-//! ran at half speed). Not here: who is next in line (`line`).
+//! What must stay true: slots never overlap. Every slot starts at a multiple of 512 bytes, and of
+//! 4096 with [`Alignment::Page`]. A pool hands out at most what it was made with and makes others
+//! wait. Buffers that were written off do not count as handed out. Slots of a reserve stand in for
+//! them, as many as there are slots at most. No slot is used again before its last owner has let it
+//! go.
+//!
+//! With [`Alignment::Coloured`] consecutive buffers are displaced against each other, so that the
+//! strips of a stripe do not compete for the same L1 sets (parity over 16 aligned strips ran at
+//! half speed). Not here: the line of waiters (`line`).
 
 use std::future::Future;
 use std::io;

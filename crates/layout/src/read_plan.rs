@@ -1,13 +1,13 @@
 //! Read plans: which strips to read for a part of a stripe's data, and which of them reconstruct
-//! what cannot be read.
+//! unreadable ones.
 //!
 //! Any k strips of a stripe determine the other m (the code is maximum distance separable), so the
 //! plan is only a choice: data strips before parity, P before Q before R. Data strips cost nothing
 //! to use, and the lower parities have the cheaper coefficients.
 //!
-//! What must stay true of a plan: no row of a strip is read twice, and what the request is for and
-//! can be read is among what the lost strips are decoded from. So a whole stripe costs k reads,
-//! whatever is lost.
+//! What must stay true of a plan: no row of a strip is read twice. Requested strips that can be
+//! read are among the sources of the lost strips. So a whole stripe costs k reads, whatever is
+//! lost.
 
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
 

@@ -1,7 +1,7 @@
-//! What an operator asks for, and the one line that refuses it when it cannot be built.
+//! An operator's request for an array, and the one line that refuses it if it cannot be built.
 //!
 //! A [`Shape`] is unchecked input: members, parity and group size as typed. `resolve` turns it into
-//! the counts of a code or into a [`ShapeError`] that says what is wrong, with the numbers, and
+//! the counts of a code, or into a [`ShapeError`] that says what is wrong, with the numbers, and
 //! what would do. Nothing here is stored on disk.
 
 use ashlar_units::ByteSize;

@@ -1,9 +1,8 @@
-//! A stripe as everybody hands it on: its number, which geometry counts it, and where it lies.
+//! A stripe as all code passes it on: its number, the geometry that counts it, and where it lies.
 //!
-//! What must stay true: a stripe is made by [`Geometry::stripe`](crate::Geometry::stripe) alone,
-//! where a request is cut or a number comes from a member, and from then on nobody asks which
-//! geometry it belongs to. Two stripes are the same if number and epoch are; what else is in here
-//! follows from them.
+//! What must stay true: only [`Geometry::stripe`](crate::Geometry::stripe) makes a stripe, where a
+//! request is cut or a number comes from a member. From then on the stripe knows its geometry. Two
+//! stripes are equal if number and epoch are; everything else in here follows from them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -1,9 +1,8 @@
 //! The oracle: what each block may hold after a crash. It knows nothing of rows, parity or logs, so
-//! the engine can be judged by it as well as the model.
+//! it can judge the engine as well as the model.
 //!
-//! What must stay true: a block in flight is old or new, never anything else; every other block is
-//! exactly what it was. What a block was read as after a restart is then what it is: it never
-//! changes back.
+//! What must stay true: a block in flight is old or new, never anything else. Every other block is
+//! exactly as it was. Once a block was read after a restart, it never changes back.
 
 use std::collections::BTreeMap;
 

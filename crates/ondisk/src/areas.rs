@@ -1,7 +1,7 @@
 //! Where everything lies on one member: the area table of the superblock.
 //!
 //! What must stay true: the areas do not overlap, lie in the order below and inside the member, and
-//! are large enough for the geometry. How large they are made is in `plan.rs`.
+//! are large enough for the geometry. `plan.rs` decides their sizes.
 
 use ashlar_units::{Extent, to_u64};
 

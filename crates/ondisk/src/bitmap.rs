@@ -1,13 +1,13 @@
 //! Pages of the write-intent bitmap and of the written map: bits with a checksum and an identity.
 //!
-//! What must stay true: a page names its kind, its number and its array, so a page from elsewhere
-//! or a misdirected write is found; 4 KiB of zero bytes (never written) mean "all bits clear", but
-//! in a written map whose pages creation made ([`PageIdentity::first`]) they are damage. A page of
-//! the write-intent bitmap that does not decode must be taken the safe way by the caller, as if all
-//! its regions were dirty; of one of the written map nobody knows which of its stripes are zeros.
+//! What must stay true: a page names its kind, its number and its array, so a foreign page or a
+//! misdirected write is found. 4 KiB of zero bytes (never written) mean "all bits clear". In a
+//! written map whose pages creation made ([`PageIdentity::first`]) they are damage. If a page of
+//! the write-intent bitmap does not decode, the caller must treat all its regions as dirty. If a
+//! page of the written map does not decode, it is unknown which of its stripes are zeros.
 //!
 //! Bit `n` of the write-intent bitmap is region `n` of the volume, bit `n` of the written map is
-//! stripe `n` of the array; a page holds [`BITS_PER_PAGE`] bits, word by word from the least
+//! stripe `n` of the array. A page holds [`BITS_PER_PAGE`] bits, word by word from the least
 //! significant bit.
 
 use ashlar_units::{BLOCK_BYTES_USIZE, to_usize};

@@ -1,10 +1,10 @@
 //! The checksum table: the CRC-32C of every 4 KiB block of a member's data area, in pages on the
 //! same member but apart from the blocks.
 //!
-//! What must stay true: a checksum covers the block and its address, so a block that lies in
-//! another's place is told; 0 means that no checksum is known, and no block has it; a page names
-//! its number and its array; a page that does not decode knows nothing about its blocks, which is
-//! never taken for "all of them are right".
+//! What must stay true: a checksum covers the block and its address, so a block in another's place
+//! is found. 0 means that no checksum is known, and no block has it. A page names its number and
+//! its array. A page that does not decode knows nothing about its blocks, which never counts as
+//! "all of them are right".
 //!
 //! Block `n` of the data area has entry `n mod 1016` of page `n div 1016`. A page has two places,
 //! written in turns.

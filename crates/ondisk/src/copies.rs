@@ -1,10 +1,10 @@
-//! Choosing among the four superblock copies of one device, and saying what is wrong with the
-//! others.
+//! Chooses among the four superblock copies of one device, and says what is wrong with the others.
 //!
-//! What must stay true: one intact copy is enough; the newest generation wins; copies of another
-//! array (or of the spare pool) that an interrupted creation left behind never mix with the chosen
-//! one: the identity that most copies carry wins, on a tie the one with the lowest copy, because
-//! copy 0 is written first. Nothing here guesses content: a damaged copy is never used.
+//! What must stay true: one intact copy is enough. The newest generation wins. An interrupted
+//! creation may leave copies of another array or of a spare pool, and these never mix with the
+//! chosen one. The identity that most copies carry wins. On a tie the one with the lowest copy
+//! wins, because copy 0 is written first. Nothing here guesses content: a damaged copy is never
+//! used.
 
 use uuid::Uuid;
 use zerocopy::FromBytes;

@@ -1,9 +1,8 @@
-//! Everything one device says about itself, healthy or damaged: as a plain struct and as text for
-//! people.
+//! Everything that one device says about itself, healthy or damaged, as a plain struct and as text.
 //!
-//! What must stay true: examining never fails, whatever the bytes; what is damaged is named, what
-//! is intact is shown. The caller reads [`examine_ranges`] and hands the bytes in; nothing else of
-//! the device is needed.
+//! What must stay true: examining never fails, whatever the bytes. It names what is damaged and
+//! shows what is intact. The caller reads [`examine_ranges`] and hands the bytes in; nothing else
+//! of the device is needed.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! What can be wrong with a record read from a member.
+//! Faults of a record that was read from a member.
 //!
-//! A fault is returned, never asserted: disks may lie. Kinds are small and `Copy`; who read what
-//! from where is added by the caller.
+//! A fault is returned, never asserted, because disks may lie. Kinds are small and `Copy`. The
+//! caller adds who read what from where.
 
 /// Why bytes are not a usable superblock of the wanted kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
-//! Flush marks: what every member in service is known to hold, so that an older copy of one is
-//! recognised.
+//! Flush marks: they record what every member in service is known to hold, so that an older copy of
+//! a member is recognised.
 //!
-//! What must stay true: marks rise for as long as the array lives. A mark says of an earlier one,
+//! What must stay true: marks rise as long as the array lives. A mark says of an earlier one,
 //! `flushed`, that it is durable on every device in service: it was written to all of them, and a
-//! flush of all of them that began later went well. So a member whose newest mark is below what
-//! another member calls flushed has lost something that was durable on it: it is an older copy of
-//! itself, or its drive forgot. After a power cut no honest member lies below.
+//! later flush of all of them went well. If a member's newest mark is below another member's
+//! `flushed`, it has lost something durable. It is then an older copy, or its drive forgot. After a
+//! power cut no honest member lies below.
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};

@@ -1,8 +1,7 @@
 //! The geometry as the superblock records it: raw numbers, checked for being possible.
 //!
-//! What must stay true: these numbers decide where every byte of the volume lies; once an array
-//! exists they change only through a reshape. What the numbers mean for a single block is in the
-//! layout crate.
+//! What must stay true: these numbers decide where every byte of the volume lies. Once an array
+//! exists, only a reshape changes them. The layout crate knows what they mean for a block.
 
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level, ShapeError};
 use ashlar_units::{BLOCK_BYTES, STRIPS_MAX, to_u64};

@@ -1,10 +1,10 @@
-//! The heartbeat: who runs the array now, so that nobody else does.
+//! The heartbeat: it says who runs the array, so that nobody else does.
 //!
-//! What must stay true: the running engine writes a block with a rising sequence every interval, in
-//! turn to the two places, so one of them is always whole; a clean stop writes one with interval
-//! zero. Whoever wants to start an array that somebody left running waits, without writing, longer
-//! than the interval says and starts only if the sequence stood still, unless it is known that that
-//! process has ended. No wall clock is compared.
+//! What must stay true: every interval the running engine writes a block with a rising sequence, to
+//! the two places in turn, so one of them is always whole. A clean stop writes one with interval
+//! zero. A start that finds a running heartbeat waits longer than the interval, without writing,
+//! and goes on only if the sequence stood still. It need not wait if that process is known to have
+//! ended. No wall clock is compared.
 
 use uuid::Uuid;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};

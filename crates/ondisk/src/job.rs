@@ -1,7 +1,7 @@
 //! The job table: background work that continues after a restart.
 //!
-//! What must stay true: a checkpoint is always behind the truth. A job restarted at its checkpoint
-//! may do work twice, never skip any.
+//! What must stay true: a checkpoint never covers work that is not done. A job that restarts at its
+//! checkpoint may do work twice, but never skips any.
 
 use ashlar_units::{MemberIdx, StripeNo};
 use uuid::Uuid;

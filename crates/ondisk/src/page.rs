@@ -1,9 +1,8 @@
 //! What pages of bits and pages of checksums have in common: 4 KiB behind a header with a checksum
 //! and an identity.
 //!
-//! What must stay true: nothing of a page is looked at before its checksum is right, and nothing is
-//! handed out of one that belongs to another kind, array or place; 4 KiB of zero bytes were never
-//! written.
+//! What must stay true: nothing of a page is used before its checksum is right. Nothing is used of
+//! a page that belongs to another kind, array or place. 4 KiB of zero bytes were never written.
 
 use ashlar_units::BLOCK_BYTES_USIZE;
 use zerocopy::{FromBytes, IntoBytes};

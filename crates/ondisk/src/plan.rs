@@ -1,15 +1,13 @@
 //! How large each area is, and how many rows fit a device.
 //!
 //! What must stay true: the areas are a function of the geometry with its rows and of the request
-//! alone, never of the device, so every member of an array has the same head whatever its size;
-//! they do not overlap; more rows never need less space, so the search for the most rows that fit
-//! is exact.
+//! alone, never of the device. So every member of an array has the same head whatever its size. The
+//! areas do not overlap. More rows never need less space, so the search for the most rows is exact.
 //!
 //! Sizes by default: the write-intent bitmap has at most 2^17 bits (20 KiB); the written map one
-//! bit a stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the
-//! checksum table, where one is kept, two places for each page, 0.2 % of the member. Arrays that
-//! keep none reserve 8 bytes per 4 KiB block for each parity strip (at least one, at most three of
-//! them).
+//! bit for each stripe of the array; the stripe intent log 1/256 of the data, 1 MiB to 128 MiB; the
+//! checksum table, if there is one, two places for each page, 0.2 % of the member. Arrays without
+//! one reserve 8 bytes per 4 KiB block for each parity strip (at least one, at most three of them).
 
 use ashlar_units::{BLOCK_BYTES, Extent};
 

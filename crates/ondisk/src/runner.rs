@@ -1,9 +1,9 @@
-//! Who runs an array, as its heartbeats say in `host_id`: the host's name and, for starts on the
-//! same host, the process and what it has the member open by.
+//! The runner of an array, as its heartbeats name it in `host_id`: the host's name and, for starts
+//! on the same host, the process and the file by which it has the member open.
 //!
-//! What must stay true: a text of another shape (an older program wrote the host and its machine
-//! id) is a host without a process, and nobody takes it for one. Other programs see another host in
-//! every process, and watch. Not here: whether a process is gone, which only its own host can tell.
+//! What must stay true: a text of another shape is a host without a process (an older program wrote
+//! the host and its machine id). Such programs see another host in every process, and watch. Not
+//! here: whether a process is gone, which only its own host can tell.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! The envelope of both kinds of superblock: magic, length, checksum, version and incompatible
 //! features.
 //!
-//! What must stay true: nothing behind the envelope is looked at before the checksum is right, and
-//! nothing a newer program wrote is taken for damage.
+//! What must stay true: nothing behind the envelope is used before the checksum is right. A
+//! superblock of a newer program never counts as damage.
 
 use ashlar_units::{to_u64, to_usize};
 use zerocopy::FromBytes;

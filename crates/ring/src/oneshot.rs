@@ -1,8 +1,8 @@
-//! One-shots within an executor: somebody completes, somebody else waits, and the place they share
-//! is used again.
+//! One-shots within an executor: one task completes, another waits, and the place they share is
+//! used again.
 //!
-//! What must stay true: a place is freed by whichever half ends last, and exactly once; no
-//! allocation once the pool has seen its high-water mark; no value and no waker is dropped or run
+//! What must stay true: the half that ends last frees the place, exactly once. There is no
+//! allocation once the pool has seen its high-water mark. No value and no waker is dropped or run
 //! while the pool is borrowed. Not here: threads; see [`mailbox`](crate::mailbox).
 
 use crate::slab::Slab;

@@ -1,9 +1,9 @@
 //! A reactor without a world: time stands still while tasks are ready and jumps to the next
 //! deadline when none is.
 //!
-//! What tests and simulations run on: an hour of timeouts takes no time and is the same every time.
-//! There is nobody else who could wake a task, so parking without a deadline is a deadlock and
-//! stops the program. Not here: devices; they are tasks that sleep.
+//! Tests and simulations run on it: an hour of timeouts takes no time and is the same every time.
+//! Nothing else could wake a task, so parking without a deadline is a deadlock and stops the
+//! program. Not here: devices; they are tasks that sleep.
 
 use crate::reactor::{Park, Reactor, Unpark};
 use ashlar_units::Nanos;

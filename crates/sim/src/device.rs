@@ -1,10 +1,9 @@
 //! A simulated disk as the program under test sees it: an ordinary device.
 //!
-//! What must stay true: an operation takes the latency drawn when it was submitted and meets the
-//! faults there are when it completes; from the moment its host is stopped it never completes. A
-//! silent disk completes nothing until it speaks again. An operation that was given up keeps its
-//! buffers until it completes, and does to the disk what it does. Not here: what the disk holds
-//! (`state`).
+//! What must stay true: an operation takes the latency drawn when it was submitted, and meets the
+//! faults of the moment when it completes. Once its host is stopped it never completes. A silent
+//! disk completes nothing until it speaks again. An operation that was given up keeps its buffers
+//! until it completes, and still changes the disk. Not here: what the disk holds (`state`).
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! How the program under test finds the world's disks: by name, exclusively.
 //!
-//! What must stay true: at most one exclusive opening of a disk by one name at a time; it ends when
-//! it and all devices attached to it are dropped and nothing that they were asked for is under way
-//! any more, or with the host that had it.
+//! What must stay true: at most one exclusive opening of a disk by one name at a time. It ends when
+//! it and all its devices are dropped and none of their commands is under way any more, or with its
+//! host.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! What one disk holds: durably, in its volatile cache and in commands still under way.
 //!
-//! What must stay true: a read sees every write that completed; a flush makes durable every write
-//! that had completed when it was submitted, and a durable write itself (unless the disk lies); a
-//! power cut keeps of all other writes a subset of chance, each whole or torn at sectors, in an
-//! order of chance. Not here: time and completions (`device`).
+//! What must stay true: a read sees every write that completed. A flush makes durable every write
+//! that had completed when it was submitted, and a durable write itself (unless the disk lies). A
+//! power cut keeps a random subset of all other writes, each whole or torn at sectors, in a random
+//! order. Not here: time and completions (`device`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

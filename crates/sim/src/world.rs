@@ -1,8 +1,8 @@
 //! The world: its disks, its clock and its schedule, and how a program in it is run and stopped.
 //!
-//! What must stay true: a program runs until it ends or is stopped at a device operation; a stop
-//! ends the executor with all its tasks, while disks and clock go on; what the disks keep then is
-//! decided by the seed. Not here: what a single disk does (`state`, `device`).
+//! What must stay true: a program runs until it ends or is stopped at a device operation. A stop
+//! ends the executor with all its tasks, while disks and clock go on. The seed decides what the
+//! disks keep. Not here: what a single disk does (`state`, `device`).
 
 use std::future::poll_fn;
 use std::pin::pin;

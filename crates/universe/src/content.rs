@@ -1,6 +1,6 @@
-//! What a write puts into a unit, and whose data a unit holds.
+//! What a write puts into a unit, and which write a unit's data comes from.
 //!
-//! What must stay true: no two writes put the same bytes into any unit, but for zeros; content
+//! What must stay true: no two writes put the same bytes into any unit, except zeros. Content
 //! depends on the unit and the write alone.
 
 use crate::config::Payload;

@@ -2,8 +2,8 @@
 //! start from them: 1,000 of them, or as many as `ASHLAR_MEMBER_SETS` says, from number
 //! `ASHLAR_MEMBER_SETS_FROM` on.
 //!
-//! What must stay true: what is demanded is in `src/hostile/trial.rs`; here are the counts, so that
-//! nothing passes by refusing everything, and the memory of the process.
+//! What must stay true: the demands are in `src/hostile/trial.rs`. Here are the counts, so that no
+//! set passes by refusing everything, and the memory limit of the process.
 
 use ashlar_universe::{subjects, trials};
 

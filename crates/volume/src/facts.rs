@@ -1,4 +1,4 @@
-//! What an export must know of a volume to announce it.
+//! The facts of a volume that an export announces.
 
 use crate::{Command, Request, VolumeError, VolumeErrorKind};
 use ashlar_units::Extent;

@@ -1,4 +1,4 @@
-//! A volume in plain memory: what exports are tested against, no engine needed.
+//! A volume in plain memory, to test exports without an engine.
 
 use crate::{
     AllocationRun, Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,

@@ -1,4 +1,4 @@
-//! What a client may ask of a volume, and what it gets back.
+//! A client's request to a volume, and its answer.
 
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_units::Extent;

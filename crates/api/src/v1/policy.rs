@@ -1,6 +1,6 @@
-//! How an array stays consistent, by name and with what it promises; and what is on or off.
+//! Policies and switches by name, each with its promise.
 //!
-//! What must stay true: every name that is printed can be read back, and a promise is written down
+//! What must stay true: every name that is printed can be read back. A promise is written down
 //! once, here.
 
 use serde::{Deserialize, Serialize};

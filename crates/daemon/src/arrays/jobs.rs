@@ -1,6 +1,6 @@
-//! Calls about background work: scrubs, and jobs that pause, go on or end.
+//! Calls about background work: scrubs, and pausing, resuming or ending jobs.
 //!
-//! What must stay true: only what nobody needs can be cancelled.
+//! What must stay true: only a job that no redundancy depends on can be cancelled.
 
 use super::Arrays;
 use crate::backend::Serves;

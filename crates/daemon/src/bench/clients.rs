@@ -1,7 +1,7 @@
-//! The clients of `ashlar bench`: so many on each worker, each with one request after the other.
+//! The clients of `ashlar bench`: a number on each worker, each with one request after the other.
 //!
-//! What must stay true: they run on the worker whose requests they make, so that its CPU time is
-//! theirs too. Not here: the array, and what is made of the figures.
+//! What must stay true: a client runs on the worker whose requests it makes, so the worker's CPU
+//! time includes the client's. Not here: the array, and the figures.
 
 use super::Load;
 use ashlar_engine::ArrayVolume;

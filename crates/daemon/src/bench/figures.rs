@@ -1,8 +1,7 @@
-//! What a bench reports: what the clients did, what the engine counted between two looks, and how
-//! evenly workers shared it.
+//! The report of a bench: the requests of the clients, the engine's counters between two looks, and
+//! how evenly workers shared the load.
 //!
-//! What must stay true: figures come with the CPU time that they cost and with the member I/Os that
-//! they took.
+//! What must stay true: figures include their CPU time and their member I/Os.
 
 use super::clients::{Effort, cpu_time};
 use super::{BenchSpec, NAME};

@@ -1,7 +1,7 @@
-//! Members that keep their metadata and forget data at once: what is left to measure is the engine.
+//! Members that keep their metadata and forget data at once, to measure the engine alone.
 //!
-//! What must stay true: the ends of the device, where superblocks and maps are, behave like memory,
-//! so that an array can be created, assembled and stopped on it. Between them nothing is kept.
+//! What must stay true: the ends of the device, with superblocks and maps, behave like memory. So
+//! an array can be created, assembled and stopped on it. Between them nothing is kept.
 
 use ashlar_device::{
     Access, Command, Device, DeviceFacts, MemDevice, NullDevice, OpenRefusal, Opened, Opener,

@@ -1,7 +1,7 @@
-//! What a file may say about NVMe/TCP.
+//! The configuration of NVMe/TCP.
 //!
-//! What must stay true: nothing listens anywhere unless the file says that whoever can reach the
-//! address is trusted; a secret that others than its owner may read is refused.
+//! What must stay true: nothing listens unless the file says that everybody who can reach the
+//! address is trusted. A secret that others than its owner may read is refused.
 
 use ashlar_nvme_protocol::auth::Secret;
 use ashlar_nvme_protocol::nqn::{Admitted, Nqn};

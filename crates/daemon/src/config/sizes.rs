@@ -1,7 +1,7 @@
-//! Whether workers and pool have sizes that make sense on this machine.
+//! Checks that the numbers of workers and the pool make sense on this machine.
 //!
-//! What must stay true: what is refused here would not have been taken as it is said: a worker has
-//! a pool of a least size, and more workers than cores only wait for each other.
+//! What must stay true: only settings that could not take effect are refused. A worker has a pool
+//! of a least size, and more workers than cores only wait for each other.
 
 use super::Serve;
 use ashlar_engine::EngineConfig;

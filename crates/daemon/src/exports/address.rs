@@ -1,8 +1,8 @@
-//! Where NBD may listen.
+//! The addresses at which NBD may listen.
 //!
-//! What must stay true: NBD without TLS has neither login nor encryption, so a TCP address is
-//! refused unless clients must speak TLS or the operator says that everybody who can reach it is
-//! trusted. Every local user can reach a loopback address. Nothing listens anywhere by accident.
+//! What must stay true: NBD without TLS has neither login nor encryption. So a TCP address is
+//! refused unless clients must use TLS, or the operator says that everybody who can reach it is
+//! trusted. Every local user can reach a loopback address.
 
 use ashlar_api::{ApiError, codes};
 use ashlar_session::Listen;

@@ -1,7 +1,7 @@
 //! Loop devices over the files of attached volumes, found in sysfs.
 //!
-//! What must stay true: no loop device is opened to be looked at: one of somebody else's that is
-//! stuck would hold up whoever does. Only those over our own file are let go.
+//! What must stay true: no loop device is opened to look at it, because a stuck foreign one would
+//! block the daemon. Only those over our own file are detached.
 
 use super::mounts::Mount;
 use crate::aside::aside;

@@ -1,6 +1,6 @@
-//! A minimal check for other people's data, for systems without util-linux's prober.
+//! A minimal check for foreign data, for systems without util-linux's prober.
 //!
-//! What must stay true: each format is known by the bytes its own documentation gives; finding too
+//! What must stay true: each format is known by the bytes in its own documentation. Finding too
 //! much is better than finding too little, because the answer only makes somebody ask. Not here:
 //! whether the data is valid.
 

@@ -1,12 +1,12 @@
-//! Whose data is on a device? Asked before anything is overwritten.
+//! Finds foreign data on a device before anything is overwritten.
 //!
-//! The answer comes from util-linux's `wipefs`, the front of libblkid: the prober that the rest of
-//! the system (udev, mkfs, mdadm's users) goes by, with hundreds of formats, and a program that is
-//! on every Debian system. It is run as a program and not linked: the library is under the LGPL and
-//! C, and a probe is rare and not urgent. Where it is missing a minimal check of our own looks for
-//! what costs most to lose. What must stay true: nothing is ever written; an unreadable device is
-//! an error, not an empty answer. Not here: our own signature, which the on-disk format knows, and
-//! what to do about a foreign one.
+//! The answer comes from util-linux's `wipefs`, the front of libblkid. udev, mkfs and users of
+//! mdadm rely on the same prober. It knows hundreds of formats and is on every Debian system. It is
+//! run as a program and not linked, because the library is C under the LGPL, and a probe is rare
+//! and not urgent. Without it, a minimal check of our own looks for the formats that cost most to
+//! lose. What must stay true: nothing is ever written. An unreadable device is an error, not an
+//! empty answer. Not here: our own signature, which the on-disk format knows, and what to do about
+//! a foreign one.
 //!
 //! - `program`: asking `wipefs`
 //! - `magic`: the check of our own

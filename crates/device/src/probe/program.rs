@@ -1,7 +1,7 @@
-//! Asking util-linux's `wipefs` what is on a device.
+//! Asks util-linux's `wipefs` what is on a device.
 //!
-//! What must stay true: it is never run without `--no-act`, and looks at what this process has
-//! open, not at what a path leads to by then.
+//! What must stay true: it never runs without `--no-act`. It looks at the device that this process
+//! has open, not at what a path leads to by then.
 
 use std::process::{Command, Stdio};
 

@@ -1,7 +1,7 @@
-//! Devices that do not answer, and what becomes of commands that nobody waits for any more.
+//! Devices that do not answer, and what becomes of commands that no task awaits any more.
 //!
-//! A frozen file system holds writes up for as long as the test likes. That needs root, a loop
-//! device and mount; without, the test says so by its name.
+//! A frozen file system holds writes back for as long as the test likes. That needs root, a loop
+//! device and mount. Without them, the test says so by its name.
 
 use std::fs;
 use std::time::Duration;

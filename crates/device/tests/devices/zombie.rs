@@ -1,8 +1,8 @@
 //! The claim on which takeover rests: a killed process keeps its devices until its last write has
 //! landed or was given up, and none lands afterwards.
 //!
-//! A frozen file system holds the write up for as long as the test likes. That needs root, a loop
-//! device and mount; without, the test says so by its name.
+//! A frozen file system holds the write back for as long as the test likes. That needs root, a loop
+//! device and mount. Without them, the test says so by its name.
 
 use std::env;
 use std::fs;

@@ -1,13 +1,13 @@
 //! Which stripes a job visits, in which order.
 //!
-//! What must stay true: every stripe that needs the job is visited, also one that is written for
-//! the first time by a write that was planned before the job's device was attached. Such a write
-//! has entered its region before it was planned and leaves it only after the stripe's written bit
-//! is set. So where a region is entered, all its stripes are visited (a step waits for the stripe's
-//! row lock and finds out); where it is not, the written bits are complete. The region is looked at
-//! first, the bits second.
+//! What must stay true: the job visits every stripe that needs it. This includes a stripe whose
+//! first write was planned before the job's device was attached. Such a write enters its region
+//! before it is planned, and leaves it after the stripe's written bit is set. So in a region with
+//! writes under way the job visits all stripes; each step waits for the row lock and looks again.
+//! In other regions the written bits are complete. The job therefore looks at the region first and
+//! at the bits second.
 //!
-//! A course is about the stripes of one geometry; numbers here are numbers of that one.
+//! A course covers the stripes of one geometry, and its numbers are numbers of that geometry.
 //!
 //! Pure but for the two maps, which change under it.
 

@@ -1,11 +1,11 @@
 //! The governor: how hard a background job works while clients are served.
 //!
-//! What must stay true: with no client requests a job runs at full depth; with them it gives way
-//! until their latency is near the target, but never below its floor of bytes a second: progress is
+//! What must stay true: without client requests a job runs at full depth. With them it slows down
+//! until their latency is near the target, but never below its floor of bytes a second. Progress is
 //! a promise, latency an aim. The controller is a pure function of its state and one sample.
 //!
 //! It works like a sender on a shared line: depth grows by one step at a time and is halved when
-//! latency is above the target; at depth one it puts pauses between steps instead.
+//! latency is above the target. At depth one it puts pauses between steps instead.
 
 use std::time::Duration;
 

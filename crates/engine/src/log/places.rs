@@ -1,8 +1,8 @@
-//! The newest of the numbers that stripes were given, in a table of fixed size.
+//! The newest number that each stripe was given, in a table of fixed size.
 //!
-//! What must stay true: what comes back for a stripe is never lower than what was noted for it.
-//! Stripes that share a place are taken for each other; so whoever asks must be right with a number
-//! that is too high, and pay for it with a record more. (A map of the stripes that were written
+//! What must stay true: the table never returns a lower number than the one noted for a stripe.
+//! Stripes that share a place are taken for each other. So a caller must be right with a number
+//! that is too high, and pays for it with one more record. (A map of the stripes that were written
 //! between two flushes cost more than all the rest of the log when it was full.)
 //!
 //! Pure.

@@ -1,7 +1,7 @@
 //! What one update changes, as its records say it.
 //!
-//! What must stay true: pieces are in the order in which a record wants them; each device's record
-//! carries what that device stores, and nothing else.
+//! What must stay true: pieces are in the order of the record. Each device's record carries what
+//! that device stores, and nothing else.
 
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripeId};

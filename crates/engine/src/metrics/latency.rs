@@ -1,8 +1,7 @@
-//! Latency histograms: how long something took, counted so that quantiles can be read from it.
+//! Latency histograms, from which quantiles can be read.
 //!
-//! What must stay true: as for all that is counted (`metrics.rs`): one worker records, any may
-//! read, readers merge. The size is fixed, and a quantile is never too low: at most a fifth too
-//! high.
+//! What must stay true: one worker records, any thread may read, and readers merge (`metrics.rs`).
+//! The size is fixed. A quantile is never too low, and at most a fifth too high.
 
 use super::add_alone;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

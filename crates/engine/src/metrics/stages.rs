@@ -1,5 +1,4 @@
-//! Where the time of a write goes: the stages that are told apart. What times them is
-//! `datapath/clock.rs`.
+//! The stages of a write whose times are counted apart. `datapath/clock.rs` times them.
 
 use super::latency::Latency;
 

@@ -1,10 +1,10 @@
-//! Row locks: who may touch which rows of a stripe right now.
+//! Row locks: which request may touch which rows of a stripe right now.
 //!
-//! What must stay true: two holders whose rows overlap are both readers of parity (`Shared`);
-//! requests are granted in the order in which they came wherever they overlap, so nobody starves; a
-//! waiter that is dropped leaves the line. One table per array and worker: only the stripe's owner
-//! ever asks, so there are no threads here. Rows are 4 KiB blocks within a strip: two small writes
-//! to different rows of one stripe do not wait for each other.
+//! What must stay true: two holders whose rows overlap are both readers of parity (`Shared`).
+//! Requests that overlap are granted in order of arrival, so none starves. A waiter that is dropped
+//! leaves the line. There is one table for each array and worker. Only the stripe's owner asks, so
+//! there are no threads here. Rows are 4 KiB blocks within a strip: two small writes to different
+//! rows of one stripe do not wait for each other.
 
 use ashlar_layout::{RowRange, StripeId};
 use std::cell::RefCell;

@@ -1,11 +1,11 @@
-//! Which silent devices are given up, and which are waited for. Pure.
+//! Decides which silent devices are given up, and for which ones requests wait. Pure.
 //!
-//! What must stay true: nobody is given up whom its group needs, and nobody while more than half of
-//! all devices are silent: then it is the host, the controller or the cable, and not a drive. A
-//! device under load is late, not silent: as long as it answers anything, a single command may take
+//! What must stay true: no device is given up that its group needs. None is given up while more
+//! than half of all devices are silent: the cause is then the host, the controller or the cable. A
+//! device under load is late, not silent. As long as it answers anything, a single command may take
 //! [`PATIENCE`] times as long.
 //!
-//! Not here: where the figures come from (`watch.rs`), what is done (`act.rs`).
+//! Not here: where the figures come from (`watch.rs`), what follows (`act.rs`).
 
 use super::Silence;
 use ashlar_units::MemberIdx;

@@ -1,7 +1,7 @@
-//! Stripes that clients gave back and whose blocks the members still hold.
+//! Discarded stripes whose blocks the members still hold.
 //!
-//! What must stay true: blocks go only of a stripe that is unwritten, also after a crash, and once
-//! for each time that it was given back; a stripe that is written again keeps its blocks.
+//! What must stay true: blocks are discarded only while their stripe is unwritten, also after a
+//! crash, and once for each discard of a client. A stripe that is written again keeps its blocks.
 //!
 //! Not here: telling the members (`background/discard.rs`).
 

@@ -1,5 +1,5 @@
-//! Pages of the checksum table that cannot be read: what was newer in one of the two places of a
-//! page must not make right blocks wrong, nor what one device lacks an error.
+//! Pages of the checksum table that cannot be read. If the newer of a page's two places is lost,
+//! right blocks must not become wrong. If one device lacks it, no read may fail.
 //!
 //! What must stay true: everything here is wrong on one device, and the array bears the loss of
 //! one.

@@ -1,11 +1,12 @@
 //! Power cuts of arrays with checksums while clients write, and blocks that rot while the power is
-//! off: the start has to roll its log forward over both, and reads have to tell them apart.
+//! off. The start has to roll its log forward over both, and reads have to tell them apart.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. In a row at most one block
-//! rots, and where the parity is for two a member is lost as well. Every block holds what was last
-//! flushed or something written since. These clients write less than stripes. What rots in whole
-//! stripes that were flushed is decoded, too, though the log still has their records; of whole
-//! stripes that a crash caught half way it is believed, and why that is so is a test as well
+//! rots. With two parities a member is lost as well. Every block holds its last flushed contents or
+//! a later write. These clients write less than stripes.
+//!
+//! Rot in whole stripes that were flushed is decoded, too, although the log still has their
+//! records. Rot in whole stripes that a crash cut off is not found, and a test shows why
 //! (docs/adr/0013-checksums-of-blocks.md, under *Price*).
 
 use crate::world::jobs::{pair, scrub, until_all_in_sync};

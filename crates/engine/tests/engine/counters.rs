@@ -1,5 +1,5 @@
-//! What the counters say, compared with what is known to have been asked for: clients apart from
-//! jobs, reads for writes apart from reads of clients, stages of writes, depths.
+//! The counters, compared with the requests of the test: clients apart from jobs, reads for writes
+//! apart from reads of clients, stages of writes, depths.
 
 use crate::world::jobs::{
     audit, filled, raid6, scrub, started, status, until_all_in_sync, world_for,

@@ -1,15 +1,15 @@
 //! The host stops during a start, and again during the next one.
 //!
-//! The story: superblock update N was cut off, so some members know N and others N-1. The next
-//! start took N as the newest, wrote N+1 and was cut off as well: some members knew N+1 and others
-//! still N-1, two generations apart, which no start believes. The array did not start any more,
-//! with all members there and well. Found by a universe that cut starts at random.
+//! The story: superblock update N was cut off, so some members knew N and others N-1. The next
+//! start took N as the newest, wrote N+1 and was cut off as well. Then some members knew N+1 and
+//! others still N-1, two generations apart, which every start refuses. The array did not start any
+//! more, although all members were there and well. A universe that cut starts at random found it.
 //!
-//! Two more of them: a start is cut off when some members know of it, those are lost, and the rest
-//! start without them: back again, the lost ones were taken for another half of the array. And a
-//! start lacked a member that was being copied to a replacement: it wrote the superblock of the one
-//! to the other, so that two devices were the same member, or worse, a half filled device was
-//! believed when the crash came at once.
+//! Two more: a start was cut off when some members knew of it, these were lost, and the rest
+//! started without them. When the lost ones returned, they counted as split brain. And a start
+//! lacked a member that was being copied to a replacement. It wrote the superblock of the one to
+//! the other, so that two devices were the same member. After an immediate crash, a half-filled
+//! device could count as whole.
 
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, shape, submit};
 use ashlar_engine::{ArrayState, ArrayVolume, CreateSpec};

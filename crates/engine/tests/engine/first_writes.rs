@@ -1,8 +1,8 @@
-//! Stripes that are written for the first time around a power cut, on disks full of somebody's old
-//! data: a block holds what was written or zeros, never what lay on the disks before.
+//! First writes of stripes around a power cut, on disks full of foreign old data: a block holds its
+//! write or zeros, never the old data.
 //!
-//! The second test is about a device that is being filled meanwhile: it must end with the map that
-//! the others have, or data that was read before reads as zeros once it is alone.
+//! The second test has a device that is being filled meanwhile. It must end with the map of the
+//! others. Otherwise written data would read as zeros once the device is alone.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. The disks' old content is a
 //! byte that no client writes.

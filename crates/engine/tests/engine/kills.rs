@@ -1,8 +1,8 @@
 //! A killed process loses no write that was answered, flushed or not: a client may live on, connect
-//! to the next process, and believe what it was told.
+//! to the next process, and rely on the answer.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. The disks keep their
-//! caches, commands that are under way take effect or not.
+//! caches, and commands under way take effect or not.
 
 use crate::world::ledger::{CLIENTS, Ledger, answered_counts, blank, client, look};
 use crate::world::{assemble_spec, create_spec, engine, load, read};

@@ -1,9 +1,9 @@
-//! Pages of the written map that are destroyed: a stripe that was written never reads as zeros
-//! because of it.
+//! Pages of the written map that are destroyed: a written stripe never reads as zeros because of
+//! it.
 //!
-//! What must stay true: one place of a page that is damaged loses nothing, also on the only member
-//! that is left; a page that was copied from another member is damage; where no member has a page
-//! the array does not start unless told to, and then what was written is there.
+//! What must stay true: damage to one place of a page loses nothing, even on the only member that
+//! is left. A page that was copied from another member is damage. If no member has a page, the
+//! array does not start without the operator's word, and then all written data is there.
 
 use crate::world::jobs::until_all_in_sync;
 use crate::world::{

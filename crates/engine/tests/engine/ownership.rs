@@ -1,7 +1,7 @@
-//! Who may start an array that somebody else may be running.
+//! Starts of arrays that another host or process may be running.
 //!
 //! What must stay true: the other host is a task of the test that writes heartbeats to the disks as
-//! an engine would; what a refused start left on the disks is compared byte by byte.
+//! an engine would. The disks are compared byte by byte after a refused start.
 
 use crate::world::{add_disks, assemble_spec, create_spec};
 use ashlar_engine::{AssembleSpec, Engine, EngineConfig, ProcessState, Runner, event_names};

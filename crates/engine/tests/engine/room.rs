@@ -1,7 +1,7 @@
-//! Members without room: a write that none of them can take waits, and nothing else comes of it.
+//! Members without space: a write that none of them can take waits, and has no other effect.
 //!
-//! Before, members were put out one after the other, the array failed, and it was called clean when
-//! it stopped.
+//! Before the fix, members were put out one after the other, the array failed, and its stop called
+//! it clean.
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, policy, read};
 use ashlar_device::{CommandKind, FaultKind};

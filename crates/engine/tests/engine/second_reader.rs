@@ -1,9 +1,9 @@
-//! Power cuts, judged by the reader that shares no code with the engine: what it reads from the
-//! disks as the cut left them is what clients may expect, with members lost in the same moment too,
-//! and with the bitmap policy it is what the engine reads after its next start.
+//! Power cuts, judged by the reader that shares no code with the engine. What it reads from the
+//! disks after the cut must be within the contract, even with members lost at the same moment. With
+//! the bitmap policy it must also equal what the engine reads after its next start.
 //!
-//! With the log policy only the reader is judged: what it applies from the log is for the engine's
-//! replay to match.
+//! With the log policy only the reader is judged: it applies the log itself, as the engine's replay
+//! must.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. Disks do not tear within 4
 //! KiB, as in `power_cut`. Blocks that the reader calls in doubt are not judged: it says itself

@@ -1,9 +1,8 @@
-//! Devices that come after others in the same slot: what is known of one says nothing about the
-//! next.
+//! Devices that come after others in the same slot: facts about one say nothing about the next.
 //!
-//! What must stay true: where a copy or a rebuild was is believed of the device it wrote to and of
-//! no other, also when that device is lost, another takes its place, and the array is stopped in
-//! between.
+//! What must stay true: the progress of a copy or a rebuild counts for the device that it wrote to,
+//! and for no other. This holds also if that device is lost, another takes its place, and the array
+//! is stopped in between.
 
 use crate::world::jobs::{
     count, filled_to_the_brim, is_as_filled, job, ms, raid6, started, until_all_in_sync, world_for,

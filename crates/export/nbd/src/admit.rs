@@ -1,7 +1,7 @@
-//! What a request header asks of a volume, or the error it gets: pure.
+//! Judges a request header: what it asks of a volume, or the error it gets. Pure.
 //!
-//! What must stay true: an [`Order`] lies within the volume, on its logical blocks, and is one the
-//! client may give; so whatever comes out of here can be handed to the volume as it is.
+//! What must stay true: an [`Order`] lies within the volume, on its logical blocks, and is one that
+//! the client may give. So it can be handed to the volume unchanged.
 
 use crate::negotiate::PAYLOAD_BYTES_MAX;
 use crate::wire::{Dialect, NbdError, RequestFlags, RequestHead, RequestType};

@@ -1,9 +1,9 @@
-//! What a client sends, heard without a socket: for the tests that make such bytes from a seed, and
+//! Handles bytes from a client without a socket: for tests that make such bytes from a seed, and
 //! for libFuzzer.
 //!
-//! What must stay true: the order of things is that of `session`: flags, options until one begins
-//! the transmission, then requests. No input makes anything here panic, replies stay short, and
-//! what is admitted lies within the volume.
+//! What must stay true: the order of steps is that of `session`: flags, options until one begins
+//! the transmission, then requests. No input causes a panic here, replies stay short, and admitted
+//! requests lie within the volume.
 
 use crate::admit::{Order, Terms};
 use crate::negotiate::{Agreement, Negotiation, PAYLOAD_BYTES_MAX, Step};

@@ -1,10 +1,9 @@
 //! The handshake as pure code: one option in, replies and a decision out.
 //!
-//! What must stay true: every option other than EXPORT_NAME gets exactly one final reply; nothing a
-//! client sends here makes it panic or allocate more than its replies need; a session is only
-//! entered with a volume that [`Exports::open`] gave for the name the client asked for. Not here:
-//! reading and writing the socket, and the limits on time, count and length (`session`); the bytes
-//! of options and replies (`options`).
+//! What must stay true: every option other than EXPORT_NAME gets exactly one final reply. No input
+//! causes a panic or allocates more than its replies need. A session is entered only with a volume
+//! that [`Exports::open`] gave for the client's name. Not here: reading and writing the socket, and
+//! the limits on time, count and length (`session`); the bytes of options and replies (`options`).
 
 use crate::Exports;
 use crate::options::{

@@ -1,9 +1,9 @@
 //! The sending half of a connection: one task puts replies that are ready into as few sends as it
 //! can.
 //!
-//! What must stay true: the parts of one reply part (head, payload) are neighbours on the wire;
-//! what a reply holds (its slot, its buffer) is given back only after it was sent or the connection
-//! is lost; after the first failed send nothing more is sent.
+//! What must stay true: the parts of one reply part (head, payload) are neighbours on the wire. A
+//! reply's slot and buffer are given back only after it was sent or the connection is lost. After
+//! the first failed send nothing more is sent.
 
 use crate::counters::{NbdCounters, add};
 use crate::reply::{REPLY_HEAD_BYTES_MAX, ReplyBody, ReplyHead};

@@ -1,14 +1,14 @@
 //! One connection, from greeting to end: how bytes from a client become a request.
 //!
-//! A request's way: `receive_requests` takes its header, lets `admit` decide what it asks for,
-//! waits for a ticket (a free slot and room for its bytes), receives a write's payload straight
-//! into a buffer of the volume, and hands the job to a slot. The slot submits it to the volume and
-//! queues the reply; the sender sends it.
+//! A request's way: `receive_requests` takes its header, lets `admit` judge it, waits for a ticket
+//! (a free slot and room for its bytes), receives a write's payload straight into a buffer of the
+//! volume, and hands the job to a slot. The slot submits it to the volume and queues the reply. The
+//! sender sends it.
 //!
-//! What must stay true: whatever a header claims, its payload is consumed before the next header is
-//! looked for, or the connection ends; while all slots are busy nothing is received; when the
-//! connection ends, requests in flight are finished and no task, buffer or descriptor stays. Not
-//! here: accepting (`server`), carrying out (`slot`).
+//! What must stay true: whatever a header claims, its payload is consumed before the next header,
+//! or the connection ends. While all slots are busy nothing is received. When the connection ends,
+//! requests in flight are finished and no task, buffer or descriptor stays. Not here: accepting
+//! (`server`), carrying out (`slot`).
 
 use crate::admit::{Order, Terms};
 use crate::counters::{NbdCounters, add};

@@ -1,9 +1,9 @@
 //! How a request is carried out: the tasks that turn jobs into volume requests and replies.
 //!
-//! What must stay true: a job holds a ticket (its slot and its bytes) until its reply left; a slot
+//! What must stay true: a job holds a ticket (its slot and its bytes) until its reply left. A slot
 //! never waits for a second buffer while it holds one, so slots cannot starve each other of the
-//! volume's pool; a request cut into pieces is answered once, after the last of them. Not here:
-//! whether the request is allowed (`admit`), and where its payload comes from (`session`).
+//! volume's pool. A request that was cut into pieces is answered once, after the last of them. Not
+//! here: whether the request is allowed (`admit`), and where its payload comes from (`session`).
 
 use crate::admit::Order;
 use crate::outbound::{Outbound, Outgoing};

@@ -1,8 +1,9 @@
 //! The socket of one connection: in clear text, or through TLS once the client has asked for it.
 //!
-//! What must stay true: a connection in clear text pays one comparison a call for TLS; what was
-//! secured never goes back to clear text; one task receives and one sends at a time, and each may
-//! be dropped at any moment. Not here: what the bytes mean, and who must ask for TLS (`negotiate`).
+//! What must stay true: a connection in clear text pays one comparison a call for TLS. A secured
+//! connection never returns to clear text. One task receives and one sends at a time, and each may
+//! be dropped at any moment. Not here: what the bytes mean, and which clients must use TLS
+//! (`negotiate`).
 
 use crate::tls::{Channel, TlsTerms};
 use ashlar_iobuf::{Buf, BufMut};

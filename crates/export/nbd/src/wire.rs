@@ -1,9 +1,8 @@
 //! The bytes of requests in the transmission phase, and what requests and replies have in common.
 //!
-//! What must stay true: everything here is pure and total; no input makes it panic, and what a
-//! header claims (length, offset) is only passed on, never acted upon. All integers are big-endian.
-//! Not here: replies (`reply`), the handshake (`negotiate`), and what a request means for a volume
-//! (`admit`).
+//! What must stay true: everything here is pure and total. No input causes a panic. Lengths and
+//! offsets of a header are only passed on, never acted upon. All integers are big-endian. Not here:
+//! replies (`reply`), the handshake (`negotiate`), and what a request means for a volume (`admit`).
 
 use ashlar_volume::VolumeErrorKind;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};

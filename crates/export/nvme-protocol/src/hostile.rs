@@ -1,10 +1,9 @@
-//! What a host sends, heard without a socket: for the tests that make such bytes from a seed, and
-//! for libFuzzer.
+//! Handles bytes from a host without a socket: for tests that make such bytes from a seed, and for
+//! libFuzzer.
 //!
-//! What must stay true: the order of things is that of a target: ICReq, Connect, then commands with
-//! their data. No input makes anything here panic; answers are as long as was asked for; blocks
-//! that are admitted exist; data that was asked for is accepted once and in order; the state of
-//! reservations stays one that can be.
+//! What must stay true: the order of steps is that of a target: ICReq, Connect, then commands with
+//! their data. No input causes a panic here. Answers have the requested length, and admitted blocks
+//! exist. Requested data is accepted once and in order. The state of reservations stays possible.
 
 use crate::auth::{AUTH_MESSAGE_BYTES_MAX, Authentication, Parties, Random};
 use crate::command::{

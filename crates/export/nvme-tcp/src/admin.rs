@@ -1,7 +1,7 @@
-//! The admin queue of a controller: what the host asks, what it is told, and whether it lives.
+//! The admin queue of a controller: commands, events, and keep-alive.
 //!
-//! What must stay true: commands are answered in the order in which they came, but for those that
-//! wait for an event, a file or another queue; when this ends, the controller is gone, and its I/O
+//! What must stay true: commands are answered in order of arrival, except for those that wait for
+//! an event, a file or another queue. When this queue ends, the controller is gone, and its I/O
 //! queues are told to end.
 
 use crate::counters::add;

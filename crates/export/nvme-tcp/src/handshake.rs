@@ -1,8 +1,8 @@
-//! From the first byte to a queue: ICReq, Connect, and authentication where it is demanded.
+//! From the first byte to a queue: ICReq, Connect, and authentication if it is required.
 //!
-//! What must stay true: nothing but these is answered with more than an error; a queue exists only
-//! for a host that is on the list and that proved who it is, if it must; all of it falls under one
-//! deadline, and a connection holds a few KiB until it is over.
+//! What must stay true: everything else gets an error only. A queue exists only for a listed host
+//! that has authenticated if it must. All of it falls under one deadline, and a connection holds a
+//! few KiB until it is over.
 
 use crate::counters::add;
 use crate::inbound::{Inbound, Incoming};

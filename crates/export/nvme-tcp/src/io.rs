@@ -1,14 +1,14 @@
 //! An I/O queue: how bytes from a host become a request.
 //!
-//! A command's way: its header is received and judged (`admit`); data in its capsule goes straight
-//! into a buffer of the volume; then it begins, or waits in line for a slot and for room
-//! (`starting`). Data that does not come in the capsule is asked for once there is a buffer for it.
-//! When all of it is there, a slot carries the command out (`slot`) and queues the answer.
+//! A command's way: its header is received and judged (`admit`). Data in its capsule goes straight
+//! into a buffer of the volume. Then the command begins, or waits in line for a slot and for room
+//! (`starting`). Other data is requested once there is a buffer for it. When all of it is there, a
+//! slot carries the command out (`slot`) and queues the answer.
 //!
 //! What must stay true: the receive loop never waits for a slot, for credit or for the pool,
-//! because what holds these may itself be waiting for data behind the next header. So what waits is
-//! bounded by the queue's entries, and data that is awaited by a limit and a deadline. Not here:
-//! carrying out (`slot`), and when a command may begin (`starting`).
+//! because their holders may wait for data behind the next header. So the queue's entries bound the
+//! waiting commands, and a limit and a deadline bound the awaited data. Not here: carrying out
+//! (`slot`), and when a command may begin (`starting`).
 
 use crate::counters::add;
 use crate::inbound::{Inbound, Incoming};

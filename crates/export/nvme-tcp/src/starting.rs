@@ -1,8 +1,8 @@
-//! When a command of an I/O queue may begin: it needs a slot, room for its bytes, and, if its data
-//! must be asked for, a buffer and room among what is awaited.
+//! When a command of an I/O queue may begin: it needs a slot and room for its bytes. If its data
+//! must be requested, it also needs a buffer and room among the awaited data.
 //!
-//! What must stay true: commands begin in the order in which they came; nothing that waits here is
-//! in the way of the receive loop; what was asked for and has not come is bounded.
+//! What must stay true: commands begin in order of arrival. Nothing that waits here blocks the
+//! receive loop. Requested data that has not come is bounded.
 
 use crate::io::Arriving;
 use crate::outbound::Outgoing;

@@ -1,7 +1,7 @@
-//! The namespaces of the subsystem, and what all workers keep of each.
+//! The namespaces of the subsystem, and the state that all workers share of each.
 //!
-//! What must stay true: the table changes as a whole and keeps the state of a namespace that stays;
-//! whoever uses a namespace is counted, so that an array that was stopped is known to be let go of.
+//! What must stay true: the table changes as a whole and keeps the state of a namespace that stays.
+//! Users of a namespace are counted, so that a stopped array knows when the last one has let go.
 
 use crate::reservations::Fence;
 use ashlar_nvme_protocol::identify::NamespaceFacts;

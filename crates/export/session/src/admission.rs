@@ -1,9 +1,8 @@
-//! Whether a volume can carry out what a client asks: pure.
+//! Decides whether a volume can carry out a client's request: pure.
 //!
-//! What must stay true: an extent that is admitted is not empty, lies within the volume and on its
-//! logical blocks; a change is admitted only of a volume that may be written. So what comes out of
-//! here can be handed to the volume, in pieces that it takes.
-//! Not here: how a protocol says no.
+//! What must stay true: an admitted extent is not empty, lies within the volume and on its logical
+//! blocks. A change is admitted only to a volume that may be written. So an admitted request can be
+//! handed to the volume, in pieces that it takes. Not here: how a protocol refuses.
 
 use ashlar_units::Extent;
 use ashlar_volume::VolumeFacts;

@@ -1,7 +1,7 @@
-//! A client's request in the pieces that a volume takes, and how its failure is told.
+//! Carries a client's request out in the pieces that a volume takes, and reports its failure.
 //!
-//! What must stay true: the pieces cover the request exactly, in order; a request that was cut is
-//! answered once, after the last of its pieces, with the first error that any of them had.
+//! What must stay true: the pieces cover the request exactly, in order. A request that was cut is
+//! answered once, after the last of its pieces, with the first error of any of them.
 
 use ashlar_iobuf::BufMut;
 use ashlar_units::{Extent, to_u64};

@@ -1,8 +1,8 @@
-//! What a device says of itself: pure.
+//! The limits that a device reports: pure.
 //!
-//! What must stay true: what is said is so. A file system that believes it (mkfs.xfs takes stripe
-//! unit and width from here) fits the array. The driver knows sizes of requests as powers of two
-//! only: a stripe of another size is not told, and its strip is told as the best size.
+//! What must stay true: every reported limit is true. A file system that uses it (mkfs.xfs takes
+//! stripe unit and width from here) fits the array. The driver knows sizes of requests as powers of
+//! two only. For a stripe of another size, the strip is reported as the best size.
 
 use crate::wire::{PARAMETERS_BYTES, Parameters, attribute, parameter};
 use ashlar_units::SECTOR_BYTES;

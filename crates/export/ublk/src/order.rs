@@ -1,8 +1,8 @@
-//! What a request of the driver asks of a volume, or the error it gets: pure.
+//! Judges a request of the driver: what it asks of a volume, or the error it gets. Pure.
 //!
-//! What must stay true: an order lies within the volume, on its logical blocks, and is one that may
-//! be given; an order with data is no longer than the device said it would take. The driver keeps
-//! to that, and is not believed.
+//! What must stay true: an order lies within the volume, on its logical blocks, and is allowed. An
+//! order with data is no longer than the device said it would take. The driver keeps to that, and
+//! is checked all the same.
 
 use crate::wire::{Descriptor, operation};
 use ashlar_session::{Admission, Kind, Refusal};

@@ -1,10 +1,12 @@
 //! The requests of one queue, on one worker.
 //!
 //! What must stay true: each tag is one slot, which answers its request before it asks for the
-//! next; a request has a buffer only while it is carried out; after the driver said that the device
+//! next. A request has a buffer only while it is carried out. After the driver said that the device
 //! is gone nothing is answered any more. The copies are plain calls: they move bytes between two
-//! pieces of memory and wait for nothing. The thread says to the kernel that others wait for what
-//! it writes: else the kernel, short of memory, might wait for this device to give the thread some.
+//! pieces of memory and wait for nothing.
+//!
+//! The thread tells the kernel that others wait for its writes. Otherwise the kernel, short of
+//! memory, might wait for this device to give the thread some.
 
 use crate::counters::{UblkCounters, add};
 use crate::device::QueuePlace;

@@ -1,15 +1,14 @@
-//! Long lives of small arrays: starts with whichever members are there, updates that a crash cuts
-//! off at any of them, members that fail, are replaced and come back. Who may be believed is known
-//! here, and the judgement does not know it.
+//! Long histories of small arrays: starts with any subset of members, updates that a crash cuts off
+//! at any of them, members that fail, are replaced and come back. The test knows which requests
+//! were served; the judgement does not.
 //!
-//! What must stay true: nothing that may have been served is ever taken back. Where a device in
-//! sync is there that was served under another way than the others, none of them starts; the
-//! members that a start takes as current hold the same; and what a device holds that comes back is
-//! what the array held once. How often a start is refused though one of the devices has all that
-//! was served by any is counted, and bounded.
+//! What must stay true: nothing that may have been served is ever taken back. If a device in sync
+//! served under another history than the others, none of them starts. The members that a start
+//! takes as current hold the same. A returning device holds what the array held once. Refused
+//! starts are counted and bounded if one of the devices has everything that any of them served.
 //!
-//! Devices here tell the truth: what they acknowledged stays. One that lies about a flush makes a
-//! history of its own.
+//! Devices here tell the truth: what they acknowledged stays. A device that lies about a flush
+//! makes a history of its own.
 
 mod life;
 mod world;

@@ -1,8 +1,8 @@
-//! A waiting line: first come first served, and anybody may leave from the middle.
+//! A waiting line: first come first served, and any waiter may leave from the middle.
 //!
-//! Whoever enters gets a place and owns it until it leaves. Being granted takes a waiter out of the
-//! line but not out of its place, so that it still learns of its turn, or passes it on if it is
-//! dropped first. No allocation once warm. Not here: what is granted.
+//! A waiter gets a place and owns it until it leaves. A grant takes a waiter out of the line but
+//! not out of its place, so it still learns of its turn, or passes it on if it is dropped first. No
+//! allocation once warm. Not here: what is granted.
 
 use crate::slab::Slab;
 use std::task::Waker;

@@ -1,9 +1,10 @@
 //! Commands that a device takes through io_uring (IORING_OP_URING_CMD) in place of ioctl(2).
 //!
-//! What must stay true: an address in a command is that of the buffer which the command owns, and
-//! it is written here. So nobody makes the kernel touch other memory by a number. For that this
-//! file knows of every family of commands where the kernel looks for an address and for a length;
-//! another family is one more row of [`FAMILIES`]. Not here: what the commands mean.
+//! What must stay true: this file alone writes an address into a command, and it is that of the
+//! buffer which the command owns. So no caller can make the kernel touch other memory by a number.
+//! This file therefore knows, for every family of commands, where the kernel looks for an address
+//! and for a length. Another family is one more row of [`FAMILIES`]. Not here: what the commands
+//! mean.
 
 use ashlar_iobuf::BufMut;
 use io_uring::{opcode, squeue, types};

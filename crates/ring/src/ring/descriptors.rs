@@ -1,8 +1,8 @@
 //! Descriptors that travel beside a message (SCM_RIGHTS).
 //!
 //! What must stay true: a descriptor that arrived is owned from the moment its completion is
-//! reaped, so one that nobody asks for is closed; whoever sends more than there is room for gets an
-//! error, and what came of it is closed. Not here: sending and receiving (`stream`).
+//! reaped, so an unclaimed one is closed. If more arrive than there is room for, the receiver gets
+//! an error, and they are closed. Not here: sending and receiving (`stream`).
 
 use std::io;
 use std::mem::offset_of;

@@ -1,5 +1,4 @@
-//! What goes over sockets in other ways than bytes in and out: descriptors beside a message, and
-//! sends without a copy.
+//! Sockets beyond plain bytes: descriptors beside a message, and sends without a copy.
 //!
 //! What must stay true: parts that were sent without a copy are not given back before the kernel is
 //! done with them, which may be as late as the peer's answer to the last byte. Not here: plain

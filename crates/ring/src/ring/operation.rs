@@ -1,7 +1,7 @@
-//! What can be asked of the kernel, and how it is written into a submission entry.
+//! The operations of the kernel, and how each is written into a submission entry.
 //!
 //! What must stay true: every address in an entry points into a buffer of the operation or into its
-//! [`Vectors`], and both stay where they are, unread and unwritten by us, until the completion is
+//! [`Vectors`]. Both stay where they are, unread and unwritten by us, until the completion is
 //! reaped. Registered files and buffers would be further variants of the file and buffer fields
 //! here. Not here: when entries are pushed.
 

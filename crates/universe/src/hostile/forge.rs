@@ -1,5 +1,5 @@
-//! Records that say something else than their array meant, under a right checksum: what somebody
-//! writes who knows the format.
+//! Records with false contents under a right checksum, as somebody writes them who knows the
+//! format.
 //!
 //! What must stay true: fields and their places come from the tables of the format, so that none is
 //! forgotten.

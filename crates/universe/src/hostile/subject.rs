@@ -2,8 +2,8 @@
 //! and cut off.
 //!
 //! What must stay true: a block is exactly what the last write made it, unless its stripe was being
-//! written when the host stopped; each array has been started twice, so that a copy from the first
-//! time is more than one generation behind.
+//! written when the host stopped. Each array was started twice, so a copy from the first time is
+//! more than one generation behind.
 
 use crate::config::Payload;
 use crate::content::{WriteId, fill};

@@ -1,8 +1,8 @@
-//! What of NVMe/TCP outlives the process: the subsystem's identity, the number of each namespace,
-//! and reservations.
+//! The state of NVMe/TCP that survives the process: the subsystem's identity, the number of each
+//! namespace, and reservations.
 //!
-//! What must stay true: one process uses a folder at a time; a file is replaced as a whole and
-//! durable before anybody is told; what cannot be read is a refusal and never taken for nothing.
+//! What must stay true: one process uses a folder at a time. A file is replaced as a whole, and
+//! durable before any answer. A file that cannot be read is a refusal, and never counts as empty.
 //! Files: `subsystem` (a UUID), `namespaces` (lines of number and UUID), `UUID.reservations` (the
 //! boot's identity, 16 bytes, and what `nvme-protocol` makes of reservations), `lock`.
 

@@ -1,10 +1,10 @@
-//! Who is slow: a pure decision about what was timed of each member in a period.
+//! Decides which members are slow, purely, from the times of each member in a period.
 //!
-//! What must stay true: a member is compared with the median of its peers, of which at least half
-//! must have been timed. It is judged when all periods of a while found it slow, and is fine again
-//! when as many found it fine; a period that says nothing changes nothing. Never more members are
-//! slow at once than parity can stand in for, and never most of them. An array without parity has
-//! one at most.
+//! What must stay true: a member is compared with the median of its peers, at least half of which
+//! must have been timed. It is slow when a run of periods all found it slow, and well again when as
+//! many found it well. A period without enough commands changes nothing. Never more members are
+//! slow at once than parity can replace, and never most of them. An array without parity has one at
+//! most.
 //!
 //! Not here: where the figures come from (`act.rs`), what follows.
 

@@ -1,9 +1,9 @@
 //! One connection's TLS records.
 //!
-//! What must stay true: what rustls holds is bounded by what it is fed and asked to seal at once:
-//! it is fed only while nothing that it opened waits to be taken, and asked to seal only after
-//! everything sealed before has left. No borrow of it lasts over a wait, so the receiving and the
-//! sending task never meet in it. Not here: sockets (`socket`), certificates (`terms`).
+//! What must stay true: the memory of rustls is bounded. It gets bytes only while nothing that it
+//! opened waits to be taken. It seals only after everything sealed before has left. No borrow of it
+//! lasts over a wait, so the receiving and the sending task never meet in it. Not here: sockets
+//! (`socket`), certificates (`terms`).
 
 use super::TlsTerms;
 use crate::socket::Socket;

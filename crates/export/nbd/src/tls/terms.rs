@@ -1,8 +1,8 @@
-//! What a listener with TLS goes by: its certificate and key, and whose clients it takes.
+//! The TLS terms of a listener: its certificate and key, and the authority of its clients.
 //!
 //! What must stay true: a key that others than its owner may read is refused, and so is any file
-//! that others than root and this process's user may change; a fault names the file and what is
-//! wrong with it in one line, and never what is in it.
+//! that others than root and this process's user may change. A fault names the file and its defect
+//! in one line, and never prints its contents.
 
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;

@@ -1,7 +1,7 @@
-//! The answer to Reservation Report: who is registered, with which key, and who holds.
+//! The answer to Reservation Report: the registrants, their keys, and the holder.
 //!
-//! What must stay true: hosts are told by 128 bits, so the answer is the extended one, and no other
-//! is given. Base 2.0, 7.5 "Reservation Report command".
+//! What must stay true: hosts have identifiers of 128 bits, so the answer is the extended one, and
+//! no other is given. Base 2.0, 7.5 "Reservation Report command".
 
 use super::state::Reservations;
 use crate::command::DYNAMIC_CONTROLLER;

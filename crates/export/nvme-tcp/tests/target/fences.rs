@@ -1,4 +1,5 @@
-//! Reservations: who is kept out, what survives, and that nobody who lost rights still writes.
+//! Reservations: which hosts they keep out, what survives, and that a host without rights no longer
+//! writes.
 
 use crate::host::connected;
 use crate::queue::{Queue, Wishes, blocks, host, of, pattern};

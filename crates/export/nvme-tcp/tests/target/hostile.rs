@@ -1,4 +1,4 @@
-//! Hosts that break the rules: what the target must survive, what it says, and what it gives back.
+//! Hosts that break the rules: the target survives them, answers them, and gives everything back.
 
 use crate::host::{admin, connected, io};
 use crate::queue::{Queue, Wishes, blocks, host, of, pattern};

@@ -1,4 +1,4 @@
-//! Tables of periods: each row is a run of the judge, one letter a member and period.
+//! Tables of periods: each row is a run of the judge, one letter for each member and period.
 
 use super::super::{PERIODS, SlowLimits};
 use super::{CommandsKind, Judge, Timed, Turn};
