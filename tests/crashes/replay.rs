@@ -1,8 +1,14 @@
-//! From a record of writes to the disks that a power cut may have left (docs/record-of-writes.md).
+//! From a record of writes to the disks that a power cut may have left.
 //!
-//! What must stay true: flushed writes are on a disk. Of the others, any subset may be, whole or
-//! torn. Nothing that begins after the cut is there. The same seed makes the same disks. Not here:
-//! their use (`recorded`).
+//! Take the moment of any entry. Each device then holds
+//! - for certain: every durable write that was done, and every command that was done before the
+//!   beginning of a flush that was done;
+//! - by chance: any subset of the other writes that had begun, each whole or torn at sectors of 512
+//!   bytes. If two overlap and one began after the other was done, the later one lies on top.
+//!
+//! What must stay true: the device holds nothing of later commands. The same seed makes the same
+//! disks. Every promise to a client before that moment, by the same clock, must hold. Not here: the
+//! use of the disks (`recorded`).
 
 use crate::load::Random;
 use ashlar_device::{RecordEntry, RecordKind};

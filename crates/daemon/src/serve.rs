@@ -46,7 +46,7 @@ pub struct ServeOptions {
     /// Everything else.
     pub config: Config,
     /// Where to record all that changes devices, for tests of what a power cut leaves
-    /// (docs/record-of-writes.md).
+    /// (crates/device/src/record/entry.rs).
     pub record: Option<PathBuf>,
 }
 

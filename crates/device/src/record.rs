@@ -1,11 +1,11 @@
 //! Records everything that changes devices: each write with its bytes, each flush, when it began
-//! and how it ended. From a record a test makes the states that a power cut could have left
-//! (docs/record-of-writes.md says how).
+//! and how it ended. From a record tests make the states that a power cut could have left.
+//! Recording copies every written byte and makes the daemon slow.
 //!
 //! What must stay true: the beginning is in the record before the device gets the command, the end
 //! before any task learns of it. The entries of all devices and workers are in the order of their
 //! times. A command that cannot be recorded fails with [`Fault::GONE`]. Reads are not recorded. Not
-//! here: reading a record (`record::entry`), and its use.
+//! here: the format (`record::entry`), and the use of a record.
 
 mod entry;
 

@@ -82,7 +82,7 @@ pub struct Args {
     pool: Option<ByteSize>,
 
     /// Record every change of a device in this file, for power-cut tests
-    /// (docs/record-of-writes.md).
+    /// (crates/device/src/record/entry.rs).
     #[arg(long, value_name = "FILE", hide = true)]
     record_writes: Option<PathBuf>,
 }

@@ -1,7 +1,20 @@
-//! One entry of a record of writes, as bytes and back.
+//! The format of a record of writes (`ashlar serve --record-writes FILE`): one entry as bytes and
+//! back.
 //!
-//! What must stay true: this file and docs/record-of-writes.md say the same. A record that ends in
-//! the middle of an entry, as a killed process leaves it, is read up to there.
+//! The file begins with 16 bytes: `ASHLARWR`, the version 1 and three zeros, four zeros. Entries
+//! follow in the order of their times. All integers are little-endian. An entry has these fields,
+//! and then its payload:
+//! - kind (4 bytes), 1 to 8 in the order of [`RecordKind`];
+//! - number of the opening of a device, counted from 0 (4 bytes); a device that is opened again
+//!   gets a new one, and its path identifies it;
+//! - number of the command, counted from 1 (8 bytes); 0 for an opening;
+//! - time (8 bytes): nanoseconds of `CLOCK_MONOTONIC`, which all processes of a host share;
+//! - offset on the device in bytes (8 bytes); for an opening its size;
+//! - bytes of the device that the command changes (8 bytes); 0 for openings, flushes and ends;
+//! - bytes of payload (8 bytes): the path of an opening, the bytes of a write.
+//!
+//! What must stay true: a record that ends in the middle of an entry, as a killed process leaves
+//! it, is read up to there. Not here: what a power cut may leave of it (`tests/crashes/replay.rs`).
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
