@@ -12,7 +12,7 @@ pub mod codes {
     pub const REQUEST_MALFORMED: &str = "request.malformed";
     /// There is no such path, or not with this method.
     pub const REQUEST_UNKNOWN: &str = "request.unknown";
-    /// Whoever asks may not use the control socket.
+    /// The caller may not use the control socket.
     pub const PEER_REFUSED: &str = "peer.refused";
     /// Nobody answers at the control socket.
     pub const DAEMON_UNREACHABLE: &str = "daemon.unreachable";

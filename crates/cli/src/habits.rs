@@ -108,7 +108,7 @@ const LEVELS: [Habit; 6] = [
     (&["1+0", "01", "0+1", "mirrors"], "mirrors side by side are level 10"),
 ];
 
-/// What it is called here, out of the complaint about a word that is not.
+/// What our program calls it, for the complaint about a foreign word.
 pub fn ours(complaint: &str) -> Option<&'static str> {
     let word = complaint.split('\'').nth(1)?;
     let (table, is_flag): (&[Habit], bool) = if complaint.starts_with("unrecognized subcommand") {

@@ -22,11 +22,11 @@ use tokio::task::JoinSet;
 
 /// How long a device may take to say what it is.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// A device that is being opened for so long is waited for.
+/// After this time an opening counts as waiting.
 const WAITING: Duration = Duration::from_millis(300);
 /// How often to look what is waited for.
 const WAITING_POLL: Duration = Duration::from_millis(200);
-/// So many devices are named in one line.
+/// One line names at most this many devices.
 const NAMED_MAX: usize = 8;
 
 /// What is looked at: by the first of its names, what it is. `None`: it does not answer.
@@ -127,7 +127,7 @@ impl Given<'_> {
             }
         }
         if found.is_empty() {
-            // Perhaps what cannot be understood is of it: the start says why not.
+            // An unreadable device may belong to it: the start says why it does not.
             let is_open = |path: &&&String| {
                 matches!(self.label(path), Some(Label::Unknown | Label::Newer { .. }))
             };
@@ -144,7 +144,7 @@ impl Given<'_> {
         );
         let uuids: Vec<String> = uuids.into_iter().filter(|it| !self.begun.contains(it)).collect();
         self.begun.extend(uuids.iter().cloned());
-        // Several of one name are told apart by whoever starts it, with all of their devices.
+        // The start tells several arrays of one name apart, with all of their devices.
         let is_one = entry.name.is_some() && names.len() == 1;
         let together: Vec<Vec<String>> = match is_one {
             true => Some(uuids).filter(|uuids| !uuids.is_empty()).into_iter().collect(),
@@ -163,7 +163,7 @@ impl Given<'_> {
         for path in devices {
             let is_its = match self.labels.get(*path).and_then(Option::as_ref) {
                 Some(Label::Member { array, .. } | Label::Newer { array }) => uuids.contains(array),
-                // It waits for all in its pool, whoever brings it.
+                // It waits for all in its pool, whichever array it comes with.
                 Some(Label::Spare) => self.spares.insert((*path).clone()),
                 Some(Label::Unknown) => true,
                 Some(Label::Nothing) | None => false,
@@ -238,7 +238,7 @@ async fn start_all(
     }
 }
 
-/// Who has them is in the refusal, if it comes to that: to find out takes longer than most waits.
+/// A refusal names the holders. Finding them takes longer than most waits.
 fn waiting(devices: &[String]) -> String {
     let named = devices.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     let more = match devices.len().saturating_sub(NAMED_MAX) {

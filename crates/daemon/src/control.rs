@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
-/// Who may use the socket: its owner and its group.
+/// The socket's mode: its owner and its group may use it.
 const SOCKET_MODE: u32 = 0o660;
 /// How often a follower of events looks for new ones.
 const EVENT_POLL: Duration = Duration::from_millis(100);
@@ -88,8 +88,8 @@ pub fn listen(path: &Path) -> io::Result<Gate> {
     Ok(Gate::new(listener, path))
 }
 
-/// What goes for every request: who may ask, how long its body may be and take, and who asked for a
-/// change.
+/// Rules for every request: which callers may send it, the size and time of its body, and the event
+/// that records a change.
 async fn guard<B: Backend>(
     State((backend, limits)): State<(B, PeerLimits)>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -118,7 +118,7 @@ async fn guard<B: Backend>(
         Ok(body) => body,
         Err(refusal) => return refuse(&refusal),
     };
-    // Whoever follows events waits for ever, and gives its seat to who needs it.
+    // A follower of events waits for ever. Its seat goes to a connection that needs one.
     if head.uri.path() != FOLLOW_PATH {
         serving.carry_out();
     }
@@ -147,7 +147,7 @@ async fn whole(body: Body, limits: PeerLimits) -> Result<Bytes, ApiError> {
     Err(ApiError::new(codes::REQUEST_MALFORMED, message, "send less, and send it at once"))
 }
 
-/// The code of a refusal, for whoever keeps books of the answers.
+/// The code of a refusal, for the event log.
 #[derive(Clone)]
 struct RefusalCode(String);
 

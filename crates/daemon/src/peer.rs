@@ -56,7 +56,7 @@ impl Default for PeerLimits {
     }
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// Its user when it connected.
@@ -120,7 +120,7 @@ impl Gate {
         Gate { limits, ..self }
     }
 
-    /// Its connections, for whoever tells how many there are.
+    /// Its connections, for counting them.
     pub fn seats(&self) -> ControlSeats {
         ControlSeats { seats: Arc::clone(&self.seats), limit: self.limits.connections }
     }
@@ -178,7 +178,7 @@ impl Listener for Gate {
 
     async fn accept(&mut self) -> (Self::Io, Peer) {
         loop {
-            // Who was let in before goes on first.
+            // Connections that were accepted before go on first.
             yield_now().await;
             match self.listener.accept().await {
                 Ok((stream, _)) => {

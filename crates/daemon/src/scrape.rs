@@ -75,7 +75,7 @@ pub struct ScrapeGate {
     seats: Arc<Seats<Origin>>,
 }
 
-/// The connections of the metrics listener, for whoever tells how many there are.
+/// The connections of the metrics listener, for counting them.
 #[derive(Clone, Debug, Default)]
 pub struct ScrapeSeats(Arc<Seats<Origin>>);
 
@@ -113,7 +113,7 @@ impl Listener for ScrapeGate {
 
     async fn accept(&mut self) -> (Self::Io, Arc<Course>) {
         loop {
-            // Who was let in before goes on first, and so does the control socket.
+            // Connections that were accepted before go on first, and so does the control socket.
             yield_now().await;
             match self.listener.accept().await {
                 Ok((stream, from)) => {

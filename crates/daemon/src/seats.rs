@@ -158,7 +158,7 @@ impl<K> Seats<K> {
 }
 
 impl<K> Table<K> {
-    /// Whether one more has room, once those who must have gone.
+    /// Whether one more has room, once the connections that must end have ended.
     fn make(&mut self, room: &Room<'_, K>) -> bool {
         while self.taken.values().filter(|it| (room.counts)(&it.owner)).count() >= room.seats {
             let Some(number) = self.yielding(room) else { return false };

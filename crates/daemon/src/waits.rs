@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Opens as `inner` does, and knows what is being opened. Clones know the same.
+/// Opens as `inner` does, and records openings under way. Clones share the record.
 #[derive(Clone)]
 pub struct Waits {
     inner: Arc<dyn Opener>,
@@ -21,7 +21,8 @@ impl Waits {
         Waits { inner, opening: Arc::default() }
     }
 
-    /// What is being opened for longer than `time`: somebody has it, or it does not answer.
+    /// The devices whose opening has taken longer than `time`: another process has them, or they do
+    /// not answer.
     pub fn longer_than(&self, time: Duration) -> Vec<String> {
         let is_long = |(_, since): &&(String, Instant)| since.elapsed() > time;
         self.locked().iter().filter(is_long).map(|(path, _)| path.clone()).collect()

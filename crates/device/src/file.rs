@@ -49,8 +49,8 @@ const ZEROS_BYTES: usize = 1 << 20;
 /// Why a folder, a pipe or a terminal is no device.
 const NO_DEVICE: &str = "neither a block device nor a regular file; name one of these";
 
-/// The block device or file at `path`, opened to be looked at from outside, whoever has it. What is
-/// neither is not opened: a pipe would wait for somebody to write into it.
+/// The block device or file at `path`, opened for looking at it only, even if it is in use.
+/// Anything else is not opened: a pipe would wait for a writer.
 ///
 /// # Errors
 /// What the system says, or that it is neither.
@@ -87,8 +87,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens `path`. While somebody else has it and access is to be exclusive, tries again for up
-    /// to `wait`; zero is one try.
+    /// Opens `path`. If access is to be exclusive and another process has it, tries again for up to
+    /// `wait`; zero is one try.
     ///
     /// # Errors
     /// Why not, and who has it if that is the reason.
@@ -119,7 +119,7 @@ impl FileDevice {
 }
 
 impl FileDevice {
-    /// What it is, and what it owes.
+    /// The facts of the device, and its commands under way.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }

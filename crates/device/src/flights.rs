@@ -143,7 +143,8 @@ impl<J> Flights<J> {
 }
 
 impl<J> Flight<J> {
-    /// Tells whoever waits for it. True if it had been given up: then nobody is told.
+    /// Answers the task that waits for it. True if the command had been given up: then there is no
+    /// such task.
     pub fn answer(self, outcome: Outcome) -> bool {
         match self.done {
             Some(done) => {

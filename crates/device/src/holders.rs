@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat, major, minor, stat};
 
 use crate::sysfs;
 
-/// Somebody who has a device or file.
+/// A holder of a device or file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// It, or a partition of it, is mounted there.
@@ -39,8 +39,8 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Who has the device or file at `path` apart from this process, as far as this process may see. A
-/// disk's partitions are listed too: overwriting the disk overwrites them.
+/// The holders of the device or file at `path` apart from this process, as far as this process may
+/// see. A disk's partitions are listed too: overwriting the disk overwrites them.
 ///
 /// # Errors
 /// If there is nothing at `path`.
@@ -64,7 +64,7 @@ pub fn holders(path: &Path) -> std::io::Result<Vec<Holder>> {
     Ok(found)
 }
 
-/// Who has it, in one line for a refusal.
+/// The holders, in one line for a refusal.
 pub(crate) fn describe(path: &str) -> String {
     let found = holders(Path::new(path)).unwrap_or_default();
     if !found.is_empty() {

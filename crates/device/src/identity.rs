@@ -26,7 +26,7 @@ pub(crate) struct Identity {
     /// Of a loop device: the file beneath it.
     beneath: Option<Beneath>,
     is_shorter: AtomicBool,
-    /// A file whose file system may make whoever asks it wait, for a size as well as for a write.
+    /// A file whose file system may block a caller, for a size as well as for a write.
     may_block: bool,
     /// Commands that were given up and have not come back.
     owed: AtomicUsize,
@@ -54,7 +54,7 @@ impl Identity {
         }
     }
 
-    /// The kernel keeps so many commands that nobody waits for any more.
+    /// The number of commands that were given up and that the kernel still has.
     pub(crate) fn owes_more(&self, commands: usize) {
         self.owed.fetch_add(commands, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ impl Identity {
         Physical::of(path) == Physical::of(&self.path)
     }
 
-    /// Whether an operation on it may block whoever begins it.
+    /// Whether an operation on it may block its caller.
     pub(crate) fn may_block(&self) -> bool {
         self.may_block
     }
@@ -98,8 +98,8 @@ impl Identity {
         is_shorter
     }
 
-    /// Whether a command of this kind is refused, and its outcome not believed. What is known is
-    /// enough for reads: they meet the end by themselves.
+    /// Whether a command of this kind is refused, and its outcome ignored. Reads need no check:
+    /// they meet the end by themselves.
     pub(crate) fn must_refuse(&self, kind: CommandKind) -> bool {
         match kind {
             CommandKind::Read => self.is_shorter.load(Ordering::Relaxed),
@@ -161,10 +161,10 @@ impl Identity {
     }
 }
 
-/// File systems that make nobody wait who asks not to: ext4, XFS, btrfs, F2FS, tmpfs.
+/// File systems that never block a non-blocking caller: ext4, XFS, btrfs, F2FS, tmpfs.
 const PROMPT: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994];
 
-/// Whether the file is on one of these. Others answer when whoever serves them does, if at all.
+/// Whether the file is on one of these. Others answer when their server does, if at all.
 fn is_prompt(file: &OwnedFd) -> bool {
     fstatfs(file).is_ok_and(|about| {
         u64::try_from(about.f_type).is_ok_and(|kind| PROMPT.contains(&(kind & 0xFFFF_FFFF)))
@@ -173,7 +173,7 @@ fn is_prompt(file: &OwnedFd) -> bool {
 
 /// The size of a file, as its file system has it in memory; `None` if it does not say.
 fn file_bytes(file: &OwnedFd) -> Option<u64> {
-    // Whoever serves the file may not answer for a while: a write must not wait for that here.
+    // The file's server may not answer for a while: a write must not wait for that here.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let told = statx(file, "", flags, StatxFlags::SIZE).ok()?;
     (told.stx_mask & StatxFlags::SIZE.bits() != 0).then_some(told.stx_size)

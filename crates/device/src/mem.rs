@@ -121,7 +121,7 @@ impl Shared {
         if uncut.is_empty() {
             match BufMut::mapped(MAPPING_BYTES) {
                 Ok(mapping) => *uncut = mapping,
-                // The kernel gives no more mappings, of which it counts the number.
+                // The kernel gives no more mappings: it limits their number.
                 Err(_) => return BufMut::zeroed(PAGE_BYTES),
             }
         }

@@ -41,8 +41,8 @@ struct Kernel {
     flights: Flights<Job>,
 }
 
-/// From so many looks on a command may be one that does not end: it must not keep others from the
-/// kernel's threads.
+/// After this many looks a command may never end: it must not keep others from the kernel's
+/// threads.
 const LOOKS_TO_EXPECT_THE_WORST: u32 = 2;
 
 /// A command that the kernel has been asked for.
@@ -60,7 +60,7 @@ enum Kind {
         copied_to: Option<BufMut>,
     },
     Write,
-    /// A write in parts, of so many bytes together.
+    /// A write in parts, with their total bytes.
     WriteParts {
         bytes: usize,
     },

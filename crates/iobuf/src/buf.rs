@@ -109,9 +109,9 @@ impl BufMut {
         self.bytes = self.bytes.min(bytes);
     }
 
-    /// Whoever has it, a device that does not answer for example, will not give it back soon: its
-    /// pool lends other memory in its place until then. Nothing happens if it is not from a pool,
-    /// or was written off before.
+    /// Its holder will not give it back soon, for example a device that does not answer. Until then
+    /// its pool lends other memory in its place. Nothing happens if it is not from a pool, or was
+    /// written off before.
     pub fn write_off(&self) {
         self.share.write_off();
     }
@@ -165,9 +165,9 @@ impl Buf {
         }
     }
 
-    /// Whoever has it, a device that does not answer for example, will not give it back soon: its
-    /// pool lends other memory in its place until then. Nothing happens if it is not from a pool,
-    /// or was written off before.
+    /// Its holder will not give it back soon, for example a device that does not answer. Until then
+    /// its pool lends other memory in its place. Nothing happens if it is not from a pool, or was
+    /// written off before.
     pub fn write_off(&self) {
         self.share.write_off();
     }

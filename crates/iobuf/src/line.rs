@@ -60,7 +60,7 @@ pub(crate) struct Counts {
 }
 
 impl Line {
-    /// Classes without slots yet; room for so many of each.
+    /// Classes without slots yet, with room for this many of each.
     pub(crate) fn new(slot_counts: impl Iterator<Item = usize>) -> Line {
         let classes = slot_counts.map(Slots::with_room_for).collect();
         Line { classes, waiters: Vec::new(), vacant: Vec::new(), arrivals: 0 }
@@ -118,8 +118,8 @@ impl Line {
         }
     }
 
-    /// A slot of `class` came back: it goes to the first in line who can use it. Wake who is
-    /// returned, after unlocking.
+    /// A slot of `class` came back. It goes to the first waiter that can use it. Wake the returned
+    /// waiter after unlocking.
     #[must_use]
     pub(crate) fn put_back(&mut self, class: usize, colour: usize, slot: u32) -> Option<Waker> {
         let first = (0..=class)

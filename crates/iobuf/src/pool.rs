@@ -412,7 +412,7 @@ fn index(slot: u32) -> usize {
     usize::try_from(slot).expect("usize is at least 32 bits")
 }
 
-/// Somebody who wants a buffer, perhaps in line already.
+/// A task that wants a buffer, perhaps in line already.
 struct Get {
     pool: Arc<Shared>,
     class: usize,

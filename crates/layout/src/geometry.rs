@@ -294,8 +294,8 @@ impl Geometry {
         Place { member, offset: row * self.strip_bytes }
     }
 
-    /// Which strip of which stripe lies in a member's row `row`, its `row`-th strip; `None` if that
-    /// place is spare.
+    /// The strip in a member's row `row` (its `row`-th strip), and its stripe; `None` if that place
+    /// is spare.
     ///
     /// # Panics
     /// If the array has no such row or no such member.

@@ -86,8 +86,7 @@ pub fn whole_row(data: &[Block], parity_count: usize) -> Vec<Block> {
     data.iter().copied().chain(parities).collect()
 }
 
-/// The data of a row of which blocks are missing, or `None` when more are missing than parities are
-/// there.
+/// The data of a row with missing blocks, or `None` if more are missing than there are parities.
 ///
 /// Uses the first parities that are there, as many as it needs, and does not look at the others.
 #[must_use]

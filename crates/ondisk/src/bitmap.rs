@@ -70,7 +70,7 @@ pub fn array_tag(array: Uuid) -> u64 {
     high ^ low.rotate_left(32)
 }
 
-/// Which page of which array this is.
+/// The identity of a page: its kind, number and array.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PageIdentity {
     /// The map.

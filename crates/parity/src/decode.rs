@@ -81,8 +81,8 @@ pub struct DecodePlan {
 }
 
 impl DecodePlan {
-    /// A plan that produces the strips `wanted`, data or parity, from `survivors`, of which the
-    /// first k serve. A strip may be in both sets and is then copied.
+    /// A plan that produces the strips `wanted`, data or parity, from the first k of `survivors`. A
+    /// strip may be in both sets and is then copied.
     ///
     /// # Errors
     /// [`CodeError::OutOfRange`] for a strip the code does not have, [`CodeError::TooFewSurvivors`]

@@ -55,7 +55,7 @@ impl<T> Completions<T> {
         Completions { pool: Rc::new(Pool { stages: RefCell::new(Slab::new()) }) }
     }
 
-    /// A new one-shot: whoever holds the first half completes it, the second half waits.
+    /// A new one-shot: the first half completes it, the second half waits.
     pub fn pair(&self) -> (Completion<T>, Pending<T>) {
         let place = self.pool.stages.borrow_mut().insert(Stage::Fresh);
         let completion = Completion { pool: Rc::clone(&self.pool), place };
@@ -76,7 +76,7 @@ pub struct Completion<T> {
 }
 
 impl<T> Completion<T> {
-    /// Hands over the value and wakes who waits. If nobody waits any more, the value is dropped.
+    /// Hands over the value and wakes the waiter. Without a waiter, the value is dropped.
     pub fn complete(mut self, value: T) {
         self.finish(Stage::Done(value));
     }
@@ -123,7 +123,7 @@ pub struct Pending<T> {
 
 /// Where the value comes from.
 enum Source<T> {
-    /// From whoever has the other half.
+    /// From the owner of the other half.
     Other { pool: Rc<Pool<T>>, place: usize },
     /// It was there from the beginning.
     Here(T),
@@ -132,7 +132,7 @@ enum Source<T> {
 }
 
 impl<T> Pending<T> {
-    /// What there is no need to wait for: resolves at once, takes no place.
+    /// A value that is there already: resolves at once, takes no place.
     pub fn ready(value: T) -> Pending<T> {
         Pending { from: Source::Here(value) }
     }

@@ -59,7 +59,7 @@ impl Timers {
         timer
     }
 
-    /// Whether it has fired; if not, `waker` is who is woken.
+    /// Whether it has fired. If not, it will wake `waker`.
     fn check(&mut self, timer: usize, waker: &Waker) -> (bool, Option<Waker>) {
         let timer = self.timers.get_mut(timer);
         match (&timer.place, &timer.waker) {

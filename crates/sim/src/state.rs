@@ -78,8 +78,8 @@ pub(crate) struct DiskState {
     pub(crate) in_flight: BTreeMap<u64, Change>,
     /// Other names of it, as of several paths to one drive.
     pub(crate) other_paths: Vec<String>,
-    /// Who has it exclusively: the number of the opening, by the name that it was opened by. One
-    /// name does not know of the others.
+    /// The exclusive openings: the number of the opening, by the name that it was opened by. Names
+    /// do not exclude each other.
     pub(crate) holders: BTreeMap<String, u64>,
     /// Commands that change it, submitted so far.
     pub(crate) changes: u64,
@@ -350,13 +350,13 @@ impl DiskState {
         self.let_go();
     }
 
-    /// Power is gone everywhere, and with it whoever used the disk.
+    /// Power is gone everywhere, and with it the users of the disk.
     pub(crate) fn lose_power(&mut self) {
         self.lose_cache();
         self.let_go();
     }
 
-    /// Whoever had it is gone, and nothing of that is under way any more.
+    /// Its holder is gone, and none of its commands is under way any more.
     pub(crate) fn let_go(&mut self) {
         self.holders.clear();
         self.owed = 0;

@@ -16,9 +16,9 @@ pub struct SpareAdd {
     /// Overwrite a foreign signature on it.
     #[serde(default)]
     pub destroy: bool,
-    /// Bytes that it writes whole or not at all, at multiples of them, whenever its power goes: a
-    /// power of two of at least 4 KiB. It is believed by arrays with the policy log, from the next
-    /// start after it became a member. Default: nothing is known of the kind.
+    /// Bytes that the device writes whole or not at all, at multiples of them, even when power
+    /// fails: a power of two of at least 4 KiB. Arrays with the policy log trust this from the next
+    /// start after it became a member. Default: nothing is stated.
     #[serde(default)]
     pub atomic_write_bytes: Option<u32>,
     /// Check everything, write nothing, tell what would be done.

@@ -54,7 +54,7 @@ pub struct BenchResult {
 pub struct WorkerShare {
     /// Requests of its own clients that were answered.
     pub requests: u64,
-    /// Pieces of work on stripes that it owns, whoever asked for them.
+    /// Pieces of work on its own stripes, from requests of any worker.
     pub pieces: u64,
     /// CPU time of its thread, in seconds.
     pub cpu_seconds: f64,
@@ -88,7 +88,7 @@ impl BusiestOverMean {
     }
 }
 
-/// What there is to be seen at one moment.
+/// All counters at one moment.
 pub(super) struct Look {
     pub(super) array: ArrayStatus,
     /// Pieces of stripe work that each worker has done.

@@ -9,7 +9,7 @@ use ashlar_session::Listen;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Who may connect to a Unix socket: its owner and its group.
+/// The mode of a Unix socket: its owner and its group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
 /// The place that `address` names. `may_be_tcp` if TLS is demanded there, or everybody who can

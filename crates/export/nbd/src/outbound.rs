@@ -34,7 +34,7 @@ pub struct Outbound {
     socket: Rc<Socket>,
     dialect: Dialect,
     counters: Arc<NbdCounters>,
-    /// Whoever holds the permit may send; a long read in the simple dialect holds it for all its
+    /// The holder of the permit may send; a long read in the simple dialect holds it for all its
     /// data.
     wire: Semaphore,
     /// `None` ends the task.

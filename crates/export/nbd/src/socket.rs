@@ -81,7 +81,7 @@ impl Socket {
         }
     }
 
-    /// End both directions at once; whoever waits for one of them is told.
+    /// End both directions at once; tasks that wait for one of them get an error.
     pub fn break_off(&self) {
         // It can only fail because the peer was faster.
         let _ = rustix::net::shutdown(&*self.descriptor, rustix::net::Shutdown::Both);

@@ -106,7 +106,8 @@ impl Events {
         Ok(())
     }
 
-    /// Something happened. Nothing is noted if the host was told before and has not looked.
+    /// An event happened. It is not noted if the host had the same notice before and has not
+    /// looked.
     pub fn happened(&mut self, event: Event) {
         let told = &mut self.told[event.at()];
         if *told == Told::No {

@@ -75,7 +75,7 @@ pub enum Transfer {
         /// What it may bring, in bytes; more than needed is ignored.
         most: u64,
     },
-    /// To the host, exactly so many bytes.
+    /// To the host, exactly this many bytes.
     ToHost(u64),
 }
 
@@ -93,9 +93,9 @@ pub enum Data {
     None,
     /// In the capsule: all of its data.
     InCapsule(u32),
-    /// To be asked for by R2T, so many bytes.
+    /// To be requested by R2T, this many bytes.
     Ask(u32),
-    /// To be sent, so many bytes.
+    /// To be sent, this many bytes.
     Send(u32),
 }
 

@@ -184,7 +184,7 @@ impl<'a> Handshake<'a> {
         }
         let terms = match (kind, target.config.hosts.terms(&data.host.nqn)) {
             (ControllerKind::Io, Some(terms)) => terms.clone(),
-            // Whoever is not on the list is told of no subsystem.
+            // A host that is not on the list sees no subsystem.
             (ControllerKind::Discovery, _) => HostTerms::default(),
             (ControllerKind::Io, None) => {
                 add(&target.counters.hosts_refused, 1);

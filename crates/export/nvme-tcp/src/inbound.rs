@@ -30,7 +30,7 @@ const LONG_DATA_BYTES: usize = 16 << 10;
 pub enum ReceiveError {
     /// The socket failed, or ended within a PDU.
     Socket(io::Error),
-    /// The host broke a rule of the transport: it is told, and the connection ends.
+    /// The host broke a rule of the transport: it gets an error, and the connection ends.
     Fatal(Fatal),
 }
 

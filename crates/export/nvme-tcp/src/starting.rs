@@ -165,7 +165,7 @@ impl<V: Volume> Line<V> {
         self.arriving.borrow_mut()[usize::from(transfer)] = Some(arriving);
     }
 
-    /// All data of a command, so many bytes, is there.
+    /// All data of a command, this many bytes, is there.
     pub fn arrived(&self, bytes: usize) {
         self.awaited_bytes.set(self.awaited_bytes.get() - to_u64(bytes));
         self.changed.notify_all();

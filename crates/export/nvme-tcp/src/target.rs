@@ -40,9 +40,9 @@ pub struct Identity {
 
 /// What a target is made with.
 pub struct TargetConfig {
-    /// What it is called.
+    /// Its name.
     pub identity: Identity,
-    /// Who may connect.
+    /// The hosts that may connect.
     pub hosts: Admitted<HostTerms>,
     /// What hosts may hold.
     pub limits: Limits,
@@ -99,7 +99,7 @@ impl Target {
         &self.config.identity
     }
 
-    /// Highest namespace identifier that hosts are told of.
+    /// Highest namespace identifier that hosts see.
     pub fn namespaces_max(&self) -> u32 {
         self.config.limits.namespaces_max
     }
@@ -122,10 +122,11 @@ impl Target {
         self.registry.count()
     }
 
-    /// Serve exactly these namespaces from now on. Hosts are told what changed. May wait for files.
+    /// Serve exactly these namespaces from now on. Hosts get a notice of the changes. May wait for
+    /// files.
     ///
-    /// Those whose reservations cannot be known are left out: a host that was fenced off might
-    /// write to them.
+    /// A namespace whose reservations are unknown is left out: a host that was fenced off might
+    /// write to it.
     pub fn set_namespaces(&self, namespaces: Vec<Namespace>) -> Vec<NotServed> {
         let before = self.table();
         let mut left_out = Vec::new();

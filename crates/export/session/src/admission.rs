@@ -29,7 +29,7 @@ pub enum Refusal {
     Empty,
 }
 
-/// The facts of a volume as its client was told them.
+/// The facts of a volume as its client knows them.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission<'a>(pub &'a VolumeFacts);
 

@@ -25,7 +25,7 @@ pub struct PieceGroup<E> {
 }
 
 impl<E: Copy> PieceGroup<E> {
-    /// Of so many pieces.
+    /// The number of pieces.
     pub fn new(pieces: u64) -> Rc<PieceGroup<E>> {
         Rc::new(PieceGroup { pieces_left: Cell::new(pieces), error: Cell::new(None) })
     }

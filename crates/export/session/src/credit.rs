@@ -36,7 +36,7 @@ impl Drop for Ticket {
 }
 
 impl Credit {
-    /// So many slots, and so many bytes.
+    /// A number of slots and of bytes.
     pub fn new(slots: usize, bytes_max: u64) -> Credit {
         let held = Rc::new(Held { bytes: Cell::new(0), released: Signal::new() });
         Credit { slots: Semaphore::new(slots), bytes_max, held }

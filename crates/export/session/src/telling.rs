@@ -16,8 +16,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Whether to tell of a client dropped now, and of how many nothing was told since the last
-    /// event.
+    /// Whether to report a client dropped now, and how many were not reported since the last event.
     pub fn tell(&mut self, now: Nanos) -> Option<u64> {
         if self.told_at.is_some_and(|at| now.since(at) < TELL_EVERY) {
             self.untold += 1;

@@ -176,8 +176,8 @@ impl Control {
         self.ask(command::STOP, number, 0, None).map(drop)
     }
 
-    /// Forget the device: at once, or when the last of those who have it open closes it. Before
-    /// Linux 6.9 the driver answers then only.
+    /// Forget the device: at once, or when its last user closes it. Before Linux 6.9 the driver
+    /// answers only then.
     pub(crate) fn delete(&self, number: u32) -> io::Result<()> {
         match self.ask(command::DELETE_LATER, number, 0, None).map(drop) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => {

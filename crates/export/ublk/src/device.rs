@@ -134,8 +134,8 @@ impl Device {
         }
     }
 
-    /// Take the block device away, whoever uses it: requests under way are answered first, and
-    /// users get errors from then on. The queues end.
+    /// Take the block device away from its users. Requests under way are answered first, and users
+    /// get errors from then on. The queues end.
     ///
     /// # Errors
     /// What the driver says.
@@ -143,8 +143,8 @@ impl Device {
         self.control.stop(self.info.number)
     }
 
-    /// Forget the device: it was stopped, and its queues have ended. Whoever has it open gets
-    /// errors; the driver keeps its number until they close it.
+    /// Forget the device: it was stopped, and its queues have ended. Users that still have it open
+    /// get errors; the driver keeps its number until they close it.
     ///
     /// # Errors
     /// What the driver says.

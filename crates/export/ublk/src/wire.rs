@@ -205,7 +205,7 @@ pub mod operation {
     pub const NO_UNMAP: u32 = 1 << 15;
 }
 
-/// Descriptors of a queue at most; each queue's area begins at a multiple of so many.
+/// Most descriptors of a queue. Each queue's area begins at a multiple of this many.
 const DEPTH_MAX: usize = 4096;
 
 /// Where the descriptors of a queue begin in the character device, in bytes.

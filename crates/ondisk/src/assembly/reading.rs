@@ -42,7 +42,7 @@ pub struct MemberReading {
     pub device_bytes: u64,
     /// Its serial; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
-    /// What it is.
+    /// The facts that were read.
     pub label: ReadLabel,
     /// Its newest flush mark, if it is a member and has one.
     pub mark: Option<FlushMark>,

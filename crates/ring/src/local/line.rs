@@ -35,8 +35,8 @@ impl Line {
         place
     }
 
-    /// Whether it was this waiter's turn; if not, `waker` is who is woken. The second value is to
-    /// be dropped outside of any borrow.
+    /// Whether it was this waiter's turn. If not, `waker` is woken later. Drop the second value
+    /// outside of any borrow.
     pub(super) fn check(&mut self, place: usize, waker: &Waker) -> (bool, Option<Waker>) {
         match self.waiters.get_mut(place) {
             Waiter::Granted => (true, None),
@@ -47,7 +47,7 @@ impl Line {
         }
     }
 
-    /// Takes the first waiter out of the line; whoever calls wakes it.
+    /// Takes the first waiter out of the line; the caller wakes it.
     pub(super) fn grant_first(&mut self) -> Option<Waker> {
         let first = self.first?;
         self.unlink(first);

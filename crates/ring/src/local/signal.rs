@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Wakes everybody who waits: re-check your condition after `changed().await`. Clone shares it.
+/// Wakes all waiters: check your condition again after `changed().await`. Clones share it.
 #[derive(Clone, Default)]
 pub struct Signal {
     shared: Rc<Shared>,
@@ -32,7 +32,7 @@ impl Signal {
         Self::default()
     }
 
-    /// Wakes all who wait now, in the order they came.
+    /// Wakes all current waiters, in order of arrival.
     pub fn notify_all(&self) {
         self.shared.changes.set(self.shared.changes.get().wrapping_add(1));
         loop {

@@ -287,7 +287,7 @@ impl Operation {
         }
     }
 
-    /// Whoever waits to hear that it is queued.
+    /// The task that waits until it is queued.
     pub(super) fn take_queued(&mut self) -> Option<Completion<io::Result<u32>>> {
         match self {
             Operation::SendUncopied { queued, .. } => queued.take(),

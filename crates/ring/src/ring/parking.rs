@@ -40,8 +40,7 @@ impl Reactor for UringReactor {
         let shared = &self.ring.shared;
         match park {
             Park::No => shared.in_flight.borrow_mut().submit(),
-            // Whoever is woken by what is already here will prepare more to submit: do it in one
-            // call then.
+            // Tasks that wake up now will prepare more to submit: do it in one call then.
             Park::Until(_) if shared.reap() > 0 => return,
             Park::Until(deadline) => {
                 let timeout = deadline.map(|deadline| deadline.since(self.now()));

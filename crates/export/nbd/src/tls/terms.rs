@@ -127,7 +127,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
     })
 }
 
-/// That nobody but root and this process's user may change an open file.
+/// Checks that only root and this process's user may change an open file.
 ///
 /// # Errors
 /// Who may, and what to do about it.

@@ -42,7 +42,7 @@ enum State {
     Idle,
     /// A challenge is to be fetched, or was.
     Challenged { challenge: Challenge, is_fetched: bool },
-    /// The host is believed; what is to be fetched says so.
+    /// The host is authenticated; the next message that it fetches says so.
     Believed { success: Success1 },
     /// The controller's proof was fetched; the host must say that it is right.
     AwaitsHost { transaction: u16 },
@@ -75,7 +75,7 @@ impl Authentication {
         matches!(self.state, State::Failed(_))
     }
 
-    /// The host sent a message. What is wrong with it the host is told by what it fetches next.
+    /// The host sent a message. The next message that it fetches names an error in it.
     pub fn send(&mut self, bytes: &[u8], random: &Random) {
         // T_ID stands at the same place in every message.
         let told = bytes.get(4..6).map(|id| u16::from_le_bytes([id[0], id[1]]));

@@ -44,7 +44,7 @@ pub struct Reply {
     pub challenge: Option<Vec<u8>>,
 }
 
-/// DH-HMAC-CHAP_Success1: the host is believed, and perhaps the controller's proof.
+/// DH-HMAC-CHAP_Success1: the host is authenticated. May carry the controller's proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Success1 {
     /// T_ID.
@@ -107,9 +107,9 @@ pub enum Message {
     Challenge(Challenge),
     /// The host proves itself.
     Reply(Reply),
-    /// The controller believes the host.
+    /// The controller accepts the host's proof.
     Success1(Success1),
-    /// The host believes the controller.
+    /// The host accepts the controller's proof.
     Success2 {
         /// T_ID.
         transaction: u16,

@@ -47,7 +47,7 @@ pub struct Identify {
     pub controller: u16,
     /// NSID.
     pub namespace: u32,
-    /// CSI: of which command set.
+    /// CSI: the command set.
     pub command_set: u8,
 }
 

@@ -186,7 +186,7 @@ pub enum IoCommand {
     },
     /// Change a registration.
     ReservationRegister(ReservationRegister),
-    /// Who is registered, and who holds.
+    /// The registrants and the holder.
     ReservationReport {
         /// EDS: with 128-bit host identifiers, the only ones over fabrics.
         is_extended: bool,

@@ -65,8 +65,8 @@ impl ReservationType {
         )
     }
 
-    /// Whether others than the holder have rights that end with the reservation, so that they are
-    /// told of its release.
+    /// Whether other hosts than the holder have rights that end with the reservation, and so get a
+    /// notice of its release.
     pub(super) fn is_shared(self) -> bool {
         !matches!(self, ReservationType::WriteExclusive | ReservationType::ExclusiveAccess)
     }

@@ -87,7 +87,7 @@ pub fn release_key(data: &[u8]) -> Result<u64, Status> {
 }
 
 impl Reservations {
-    /// Who is registered.
+    /// The registrants.
     pub fn registrants(&self) -> &[Registrant] {
         &self.registrants
     }
@@ -303,7 +303,7 @@ impl Reservations {
                     Err(Status::INVALID_FIELD)
                 }
                 Some(held) if self.is_holder(host) => Ok(self.let_go(held, host)),
-                // Whoever holds nothing has nothing to release, and that is no fault.
+                // A host that holds nothing has nothing to release, and that is no fault.
                 _ => Ok(Notified::default()),
             },
             ReservationRelease::Clear => {
