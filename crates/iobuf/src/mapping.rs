@@ -23,6 +23,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buf::BufMut;
@@ -118,6 +119,59 @@ impl SharedMapping {
         Some(())
     }
 
+    /// Copies `from` to byte `at` and on. `None` if that is not all within the mapping, or if the
+    /// mapping is for reading.
+    ///
+    /// Each aligned group of eight bytes is written at once, in rising order; nothing is promised
+    /// of several. Bytes that are lent may be written too: whoever named them twice gets what came
+    /// of that.
+    #[must_use]
+    pub fn store(&self, at: usize, from: &[u8]) -> Option<()> {
+        let start = self.0.writable(at..at.checked_add(from.len())?)?;
+        let mut done = 0;
+        if start.cast::<u64>().is_aligned() {
+            let (words, _) = from.as_chunks::<8>();
+            for word in words {
+                // SAFETY: `writable` says that all of `from.len()` bytes from here are mapped.
+                let place = unsafe { start.add(done) }.cast::<u64>();
+                // SAFETY: mapped, writable and aligned; volatile as the other side may read it.
+                unsafe { place.write_volatile(u64::from_ne_bytes(*word)) };
+                done += word.len();
+            }
+        }
+        for byte in &from[done..] {
+            // SAFETY: as above.
+            let place = unsafe { start.add(done) };
+            // SAFETY: as above.
+            unsafe { place.write_volatile(*byte) };
+            done += 1;
+        }
+        Some(())
+    }
+
+    /// The number of two bytes at byte `at`, in the machine's order. What the other side wrote
+    /// before it wrote this number is seen by whatever is loaded afterwards. `None` if the place is
+    /// not within the mapping or not even.
+    #[must_use]
+    pub fn load_index(&self, at: usize) -> Option<u16> {
+        let place = self.0.index(at, self.0.place(at..at.checked_add(2)?)?)?;
+        // SAFETY: mapped and aligned, and both sides use it as an atomic number.
+        let index = unsafe { AtomicU16::from_ptr(place.as_ptr()) };
+        Some(index.load(Ordering::Acquire))
+    }
+
+    /// Writes the number of two bytes at byte `at`, in the machine's order. Whoever loads it sees
+    /// what was stored before. `None` if the place is not within the mapping or not even, or if the
+    /// mapping is for reading.
+    #[must_use]
+    pub fn store_index(&self, at: usize, index: u16) -> Option<()> {
+        let place = self.0.index(at, self.0.writable(at..at.checked_add(2)?)?)?;
+        // SAFETY: mapped, writable and aligned, and both sides use it as an atomic number.
+        let place = unsafe { AtomicU16::from_ptr(place.as_ptr()) };
+        place.store(index, Ordering::Release);
+        Some(())
+    }
+
     /// A buffer over a part of it, until that is dropped. `None` if the part is not all within the
     /// mapping, if any of it is lent already, or if the mapping is for reading. Then the caller
     /// copies.
@@ -152,6 +206,18 @@ impl Lender {
         }
         // SAFETY: within the mapping, or just behind it for an empty range.
         Some(unsafe { self.start.add(range.start) })
+    }
+
+    /// As [`Lender::place`], to write there.
+    fn writable(&self, range: Range<usize>) -> Option<NonNull<u8>> {
+        let start = self.place(range)?;
+        (self.access == Access::ReadWrite).then_some(start)
+    }
+
+    /// `start`, which is at byte `at`, as the place of an aligned number. The mapping begins at a
+    /// page.
+    fn index(&self, at: usize, start: NonNull<u8>) -> Option<NonNull<u16>> {
+        at.is_multiple_of(align_of::<u16>()).then(|| start.cast())
     }
 
     /// Notes that `range` is lent; `false` if any of it is.

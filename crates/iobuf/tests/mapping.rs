@@ -109,3 +109,40 @@ fn only_memory_that_is_sealed_and_devices_cannot_shrink() {
     assert!(can_shrink(tempfile::tempfile().expect("a file")));
     assert!(!can_shrink(File::open("/dev/null").expect("it opens")));
 }
+
+#[test]
+fn stores_of_any_place_and_length_change_that_and_nothing_else() {
+    let (memory, other) = memory();
+    let mapping = SharedMapping::map(&memory, 0, BYTES, Access::ReadWrite).expect("mapped");
+    for at in 0..20_usize {
+        for bytes in 0..40 {
+            let mut seen = [0; 100];
+            let is_new = |place| (at..at + bytes).contains(&place);
+            let right = |(place, byte): (usize, &u8)| *byte == if is_new(place) { 0xEE } else { 9 };
+            other.write_all_at(&[9; 100], 0).expect("write");
+            mapping.store(at, &vec![0xEE; bytes]).expect("within");
+            other.read_exact_at(&mut seen, 0).expect("read");
+            assert!(seen.iter().enumerate().all(right), "{bytes} bytes at {at}");
+        }
+    }
+    assert!(mapping.store(BYTES - 7, &[0; 8]).is_none());
+    assert!(mapping.store(usize::MAX, &[0; 8]).is_none());
+    let only_read = SharedMapping::map(&memory, 0, BYTES, Access::Read).expect("mapped");
+    assert!(only_read.store(0, &[0; 8]).is_none());
+}
+
+#[test]
+fn numbers_are_loaded_and_stored_at_even_places_within() {
+    let (memory, other) = memory();
+    let mapping = SharedMapping::map(&memory, 0, BYTES, Access::ReadWrite).expect("mapped");
+    mapping.store_index(BYTES - 2, 0x0102).expect("within");
+    let mut seen = [0; 2];
+    other.read_exact_at(&mut seen, (BYTES - 2).try_into().expect("small")).expect("read");
+    assert_eq!(seen, 0x0102_u16.to_ne_bytes());
+    assert_eq!(mapping.load_index(BYTES - 2), Some(0x0102));
+    for at in [1, BYTES - 1, BYTES, usize::MAX] {
+        assert_eq!((mapping.load_index(at), mapping.store_index(at, 1)), (None, None), "{at}");
+    }
+    let only_read = SharedMapping::map(&memory, 0, BYTES, Access::Read).expect("mapped");
+    assert!(only_read.store_index(0, 1).is_none());
+}

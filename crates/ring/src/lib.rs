@@ -9,6 +9,7 @@
 //! - `ring`: the io_uring of one core ([`Ring`]), and the reactor that drives it
 //! - `oneshot`: pooled one-shots within an executor ([`Completions`])
 //! - [`mailbox`]: messages to an executor from any thread
+//! - `notifier`: signals to another process ([`Notifier`])
 //! - [`local`]: waiting within an executor
 //! - [`affinity`]: binding the thread to its core
 //!
@@ -20,6 +21,7 @@ pub mod affinity;
 mod executor;
 pub mod local;
 pub mod mailbox;
+mod notifier;
 mod oneshot;
 mod random;
 mod reactor;
@@ -30,6 +32,7 @@ mod timer;
 mod virtual_time;
 
 pub use executor::{Executor, Handle, Schedule, YieldNow};
+pub use notifier::Notifier;
 pub use oneshot::{Completion, Completions, Pending};
 pub use reactor::{Park, Reactor, Unpark};
 pub use ring::{
