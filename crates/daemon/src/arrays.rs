@@ -98,7 +98,9 @@ impl Serves<Create> for Arrays {
             let array = ArrayChoice::Uuid(report.uuid);
             let request = AssemblyRequest { array, ..AssemblyRequest::default() };
             let spec = AssembleSpec { devices: call.devices, request, ..AssembleSpec::default() };
-            self.engine.assemble(spec).await.map_err(convert::refusal)?;
+            let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
+            // Where it is served is in the list of volumes.
+            let _told = self.exports.volume_started(&name).await;
             for spare in &call.spares {
                 let added =
                     self.engine.add_spare(DEFAULT_POOL, spare, destroy.contains(spare)).await;

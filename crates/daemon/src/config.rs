@@ -45,6 +45,9 @@ pub struct Config {
     /// NVMe/TCP.
     #[serde(default)]
     pub nvme_tcp: Option<NvmeConfig>,
+    /// Volumes as disks of virtual machines.
+    #[serde(default)]
+    pub vhost_user: Option<VhostConfig>,
     /// Volumes as files.
     #[serde(default)]
     pub fuse: Option<FuseConfig>,
@@ -371,6 +374,15 @@ pub(crate) fn check_pool(name: &str) -> Result<(), String> {
 #[serde(deny_unknown_fields)]
 pub struct FuseConfig {
     /// The folder in which attached volumes appear as files.
+    pub folder: PathBuf,
+}
+
+/// `[vhost_user]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VhostConfig {
+    /// The folder in which each volume that runs has a socket, `NAME.sock`. It is made if it is not
+    /// there.
     pub folder: PathBuf,
 }
 

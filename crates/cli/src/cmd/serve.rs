@@ -3,7 +3,9 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, absolute, devices, make_usual_folder};
 use crate::say;
-use ashlar_daemon::config::{ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning};
+use ashlar_daemon::config::{
+    ArrayConfig, Config, FuseConfig, NbdConfig, TlsConfig, Tuning, VhostConfig,
+};
 use ashlar_daemon::serve::{ServeOptions, serve};
 use ashlar_units::ByteSize;
 use std::net::SocketAddr;
@@ -56,6 +58,11 @@ pub struct Args {
     /// /var/lib/ashlar/nvme.
     #[arg(long, value_name = "FOLDER")]
     nvme_tcp_state: Option<PathBuf>,
+
+    /// Serve every volume as a disk for one virtual machine (vhost-user-blk), at the socket
+    /// FOLDER/NAME.sock. Root and the daemon's group may open the sockets.
+    #[arg(long, value_name = "FOLDER")]
+    vhost_user: Option<PathBuf>,
 
     /// Folder for attached volumes.
     #[arg(long, value_name = "FOLDER")]
@@ -112,6 +119,9 @@ impl Args {
             listeners.map(|listen| NbdConfig { listen, trusted_network, tls: tls.clone() });
         config.nbd.extend(listeners);
         self.add_nvme(&mut config)?;
+        if let Some(folder) = &self.vhost_user {
+            config.vhost_user = Some(VhostConfig { folder: absolute(folder)? });
+        }
         if let Some(folder) = &self.fuse {
             config.fuse = Some(FuseConfig { folder: absolute(folder)? });
         }

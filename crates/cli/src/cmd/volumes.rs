@@ -64,6 +64,7 @@ fn way(export: &ExportStatus, volume: &str) -> String {
     match (export.protocol.as_str(), export.address.strip_prefix("unix:")) {
         (nbd @ ("nbd" | "nbds"), Some(path)) => format!("{nbd}+unix:///{volume}?socket={path}"),
         (nbd @ ("nbd" | "nbds"), None) => format!("{nbd}://{}/{volume}", export.address),
+        ("vhost-user", Some(path)) => format!("vhost-user:{path}"),
         ("nvme-tcp", _) => format!("nvme-tcp:{}", export.address),
         _ => export.address.clone(),
     }

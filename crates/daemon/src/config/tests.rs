@@ -3,6 +3,7 @@
 use super::{Config, expand};
 use ashlar_engine::{ArrayTuning, SlowReaction};
 use ashlar_units::ByteSize;
+use std::path::Path;
 use std::time::Duration;
 
 const WHOLE: &str = r#"
@@ -42,6 +43,9 @@ connections = 100
 in_flight = "4MiB"
 stall_s = 30
 
+[vhost_user]
+folder = "/run/ashlar/vhost"
+
 [fuse]
 folder = "/run/ashlar/volumes"
 "#;
@@ -69,6 +73,8 @@ fn a_file_that_says_everything_is_understood() {
     assert_eq!((limits.sessions_max, limits.bytes_in_flight_max), (100, 4 << 20));
     assert_eq!(limits.send_time, Duration::from_secs(30));
     assert_eq!(limits.handshake_time, Duration::from_secs(10));
+    let folder = config.vhost_user.map(|it| it.folder);
+    assert_eq!(folder.as_deref(), Some(Path::new("/run/ashlar/vhost")));
     assert_eq!(Config::parse("a.toml", ""), Ok(Config::default()));
 }
 
@@ -79,6 +85,7 @@ fn an_unknown_key_is_refused_with_its_line_on_one_line() {
         "[[array]]\nname = \"a\"\ndevices = [\"x\"]",
         "[[nbd]]\nlisten = \"x\"",
         "[fuse]\nfolder = \"x\"",
+        "[vhost_user]\nfolder = \"x\"",
         "[tuning]",
         "[[array]]\ndevices = [\"x\"]\n[array.tuning]",
         "[nbd_limits]",

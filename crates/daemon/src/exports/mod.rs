@@ -8,6 +8,7 @@
 //!   turn; `address` says where they may listen
 //! - `nvme`  one NVMe/TCP subsystem, whose namespaces are the volumes
 //! - `ublk`  one block device for each attached volume, `/dev/ublkbN`
+//! - `vhost_user`  one socket for each volume, for a virtual machine
 //! - `fuse`  one mount for each attached volume, with one file in it; `loops` are the loop devices
 //!   over these files, `mounts` the table of mounts, read as the kernel writes it
 //!
@@ -21,6 +22,7 @@ mod mounts;
 pub mod nbd;
 pub mod nvme;
 pub mod ublk;
+pub mod vhost_user;
 
 use crate::config::{Config, NbdLimits};
 use ashlar_api::v1::Done;
@@ -38,6 +40,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use ublk::UblkExports;
+use vhost_user::VhostExports;
 
 /// An attached volume is not served as it should be. Fields: `reason`.
 const ATTACHMENT_FAILED: &str = "attachment.failed";
@@ -138,6 +141,7 @@ impl Exports {
         Exports(vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
             Box::new(NvmeExports::new(engine.clone(), boot)),
+            Box::new(VhostExports::new(engine.clone())),
             Box::new(UblkExports::new(engine.clone())),
             Box::new(FuseExports::new(engine, folder)),
         ])

@@ -1,0 +1,299 @@
+//! vhost-user: a Unix socket for each volume that runs, `FOLDER/NAME.sock`; whoever connects has
+//! the volume as a disk of their virtual machine.
+//!
+//! What must stay true: a volume has one client at a time, and a client that comes while another is
+//! there is closed at once; the next one is served when the last has let go of everything. A socket
+//! is there as long as its volume runs, so a machine that lost its daemon finds it again.
+
+use super::{Export, Say, Work, locked, wait_until};
+use crate::config::Config;
+use crate::serve::PREDECESSOR_WAIT;
+use ashlar_api::v1::export::ExportStatus;
+use ashlar_api::{ApiError, codes};
+use ashlar_engine::{Engine, WorkerContext, event_names as names};
+use ashlar_session::{
+    Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, Teller, listen, until,
+};
+use ashlar_vhost_user::{QueueServer, QueueStart, SessionError, VhostCounters, VhostServer};
+use ashlar_volume::Volume;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Who may connect to a socket: its owner and its group, as for NBD.
+const SOCKET_MODE: u32 = 0o660;
+/// Who may look into the folder.
+const FOLDER_MODE: u32 = 0o750;
+/// How often to try to listen while a killed predecessor holds a socket.
+const LISTEN_POLL: Duration = Duration::from_millis(20);
+
+/// Everything served over vhost-user.
+pub struct VhostExports {
+    engine: Engine,
+    /// Where the sockets are, if the configuration asks for any.
+    folder: OnceLock<PathBuf>,
+    sockets: Mutex<BTreeMap<String, Socket>>,
+    shared: Arc<Shared>,
+}
+
+/// The socket of one volume.
+struct Socket {
+    path: PathBuf,
+    about: Arc<About>,
+}
+
+/// What a volume's listener and clients share.
+#[derive(Default)]
+struct About {
+    /// Somebody has the volume.
+    is_taken: AtomicBool,
+    sessions: Arc<SessionCounters>,
+    counters: Arc<VhostCounters>,
+}
+
+/// What all listeners and sessions share.
+#[derive(Default)]
+struct Shared {
+    listeners: Arc<Sessions>,
+    sessions: Arc<Sessions>,
+    next_worker: AtomicUsize,
+    teller: Mutex<Teller>,
+}
+
+impl VhostExports {
+    /// No socket yet.
+    pub fn new(engine: Engine) -> VhostExports {
+        VhostExports {
+            engine,
+            folder: OnceLock::new(),
+            sockets: Mutex::default(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// Listen for clients of a volume. What to say.
+    async fn open(&self, volume: &str) -> Option<String> {
+        let folder = self.folder.get()?;
+        let path = folder.join(format!("{volume}.sock"));
+        match self.listen_soon(volume, &path).await {
+            Ok(()) => Some(format!("vhost-user at {}", path.display())),
+            Err(error) => {
+                let reason = format!("{}: {error}", path.display());
+                let fields =
+                    vec![("protocol", "vhost-user".to_owned()), ("reason", reason.clone())];
+                self.engine.events().record(names::NOT_SERVED, volume, fields);
+                Some(format!("not served by vhost-user: {reason}"))
+            }
+        }
+    }
+
+    /// A killed predecessor holds its sockets until its last operation has ended.
+    async fn listen_soon(&self, volume: &str, path: &Path) -> io::Result<()> {
+        let deadline = Instant::now() + PREDECESSOR_WAIT;
+        loop {
+            match listen(&Listen::Unix(path.to_owned(), SOCKET_MODE)) {
+                Ok(listener) => {
+                    self.accept(volume, path, listener);
+                    return Ok(());
+                }
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => sleep(LISTEN_POLL).await,
+            }
+        }
+    }
+
+    fn accept(&self, volume: &str, path: &Path, listener: Arc<OwnedFd>) {
+        let about = Arc::<About>::default();
+        let socket = Socket { path: path.to_owned(), about: Arc::clone(&about) };
+        locked(&self.sockets).insert(volume.to_owned(), socket);
+        let turn = self.shared.next_worker.fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            engine: self.engine.clone(),
+            shared: Arc::clone(&self.shared),
+            volume: volume.to_owned(),
+            about,
+        };
+        let worker = turn % self.engine.worker_count();
+        self.engine.run_on(worker, move |context| place.listen(context, listener));
+    }
+
+    fn clients_of(&self, volume: &str) -> usize {
+        self.shared.sessions.users_of(volume)
+    }
+}
+
+/// Where the clients of one volume come in.
+#[derive(Clone)]
+struct Place {
+    engine: Engine,
+    shared: Arc<Shared>,
+    volume: String,
+    about: Arc<About>,
+}
+
+impl Place {
+    /// Accept until the volume is stopped.
+    fn listen(self, context: &WorkerContext, listener: Arc<OwnedFd>) {
+        let Some(ring) = context.ring() else { return };
+        let (entry, mut ended) = self.shared.listeners.enter(&context.handle(), u64::MAX);
+        entry.opened(&self.volume);
+        entry.began();
+        let sessions = Arc::clone(&self.about.sessions);
+        let handle = context.handle();
+        let acceptor = Acceptor { handle, ring, listener, sessions_max: u64::MAX, sessions };
+        let context = Rc::new(context.again());
+        context.handle().spawn(async move {
+            let accepting = acceptor.run(|socket| self.serve(&context, socket));
+            let failed = until(accepting, ended.receive()).await;
+            drop((acceptor, entry));
+            if let Some(error) = failed {
+                let fields = vec![("reason", error.to_string())];
+                self.engine.events().record(names::LISTENER_FAILED, &self.volume, fields);
+            }
+        });
+    }
+
+    /// Serve a client on this worker, and its queues on all workers.
+    fn serve(&self, context: &WorkerContext, socket: OwnedFd) {
+        let (Some(ring), Some(volume)) = (context.ring(), context.volume(&self.volume)) else {
+            return;
+        };
+        let about = &self.about;
+        if about.is_taken.swap(true, Ordering::AcqRel) {
+            about.sessions.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let (entry, mut ended) = self.shared.sessions.enter(&context.handle(), u64::MAX);
+        entry.opened(&self.volume);
+        entry.began();
+        let server = VhostServer {
+            handle: context.handle(),
+            ring,
+            facts: volume.facts(),
+            limits: SessionLimits::default(),
+            counters: Arc::clone(&about.counters),
+        };
+        drop(volume);
+        let place = self.clone();
+        context.handle().spawn(async move {
+            let sessions = Arc::clone(&place.about.sessions);
+            let open = sessions.count_open();
+            sessions.total.fetch_add(1, Ordering::Relaxed);
+            let starting = |start| place.start(start);
+            let end = server.serve(socket, async { ended.receive().await }, starting).await;
+            drop(open);
+            place.ended(&server, entry, end);
+        });
+    }
+
+    /// Give a queue to its worker. One that has lost the volume drops it.
+    fn start(&self, start: QueueStart) {
+        let worker = usize::from(start.number()) % self.engine.worker_count();
+        let name = self.volume.clone();
+        self.engine.run_on(worker, move |context| {
+            let (Some(ring), Some(volume)) = (context.ring(), context.volume(&name)) else {
+                return;
+            };
+            let server = QueueServer { handle: context.handle(), ring, volume, start };
+            context.handle().spawn(server.serve());
+        });
+    }
+
+    /// A client is gone, and all its queues have ended.
+    fn ended(&self, server: &VhostServer, entry: SessionEntry, end: Result<(), SessionError>) {
+        self.about.is_taken.store(false, Ordering::Release);
+        drop(entry);
+        let error = match end {
+            Ok(()) | Err(SessionError::VolumeStopped) => return,
+            Err(error) => error,
+        };
+        if let Some(untold) = locked(&self.shared.teller).tell(server.handle.turn_now()) {
+            let fields = vec![("reason", error.to_string()), ("untold", untold.to_string())];
+            self.engine.events().record(names::CLIENT_DROPPED, &self.volume, fields);
+        }
+    }
+}
+
+impl Export for VhostExports {
+    fn name(&self) -> &'static str {
+        "vhost-user"
+    }
+
+    fn status(&self) -> Vec<ExportStatus> {
+        let status = |(array, socket): (&String, &Socket)| ExportStatus {
+            protocol: self.name().to_owned(),
+            requests: socket.about.counters.requests(),
+            address: format!("unix:{}", socket.path.display()),
+            array: Some(array.clone()),
+            clients: socket.about.sessions.open.load(Ordering::Relaxed),
+        };
+        locked(&self.sockets).iter().map(status).collect()
+    }
+
+    fn prepare<'a>(&'a self, config: &'a Config, _: Say<'a>) -> Work<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(vhost) = &config.vhost_user else { return Ok(()) };
+            make_folder(&vhost.folder)?;
+            let set = self.folder.set(vhost.folder.clone());
+            assert!(set.is_ok(), "a process is prepared once");
+            Ok(())
+        })
+    }
+
+    fn volume_started<'a>(&'a self, volume: &'a str) -> Work<'a, Option<String>> {
+        Box::pin(self.open(volume))
+    }
+
+    fn refuse_if_used(&self, volume: &str) -> Result<(), ApiError> {
+        if self.clients_of(volume) == 0 {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            codes::EXPORT_BUSY,
+            format!("array '{volume}' is the disk of a virtual machine; nothing was changed"),
+            "shut the machine down or unplug the disk, or drop it with --force",
+        ))
+    }
+
+    fn drop_users_of<'a>(&'a self, volume: &'a str) -> Work<'a, ()> {
+        Box::pin(async move {
+            let Shared { listeners, sessions, .. } = &*self.shared;
+            // Who comes from here on finds no volume.
+            if let Some(socket) = locked(&self.sockets).remove(volume) {
+                // Somebody may have taken it away already.
+                let _gone = std::fs::remove_file(&socket.path);
+            }
+            listeners.end_users_of(volume);
+            sessions.end_users_of(volume);
+            wait_until(|| listeners.users_of(volume) + sessions.users_of(volume) == 0).await;
+        })
+    }
+
+    /// The sockets of volumes that were not stopped.
+    fn remove(&self) {
+        for socket in locked(&self.sockets).values() {
+            let _gone = std::fs::remove_file(&socket.path);
+        }
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), ApiError> {
+    match std::fs::DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(error) => Err(ApiError::new(
+            codes::SYSTEM_FAULT,
+            format!("{}: {error}; nothing was started", folder.display()),
+            "name a folder that this user may make or write to with --vhost-user, in the \
+             configuration [vhost_user] folder",
+        )),
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of the pure parts.
+
+mod chains;
+mod requests;
