@@ -6,9 +6,9 @@
 //! takes all the processor there is.
 
 use crate::kernel::{self, Kernel};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A guest that takes longer is stuck. Fifty kills take twenty minutes.
@@ -20,6 +20,60 @@ const ENDED: &str = "the script ended with ";
 /// Run `tests/emulated/SCRIPT` in a guest; its words by name. Fails if it does not end well.
 /// What it said; `None` if `test` cannot run here, which is said then.
 pub fn run(test: &str, script: &str, settings: &[(&str, &str)]) -> Option<String> {
+    run_beside(test, script, Beside { settings, machine: Vec::new(), tend: |_: &mut Talk| {} })
+}
+
+/// What a guest has beside its script.
+pub struct Beside<'a, T> {
+    /// Words for the script, by name.
+    pub settings: &'a [(&'a str, &'a str)],
+    /// More arguments of the machine.
+    pub machine: Vec<String>,
+    /// What this machine does meanwhile.
+    pub tend: T,
+}
+
+/// A guest that runs, from outside.
+pub struct Talk {
+    lines: BufReader<ChildStdout>,
+    to: ChildStdin,
+    said: String,
+}
+
+impl Talk {
+    /// Wait until the guest says a line with these words.
+    ///
+    /// # Panics
+    /// If it ends before.
+    pub fn wait_for(&mut self, words: &str) {
+        while self.listen() {
+            if self.said.lines().last().is_some_and(|line| line.contains(words)) {
+                return;
+            }
+        }
+        panic!("the guest ended before it said '{words}':\n{}", self.said);
+    }
+
+    /// A line for the guest's console.
+    pub fn say(&mut self, line: &str) {
+        self.to.write_all(format!("{line}\n").as_bytes()).expect("the guest listens");
+    }
+
+    /// One more line; `false` at the end.
+    fn listen(&mut self) -> bool {
+        let mut line = Vec::new();
+        let heard = self.lines.read_until(b'\n', &mut line).expect("our own child");
+        self.said.push_str(&String::from_utf8_lossy(&line));
+        heard > 0
+    }
+}
+
+/// As [`run`], with more.
+pub fn run_beside(
+    test: &str,
+    script: &str,
+    beside: Beside<'_, impl FnOnce(&mut Talk)>,
+) -> Option<String> {
     let kernel = match kernel::ready() {
         Ok(kernel) => kernel,
         Err(why) => {
@@ -29,8 +83,8 @@ pub fn run(test: &str, script: &str, settings: &[(&str, &str)]) -> Option<String
     };
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
-    let first = first_script(folder.path(), script, kernel, settings);
-    let said = watched(start(kernel, &first));
+    let first = first_script(folder.path(), script, kernel, beside.settings);
+    let said = watched(Machine(start(kernel, &first, &beside.machine)), beside.tend);
     let end = said.lines().find_map(|line| line.trim().strip_prefix(ENDED));
     assert_eq!(end, Some("0"), "the guest ended badly, and said:\n{said}");
     Some(said)
@@ -70,7 +124,7 @@ fn first_script(
     path
 }
 
-fn start(kernel: &Kernel, script: &Path) -> Child {
+fn start(kernel: &Kernel, script: &Path, more: &[String]) -> Child {
     let append = format!("console=ttyS0 quiet loglevel=3 panic=-1 script={}", script.display());
     let mut machine = Command::new("timeout");
     machine.args(["--kill-after=10", PATIENCE_SECONDS, "qemu-system-x86_64"]);
@@ -80,12 +134,29 @@ fn start(kernel: &Kernel, script: &Path) -> Child {
     machine.args(["-append", &append]);
     let below = "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap";
     machine.args(["-fsdev", below, "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"]);
-    machine.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    machine.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     machine.spawn().expect("the emulator runs")
 }
 
+/// A machine that is ended with the test.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // `timeout` passes it on, and it may be over.
+        if let Some(id) = rustix::process::Pid::from_raw(self.0.id().try_into().expect("small")) {
+            let _over = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+        let _over = self.0.wait();
+    }
+}
+
 /// All that a guest says until it ends.
-fn watched(guest: Child) -> String {
-    let output = guest.wait_with_output().expect("our own child");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+fn watched(mut guest: Machine, tend: impl FnOnce(&mut Talk)) -> String {
+    let lines = BufReader::new(guest.0.stdout.take().expect("piped"));
+    let to = guest.0.stdin.take().expect("piped");
+    let mut talk = Talk { lines, to, said: String::new() };
+    tend(&mut talk);
+    while talk.listen() {}
+    talk.said
 }

@@ -4,6 +4,7 @@
 //! - `kernel`  the kernel and its modules, from packages
 //! - `guest`   a machine that runs a script in it, with this machine's root below
 //! - `ublk`    volumes as block devices by ublk
+//! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //!
 //! The scripts lie beside these files; `prelude.sh` is what they have in common. To try one by
 //! hand, run its test with `-- --nocapture`.
@@ -14,3 +15,4 @@
 mod guest;
 mod kernel;
 mod ublk;
+mod vhost;
