@@ -69,7 +69,7 @@ policies() { # policies LOAD OPTION...: the promise after a crash
   [[ $load =~ $LOADS ]] || return 0
   one "$load" bitmap --policy bitmap "$@"
   one "$load" log --policy log "$@"
-  one "$load" "log, lean" --policy log --atomic-write "$@"
+  one "$load" "log, parity-only" --policy log --atomic-write "$@"
 }
 
 checksums() { # checksums LOAD OPTION...: the promise about silent corruption

@@ -127,7 +127,7 @@ fn members_of_an_older_generation_or_of_another_array_or_twice_are_not_used() {
 }
 
 #[test]
-fn halves_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
+fn two_sides_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
     let world = World::new();
     world.create("tank0", 4, &["--level", "6"]);
     let write = |byte: u8| {
@@ -147,12 +147,12 @@ fn halves_that_each_believe_they_are_newest_do_not_start_until_one_is_chosen() {
     same_line(
         &world,
         &[&["assemble"], all.as_slice()].concat(),
-        "ashlar: array tank0: its members were started separately and parted: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
+        "ashlar: array tank0: its members were started separately and split: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
     );
     same_line(
         &world,
         &[&["assemble", "--dry-run"], all.as_slice()].concat(),
-        "ashlar: array tank0: its members were started separately and parted: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
+        "ashlar: array tank0: its members were started separately and split: m0 m1 (generation 5, incarnation UUID) against m2 m3 (generation 5, incarnation UUID); nothing was written and both sides are as they were; examine both, then assemble again and name the incarnation to trust (the other side will be rebuilt from it and lose what only it has); `ashlar assemble --incarnation UUID` chooses",
     );
     let nobody = "00000000-0000-4000-8000-000000000000";
     same_line(

@@ -55,9 +55,10 @@ fn slot_line(slot: &SlotVerdict, readings: &[MemberReading]) -> String {
         (Some(reading), _) => format!("{}  out, to be added back", device(reading)),
         (None, _) => format!("missing  {}", serial(&known)),
     };
-    let newcomer = slot.newcomer.as_ref().and_then(|newcomer| newcomer.reading);
-    let newcomer = newcomer.map(|at| format!("  being filled: {}", device(at)));
-    format!("slot {}  {holds}{}", slot.slot, newcomer.unwrap_or_default())
+    let joining_device =
+        slot.joining_device.as_ref().and_then(|joining_device| joining_device.reading);
+    let joining_device = joining_device.map(|at| format!("  being filled: {}", device(at)));
+    format!("slot {}  {holds}{}", slot.slot, joining_device.unwrap_or_default())
 }
 
 fn why_read_only(reason: ReadOnlyReason) -> String {

@@ -267,7 +267,7 @@ fn metrics_are_sound_openmetrics() {
         "{text}"
     );
     assert!(text.contains("ashlar_array_full_stripe_writes_total{array=\"tank0\"} 0\n"), "{text}");
-    assert!(text.contains("ashlar_array_lean_records_total{array=\"tank0\"} 0\n"), "{text}");
+    assert!(text.contains("ashlar_array_parity_only_records_total{array=\"tank0\"} 0\n"), "{text}");
     assert!(text.contains("ashlar_start_put_back{array=\"tank0\"} 5\n"), "{text}");
     assert!(text.contains("ashlar_start_rows_left{array=\"tank0\"} 2\n"), "{text}");
 }

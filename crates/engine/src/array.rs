@@ -1,18 +1,18 @@
 //! An array as all its workers share it: geometries (`layouts.rs`), slots (`slot.rs`), maps,
-//! counters. No devices: those belong to the workers (`shard.rs`).
+//! counters. No devices: those belong to the workers (`local.rs`).
 //!
 //! What must stay true: everything here is either fixed when the array starts or changes through
-//! atomics; the members' superblocks are changed by the home worker alone (`home/record.rs`);
-//! stripes are dealt out to workers by a hash of their write-intent region, so that a region has
-//! one owner.
+//! atomics; the members' superblocks are changed by the coordinator alone
+//! (`coordinator/record.rs`); stripes are dealt out to workers by a hash of their write-intent
+//! region, so that a region has one owner.
 
 use crate::aside::Aside;
 use crate::caches::Caches;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::ArrayTuning;
+use crate::coordinator::proof::Unproven;
 use crate::event::EventLog;
-use crate::home::proof::Unproven;
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::log::LogShape;
@@ -21,7 +21,7 @@ use crate::metrics::{
     ArrayCounters, ArrayCounts, Latency, LatencySummary, MemberTally, StageLatencies,
 };
 use crate::room::{Pause, Room};
-use crate::slot::{Slot, Tenure};
+use crate::slot::{DeviceEpoch, Slot};
 use crate::spare::SparePools;
 use crate::watch::slow::Avoided;
 use crate::written::WrittenMap;
@@ -54,7 +54,7 @@ pub struct Array {
     pub(crate) slots: Box<[Slot]>,
     pub(crate) written: WrittenMap,
     pub(crate) intent: IntentMap,
-    /// The lanes of the stripe intent log, if the policy is to keep one.
+    /// The log rings of the stripe intent log, if the policy is to keep one.
     pub(crate) log: Option<LogShape>,
     /// Checksums of its blocks, if it keeps them.
     pub(crate) checksums: Option<Checksums>,
@@ -78,8 +78,8 @@ pub struct Array {
     /// How its background jobs are doing, for whoever looks.
     pub(crate) jobs: crate::background::JobBoard,
     /// One set for each worker.
-    pub(crate) counters: Box<[ShardCounters]>,
-    pub(crate) home: usize,
+    pub(crate) counters: Box<[LocalCounters]>,
+    pub(crate) coordinator: usize,
     failing_slots: AtomicUsize,
     missing_slots: AtomicUsize,
     is_read_only: AtomicBool,
@@ -88,7 +88,7 @@ pub struct Array {
     has_failed: AtomicBool,
     /// Who runs it now, if somebody else does.
     taken_over_by: OnceLock<String>,
-    may_be_lean: AtomicBool,
+    may_be_parity_only: AtomicBool,
     /// A silent device is waited for.
     waits_for_silent: AtomicBool,
     /// It stops, and has waited for silent devices for long enough.
@@ -97,7 +97,7 @@ pub struct Array {
 
 /// What one worker counts for one array. On cache lines of its own: other workers write next to it.
 #[repr(align(128))]
-pub(crate) struct ShardCounters {
+pub(crate) struct LocalCounters {
     pub(crate) counts: ArrayCounters,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
@@ -107,9 +107,9 @@ pub(crate) struct ShardCounters {
     pub(crate) members: Box<[MemberTally]>,
 }
 
-impl ShardCounters {
-    fn new(slots: usize) -> ShardCounters {
-        ShardCounters {
+impl LocalCounters {
+    fn new(slots: usize) -> LocalCounters {
+        LocalCounters {
             counts: ArrayCounters::default(),
             read_latency: Latency::default(),
             write_latency: Latency::default(),
@@ -142,11 +142,11 @@ pub(crate) struct ArrayParts {
 
 impl Array {
     pub(crate) fn new(parts: ArrayParts) -> Self {
-        let home = parts.identity.id.0 % parts.worker_count;
+        let coordinator = parts.identity.id.0 % parts.worker_count;
         let array = Array {
             slots: parts.slot_states.iter().map(|_| Slot::default()).collect(),
             counters: (0..parts.worker_count)
-                .map(|_| ShardCounters::new(parts.slot_states.len()))
+                .map(|_| LocalCounters::new(parts.slot_states.len()))
                 .collect(),
             identity: parts.identity,
             layouts: parts.layouts,
@@ -171,14 +171,14 @@ impl Array {
                 parts.spare_pools
             },
             jobs: crate::background::JobBoard::default(),
-            home,
+            coordinator,
             failing_slots: AtomicUsize::new(0),
             missing_slots: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             taken_over_by: OnceLock::new(),
-            may_be_lean: AtomicBool::new(false),
+            may_be_parity_only: AtomicBool::new(false),
             waits_for_silent: AtomicBool::new(false),
             waits_no_longer: AtomicBool::new(false),
         };
@@ -246,16 +246,16 @@ impl Array {
         self.read_errors_of_all(member).saturating_sub(before)
     }
 
-    /// Home only: the device of this tenure fills the slot from now on.
-    pub(crate) fn set_tenure(&self, member: MemberIdx, tenure: Tenure) {
-        self.slot(member).set_tenure(tenure, self.read_errors_of_all(member));
+    /// Coordinator only: the device of this device epoch fills the slot from now on.
+    pub(crate) fn set_device_epoch(&self, member: MemberIdx, device_epoch: DeviceEpoch) {
+        self.slot(member).set_device_epoch(device_epoch, self.read_errors_of_all(member));
     }
 
     fn read_errors_of_all(&self, member: MemberIdx) -> u64 {
         self.tallies(member).map(|tally| tally.counters.read_errors.get()).sum()
     }
 
-    /// Put a slot into `state`. Called by the home worker, and by any worker for `Failing`.
+    /// Put a slot into `state`. Called by the coordinator, and by any worker for `Failing`.
     pub(crate) fn set_slot_state(&self, member: MemberIdx, state: SlotState) {
         self.slot(member).set_state(state);
         let count = |wanted: fn(SlotState) -> bool| {
@@ -301,7 +301,7 @@ impl Array {
 
     /// Where a strip lies: the one place where the engine asks a layout that.
     #[inline]
-    fn home_of(&self, stripe: Stripe, strip: StripIdx) -> Place {
+    fn place_of(&self, stripe: Stripe, strip: StripIdx) -> Place {
         self.geometry_of(stripe).place(stripe, strip)
     }
 
@@ -309,8 +309,8 @@ impl Array {
     /// `row` lies.
     #[inline]
     pub(crate) fn place(&self, stripe: Stripe, strip: StripIdx, row: u32) -> (MemberIdx, u64) {
-        let home = self.home_of(stripe, strip);
-        (home.member, self.data_offset + home.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
+        let place = self.place_of(stripe, strip);
+        (place.member, self.data_offset + place.offset + u64::from(row) * ashlar_units::BLOCK_BYTES)
     }
 
     /// The strip of the stripe that lies on a member.
@@ -323,7 +323,7 @@ impl Array {
     /// The member that holds a strip.
     #[inline]
     pub(crate) fn member_of(&self, stripe: Stripe, strip: StripIdx) -> MemberIdx {
-        self.home_of(stripe, strip).member
+        self.place_of(stripe, strip).member
     }
 
     /// Bytes from the member's start where a strip's row `row` lies.
@@ -359,9 +359,9 @@ impl Array {
         self.slot(member).access(stripe).0
     }
 
-    /// Workers that own stripes: all of them, or as many as have a lane in the log.
+    /// Workers that own stripes: all of them, or as many as have a log ring in the log.
     fn owners(&self) -> usize {
-        self.log.map_or(self.counters.len(), |log| log.lanes)
+        self.log.map_or(self.counters.len(), |log| log.log_rings)
     }
 
     /// The start that runs, as the superblocks say it; set once, before the first request.
@@ -381,14 +381,14 @@ impl Array {
         self.missing_slots() == 0 || self.geometry_of(stripe).all_strips().iter().all(is_there)
     }
 
-    /// Whether updates may have lean records: the members say so of this start.
-    pub(crate) fn may_be_lean(&self) -> bool {
-        self.may_be_lean.load(Ordering::Acquire)
+    /// Whether updates may have parity-only records: the members say so of this start.
+    pub(crate) fn may_be_parity_only(&self) -> bool {
+        self.may_be_parity_only.load(Ordering::Acquire)
     }
 
-    /// Home only, before the first request: they may.
-    pub(crate) fn set_may_be_lean(&self) {
-        self.may_be_lean.store(true, Ordering::Release);
+    /// Coordinator only, before the first request: they may.
+    pub(crate) fn set_may_be_parity_only(&self) {
+        self.may_be_parity_only.store(true, Ordering::Release);
     }
 
     /// The worker that owns a stripe.
@@ -466,16 +466,16 @@ impl Array {
     /// What it did so far, on all workers.
     pub fn counts(&self) -> ArrayCounts {
         let mut sum = ArrayCounts::default();
-        for shard in &self.counters {
-            shard.counts.add_to(&mut sum);
+        for local in &self.counters {
+            local.counts.add_to(&mut sum);
         }
         sum
     }
 
-    pub(crate) fn latency(&self, of: fn(&ShardCounters) -> &Latency) -> LatencySummary {
+    pub(crate) fn latency(&self, of: fn(&LocalCounters) -> &Latency) -> LatencySummary {
         let mut sum = LatencySummary::default();
-        for shard in &self.counters {
-            of(shard).add_to(&mut sum);
+        for local in &self.counters {
+            of(local).add_to(&mut sum);
         }
         sum
     }

@@ -5,8 +5,8 @@
 //! such work goes. In a simulated world it is carried out on the spot, so that a seed says what
 //! happens.
 
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
-use crate::roster::Roster;
 use crate::worker::Worker;
 use ashlar_device::{Access, Opened};
 use ashlar_ring::mailbox::{Receiver, mailbox};
@@ -59,12 +59,13 @@ impl<T> Begun<T> {
 /// If it cannot be had.
 pub(crate) async fn open(
     worker: &Worker,
-    roster: &Roster,
+    engine_state: &EngineState,
     path: &str,
 ) -> Result<Arc<dyn Opened>, Refusal> {
-    let (opener, path) = (Arc::clone(&roster.config.opener), path.to_owned());
+    let (opener, path) = (Arc::clone(&engine_state.config.opener), path.to_owned());
     let opened =
-        run(worker, &roster.config.aside, move || opener.open(&path, Access::Exclusive)).await;
+        run(worker, &engine_state.config.aside, move || opener.open(&path, Access::Exclusive))
+            .await;
     opened.map_err(|refusal| {
         Refusal::new("device.not_opened", refusal.to_string(), "nothing was written")
     })

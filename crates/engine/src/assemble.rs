@@ -16,17 +16,17 @@ use crate::background::begin_copies_anew;
 use crate::canary::{Canary, sings};
 use crate::checksums::Checksums;
 use crate::config::{ArrayTuning, Runner};
+use crate::coordinator::proof::{self, Marks};
+use crate::coordinator::{ArrayLost, Coordinator, map_writer, record};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::proof::{self, Marks};
-use crate::home::{ArrayLost, Home, keeper, record};
 use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
+use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
 use crate::log::{LogShape, replay};
 use crate::member::SlotState;
 use crate::ownership::{self, Seen};
-use crate::roster::Roster;
-use crate::shard::{Shard, SlotDevice, SlotDevices};
 use crate::spare::Spare;
 use crate::worker::Worker;
 use crate::written::WrittenMap;
@@ -84,27 +84,27 @@ pub struct WouldStart {
 
 pub(crate) async fn assemble(
     worker: &Rc<Worker>,
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: AssembleSpec,
 ) -> Result<String, Refusal> {
-    let looked = look(worker, roster, &spec).await?;
+    let looked = look(worker, engine_state, &spec).await?;
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
-    let reserved = roster.reserve(&plan.superblock)?;
-    let seen = watch(worker, roster, &plan).await?;
-    let array = Arc::new(make_array(roster, &spec, (&plan, reserved.id))?);
+    let reserved = engine_state.reserve(&plan.superblock)?;
+    let seen = watch(worker, engine_state, &plan).await?;
+    let array = Arc::new(make_array(engine_state, &spec, (&plan, reserved.id))?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
-    let shard = match install(roster, &array, &plan).await {
-        Ok(()) => home_shard(roster, &array, &plan, (worker, seen)).await,
+    let local = match install(engine_state, &array, &plan).await {
+        Ok(()) => coordinator(engine_state, &array, &plan, (worker, seen)).await,
         Err(refusal) => Err(refusal),
     };
-    if let Err(refusal) = shard {
-        remove(roster, &array).await?;
+    if let Err(refusal) = local {
+        remove(engine_state, &array).await?;
         return Err(refusal);
     }
     let Looked { found, readings, verdict, .. } = looked;
     let name = array.name().to_owned();
-    keep_spares(roster, &readings, &found);
+    keep_spares(engine_state, &readings, &found);
     name_older_copies(&array, &readings, &verdict);
     name_damaged_copies(&array, &readings, &plan);
     if let Some(first) = lost_pages.first() {
@@ -126,21 +126,21 @@ pub(crate) async fn assemble(
 /// The refusal that the start would end in.
 pub(crate) async fn would_assemble(
     worker: &Rc<Worker>,
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: AssembleSpec,
 ) -> Result<WouldStart, Refusal> {
-    let looked = look(worker, roster, &spec).await?;
+    let looked = look(worker, engine_state, &spec).await?;
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
-    let reserved = roster.reserve(&plan.superblock)?;
-    watch(worker, roster, &plan).await?;
-    let array = Arc::new(make_array(roster, &spec, (&plan, reserved.id))?);
+    let reserved = engine_state.reserve(&plan.superblock)?;
+    watch(worker, engine_state, &plan).await?;
+    let array = Arc::new(make_array(engine_state, &spec, (&plan, reserved.id))?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
-    let would = match install(roster, &array, &plan).await {
-        Ok(()) => look_at_logs(roster, &array, &plan).await,
+    let would = match install(engine_state, &array, &plan).await {
+        Ok(()) => look_at_logs(engine_state, &array, &plan).await,
         Err(refusal) => Err(refusal),
     };
-    remove(roster, &array).await?;
+    remove(engine_state, &array).await?;
     would?;
     let Looked { readings, verdict, problems, .. } = looked;
     Ok(WouldStart { verdict, readings, problems, is_read_only: plan.read_only.is_some() })
@@ -156,10 +156,10 @@ struct Looked {
 
 async fn look(
     worker: &Rc<Worker>,
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: &AssembleSpec,
 ) -> Result<Looked, Refusal> {
-    let (found, mut readings, problems) = read_devices(worker, roster, spec).await;
+    let (found, mut readings, problems) = read_devices(worker, engine_state, spec).await;
     if sings(Canary::CutShortTrusted) {
         readings.iter_mut().for_each(|reading| reading.is_cut_short = false);
     }
@@ -176,8 +176,12 @@ async fn look(
 
 /// Nobody else runs the array. Of one that is only read, too: what another process writes meanwhile
 /// would be read half done.
-async fn watch(worker: &Rc<Worker>, roster: &Arc<Roster>, plan: &Plan) -> Result<Seen, Refusal> {
-    ownership::watch(worker, roster, &plan.superblock, &plan.devices(worker)).await
+async fn watch(
+    worker: &Rc<Worker>,
+    engine_state: &Arc<EngineState>,
+    plan: &Plan,
+) -> Result<Seen, Refusal> {
+    ownership::watch(worker, engine_state, &plan.superblock, &plan.devices(worker)).await
 }
 
 /// An older copy of a member is there: the slot is out, and the events say why.
@@ -213,7 +217,7 @@ fn name_damaged_copies(array: &Array, readings: &[MemberReading], plan: &Plan) {
 /// and why.
 pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
     let mut next = match kind {
-        RefusalKind::TwoHalves | RefusalKind::NoSuchHalf => {
+        RefusalKind::SplitBrain | RefusalKind::NoSuchSide => {
             "`ashlar assemble --incarnation UUID` chooses".to_owned()
         }
         RefusalKind::SeveralArrays => "`ashlar assemble --uuid UUID` chooses".to_owned(),
@@ -229,15 +233,15 @@ pub fn next_after(kind: RefusalKind, problems: &[String]) -> String {
 
 async fn read_devices(
     worker: &Rc<Worker>,
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: &AssembleSpec,
 ) -> (Vec<Found>, Vec<MemberReading>, Vec<String>) {
     let (mut started, mut problems) = (Vec::new(), Vec::new());
     let access = if spec.is_read_only { Access::ReadOnly } else { Access::Exclusive };
     // Devices that somebody has are waited for, all at the same time.
     let open = |path: &String| {
-        let (opener, path) = (Arc::clone(&roster.config.opener), path.clone());
-        aside::begin(worker, &roster.config.aside, move || opener.open(&path, access))
+        let (opener, path) = (Arc::clone(&engine_state.config.opener), path.clone());
+        aside::begin(worker, &engine_state.config.aside, move || opener.open(&path, access))
     };
     let opening: Vec<_> = spec.devices.iter().map(open).collect();
     for (path, opening) in spec.devices.iter().zip(opening) {
@@ -302,25 +306,25 @@ async fn read_marks(worker: &Worker, opened: &dyn Opened) -> Option<BufMut> {
 }
 
 /// Spares among the devices go on waiting in their pools.
-fn keep_spares(roster: &Roster, readings: &[MemberReading], found: &[Found]) {
+fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[Found]) {
     for (reading, found) in readings.iter().zip(found) {
         if let ReadLabel::Spare(record) = &reading.label {
             let opened = Arc::clone(&found.opened);
-            roster.spares.add(Spare { opened, record: *record });
+            engine_state.spares.add(Spare { opened, record: *record });
         }
     }
 }
 
 fn make_array(
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: &AssembleSpec,
     (plan, id): (&Plan, ArrayId),
 ) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
-    let kernel = roster.config.parity_kernel()?;
+    let kernel = engine_state.config.parity_kernel()?;
     let code = Code::new(geometry.data_strips(), geometry.parity_strips(), kernel)
         .expect("geometries are valid codes");
-    let tuning = spec.tuning.unwrap_or(roster.config.tuning);
+    let tuning = spec.tuning.unwrap_or(engine_state.config.tuning);
     let stripes_per_region = (superblock.region_bytes / geometry.stripe_bytes()).max(1);
     let array = Array::new(ArrayParts {
         identity: ArrayIdentity {
@@ -335,14 +339,14 @@ fn make_array(
         slot_states: plan.slots.iter().map(|slot| slot.state.expect("planned")).collect(),
         written: WrittenMap::new(geometry, BITS_PER_PAGE),
         intent: IntentMap::new(geometry, stripes_per_region, BITS_PER_PAGE),
-        log: log_shape(superblock, geometry, roster.loads.len())?,
+        log: log_shape(superblock, geometry, engine_state.loads.len())?,
         checksums: Checksums::new(superblock, tuning.checksum_cache_bytes),
-        events: Arc::clone(&roster.events),
-        spares: Arc::clone(&roster.spares),
-        wall_clock_s: roster.config.wall_clock_s,
-        aside: Arc::clone(&roster.config.aside),
+        events: Arc::clone(&engine_state.events),
+        spares: Arc::clone(&engine_state.spares),
+        wall_clock_s: engine_state.config.wall_clock_s,
+        aside: Arc::clone(&engine_state.config.aside),
         spare_pools: spec.spare_pools.clone(),
-        worker_count: roster.loads.len(),
+        worker_count: engine_state.loads.len(),
     });
     for (at, slot) in plan.slots.iter().enumerate() {
         let below = array.layouts.cursor(slot.rebuilt_below);
@@ -384,7 +388,7 @@ fn accept_lost_map(plan: &mut Plan, spec: &AssembleSpec, lost: &[usize]) -> Resu
     Ok(())
 }
 
-/// Lanes for the workers, if the array keeps a log.
+/// Log rings for the workers, if the array keeps a log.
 fn log_shape(
     superblock: &Superblock,
     geometry: &Geometry,
@@ -404,10 +408,14 @@ fn log_shape(
 }
 
 /// Put a share of the array on every worker.
-async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Result<(), Refusal> {
+async fn install(
+    engine_state: &Arc<EngineState>,
+    array: &Arc<Array>,
+    plan: &Plan,
+) -> Result<(), Refusal> {
     let slots: Vec<SlotPlan> = plan.slots.clone();
     let share = Arc::clone(array);
-    let made = roster.on_every_worker(move |worker| {
+    let made = engine_state.on_every_worker(move |worker| {
         let attach = |filler: &Option<Filler>| {
             let Filler { opened, tags } = filler.as_ref()?;
             let device = opened.attach(&worker.handle);
@@ -417,8 +425,8 @@ async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Resul
             current: attach(&slot.current),
             replacement: attach(&slot.replacement),
         });
-        let shard = Shard::new(worker, &share, devices.collect())?;
-        worker.set_shard(share.identity.id, Some(shard));
+        let local = LocalArray::new(worker, &share, devices.collect())?;
+        worker.set_local(share.identity.id, Some(local));
         Ok::<(), std::io::Error>(())
     });
     for result in made.await? {
@@ -433,35 +441,38 @@ async fn install(roster: &Arc<Roster>, array: &Arc<Array>, plan: &Plan) -> Resul
     Ok(())
 }
 
-/// Make the home worker's share the home, and do what the start does without writing: read the
-/// logs, and see that there is a way to go on.
+/// Make the share of the array's first worker its coordinator, and do what the start does without
+/// writing: read the logs, and see that there is a way to go on.
 async fn look_at_logs(
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     array: &Arc<Array>,
     plan: &Plan,
 ) -> Result<(), Refusal> {
     let (id, plan) = (array.identity.id, plan.clone());
     let look = async move |worker: Rc<Worker>| {
-        let shard = worker.shard(id).expect("just installed");
-        make_home(&shard, &plan).await.map(drop)
+        let local = worker.local(id).expect("just installed");
+        make_coordinator(&local, &plan).await.map(drop)
     };
-    roster.on_worker(array.home, look).await?
+    engine_state.on_worker(array.coordinator, look).await?
 }
 
-async fn make_home(shard: &Rc<Shard>, plan: &Plan) -> Result<Option<replay::Logs>, Refusal> {
+async fn make_coordinator(
+    local: &Rc<LocalArray>,
+    plan: &Plan,
+) -> Result<Option<replay::Logs>, Refusal> {
     let page_sequence = plan.found.generation << 32;
     let marks = Marks::after(plan.marks.0, plan.marks.1);
-    shard.set_home(Home::new(plan.found.clone(), page_sequence, marks));
+    local.set_coordinator(Coordinator::new(plan.found.clone(), page_sequence, marks));
     if !plan.has_log {
         return Ok(None);
     }
-    replay::look(shard, (&plan.superblock, plan.read_only)).await.map(Some)
+    replay::look(local, (&plan.superblock, plan.read_only)).await.map(Some)
 }
 
-/// Make the home worker's share the home: roll the logs forward, record the start, begin the sweep
-/// and the jobs.
-async fn home_shard(
-    roster: &Arc<Roster>,
+/// Make the share of the array's first worker its coordinator: roll the logs forward, record the
+/// start, begin the sweep and the jobs.
+async fn coordinator(
+    engine_state: &Arc<EngineState>,
     array: &Arc<Array>,
     plan: &Plan,
     (worker, seen): (&Rc<Worker>, Seen),
@@ -472,22 +483,22 @@ async fn home_shard(
             true => plan.superblock.incarnation,
             false => crate::create::draw_uuid(worker),
         },
-        now_s: (roster.config.wall_clock_s)(),
-        runner: roster.config.runner.clone(),
+        now_s: (engine_state.config.wall_clock_s)(),
+        runner: engine_state.config.runner.clone(),
         seen,
         plan,
     };
     let start = async move |worker: Rc<Worker>| {
-        let shard = worker.shard(id).expect("just installed");
-        beginning.begin(&shard).await
+        let local = worker.local(id).expect("just installed");
+        beginning.begin(&local).await
     };
-    let started: Result<(), Refusal> = roster.on_worker(array.home, start).await?;
+    let started: Result<(), Refusal> = engine_state.on_worker(array.coordinator, start).await?;
     started.map_err(|refusal| no_room(array).unwrap_or(refusal))?;
-    roster.arrays()[id.0] = Some(Arc::clone(array));
+    engine_state.arrays()[id.0] = Some(Arc::clone(array));
     Ok(())
 }
 
-/// How an array begins to run, on its home worker.
+/// How an array begins to run, on its coordinator.
 struct Beginning {
     plan: Plan,
     incarnation: Uuid,
@@ -498,70 +509,74 @@ struct Beginning {
 }
 
 impl Beginning {
-    async fn begin(self, shard: &Rc<Shard>) -> Result<(), Refusal> {
-        let logs = make_home(shard, &self.plan).await?;
+    async fn begin(self, local: &Rc<LocalArray>) -> Result<(), Refusal> {
+        let logs = make_coordinator(local, &self.plan).await?;
         let runner = self.runner.as_ref();
         if self.plan.read_only.is_some() {
             if let Some(runner) = runner {
-                let stand_by = ownership::stand_by(Rc::clone(shard), runner.clone(), self.seen);
-                shard.worker.handle.spawn(stand_by);
+                let stand_by = ownership::stand_by(Rc::clone(local), runner.clone(), self.seen);
+                local.worker.handle.spawn(stand_by);
             }
-            return self.begin_reading(shard, logs).await;
+            return self.begin_reading(local, logs).await;
         }
         if let Some(runner) = runner {
-            ownership::claim(shard, runner, self.incarnation, self.seen).await?;
-            let beat = ownership::beat(Rc::clone(shard), runner.clone(), self.incarnation);
-            shard.worker.handle.spawn(beat);
+            ownership::claim(local, runner, self.incarnation, self.seen).await?;
+            let beat = ownership::beat(Rc::clone(local), runner.clone(), self.incarnation);
+            local.worker.handle.spawn(beat);
         }
-        let recorded = self.record(shard, logs).await;
+        let recorded = self.record(local, logs).await;
         if let (Err(_), Some(runner)) = (&recorded, runner) {
-            shard.array.set_stopping();
-            ownership::last_beat(shard, runner, self.incarnation).await;
+            local.array.set_stopping();
+            ownership::last_beat(local, runner, self.incarnation).await;
         }
         recorded?;
-        shard.array.room.begin();
-        shard.worker.handle.spawn(keeper::sweep(Rc::clone(shard)));
-        shard.worker.handle.spawn(crate::watch::slow::watch(Rc::clone(shard)));
-        crate::background::resume(shard);
+        local.array.room.begin();
+        local.worker.handle.spawn(map_writer::sweep(Rc::clone(local)));
+        local.worker.handle.spawn(crate::watch::slow::watch(Rc::clone(local)));
+        crate::background::resume(local);
         Ok(())
     }
 
     async fn begin_reading(
         &self,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         logs: Option<replay::Logs>,
     ) -> Result<(), Refusal> {
-        shard.home().set_superblock(self.plan.superblock.clone());
+        local.coordinator().set_superblock(self.plan.superblock.clone());
         if let Some(logs) = logs {
-            shard.home().replayed.set(Some(replay::replay(shard, logs).await?));
+            local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
         Ok(())
     }
 
     /// Everything that the start itself writes.
-    async fn record(&self, shard: &Rc<Shard>, logs: Option<replay::Logs>) -> Result<(), Refusal> {
-        let not_recorded = |lost: ArrayLost| not_recorded(shard, lost);
+    async fn record(
+        &self,
+        local: &Rc<LocalArray>,
+        logs: Option<replay::Logs>,
+    ) -> Result<(), Refusal> {
+        let not_recorded = |lost: ArrayLost| not_recorded(local, lost);
         let mut next = self.plan.superblock.clone();
-        catch_up(shard, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
-        shard.home().set_superblock(next);
+        catch_up(local, self.plan.found.clone(), &mut next).await.map_err(not_recorded)?;
+        local.coordinator().set_superblock(next);
         if let Some(logs) = logs {
-            shard.home().replayed.set(Some(replay::replay(shard, logs).await?));
+            local.coordinator().replayed.set(Some(replay::replay(local, logs).await?));
         }
-        ownership::check(&shard.array)?;
-        let mut next = shard.home().superblock();
+        ownership::check(&local.array)?;
+        let mut next = local.coordinator().superblock();
         next.begin_start(self.incarnation);
-        begin_copies_anew(shard, &mut next);
-        shard.array.set_incarnation(self.incarnation);
+        begin_copies_anew(local, &mut next);
+        local.array.set_incarnation(self.incarnation);
         next.updated_at_s = self.now_s;
-        stated::allow_lean(shard, &mut next);
-        proof::begin(shard, &mut next).await;
-        record::write(shard, next).await.map_err(not_recorded)?;
-        keeper::settle_intent(shard).await.map_err(not_recorded)?;
-        if shard.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
+        stated::allow_parity_only(local, &mut next);
+        proof::begin(local, &mut next).await;
+        record::write(local, next).await.map_err(not_recorded)?;
+        map_writer::settle_intent(local).await.map_err(not_recorded)?;
+        if local.array.written.has_dirty_pages() && !sings(Canary::MapNotSettled) {
             // Pages of the written map that not all members have: settled before anything is read.
-            keeper::flush(shard).await.map_err(|_| not_recorded(ArrayLost))?;
+            map_writer::flush(local).await.map_err(|_| not_recorded(ArrayLost))?;
         }
-        ownership::check(&shard.array)
+        ownership::check(&local.array)
     }
 }
 
@@ -569,21 +584,21 @@ impl Beginning {
 /// an update, and the next may come in the middle of the one that follows: members two generations
 /// apart would not be believed.
 async fn catch_up(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     found: Superblock,
     next: &mut Superblock,
 ) -> Result<(), ArrayLost> {
     if !sings(Canary::CatchUpSkipped) {
-        record::write(shard, found).await?;
+        record::write(local, found).await?;
     }
     // A member that could not take it is out by a generation of its own.
-    let taken = shard.home().superblock();
+    let taken = local.coordinator().superblock();
     next.generation = taken.generation;
-    for (at, slot) in shard.array.slots.iter().enumerate() {
+    for (at, slot) in local.array.slots.iter().enumerate() {
         let member = MemberIdx::from_at(at);
         // Nor could the device on its way there: it is none any more, and must not keep the slot.
-        if next.newcomer(member).is_some() && taken.newcomer(member).is_none() {
-            record::drop_newcomer(next, member);
+        if next.joining_device(member).is_some() && taken.joining_device(member).is_none() {
+            record::drop_joining_device(next, member);
         }
         if slot.state() == SlotState::Failing {
             record::hand_over(next, member);
@@ -592,10 +607,10 @@ async fn catch_up(
     Ok(())
 }
 
-fn not_recorded(shard: &Shard, lost: ArrayLost) -> Refusal {
+fn not_recorded(local: &LocalArray, lost: ArrayLost) -> Refusal {
     Refusal::new(
         "array.not_started",
-        format!("the start of array '{}' could not be recorded: {lost}", shard.array.name()),
+        format!("the start of array '{}' could not be recorded: {lost}", local.array.name()),
         "check the members with `ashlar examine`",
     )
 }
@@ -616,15 +631,18 @@ fn no_room(array: &Array) -> Option<Refusal> {
 }
 
 /// Take every worker's share away again.
-pub(crate) async fn remove(roster: &Arc<Roster>, array: &Arc<Array>) -> Result<(), Refusal> {
+pub(crate) async fn remove(
+    engine_state: &Arc<EngineState>,
+    array: &Arc<Array>,
+) -> Result<(), Refusal> {
     let id = array.identity.id;
     let remove = move |worker: &Rc<Worker>| {
-        if let Some(shard) = worker.shard(id) {
-            shard.give_up_all();
+        if let Some(local) = worker.local(id) {
+            local.give_up_all();
         }
-        worker.set_shard(id, None);
+        worker.set_local(id, None);
     };
-    roster.on_every_worker(remove).await?;
-    roster.arrays()[id.0] = None;
+    engine_state.on_every_worker(remove).await?;
+    engine_state.arrays()[id.0] = None;
     Ok(())
 }

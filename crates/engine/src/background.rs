@@ -1,7 +1,7 @@
 //! Background work: rebuild, copy to a replacement, resync, scrub; and spares for slots that went
 //! out.
 //!
-//! What must stay true: all of it is run by the array's home worker and done by the stripes'
+//! What must stay true: all of it is run by the array's coordinator and done by the stripes'
 //! owners; what is to go on after a restart is in the superblock's job table; everything ends soon
 //! after the array is stopping, and `stopped` waits for that.
 //!
@@ -39,10 +39,10 @@ pub(crate) use filling::{
 };
 pub(crate) use sparing::{copy_to_spare, look_again, member_went_out};
 
+use crate::coordinator::record;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::record;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, Superblock};
 use ashlar_ring::local::Signal;
@@ -55,7 +55,7 @@ use std::future::Future;
 use std::rc::Rc;
 use step::Work;
 
-/// The jobs of one array, on its home worker.
+/// The jobs of one array, on its coordinator.
 #[derive(Default)]
 pub(crate) struct Jobs {
     running: RefCell<Vec<Rc<Job>>>,
@@ -79,13 +79,13 @@ impl Jobs {
 }
 
 /// The jobs of the array.
-pub(crate) fn status(shard: &Rc<Shard>) -> Vec<JobStatus> {
-    shard.array.jobs.status()
+pub(crate) fn status(local: &Rc<LocalArray>) -> Vec<JobStatus> {
+    local.array.jobs.status()
 }
 
 /// Wait until no job runs: the array is stopping.
-pub(crate) async fn stopped(shard: &Rc<Shard>) {
-    let jobs = &shard.home().jobs;
+pub(crate) async fn stopped(local: &Rc<LocalArray>) {
+    let jobs = &local.coordinator().jobs;
     jobs.changed.notify_all();
     loop {
         let change = jobs.changed.changed();
@@ -97,17 +97,17 @@ pub(crate) async fn stopped(shard: &Rc<Shard>) {
 }
 
 /// Something changed that a job may wait for, or that ends it.
-pub(crate) fn notify(shard: &Shard) {
-    shard.home().jobs.changed.notify_all();
+pub(crate) fn notify(local: &LocalArray) {
+    local.coordinator().jobs.changed.notify_all();
 }
 
 /// Begin a scrub of all written stripes.
 ///
 /// # Errors
 /// If one runs, or the members have no room to note it, or cannot.
-pub(crate) async fn start_scrub(shard: &Rc<Shard>, is_repairing: bool) -> Result<(), Refusal> {
-    let array = &shard.array;
-    if find(shard, JobKind::Scrub, None).is_ok() {
+pub(crate) async fn start_scrub(local: &Rc<LocalArray>, is_repairing: bool) -> Result<(), Refusal> {
+    let array = &local.array;
+    if find(local, JobKind::Scrub, None).is_ok() {
         return Err(Refusal::new(
             "scrub.running",
             format!("array '{}' is being scrubbed already; nothing was changed", array.name()),
@@ -121,7 +121,7 @@ pub(crate) async fn start_scrub(shard: &Rc<Shard>, is_repairing: bool) -> Result
             "assemble it for writing first",
         ));
     }
-    if shard.home().superblock().jobs.len() >= JOBS_MAX {
+    if local.coordinator().superblock().jobs.len() >= JOBS_MAX {
         return Err(Refusal::new(
             "job.table_full",
             format!("array '{}' has {JOBS_MAX} jobs under way; nothing was changed", array.name()),
@@ -129,18 +129,18 @@ pub(crate) async fn start_scrub(shard: &Rc<Shard>, is_repairing: bool) -> Result
         ));
     }
     let course = Course { slot: None, reach: Reach::Written };
-    let job = start(shard, JobSpec::new(Work::Scrub { is_repairing }, course));
-    change_table(shard, job.record()).await
+    let job = start(local, JobSpec::new(Work::Scrub { is_repairing }, course));
+    change_table(local, job.record()).await
 }
 
 /// Stop a scrub for good.
 ///
 /// # Errors
 /// If none runs.
-pub(crate) fn cancel_scrub(shard: &Rc<Shard>) -> Result<(), Refusal> {
-    let job = find(shard, JobKind::Scrub, None)?;
+pub(crate) fn cancel_scrub(local: &Rc<LocalArray>) -> Result<(), Refusal> {
+    let job = find(local, JobKind::Scrub, None)?;
     job.is_cancelled.set(true);
-    notify(shard);
+    notify(local);
     Ok(())
 }
 
@@ -149,11 +149,11 @@ pub(crate) fn cancel_scrub(shard: &Rc<Shard>) -> Result<(), Refusal> {
 /// # Errors
 /// If there is no such job, or the members cannot note it.
 pub(crate) async fn pause(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     kind: JobKind,
     slot: Option<MemberIdx>,
 ) -> Result<(), Refusal> {
-    set_paused(shard, (kind, slot), true).await
+    set_paused(local, (kind, slot), true).await
 }
 
 /// Let a paused job go on.
@@ -161,103 +161,103 @@ pub(crate) async fn pause(
 /// # Errors
 /// As [`pause`].
 pub(crate) async fn unpause(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     kind: JobKind,
     slot: Option<MemberIdx>,
 ) -> Result<(), Refusal> {
-    set_paused(shard, (kind, slot), false).await
+    set_paused(local, (kind, slot), false).await
 }
 
 async fn set_paused(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (kind, slot): (JobKind, Option<MemberIdx>),
     is_paused: bool,
 ) -> Result<(), Refusal> {
-    let job = find(shard, kind, slot)?;
+    let job = find(local, kind, slot)?;
     if job.is_paused.replace(is_paused) == is_paused {
         return Ok(());
     }
     let name = if is_paused { names::JOB_PAUSED } else { names::JOB_RESUMED };
-    shard.array.record(name, job.fields());
-    shard.array.jobs.show(job.status());
-    notify(shard);
+    local.array.record(name, job.fields());
+    local.array.jobs.show(job.status());
+    notify(local);
     let set = |superblock: &mut Superblock| {
         let listed = superblock.jobs.iter_mut().filter(|job| (job.kind, job.slot) == (kind, slot));
         listed.for_each(|job| job.paused = is_paused);
     };
-    record::locked_update(shard, set).await.map_err(|_| not_recorded(shard))
+    record::locked_update(local, set).await.map_err(|_| not_recorded(local))
 }
 
-async fn change_table(shard: &Rc<Shard>, job: JobRecord) -> Result<(), Refusal> {
+async fn change_table(local: &Rc<LocalArray>, job: JobRecord) -> Result<(), Refusal> {
     let put = |superblock: &mut Superblock| {
         table::put(superblock, job);
     };
-    record::locked_update(shard, put).await.map_err(|_| not_recorded(shard))
+    record::locked_update(local, put).await.map_err(|_| not_recorded(local))
 }
 
-fn find(shard: &Shard, kind: JobKind, slot: Option<MemberIdx>) -> Result<Rc<Job>, Refusal> {
-    let running = shard.home().jobs.running.borrow();
+fn find(local: &LocalArray, kind: JobKind, slot: Option<MemberIdx>) -> Result<Rc<Job>, Refusal> {
+    let running = local.coordinator().jobs.running.borrow();
     let found = running.iter().find(|job| (job.kind(), job.slot()) == (kind, slot));
     found.cloned().ok_or_else(|| {
         Refusal::new(
             "job.unknown",
-            format!("array '{}' has no such {} under way", shard.array.name(), kind.name()),
+            format!("array '{}' has no such {} under way", local.array.name(), kind.name()),
             "see `ashlar status` for what runs",
         )
     })
 }
 
-fn not_recorded(shard: &Shard) -> Refusal {
+fn not_recorded(local: &LocalArray) -> Refusal {
     Refusal::new(
         "array.failed",
-        format!("the members of array '{}' could not record the change", shard.array.name()),
+        format!("the members of array '{}' could not record the change", local.array.name()),
         "it is in force until the array stops; look at its members with `ashlar status`",
     )
 }
 
 /// Begin a job; it is among the running ones when this returns.
-fn start(shard: &Rc<Shard>, spec: JobSpec) -> Rc<Job> {
-    let job = Rc::new(Job::new(shard, spec));
-    shard.home().jobs.running.borrow_mut().push(Rc::clone(&job));
-    shard.array.jobs.show(job.status());
+fn start(local: &Rc<LocalArray>, spec: JobSpec) -> Rc<Job> {
+    let job = Rc::new(Job::new(local, spec));
+    local.coordinator().jobs.running.borrow_mut().push(Rc::clone(&job));
+    local.array.jobs.show(job.status());
     let mut fields = job.fields();
     let status = job.status();
     fields.push(("stripes", status.total_stripes.to_string()));
-    shard.array.record(names::JOB_STARTED, fields);
+    local.array.record(names::JOB_STARTED, fields);
     let own = Rc::clone(&job);
-    spawn(shard, async move |shard: Rc<Shard>| run(&shard, &own).await);
+    spawn(local, async move |local: Rc<LocalArray>| run(&local, &own).await);
     job
 }
 
-async fn run(shard: &Rc<Shard>, job: &Rc<Job>) {
-    let jobs = &shard.home().jobs;
-    let end = drive::drive(shard, job, &jobs.changed).await;
+async fn run(local: &Rc<LocalArray>, job: &Rc<Job>) {
+    let jobs = &local.coordinator().jobs;
+    let end = drive::drive(local, job, &jobs.changed).await;
     if matches!(job.work, Work::Scrub { .. }) {
-        let at_s = (shard.array.wall_clock_s)();
+        let at_s = (local.array.wall_clock_s)();
         let is_cancelled = end != job::End::Complete;
-        shard.array.jobs.note_scrub(ScrubEnd { at_s, is_cancelled, did: job.status() });
+        local.array.jobs.note_scrub(ScrubEnd { at_s, is_cancelled, did: job.status() });
     }
-    table::close(shard, job, end).await;
+    table::close(local, job, end).await;
     jobs.running.borrow_mut().retain(|other| !Rc::ptr_eq(other, job));
     // A job of that kind may have begun on the slot meanwhile: what it shows stays.
     let is_same = |other: &Rc<Job>| (other.kind(), other.slot()) == (job.kind(), job.slot());
     if !jobs.running.borrow().iter().any(is_same) {
-        shard.array.jobs.take_down(job.kind(), job.slot());
+        local.array.jobs.take_down(job.kind(), job.slot());
     }
 }
 
 /// Run a task that the end of the array waits for.
-fn spawn<F>(shard: &Rc<Shard>, task: impl FnOnce(Rc<Shard>) -> F + 'static)
+fn spawn<F>(local: &Rc<LocalArray>, task: impl FnOnce(Rc<LocalArray>) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let jobs = &shard.home().jobs;
+    let jobs = &local.coordinator().jobs;
     jobs.tasks.set(jobs.tasks.get() + 1);
-    let shard = Rc::clone(shard);
-    let handle = shard.worker.handle.clone();
+    let local = Rc::clone(local);
+    let handle = local.worker.handle.clone();
     handle.spawn(async move {
-        task(Rc::clone(&shard)).await;
-        let jobs = &shard.home().jobs;
+        task(Rc::clone(&local)).await;
+        let jobs = &local.coordinator().jobs;
         jobs.tasks.set(jobs.tasks.get() - 1);
         jobs.changed.notify_all();
     });

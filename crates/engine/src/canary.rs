@@ -102,16 +102,16 @@ canaries! {
     /// A start ends the validity of the logs before what it rolled forward is flushed.
     ReplayNotFlushed,
     /// Devices are taken to write blocks whole, whatever was said of them.
-    LeanUnstated,
-    /// Parity of a lean update goes in place together with its block.
-    LeanParityTooSoon,
-    /// Updates are lean although an older full record of their stripe counts.
-    LeanOverCopies,
-    /// A start believes of a lean update that its block is the new one.
-    LeanBlockNotAsked,
-    /// A block of a lean update that is neither what it was nor what it was to be is not computed
-    /// anew.
-    LeanLostLeft,
+    ParityOnlyUnstated,
+    /// Parity of a parity-only update goes in place together with its block.
+    ParityOnlyParityTooSoon,
+    /// Updates are parity-only although an older full record of their stripe counts.
+    ParityOnlyOverCopies,
+    /// A start believes of a parity-only update that its block is the new one.
+    ParityOnlyBlockNotAsked,
+    /// A block of a parity-only update that is neither what it was nor what it was to be is not
+    /// computed anew.
+    ParityOnlyLostLeft,
     /// Pages of the written map that a crash left different stay so.
     MapNotSettled,
     /// What a client reads straight from a member is not held against its checksums.
@@ -127,7 +127,7 @@ canaries! {
     /// What the checksums and the rest of a row in doubt prove is not put back.
     ProvenNotPutBack,
     /// A device that joins does not get the write-intent bits of the others.
-    NewcomerNotTold,
+    JoiningDeviceNotTold,
     /// A copy that ends late speaks of the device that came next in its slot.
     CopySpeaksOn,
     /// An older copy of a member is taken for the member.

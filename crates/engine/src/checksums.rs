@@ -15,7 +15,7 @@
 //! - A block that does not match is never decoded from, never computed with and never handed out.
 //!   What is read without the rows' lock may cross a write: it is only suspected, and looked at
 //!   again under the lock.
-//! - A device is known here by its slot and tenure: what is known of one device is never held
+//! - A device is known here by its slot and device epoch: what is known of one device is never held
 //!   against the next.
 
 mod cache;
@@ -26,8 +26,8 @@ pub(crate) mod pins;
 
 use crate::array::Array;
 use crate::canary::{Canary, sings};
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::local_array::LocalArray;
+use crate::slot::DeviceEpoch;
 use ashlar_device::Fault;
 use ashlar_layout::Stripe;
 use ashlar_ondisk::Superblock;
@@ -50,7 +50,7 @@ pub(crate) struct Checksums {
 }
 
 /// A device as it is known here: its slot, and which of the slot's devices it is.
-pub(crate) type Owner = (MemberIdx, Tenure);
+pub(crate) type Owner = (MemberIdx, DeviceEpoch);
 
 /// What a block's checksum says about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,11 +94,11 @@ pub(crate) fn block_of(array: &Array, stripe: Stripe, strip: StripIdx, row: u32)
 /// # Errors
 /// The device's fault, if the checksums could not be read.
 pub(crate) async fn is_right(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     owner: Owner,
     (first_block, bytes): (u64, &[u8]),
 ) -> Result<bool, Fault> {
-    let Some(sums) = &shard.array.checksums else { return Ok(true) };
+    let Some(sums) = &local.array.checksums else { return Ok(true) };
     let mut held: Option<Arc<Page>> = None;
     for (at, block) in bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
         let number = first_block + to_u64(at);
@@ -108,7 +108,7 @@ pub(crate) async fn is_right(
         {
             Some(known) => known,
             // Boxed: rare, and it would make every read's future larger.
-            None => Box::pin(cache::load(shard, key)).await?,
+            None => Box::pin(cache::load(local, key)).await?,
         };
         if judge(owner, (number, block), known.sum(entry)) != Judgement::Right {
             return Ok(false);
@@ -124,12 +124,12 @@ pub(crate) async fn is_right(
 /// # Errors
 /// The device's fault, if its page could not be read.
 pub(crate) async fn is_known_right(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     owner: Owner,
     (number, block): (u64, &[u8]),
 ) -> Result<bool, Fault> {
     let (page, entry) = locate(number);
-    let page = cache::load(shard, Key::new(owner, page)).await?;
+    let page = cache::load(local, Key::new(owner, page)).await?;
     Ok(judge(owner, (number, block), page.sum(entry)) == Judgement::Right)
 }
 

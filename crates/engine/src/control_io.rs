@@ -4,8 +4,8 @@
 //! device that does not answer is not waited for without end: a read is let be, and a device that
 //! does not answer anything else is given up, for what it was to store may still land.
 
+use crate::coordinator::record::aligned;
 use crate::error::Refusal;
-use crate::home::record::aligned;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;

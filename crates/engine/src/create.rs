@@ -5,12 +5,12 @@
 //! superblocks go last, so an interrupted creation leaves no array.
 
 use crate::control_io::{self, refused};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::log::least_lane_bytes;
+use crate::joining_device::{self, JoiningDevice};
+use crate::log::least_log_ring_bytes;
 use crate::map_pages;
-use crate::newcomer::{self, Newcomer};
-use crate::roster::Roster;
 use crate::stated;
 use crate::worker::Worker;
 use ashlar_device::Command;
@@ -80,7 +80,7 @@ pub struct CreateReport {
 
 pub(crate) async fn create(
     worker: &Rc<Worker>,
-    roster: &Arc<Roster>,
+    engine_state: &Arc<EngineState>,
     spec: CreateSpec,
 ) -> Result<CreateReport, Refusal> {
     let name = ArrayName::for_new(&spec.name).map_err(|fault| {
@@ -94,16 +94,16 @@ pub(crate) async fn create(
         Refusal::new("array.bad_shape", error.to_string(), "nothing was written")
     })?;
     check_devices(&spec)?;
-    let candidates = open_all(worker, roster, &spec).await?;
+    let candidates = open_all(worker, engine_state, &spec).await?;
     let plan = plan(&spec, &shape, &candidates)?;
     check_policy(&spec, &plan)?;
     stated::check(spec.atomic_write_bytes, spec.policy, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
-    let superblock = first_superblock(worker, roster, (name, &spec, &plan), &candidates);
+    let superblock = first_superblock(worker, engine_state, (name, &spec, &plan), &candidates);
     if !spec.is_dry_run {
         write(worker, &candidates, &plan, &superblock).await?;
         let fields = vec![("level", geometry.level().to_string())];
-        roster.events.record(names::ARRAY_CREATED, &spec.name, fields);
+        engine_state.events.record(names::ARRAY_CREATED, &spec.name, fields);
     }
     Ok(CreateReport {
         uuid: superblock.array_uuid,
@@ -164,13 +164,13 @@ fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
             "use the policy 'none'; nothing was written",
         ));
     }
-    if plan.areas.intent_log.bytes < least_lane_bytes(&geometry) {
+    if plan.areas.intent_log.bytes < least_log_ring_bytes(&geometry) {
         return Err(Refusal::new(
             "array.log_too_small",
             format!(
                 "the members have {} bytes for the stripe intent log, and {} are needed",
                 plan.areas.intent_log.bytes,
-                least_lane_bytes(&geometry)
+                least_log_ring_bytes(&geometry)
             ),
             "use larger devices, or --policy bitmap; nothing was written",
         ));
@@ -180,17 +180,23 @@ fn check_policy(spec: &CreateSpec, plan: &AreaPlan) -> Result<(), Refusal> {
 
 async fn open_all(
     worker: &Rc<Worker>,
-    roster: &Roster,
+    engine_state: &EngineState,
     spec: &CreateSpec,
-) -> Result<Vec<Newcomer>, Refusal> {
-    let mut newcomers = Vec::new();
+) -> Result<Vec<JoiningDevice>, Refusal> {
+    let mut joining_devices = Vec::new();
     for path in &spec.devices {
-        newcomers.push(newcomer::open(worker, roster, path, spec.destroy.contains(path)).await?);
+        joining_devices.push(
+            joining_device::open(worker, engine_state, path, spec.destroy.contains(path)).await?,
+        );
     }
-    Ok(newcomers)
+    Ok(joining_devices)
 }
 
-fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<AreaPlan, Refusal> {
+fn plan(
+    spec: &CreateSpec,
+    shape: &Geometry,
+    candidates: &[JoiningDevice],
+) -> Result<AreaPlan, Refusal> {
     let request = AreaRequest {
         region_bytes: spec.region_bytes,
         keeps_checksums: spec.checksums != ChecksumKind::None,
@@ -210,7 +216,11 @@ fn plan(spec: &CreateSpec, shape: &Geometry, candidates: &[Newcomer]) -> Result<
 }
 
 /// What is to be used of devices of these sizes, bytes.
-fn used(spec: &CreateSpec, candidates: &[Newcomer], sizes: Vec<u64>) -> Result<Vec<u64>, Refusal> {
+fn used(
+    spec: &CreateSpec,
+    candidates: &[JoiningDevice],
+    sizes: Vec<u64>,
+) -> Result<Vec<u64>, Refusal> {
     let Some(wanted) = spec.member_bytes else { return Ok(sizes) };
     if let Some(at) = sizes.iter().position(|bytes| *bytes < wanted) {
         let (path, has) = (&candidates[at].path, ByteSize(sizes[at]));
@@ -225,12 +235,12 @@ fn used(spec: &CreateSpec, candidates: &[Newcomer], sizes: Vec<u64>) -> Result<V
 
 fn first_superblock(
     worker: &Worker,
-    roster: &Roster,
+    engine_state: &EngineState,
     (name, spec, plan): (ArrayName, &CreateSpec, &AreaPlan),
-    candidates: &[Newcomer],
+    candidates: &[JoiningDevice],
 ) -> Superblock {
-    let now = (roster.config.wall_clock_s)();
-    let entry = |(slot, candidate): (usize, &Newcomer)| {
+    let now = (engine_state.config.wall_clock_s)();
+    let entry = |(slot, candidate): (usize, &JoiningDevice)| {
         let facts = candidate.opened.facts();
         let serial = Text::<SERIAL_BYTES>::cut(facts.serial.as_deref().unwrap_or(""));
         let entry = MemberEntry::new(draw_uuid(worker), MemberIdx::from_at(slot), Role::Active)
@@ -278,7 +288,7 @@ fn features_of(spec: &CreateSpec) -> Features {
         incompatible: Features::MEMBER_PAGES
             | match spec.policy {
                 ConsistencyPolicy::Log if spec.atomic_write_bytes != 0 => {
-                    Features::INTENT_LOG | Features::LEAN_RECORDS
+                    Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS
                 }
                 ConsistencyPolicy::Log => Features::INTENT_LOG,
                 ConsistencyPolicy::Bitmap | ConsistencyPolicy::None => 0,
@@ -310,7 +320,7 @@ pub(crate) fn draw_uuid(worker: &Worker) -> Uuid {
 
 async fn write(
     worker: &Rc<Worker>,
-    candidates: &[Newcomer],
+    candidates: &[JoiningDevice],
     plan: &AreaPlan,
     superblock: &Superblock,
 ) -> Result<(), Refusal> {
@@ -350,10 +360,10 @@ fn cleared_areas(plan: &AreaPlan) -> [Extent; 2] {
 /// Cleared in any case: labels and superblocks of others are found here.
 const FRONT_BYTES: u64 = 2 << 20;
 
-fn unused(candidates: &[Newcomer], plan: &AreaPlan) -> Vec<(String, u64)> {
+fn unused(candidates: &[JoiningDevice], plan: &AreaPlan) -> Vec<(String, u64)> {
     let least = candidates.iter().map(|c| c.opened.facts().size_bytes).min().unwrap_or(0);
     let strip = u64::from(plan.geometry.strip_bytes);
-    let more = |candidate: &Newcomer| {
+    let more = |candidate: &JoiningDevice| {
         let bytes = candidate.opened.facts().size_bytes - least;
         (bytes >= strip).then(|| (candidate.path.clone(), bytes))
     };

@@ -11,7 +11,8 @@
 //! - `gather`       read what a plan asks for
 //! - `parity`       compute what a plan stores besides the data
 //! - `log`          the stripe intent log has it before anything changes in place
-//! - `lean`         the form of a record, and the order of writes, where a device writes a block whole
+//! - `parity_only`         the form of a record, and the order of writes, where a device writes a
+//!   block whole
 //! - `store`        write it, in parallel
 //! - `settle`       what failed, who must know before the client does
 //! - `trim`         discard and write zeroes
@@ -26,10 +27,10 @@ mod clock;
 mod edges;
 pub(crate) mod flush;
 pub(crate) mod gather;
-mod lean;
 mod log;
 pub(crate) mod merge;
 mod parity;
+mod parity_only;
 pub(crate) mod read;
 pub(crate) mod reconstruct;
 pub(crate) mod rows;
@@ -41,7 +42,7 @@ pub(crate) mod write;
 
 use crate::background::discard;
 use crate::background::step::{Step, StepReport};
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
@@ -74,32 +75,32 @@ pub(crate) enum Answer {
 }
 
 /// Do one piece of work on a stripe of which this worker is the owner.
-pub(crate) async fn perform(shard: &Rc<Shard>, piece: Piece) -> Answer {
-    let _under_way = shard.begin();
+pub(crate) async fn perform(local: &Rc<LocalArray>, piece: Piece) -> Answer {
+    let _under_way = local.begin();
     match piece {
         Piece::Write(stripe_write) => {
-            done(changing(shard, merge::write(shard, stripe_write)).await)
+            done(changing(local, merge::write(local, stripe_write)).await)
         }
         Piece::Zero(stripe_zero) => {
-            done(changing(shard, trim::zero_stripe(shard, stripe_zero)).await)
+            done(changing(local, trim::zero_stripe(local, stripe_zero)).await)
         }
-        Piece::Reconstruct(read) => match reconstruct::read_stripe(shard, read).await {
+        Piece::Reconstruct(read) => match reconstruct::read_stripe(local, read).await {
             Ok(buffer) => Answer::Data(buffer),
             Err(kind) => Answer::Failed(kind),
         },
         // Boxed: rare next to client requests, and its future is large.
         Piece::Step(step) => {
-            Answer::Stepped(Box::pin(crate::background::step::take(shard, step)).await)
+            Answer::Stepped(Box::pin(crate::background::step::take(local, step)).await)
         }
         Piece::GiveBack(run) => {
-            Box::pin(discard::take(shard, run)).await;
+            Box::pin(discard::take(local, run)).await;
             Answer::Done
         }
     }
 }
 
-async fn changing<T>(shard: &Shard, change: impl Future<Output = T>) -> T {
-    let count = &shard.changes_under_way;
+async fn changing<T>(local: &LocalArray, change: impl Future<Output = T>) -> T {
+    let count = &local.changes_under_way;
     count.set(count.get() + 1);
     let done = change.await;
     count.set(count.get() - 1);

@@ -9,10 +9,10 @@ use crate::assemble::{AssembleSpec, WouldStart, assemble, would_assemble};
 use crate::config::EngineConfig;
 use crate::context::WorkerContext;
 use crate::create::{CreateReport, CreateSpec, create};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::EventLog;
-use crate::roster::Roster;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use crate::stop::Stopped;
 use crate::thread::{StartingThreads, WorkerThread};
 use crate::volume::ArrayVolume;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A running engine.
 #[derive(Clone)]
 pub struct Engine {
-    roster: Arc<Roster>,
+    engine_state: Arc<EngineState>,
     /// None where all workers live on one executor.
     threads: Arc<Mutex<Vec<WorkerThread>>>,
 }
@@ -40,9 +40,9 @@ impl Engine {
     /// If a thread, a ring or a pool cannot be had.
     pub fn start(config: EngineConfig) -> io::Result<Engine> {
         let (starting, peers) = StartingThreads::spawn(&config)?;
-        let roster = Arc::new(Roster::new(config, peers));
-        let threads = starting.go(&roster.peers, &roster.loads)?;
-        Ok(Engine { roster, threads: Arc::new(Mutex::new(threads)) })
+        let engine_state = Arc::new(EngineState::new(config, peers));
+        let threads = starting.go(&engine_state.peers, &engine_state.loads)?;
+        Ok(Engine { engine_state, threads: Arc::new(Mutex::new(threads)) })
     }
 
     /// An engine whose workers all live on one executor: for simulation. The caller drives it.
@@ -56,14 +56,15 @@ impl Engine {
             peers.push(sender);
             mailboxes.push(receiver);
         }
-        let roster = Arc::new(Roster::new(config, peers.into()));
+        let engine_state = Arc::new(EngineState::new(config, peers.into()));
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
-            let (load, peers) = (Arc::clone(&roster.loads[index]), roster.peers.clone());
-            let payload_bytes = roster.config.payload_bytes;
+            let (load, peers) =
+                (Arc::clone(&engine_state.loads[index]), engine_state.peers.clone());
+            let payload_bytes = engine_state.config.payload_bytes;
             let parts = WorkerParts { index, handle: handle.clone(), payload_bytes, peers, load };
             Worker::start(parts, mailbox)?;
         }
-        Ok(Engine { roster, threads: Arc::default() })
+        Ok(Engine { engine_state, threads: Arc::default() })
     }
 
     /// Make an array and leave it stopped; see [`CreateSpec`].
@@ -71,8 +72,8 @@ impl Engine {
     /// # Errors
     /// A refusal, with nothing written unless it says so.
     pub async fn create(&self, spec: CreateSpec) -> Result<CreateReport, Refusal> {
-        let roster = Arc::clone(&self.roster);
-        self.on_worker(0, async move |worker| create(&worker, &roster, spec).await).await?
+        let engine_state = Arc::clone(&self.engine_state);
+        self.on_worker(0, async move |worker| create(&worker, &engine_state, spec).await).await?
     }
 
     /// Find the members of an array among devices and start it; see [`AssembleSpec`]. Its name.
@@ -80,8 +81,8 @@ impl Engine {
     /// # Errors
     /// A refusal, with nothing written.
     pub async fn assemble(&self, spec: AssembleSpec) -> Result<String, Refusal> {
-        let roster = Arc::clone(&self.roster);
-        let start = async move |worker| assemble(&worker, &roster, spec).await;
+        let engine_state = Arc::clone(&self.engine_state);
+        let start = async move |worker| assemble(&worker, &engine_state, spec).await;
         let name = self.on_worker(0, start).await??;
         // Spares among the devices came into their pools when the array had looked for some
         // already.
@@ -95,8 +96,8 @@ impl Engine {
     /// # Errors
     /// The refusal that the start would end in.
     pub async fn would_assemble(&self, spec: AssembleSpec) -> Result<WouldStart, Refusal> {
-        let roster = Arc::clone(&self.roster);
-        let look = async move |worker| would_assemble(&worker, &roster, spec).await;
+        let engine_state = Arc::clone(&self.engine_state);
+        let look = async move |worker| would_assemble(&worker, &engine_state, spec).await;
         self.on_worker(0, look).await?
     }
 
@@ -106,9 +107,10 @@ impl Engine {
     /// If it does not run, or its members could not be told that it stopped cleanly.
     pub async fn stop(&self, name: &str) -> Result<Stopped, Refusal> {
         let array = self.array(name)?;
-        let roster = Arc::clone(&self.roster);
-        let stop = async move |shard: Rc<Shard>| crate::stop::stop(&shard, &roster).await;
-        self.on_home_of(&array, stop).await?
+        let engine_state = Arc::clone(&self.engine_state);
+        let stop =
+            async move |local: Rc<LocalArray>| crate::stop::stop(&local, &engine_state).await;
+        self.on_coordinator_of(&array, stop).await?
     }
 
     /// Nobody is to wait for room behind the members any more: writes that do are answered with
@@ -132,19 +134,20 @@ impl Engine {
             let next = format!("its slots are 0 to {}", array.slots.len() - 1);
             return Err(Refusal::new("member.unknown", what, next));
         }
-        let take_out =
-            async move |shard: Rc<Shard>| crate::home::take_out_by_hand(&shard, member).await;
-        self.on_home_of(&array, take_out).await?
+        let take_out = async move |local: Rc<LocalArray>| {
+            crate::coordinator::take_out_by_hand(&local, member).await
+        };
+        self.on_coordinator_of(&array, take_out).await?
     }
 
     /// What happened, for followers.
     pub fn events(&self) -> &EventLog {
-        &self.roster.events
+        &self.engine_state.events
     }
 
     /// Number of workers.
     pub fn worker_count(&self) -> usize {
-        self.roster.peers.len()
+        self.engine_state.peers.len()
     }
 
     /// Run `action` on a worker's thread with its context: how exports start their tasks.
@@ -153,7 +156,7 @@ impl Engine {
     /// If there is no worker of that number.
     pub fn run_on(&self, worker: usize, action: impl FnOnce(&WorkerContext) + Send + 'static) {
         let run = move |worker: &Rc<Worker>| action(&WorkerContext { worker: Rc::clone(worker) });
-        self.roster.peers[worker].send(Message::Run(Box::new(run)));
+        self.engine_state.peers[worker].send(Message::Run(Box::new(run)));
     }
 
     /// Run `action` on a worker with the volume of an array, and wait for its result.
@@ -173,15 +176,15 @@ impl Engine {
     {
         let id = self.array(name)?.identity.id;
         let found = self.on_worker(worker, async move |worker: Rc<Worker>| {
-            let shard = worker.shard(id)?;
-            Some(action(ArrayVolume::new(shard)).await)
+            let local = worker.local(id)?;
+            Some(action(ArrayVolume::new(local)).await)
         });
         found.await?.ok_or_else(stopping)
     }
 
     /// The running arrays.
     pub fn arrays(&self) -> Vec<Arc<Array>> {
-        self.roster.arrays().iter().flatten().cloned().collect()
+        self.engine_state.arrays().iter().flatten().cloned().collect()
     }
 
     /// The running array of that name.
@@ -199,8 +202,8 @@ impl Engine {
         Err(Refusal::new("array.unknown", what, format!("running arrays: {running}")))
     }
 
-    pub(crate) fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+    pub(crate) fn engine_state(&self) -> &Arc<EngineState> {
+        &self.engine_state
     }
 
     /// Run `action` on a worker and wait for its result.
@@ -210,20 +213,24 @@ impl Engine {
         A: FnOnce(Rc<Worker>) -> F + Send + 'static,
         F: Future<Output = T> + 'static,
     {
-        self.roster.on_worker(worker, action).await
+        self.engine_state.on_worker(worker, action).await
     }
 
-    /// Run `action` on the home worker of an array and wait for its result.
-    pub(crate) async fn on_home_of<T, A, F>(&self, array: &Array, action: A) -> Result<T, Refusal>
+    /// Run `action` on the coordinator of an array and wait for its result.
+    pub(crate) async fn on_coordinator_of<T, A, F>(
+        &self,
+        array: &Array,
+        action: A,
+    ) -> Result<T, Refusal>
     where
         T: Send + 'static,
-        A: FnOnce(Rc<Shard>) -> F + Send + 'static,
+        A: FnOnce(Rc<LocalArray>) -> F + Send + 'static,
         F: Future<Output = T> + 'static,
     {
         let id = array.identity.id;
-        let found = self.on_worker(array.home, async move |worker: Rc<Worker>| {
-            let shard = worker.shard(id)?;
-            Some(action(shard).await)
+        let found = self.on_worker(array.coordinator, async move |worker: Rc<Worker>| {
+            let local = worker.local(id)?;
+            Some(action(local).await)
         });
         found.await?.ok_or_else(stopping)
     }

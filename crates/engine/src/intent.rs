@@ -8,7 +8,7 @@
 //! that was running then has not been there.
 //!
 //! Each region is one word: a count of writes under way and three flags. Writers on any worker
-//! enter and leave with one atomic operation; the array's home worker alone writes bitmap pages.
+//! enter and leave with one atomic operation; the array's coordinator alone writes bitmap pages.
 
 use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
 use ashlar_units::{to_u64, to_usize};
@@ -72,7 +72,7 @@ impl IntentMap {
         start..start + self.stripes_per_region
     }
 
-    /// A write to the region begins. True: its bit is durable, go on; false: ask the home worker
+    /// A write to the region begins. True: its bit is durable, go on; false: ask the coordinator
     /// first.
     pub(crate) fn enter(&self, region: RegionNo) -> bool {
         let before = self.word(region).fetch_add(1, Ordering::AcqRel);
@@ -97,26 +97,26 @@ impl IntentMap {
         self.word(region).load(Ordering::Acquire) & DURABLE != 0
     }
 
-    /// Home only: the region's bit is to be set with the next page write.
+    /// Coordinator only: the region's bit is to be set with the next page write.
     pub(crate) fn set_pending(&self, region: RegionNo) {
         self.word(region).fetch_or(PENDING, Ordering::AcqRel);
     }
 
-    /// Home only: regions whose bit is to be set with the next page write.
+    /// Coordinator only: regions whose bit is to be set with the next page write.
     pub(crate) fn pending_regions(&self) -> Vec<RegionNo> {
         let all = (0..self.region_count()).map(RegionNo);
         all.filter(|region| self.word(*region).load(Ordering::Acquire) & PENDING != 0).collect()
     }
 
-    /// Home only: the page write that carried the pending bit is durable.
+    /// Coordinator only: the page write that carried the pending bit is durable.
     pub(crate) fn set_durable(&self, region: RegionNo) {
         let word = self.word(region);
         word.fetch_or(DURABLE, Ordering::AcqRel);
         word.fetch_and(!PENDING, Ordering::AcqRel);
     }
 
-    /// Home only: regions that are durable, have no write under way and were not touched since the
-    /// last call. The touched flags are reset.
+    /// Coordinator only: regions that are durable, have no write under way and were not touched
+    /// since the last call. The touched flags are reset.
     pub(crate) fn take_idle(&self) -> Vec<RegionNo> {
         let mut idle = Vec::new();
         for (at, word) in self.regions.iter().enumerate() {
@@ -130,7 +130,8 @@ impl IntentMap {
         idle
     }
 
-    /// Home only: clear the bit unless a write came meanwhile. The page must be written afterwards.
+    /// Coordinator only: clear the bit unless a write came meanwhile. The page must be written
+    /// afterwards.
     pub(crate) fn try_clear(&self, region: RegionNo) -> bool {
         let word = self.word(region);
         word.compare_exchange(DURABLE, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -5,15 +5,16 @@
 //! code runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
-//! - `engine`      the door for the control side; `config`   what it is started with; `roster`   its arrays and the way onto its
-//!   workers; `thread`, `context`   a worker's thread, and what an export gets of it
-//! - `create`, `assemble`, `stop`   the life of an array; `newcomer`   a device to be written; `stated`   what devices are
-//!   said to write whole
+//! - `engine`      the door for the control side; `config`   what it is started with;
+//!   `engine_state`   its arrays and the way onto its workers; `thread`, `context`   a worker's
+//!   thread, and what an export gets of it
+//! - `create`, `assemble`, `stop`   the life of an array; `joining_device`   a device to be
+//!   written; `stated`   what devices are said to write whole
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
 //! - `room`        members without room: the array waits
-//! - `shard`       an array on one worker: devices, row locks, stripe buffers
+//! - `local_array`       an array on one worker: devices, row locks, stripe buffers
 //! - `volume`      what exports see
 //! - `datapath`    the path of every request
 //! - `stripe`      row locks
@@ -22,7 +23,7 @@
 //! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
 //! - `log`         the stripe intent log; `caches`   what no log and no media hold yet
 //! - `checksums`   is a block what was written there?
-//! - `home`        what one worker does for all: superblocks, map pages, flushes
+//! - `coordinator`        what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
 //! - `watch`       devices that do not answer: who is given up, and who is waited for
 //! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot
@@ -41,26 +42,26 @@ mod checksums;
 mod config;
 mod context;
 mod control_io;
+mod coordinator;
 mod create;
 mod datapath;
 mod engine;
+mod engine_state;
 mod error;
 mod event;
-mod home;
 mod intent;
+mod joining_device;
 mod layouts;
 mod lists;
+mod local_array;
 mod log;
 mod map_pages;
 mod member;
 mod metrics;
-mod newcomer;
 mod ownership;
 mod room;
-mod roster;
 mod scratch;
 mod service;
-mod shard;
 mod slot;
 mod spare;
 mod stated;

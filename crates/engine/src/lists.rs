@@ -25,29 +25,29 @@ impl<T> Lists<T> {
     /// An empty list.
     pub(crate) fn list(&self) -> List<T> {
         let items = self.idle.borrow_mut().pop().unwrap_or_default();
-        List { items, home: Some(Rc::clone(&self.idle)) }
+        List { items, idle: Some(Rc::clone(&self.idle)) }
     }
 }
 
 /// A list that goes back to its supply when it is dropped, if it came from one.
 pub(crate) struct List<T> {
     items: Vec<T>,
-    home: Option<Rc<RefCell<Vec<Vec<T>>>>>,
+    idle: Option<Rc<RefCell<Vec<Vec<T>>>>>,
 }
 
 impl<T> FromIterator<T> for List<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        List { items: items.into_iter().collect(), home: None }
+        List { items: items.into_iter().collect(), idle: None }
     }
 }
 
 impl<T> Drop for List<T> {
     fn drop(&mut self) {
-        let Some(home) = &self.home else { return };
+        let Some(idle) = &self.idle else { return };
         self.items.clear();
-        let mut idle = home.borrow_mut();
-        if idle.len() < IDLE_MAX {
-            idle.push(std::mem::take(&mut self.items));
+        let mut lists = idle.borrow_mut();
+        if lists.len() < IDLE_MAX {
+            lists.push(std::mem::take(&mut self.items));
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The stripe intent log as it is written, by the rules W1 to W16 and P1 to P5 of
 //! docs/on-disk-format.md. docs/adr/0008-stripe-intent-log.md has the reasons.
 //!
-//! - here       updates: their numbers, their way into the lanes, their end
+//! - here       updates: their numbers, their way into the log rings, their end
 //! - `update`   what one update changes, as its records say it
-//! - `holders`  the devices that hold its record, each with its lane
+//! - `holders`  the devices that hold its record, each with its log ring
 //! - `space`    who gets space for records, and how it comes back
-//! - `ahead`    records of whole stripes, written before their writes come; `write_ahead`   their way
-//! - `lane`     one lane on one device: records become batches
-//! - `ring`     the space of a lane
+//! - `ahead`    records of whole stripes, written before their writes come; `write_ahead`   their
+//!   way
+//! - `log_ring`     one log ring on one device: records become batches
+//! - `ring_space`     the space of a log ring
 //! - `window`   numbers of updates, and which are under way
 //! - `places`   the newest number of each stripe
 //! - `shape`    how the log area is dealt out
@@ -15,7 +16,7 @@
 //!
 //! What must stay true: an update is numbered, and space for its records promised on all its
 //! holders, in one step without waiting; so once it has a number nothing but devices stands between
-//! it and its end. Numbers rise in the order in which updates enter the lanes. Everything is
+//! it and its end. Numbers rise in the order in which updates enter the log rings. Everything is
 //! settled by flushing, never by guessing.
 //!
 //! # Repairs
@@ -28,23 +29,23 @@
 
 mod ahead;
 mod holders;
-pub(crate) mod lane;
+pub(crate) mod log_ring;
 mod places;
 pub(crate) mod replay;
-mod ring;
+mod ring_space;
 mod shape;
 mod space;
 mod update;
 mod window;
 mod write_ahead;
 
-pub(crate) use shape::{LogShape, least_lane_bytes};
+pub(crate) use shape::{LogShape, least_log_ring_bytes};
 pub(crate) use update::Piece;
 
 use crate::array::Array;
 use crate::datapath::store::StoreWrite;
 use crate::lists::List;
-use crate::shard::{Shard, SlotDevices};
+use crate::local_array::{LocalArray, SlotDevices};
 use crate::watch::Watch;
 use crate::worker::Worker;
 use ahead::Ahead;
@@ -54,8 +55,8 @@ use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
 use ashlar_units::{MemberIdx, StripSet};
-use holders::{Held, Lanes};
-use lane::{Common, Item};
+use holders::{Held, LogRings};
+use log_ring::{Common, Item};
 use places::Places;
 use smallvec::SmallVec;
 use space::{NoLogSpace, Space};
@@ -73,7 +74,7 @@ const BODIES_KEPT: usize = 256;
 pub(crate) struct Log {
     common: Rc<Common>,
     handle: ashlar_ring::Handle,
-    lanes: Lanes,
+    log_rings: LogRings,
     window: RefCell<Window>,
     ahead: RefCell<Ahead>,
     space: Space,
@@ -100,7 +101,7 @@ pub(crate) struct NewUpdate {
 /// An update under way. It ends when this drops: its writes in place have ended then, or it has
 /// none.
 pub(crate) struct Update {
-    shard: Rc<Shard>,
+    local: Rc<LocalArray>,
     body: Option<Rc<Body>>,
 }
 
@@ -114,7 +115,7 @@ impl Log {
         array: &Arc<Array>,
         watch: &Rc<Watch>,
     ) -> io::Result<Option<Log>> {
-        let Some(shape) = array.log.filter(|shape| worker.index < shape.lanes) else {
+        let Some(shape) = array.log.filter(|shape| worker.index < shape.log_rings) else {
             return Ok(None);
         };
         let started = (worker.outcomes.clone(), Rc::clone(watch));
@@ -122,7 +123,7 @@ impl Log {
         Ok(Some(Log {
             common: Rc::new(common),
             handle: worker.handle.clone(),
-            lanes: Lanes::new(array.slots.len()),
+            log_rings: LogRings::new(array.slots.len()),
             window: RefCell::new(Window::new()),
             ahead: RefCell::new(Ahead::new()),
             space: Space::new(),
@@ -133,10 +134,10 @@ impl Log {
     }
 
     /// The slot has these devices from now on. A device that was there already under this name
-    /// keeps its lane.
+    /// keeps its log ring.
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
         self.give_up_ahead();
-        self.lanes.set((&self.common, &self.handle), member, devices);
+        self.log_rings.set((&self.common, &self.handle), member, devices);
         // Who waits for space may not need that of a device that went.
         self.common.changed.notify_all();
     }
@@ -167,19 +168,19 @@ impl Log {
         self.common.usage()
     }
 
-    /// Number an update and hand its record to the lanes of its holders; waits for space. What
+    /// Number an update and hand its record to the log rings of its holders; waits for space. What
     /// comes back besides are the batches, one for each holder, to be waited for.
     ///
     /// # Errors
     /// [`NoLogSpace`]: then it has no number and no record.
     pub(crate) async fn begin(
         &self,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         mut new: NewUpdate,
     ) -> Result<(Update, List<StoreWrite>), NoLogSpace> {
         let body = self.body_of(&mut new);
-        let held = self.space_for(shard, &new, &body).await?;
-        Ok(self.number(shard, body, held))
+        let held = self.space_for(local, &new, &body).await?;
+        Ok(self.number(local, body, held))
     }
 
     fn body_of(&self, new: &mut NewUpdate) -> Rc<Body> {
@@ -194,7 +195,7 @@ impl Log {
     /// holders.
     fn number(
         &self,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         mut body: Rc<Body>,
         held: SmallVec<[Held; 8]>,
     ) -> (Update, List<StoreWrite>) {
@@ -209,33 +210,33 @@ impl Log {
         if body.kind == RecordKind::Full {
             self.newest_full.borrow_mut().note(body.stripe, body.sequence);
         }
-        shard.counts().log_records.add(1);
-        if body.kind.home().is_some() {
-            shard.counts().lean_records.add(1);
+        local.counts().log_records.add(1);
+        if body.kind.change().is_some() {
+            local.counts().parity_only_records.add(1);
         }
-        let mut batches = shard.write_lists.list();
-        for (lane, target, holder) in held {
-            let (done, pending): (_, Pending<Outcome>) = shard.worker.outcomes.pair();
+        let mut batches = local.write_lists.list();
+        for (log_ring, target, holder) in held {
+            let (done, pending): (_, Pending<Outcome>) = local.worker.outcomes.pair();
             let (strip, blocks) = (holder.strip, body.blocks_of(holder.strip));
-            lane.push(Item { body: Rc::clone(&body), strip, blocks, done });
+            log_ring.push(Item { body: Rc::clone(&body), strip, blocks, done });
             batches.push((target, pending, None));
         }
-        (Update { shard: Rc::clone(shard), body: Some(body) }, batches)
+        (Update { local: Rc::clone(local), body: Some(body) }, batches)
     }
 
     /// Whether no record of the stripe with data, and none of a first write, counts any more,
     /// whatever devices are lost: all of them call it settled.
     pub(crate) fn is_settled(&self, stripe: Stripe) -> bool {
         let newest = self.ahead.borrow().newest(stripe.id());
-        newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)
+        newest == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > newest)
     }
 
-    /// Whether no full record of the stripe counts any more, whatever devices are lost. A lean
-    /// record is not on the device of its block, and with all devices of parity lost nothing would
-    /// outdate a copy that is there.
+    /// Whether no full record of the stripe counts any more, whatever devices are lost. A
+    /// parity-only record is not on the device of its block, and with all devices of parity lost
+    /// nothing would outdate a copy that is there.
     pub(crate) fn has_no_copies(&self, stripe: Stripe) -> bool {
         let newest = self.newest_full.borrow().newest(stripe.id());
-        newest == 0 || self.lanes.all(|lane| lane.ring.borrow().says() > newest)
+        newest == 0 || self.log_rings.all(|log_ring| log_ring.ring.borrow().says() > newest)
     }
 
     fn blank_body(&self) -> Rc<Body> {
@@ -244,15 +245,15 @@ impl Log {
     }
 
     /// The update has ended.
-    fn end(&self, shard: &Rc<Shard>, body: Rc<Body>) {
+    fn end(&self, local: &Rc<LocalArray>, body: Rc<Body>) {
         self.recycle(body);
-        self.settle_if_awaited(shard);
+        self.settle_if_awaited(local);
     }
 
     /// It is not under way any more; its body is used again.
     fn recycle(&self, mut body: Rc<Body>) {
         self.window.borrow_mut().end(body.sequence);
-        // A lane that has not dropped it yet is one of a device that went.
+        // A log ring that has not dropped it yet is one of a device that went.
         let Some(own) = Rc::get_mut(&mut body) else { return };
         own.holders.clear();
         own.pieces.clear();
@@ -265,14 +266,14 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.lanes.for_each(|lane| lane.close());
+        self.log_rings.for_each(|log_ring| log_ring.close());
     }
 }
 
 impl Drop for Update {
     fn drop(&mut self) {
-        if let (Some(log), Some(body)) = (self.shard.log(), self.body.take()) {
-            log.end(&self.shard, body);
+        if let (Some(log), Some(body)) = (self.local.log(), self.body.take()) {
+            log.end(&self.local, body);
         }
     }
 }

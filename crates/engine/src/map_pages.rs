@@ -13,7 +13,7 @@
 use crate::array::Array;
 use crate::control_io;
 use crate::intent::RegionNo;
-use crate::shard::SlotDevice;
+use crate::local_array::SlotDevice;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::BufMut;
@@ -194,7 +194,7 @@ struct Members<'m> {
 
 /// Which device it is: what its pages carry, and whether what it says counts.
 #[derive(Clone, Copy)]
-struct Keeper {
+struct MapWriter {
     owner_tag: u64,
     is_source: bool,
 }
@@ -202,7 +202,7 @@ struct Keeper {
 /// A run of pages as one device has it.
 struct Copy {
     bytes: BufMut,
-    keeper: Keeper,
+    map_writer: MapWriter,
 }
 
 impl Members<'_> {
@@ -220,9 +220,9 @@ impl Members<'_> {
             }
             let mut copies = Vec::new();
             let readings = under_way.pop_front().expect("one more was started than taken");
-            for (keeper, reading) in readings {
+            for (map_writer, reading) in readings {
                 let read = reading.finish().await;
-                copies.extend(read.ok().map(|bytes| Copy { bytes, keeper }));
+                copies.extend(read.ok().map(|bytes| Copy { bytes, map_writer }));
             }
             let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
@@ -253,7 +253,7 @@ impl Members<'_> {
         pages: &Pages,
         (first, count): (u64, u64),
         spare: &mut Vec<BufMut>,
-    ) -> Vec<(Keeper, control_io::Reading)> {
+    ) -> Vec<(MapWriter, control_io::Reading)> {
         let offset = pages.at + first * pages.places * BLOCK_BYTES;
         let bytes = to_usize(count * pages.places * BLOCK_BYTES);
         spare.retain(|buffer| buffer.len() == bytes);
@@ -264,10 +264,10 @@ impl Members<'_> {
         let sources = (0..self.copies_wanted(pages.kind)).map(source);
         let devices = sources.chain(self.followers.iter().map(|device| (false, device)));
         let read = |(is_source, SlotDevice { device, tags }): (bool, &SlotDevice)| {
-            let keeper = Keeper { owner_tag: tags.pages, is_source };
+            let map_writer = MapWriter { owner_tag: tags.pages, is_source };
             let buffer = spare.pop().unwrap_or_else(|| BufMut::zeroed(bytes));
             let device = device.as_ref();
-            (keeper, control_io::start_read_into(self.worker, device, offset, buffer))
+            (map_writer, control_io::start_read_into(self.worker, device, offset, buffer))
         };
         devices.map(read).collect()
     }
@@ -280,16 +280,17 @@ impl Members<'_> {
         let mut copies = Vec::new();
         let all = all.chain(self.followers.iter().map(|device| (false, device)));
         for (is_source, SlotDevice { device, tags }) in all {
-            let keeper = Keeper { owner_tag: tags.pages, is_source };
+            let map_writer = MapWriter { owner_tag: tags.pages, is_source };
             let read = control_io::read(self.worker, device.as_ref(), extent).await;
-            copies.extend(read.ok().map(|bytes| Copy { bytes, keeper }));
+            copies.extend(read.ok().map(|bytes| Copy { bytes, map_writer }));
         }
         copies
     }
 
     /// The newest whole copy of page `number`, which is page `at` of what was read.
     fn newest(&self, copies: &[Copy], pages: &Pages, (at, number): (usize, usize)) -> Found {
-        let identity = |copy: &Copy| identity(copy.keeper.owner_tag, pages.kind, to_u64(number));
+        let identity =
+            |copy: &Copy| identity(copy.map_writer.owner_tag, pages.kind, to_u64(number));
         let first = to_u64(at) * pages.places;
         let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
         if let Some(sequence) = never_written(copies, pages, (identity, range)) {
@@ -310,12 +311,12 @@ impl Members<'_> {
             Some(Found { bits, sequence, place, is_twice, ..Found::NOTHING })
         };
         let found: Vec<Option<Found>> = copies.iter().map(on_member).collect();
-        let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.keeper.is_source);
+        let sources = || found.iter().zip(copies).filter(|(_, copy)| copy.map_writer.is_source);
         let sequence = sources().filter_map(|(found, _)| Some(found.as_ref()?.sequence)).max();
         let has_it = |found: &Option<Found>| found.as_ref().map(|found| found.sequence) == sequence;
         let is_everywhere = found.iter().all(has_it);
         let is_twice = found.iter().all(|found| found.as_ref().is_some_and(|found| found.is_twice));
-        let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.keeper.is_source);
+        let newest = found.into_iter().zip(copies).filter(|(_, copy)| copy.map_writer.is_source);
         match newest.filter_map(|(found, _)| found).max_by_key(|found| found.sequence) {
             Some(newest) => Found { is_everywhere, is_twice, ..newest },
             None => {

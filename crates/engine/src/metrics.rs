@@ -118,8 +118,8 @@ counters! {
         written_page_writes,
         /// Updates recorded in the stripe intent log.
         log_records,
-        /// Of these, lean ones.
-        lean_records,
+        /// Of these, parity-only ones.
+        parity_only_records,
         /// Batches written to the log, on all devices.
         log_batches,
         /// Bytes of those batches.

@@ -19,11 +19,11 @@ use crate::background;
 use crate::canary::{Canary, sings};
 use crate::config::{ProcessState, Runner};
 use crate::control_io::{self, within};
+use crate::coordinator::{look, map_writer, record};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{keeper, look, record};
-use crate::roster::Roster;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use crate::worker::Worker;
 use ashlar_device::{Command, Device, DeviceFacts, Outcome};
 use ashlar_ondisk::format::{HEARTBEAT_BYTES, HEARTBEAT_OFFSET, HEARTBEAT_SLOTS};
@@ -45,7 +45,7 @@ const WATCH_INTERVALS: u32 = 3;
 /// A heartbeat that its device has not answered.
 type LateBeat = (Rc<dyn Device>, Pending<Outcome>);
 
-/// What an array that runs here says of itself on its members. On the home worker.
+/// What an array that runs here says of itself on its members. On the coordinator.
 pub(crate) struct Beats {
     /// One block is written at a time: none follows the last.
     turn: Semaphore,
@@ -105,11 +105,11 @@ fn opened_by(facts: &DeviceFacts) -> u32 {
 /// A refusal if somebody does.
 pub(crate) async fn watch(
     worker: &Worker,
-    roster: &Roster,
+    engine_state: &EngineState,
     superblock: &Superblock,
     devices: &[Rc<dyn Device>],
 ) -> Result<Seen, Refusal> {
-    let Some(runner) = &roster.config.runner else { return Ok(Seen(None)) };
+    let Some(runner) = &engine_state.config.runner else { return Ok(Seen(None)) };
     let array = superblock.array_uuid;
     let found = read(worker, array, devices).await;
     let before = newest_of(&found);
@@ -196,7 +196,7 @@ async fn read_within(
 
 /// Who says what of an array.
 struct Speaker<'s> {
-    shard: &'s Rc<Shard>,
+    local: &'s Rc<LocalArray>,
     runner: &'s Runner,
     array: Uuid,
     incarnation: Uuid,
@@ -204,8 +204,9 @@ struct Speaker<'s> {
 
 impl Speaker<'_> {
     fn devices(&self) -> Vec<Rc<dyn Device>> {
-        let devices = keeper::devices_in_service(self.shard).into_iter().map(|(_, device)| device);
-        let beats = &self.shard.home().beats;
+        let devices =
+            map_writer::devices_in_service(self.local).into_iter().map(|(_, device)| device);
+        let beats = &self.local.coordinator().beats;
         devices.filter(|device| !beats.is_late(device)).collect()
     }
 
@@ -216,7 +217,7 @@ impl Speaker<'_> {
 
     async fn read(&self) -> Vec<Found> {
         let time = Some(self.patience());
-        read_within(&self.shard.worker, self.array, &self.devices(), time).await
+        read_within(&self.local.worker, self.array, &self.devices(), time).await
     }
 
     /// Write the block of this number to all devices in service. An `interval` of zero: the array
@@ -234,14 +235,14 @@ impl Speaker<'_> {
             // Nobody watches these: an idle array would look at them for ever. The sweep looks
             // whether one is stuck.
             let write = Command::Write(block);
-            let pending = control_io::start(&self.shard.worker, device.as_ref(), offset, write);
+            let pending = control_io::start(&self.local.worker, device.as_ref(), offset, write);
             writes.push((device, pending));
         }
-        let handle = &self.shard.worker.handle;
+        let handle = &self.local.worker.handle;
         for (device, mut write) in writes {
             // A member that fails says so where data goes to it; a heartbeat alone puts nobody out.
             if within(handle, self.patience(), &mut write).await.is_none() {
-                self.shard.home().beats.late.borrow_mut().push((device, write));
+                self.local.coordinator().beats.late.borrow_mut().push((device, write));
             }
         }
     }
@@ -266,7 +267,7 @@ impl Speaker<'_> {
     /// here. Under the same numbers, for whoever goes on takes a higher one for somebody else's.
     async fn release(&self, first: u64) {
         let devices = self.devices();
-        let found = read(&self.shard.worker, self.array, &devices).await;
+        let found = read(&self.local.worker, self.array, &devices).await;
         for sequence in [first, first + 1] {
             let is_own = |found: &Found| {
                 let mut all = found.heartbeats.iter();
@@ -284,13 +285,13 @@ impl Speaker<'_> {
 /// # Errors
 /// A refusal if somebody else claimed it since `seen`.
 pub(crate) async fn claim(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     runner: &Runner,
     incarnation: Uuid,
     seen: Seen,
 ) -> Result<(), Refusal> {
-    let array = shard.home().superblock().array_uuid;
-    let speaker = Speaker { shard, runner, array, incarnation };
+    let array = local.coordinator().superblock().array_uuid;
+    let speaker = Speaker { local, runner, array, incarnation };
     let last = seen.0.map_or(0, |beat| beat.sequence);
     // The first look is before anything is written.
     for claimed in 0..=to_u64(HEARTBEAT_SLOTS) {
@@ -301,11 +302,11 @@ pub(crate) async fn claim(
             if claimed > 0 {
                 speaker.release(last + 1).await;
             }
-            let name = shard.array.name();
+            let name = local.array.name();
             return Err(in_use(name, &other, runner));
         }
     }
-    shard.home().beats.last.set(Some(last + to_u64(HEARTBEAT_SLOTS)));
+    local.coordinator().beats.last.set(Some(last + to_u64(HEARTBEAT_SLOTS)));
     Ok(())
 }
 
@@ -317,61 +318,65 @@ fn other_since(found: &[Found], last: u64, incarnation: Uuid) -> Option<Heartbea
 }
 
 /// Say on the members that the array runs here, as `incarnation`, until it stops. Spawned once, on
-/// the home worker.
-pub(crate) async fn beat(shard: Rc<Shard>, runner: Runner, incarnation: Uuid) {
-    let handle = shard.worker.handle.clone();
-    let shard = {
-        let weak = Rc::downgrade(&shard);
-        drop(shard);
+/// the coordinator.
+pub(crate) async fn beat(local: Rc<LocalArray>, runner: Runner, incarnation: Uuid) {
+    let handle = local.worker.handle.clone();
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
         weak
     };
     loop {
         handle.sleep(runner.interval).await;
-        let Some(shard) = shard.upgrade() else { return };
-        if shard.array.is_stopping() {
+        let Some(local) = local.upgrade() else { return };
+        if local.array.is_stopping() {
             return;
         }
-        if let Some(by) = beat_once(&shard, &runner, incarnation).await {
-            return give_up(&shard, &by).await;
+        if let Some(by) = beat_once(&local, &runner, incarnation).await {
+            return give_up(&local, &by).await;
         }
-        look::look_at_all(&shard);
+        look::look_at_all(&local);
     }
 }
 
-/// An array that is only read gives up as soon as somebody runs it. Spawned once, on the home
-/// worker.
-pub(crate) async fn stand_by(shard: Rc<Shard>, runner: Runner, seen: Seen) {
-    let handle = shard.worker.handle.clone();
-    let shard = {
-        let weak = Rc::downgrade(&shard);
-        drop(shard);
+/// An array that is only read gives up as soon as somebody runs it. Spawned once, on the
+/// coordinator worker.
+pub(crate) async fn stand_by(local: Rc<LocalArray>, runner: Runner, seen: Seen) {
+    let handle = local.worker.handle.clone();
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
         weak
     };
     let last = seen.0.map_or(0, |beat| beat.sequence);
     loop {
         handle.sleep(runner.interval).await;
-        let Some(shard) = shard.upgrade() else { return };
-        if shard.array.is_stopping() {
+        let Some(local) = local.upgrade() else { return };
+        if local.array.is_stopping() {
             return;
         }
-        let (array, runner) = (shard.home().superblock().array_uuid, &runner);
-        let speaker = Speaker { shard: &shard, runner, array, incarnation: Uuid::nil() };
+        let (array, runner) = (local.coordinator().superblock().array_uuid, &runner);
+        let speaker = Speaker { local: &local, runner, array, incarnation: Uuid::nil() };
         if let Some(by) = other_since(&speaker.read().await, last, Uuid::nil()) {
-            return give_up(&shard, &by).await;
+            return give_up(&local, &by).await;
         }
     }
 }
 
 /// Write the next block; or nothing, if the array is being stopped or somebody else runs it, who is
 /// returned then.
-async fn beat_once(shard: &Rc<Shard>, runner: &Runner, incarnation: Uuid) -> Option<Heartbeat> {
-    let beats = &shard.home().beats;
+async fn beat_once(
+    local: &Rc<LocalArray>,
+    runner: &Runner,
+    incarnation: Uuid,
+) -> Option<Heartbeat> {
+    let beats = &local.coordinator().beats;
     let _turn = beats.turn.acquire().await;
-    if shard.array.is_stopping() {
+    if local.array.is_stopping() {
         return None;
     }
-    let array = shard.home().superblock().array_uuid;
-    let speaker = Speaker { shard, runner, array, incarnation };
+    let array = local.coordinator().superblock().array_uuid;
+    let speaker = Speaker { local, runner, array, incarnation };
     let last = beats.last.get().unwrap_or(0);
     if let Some(other) = other_since(&speaker.read().await, last, incarnation) {
         return Some(other);
@@ -383,11 +388,11 @@ async fn beat_once(shard: &Rc<Shard>, runner: &Runner, incarnation: Uuid) -> Opt
 
 /// The array does not run here any more: the next one to start it need not watch. It is called
 /// stopping already.
-pub(crate) async fn last_beat(shard: &Rc<Shard>, runner: &Runner, incarnation: Uuid) {
-    let beats = &shard.home().beats;
+pub(crate) async fn last_beat(local: &Rc<LocalArray>, runner: &Runner, incarnation: Uuid) {
+    let beats = &local.coordinator().beats;
     let _turn = beats.turn.acquire().await;
-    let array = shard.home().superblock().array_uuid;
-    let speaker = Speaker { shard, runner, array, incarnation };
+    let array = local.coordinator().superblock().array_uuid;
+    let speaker = Speaker { local, runner, array, incarnation };
     let Some(last) = beats.last.get() else { return };
     if other_since(&speaker.read().await, last, incarnation).is_none() {
         // Not having written it costs the next one a wait, nothing else.
@@ -397,15 +402,15 @@ pub(crate) async fn last_beat(shard: &Rc<Shard>, runner: &Runner, incarnation: U
 
 /// Somebody else runs the array: nothing more is written from here, and nothing read, since what
 /// the other one writes may be half done. Stopping it then records nothing either.
-async fn give_up(shard: &Rc<Shard>, by: &Heartbeat) {
-    shard.array.set_read_only(true);
-    shard.array.set_stopping();
+async fn give_up(local: &Rc<LocalArray>, by: &Heartbeat) {
+    local.array.set_read_only(true);
+    local.array.set_stopping();
     let by = RunnerName::of(&by.host_id);
-    shard.array.set_taken_over(by.to_string());
-    background::stopped(shard).await;
+    local.array.set_taken_over(by.to_string());
+    background::stopped(local).await;
     let process = by.process.map_or_else(String::new, |process| process.id.to_string());
     let fields = vec![("host", by.host), ("process", process)];
-    shard.array.record(names::ARRAY_TAKEN_OVER, fields);
+    local.array.record(names::ARRAY_TAKEN_OVER, fields);
 }
 
 /// Whether somebody else runs the array: the refusal of a start that it came in between.

@@ -11,7 +11,7 @@
 //! - When the operator does not want to wait any more, the waiting writes end with errors, and
 //!   still no member is put out for them.
 //!
-//! Not here: the writes (`datapath/store.rs`, `log/lane.rs`, `home/writes.rs`).
+//! Not here: the writes (`datapath/store.rs`, `log/log_ring.rs`, `coordinator/writes.rs`).
 
 use crate::array::Array;
 use crate::canary::{Canary, sings};

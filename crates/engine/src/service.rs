@@ -1,20 +1,21 @@
 //! What an operator asks of a running array: replace a member, take one back, keep spares, scrub,
 //! pause.
 //!
-//! What must stay true: a device is written only after it was shown to be nobody's (`newcomer.rs`)
-//! or the operator named it; each command is carried out on the array's home worker.
+//! What must stay true: a device is written only after it was shown to be nobody's
+//! (`joining_device.rs`) or the operator named it; each command is carried out on the array's
+//! coordinator.
 
 use crate::array::Array;
 use crate::aside;
 use crate::background;
 use crate::control_io::{self, refused};
+use crate::coordinator::join;
 use crate::engine::Engine;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::join;
+use crate::joining_device;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::newcomer;
-use crate::shard::Shard;
 use crate::spare::{Spare, SpareStatus};
 use crate::stated;
 use crate::worker::Worker;
@@ -82,12 +83,12 @@ impl Engine {
             return Err(Refusal::new("member.unknown", what, next));
         }
         self.check_use(&array, device.atomic_write_bytes).await?;
-        let newcomer = self.take_newcomer(device).await?;
-        let put_in = async move |shard: Rc<Shard>| match shard.array.slot(member).state() {
-            SlotState::Out => join::as_rebuilding(&shard, member, newcomer).await,
-            _ => join::as_replacement(&shard, member, newcomer).await,
+        let joining_device = self.take_joining_device(device).await?;
+        let put_in = async move |local: Rc<LocalArray>| match local.array.slot(member).state() {
+            SlotState::Out => join::as_rebuilding(&local, member, joining_device).await,
+            _ => join::as_replacement(&local, member, joining_device).await,
         };
-        self.on_home_of(&array, put_in).await?
+        self.on_coordinator_of(&array, put_in).await?
     }
 
     /// Whether what is stated of a device would be taken, of one for the array `name` or for a
@@ -108,7 +109,7 @@ impl Engine {
         if let Some(name) = name {
             self.check_use(&*self.array(name)?, bytes).await?;
         }
-        let facts = match self.roster().spares.facts(&device.path) {
+        let facts = match self.engine_state().spares.facts(&device.path) {
             Some(facts) => facts,
             None => self.open(&device.path).await?.facts().clone(),
         };
@@ -117,17 +118,17 @@ impl Engine {
     }
 
     async fn check_use(&self, array: &Array, bytes: u32) -> Result<(), Refusal> {
-        let policy = async |shard: Rc<Shard>| shard.home().superblock().policy;
-        stated::check_policy(bytes, self.on_home_of(array, policy).await?)
+        let policy = async |local: Rc<LocalArray>| local.coordinator().superblock().policy;
+        stated::check_policy(bytes, self.on_coordinator_of(array, policy).await?)
     }
 
     /// The device, out of its pool if it is a spare; back there if it does not do what is stated of
     /// it.
-    async fn take_newcomer(&self, device: NewDevice) -> Result<join::Stated, Refusal> {
+    async fn take_joining_device(&self, device: NewDevice) -> Result<join::Stated, Refusal> {
         let NewDevice { path, may_destroy, atomic_write_bytes } = device;
-        let spares = &self.roster().spares;
+        let spares = &self.engine_state().spares;
         let Some(spare) = spares.remove(&path) else {
-            let opened = self.open_newcomer(&path, may_destroy).await?;
+            let opened = self.open_joining_device(&path, may_destroy).await?;
             stated::check_device(atomic_write_bytes, opened.facts())?;
             return Ok(join::Stated { opened, atomic_write_bytes });
         };
@@ -147,8 +148,8 @@ impl Engine {
     pub async fn re_add(&self, name: &str, path: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let opened = self.open(path).await?;
-        let take_back = async move |shard: Rc<Shard>| join::returned(&shard, opened).await;
-        self.on_home_of(&array, take_back).await?
+        let take_back = async move |local: Rc<LocalArray>| join::returned(&local, opened).await;
+        self.on_coordinator_of(&array, take_back).await?
     }
 
     /// Make the device at `path` a spare of `pool`. Arrays that lack a member take it at once.
@@ -175,17 +176,19 @@ impl Engine {
         let pool_name = ArrayName::for_new(pool).map_err(|fault| {
             Refusal::new("spare.bad_pool", fault.to_string(), "choose another name for the pool")
         })?;
-        let roster = Arc::clone(self.roster());
+        let engine_state = Arc::clone(self.engine_state());
         let NewDevice { path, may_destroy, atomic_write_bytes } = device;
         let make = async move |worker: Rc<Worker>| {
-            let newcomer = newcomer::open(&worker, &roster, &path, may_destroy).await?;
-            stated::check_device(atomic_write_bytes, newcomer.opened.facts())?;
-            let record = spare_record(&worker, &roster, pool_name, newcomer.opened.as_ref());
+            let joining_device =
+                joining_device::open(&worker, &engine_state, &path, may_destroy).await?;
+            stated::check_device(atomic_write_bytes, joining_device.opened.facts())?;
+            let record =
+                spare_record(&worker, &engine_state, pool_name, joining_device.opened.as_ref());
             let record = record.stated_to_write_whole(atomic_write_bytes);
-            write_spare(&worker, &newcomer, &record).await?;
+            write_spare(&worker, &joining_device, &record).await?;
             let fields = vec![("path", path), ("pool", pool_name.as_str().to_owned())];
-            roster.events.record(names::SPARE_ADDED, "", fields);
-            roster.spares.add(Spare { opened: newcomer.opened, record });
+            engine_state.events.record(names::SPARE_ADDED, "", fields);
+            engine_state.spares.add(Spare { opened: joining_device.opened, record });
             Ok::<(), Refusal>(())
         };
         self.on_worker(0, make).await??;
@@ -198,11 +201,11 @@ impl Engine {
     /// # Errors
     /// If there is no such spare, or it cannot be written.
     pub async fn remove_spare(&self, path: &str) -> Result<(), Refusal> {
-        let Some(spare) = self.roster().spares.remove(path) else {
+        let Some(spare) = self.engine_state().spares.remove(path) else {
             let what = format!("{path} is not a spare; nothing was changed");
             return Err(Refusal::new("spare.unknown", what, "see `ashlar status` for the spares"));
         };
-        let roster = Arc::clone(self.roster());
+        let engine_state = Arc::clone(self.engine_state());
         let path = path.to_owned();
         let erase = async move |worker: Rc<Worker>| {
             let device = spare.opened.attach(&worker.handle);
@@ -211,7 +214,7 @@ impl Engine {
                 let zeroed = control_io::zero(&worker, device.as_ref(), slot).await;
                 zeroed.map_err(|fault| refused(&path, "erasing its superblock", fault))?;
             }
-            roster.events.record(names::SPARE_REMOVED, "", vec![("path", path)]);
+            engine_state.events.record(names::SPARE_REMOVED, "", vec![("path", path)]);
             Ok(())
         };
         self.on_worker(0, erase).await?
@@ -219,7 +222,7 @@ impl Engine {
 
     /// The spares, by pool.
     pub fn spares(&self) -> Vec<SpareStatus> {
-        self.roster().spares.list()
+        self.engine_state().spares.list()
     }
 
     /// Read everything that was ever written and compare; with `is_repairing` also put right.
@@ -229,8 +232,8 @@ impl Engine {
     pub async fn scrub(&self, name: &str, is_repairing: bool) -> Result<(), Refusal> {
         let array = self.array(name)?;
         let start =
-            async move |shard: Rc<Shard>| background::start_scrub(&shard, is_repairing).await;
-        self.on_home_of(&array, start).await?
+            async move |local: Rc<LocalArray>| background::start_scrub(&local, is_repairing).await;
+        self.on_coordinator_of(&array, start).await?
     }
 
     /// Pause the jobs of that kind; a copy to a replacement counts as a rebuild.
@@ -239,13 +242,13 @@ impl Engine {
     /// If none runs.
     pub async fn pause(&self, name: &str, kind: JobKind) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let pause = async move |shard: Rc<Shard>| {
-            for (kind, slot) in jobs_of(&shard, kind)? {
-                background::pause(&shard, kind, slot).await?;
+        let pause = async move |local: Rc<LocalArray>| {
+            for (kind, slot) in jobs_of(&local, kind)? {
+                background::pause(&local, kind, slot).await?;
             }
             Ok(())
         };
-        self.on_home_of(&array, pause).await?
+        self.on_coordinator_of(&array, pause).await?
     }
 
     /// Let the paused jobs of that kind go on.
@@ -254,13 +257,13 @@ impl Engine {
     /// If none runs.
     pub async fn unpause(&self, name: &str, kind: JobKind) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let unpause = async move |shard: Rc<Shard>| {
-            for (kind, slot) in jobs_of(&shard, kind)? {
-                background::unpause(&shard, kind, slot).await?;
+        let unpause = async move |local: Rc<LocalArray>| {
+            for (kind, slot) in jobs_of(&local, kind)? {
+                background::unpause(&local, kind, slot).await?;
             }
             Ok(())
         };
-        self.on_home_of(&array, unpause).await?
+        self.on_coordinator_of(&array, unpause).await?
     }
 
     /// End the scrub before it is done.
@@ -269,27 +272,28 @@ impl Engine {
     /// If none runs.
     pub async fn cancel_scrub(&self, name: &str) -> Result<(), Refusal> {
         let array = self.array(name)?;
-        let cancel = async move |shard: Rc<Shard>| background::cancel_scrub(&shard);
-        self.on_home_of(&array, cancel).await?
+        let cancel = async move |local: Rc<LocalArray>| background::cancel_scrub(&local);
+        self.on_coordinator_of(&array, cancel).await?
     }
 
     /// Open a device that is known to be ours, or only looked at.
     async fn open(&self, path: &str) -> Result<Arc<dyn Opened>, Refusal> {
-        let (roster, path) = (Arc::clone(self.roster()), path.to_owned());
-        let open = async move |worker: Rc<Worker>| aside::open(&worker, &roster, &path).await;
+        let (engine_state, path) = (Arc::clone(self.engine_state()), path.to_owned());
+        let open = async move |worker: Rc<Worker>| aside::open(&worker, &engine_state, &path).await;
         self.on_worker(0, open).await?
     }
 
-    async fn open_newcomer(
+    async fn open_joining_device(
         &self,
         path: &str,
         may_destroy: bool,
     ) -> Result<Arc<dyn Opened>, Refusal> {
-        let roster = Arc::clone(self.roster());
+        let engine_state = Arc::clone(self.engine_state());
         let path = path.to_owned();
         let open = async move |worker: Rc<Worker>| {
-            let newcomer = newcomer::open(&worker, &roster, &path, may_destroy).await?;
-            Ok(newcomer.opened)
+            let joining_device =
+                joining_device::open(&worker, &engine_state, &path, may_destroy).await?;
+            Ok(joining_device.opened)
         };
         self.on_worker(0, open).await?
     }
@@ -297,21 +301,24 @@ impl Engine {
     /// A spare came: arrays that lack a member look again.
     pub(crate) async fn offer_spares(&self) {
         for array in self.arrays() {
-            let look = async move |shard: Rc<Shard>| background::look_again(&shard);
+            let look = async move |local: Rc<LocalArray>| background::look_again(&local);
             // An array that is being stopped right now wants no spare.
-            let _stopping = self.on_home_of(&array, look).await;
+            let _stopping = self.on_coordinator_of(&array, look).await;
         }
     }
 }
 
 /// The jobs that an operator means by `kind`.
-fn jobs_of(shard: &Rc<Shard>, kind: JobKind) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
+fn jobs_of(
+    local: &Rc<LocalArray>,
+    kind: JobKind,
+) -> Result<Vec<(JobKind, Option<MemberIdx>)>, Refusal> {
     let is_meant =
         |job: JobKind| job == kind || (kind == JobKind::Rebuild && job == JobKind::Replace);
-    let jobs = background::status(shard).into_iter().filter(|job| is_meant(job.kind));
+    let jobs = background::status(local).into_iter().filter(|job| is_meant(job.kind));
     let jobs: Vec<_> = jobs.map(|job| (job.kind, job.slot)).collect();
     if jobs.is_empty() {
-        let what = format!("array '{}' has no {} under way", shard.array.name(), kind.name());
+        let what = format!("array '{}' has no {} under way", local.array.name(), kind.name());
         return Err(Refusal::new("job.unknown", what, "see `ashlar status` for what runs"));
     }
     Ok(jobs)
@@ -319,7 +326,7 @@ fn jobs_of(shard: &Rc<Shard>, kind: JobKind) -> Result<Vec<(JobKind, Option<Memb
 
 fn spare_record(
     worker: &Worker,
-    roster: &crate::roster::Roster,
+    engine_state: &crate::engine_state::EngineState,
     pool_name: ArrayName,
     opened: &dyn Opened,
 ) -> SpareSuperblock {
@@ -328,7 +335,7 @@ fn spare_record(
         generation: 1,
         member_uuid: crate::create::draw_uuid(worker),
         member_bytes: member_bytes(opened.facts().size_bytes),
-        created_at_s: (roster.config.wall_clock_s)(),
+        created_at_s: (engine_state.config.wall_clock_s)(),
         pool_name,
         serial: Text::cut(opened.facts().serial.as_deref().unwrap_or("")),
         stated_atomic_bytes: 0,
@@ -337,10 +344,10 @@ fn spare_record(
 
 async fn write_spare(
     worker: &Rc<Worker>,
-    newcomer: &newcomer::Newcomer,
+    joining_device: &joining_device::JoiningDevice,
     record: &SpareSuperblock,
 ) -> Result<(), Refusal> {
-    let path = &newcomer.path;
+    let path = &joining_device.path;
     let bytes = record.encode().map_err(|fault| {
         Refusal::new(
             "member.too_small",
@@ -348,7 +355,7 @@ async fn write_spare(
             "use a larger device; nothing was written",
         )
     })?;
-    let device = newcomer.device.as_ref();
+    let device = joining_device.device.as_ref();
     let heartbeats = Extent::new(HEAD_COPIES_BYTES, FIRST_AREA_OFFSET - HEAD_COPIES_BYTES);
     let zeroed = control_io::zero(worker, device, heartbeats).await;
     zeroed.map_err(|fault| refused(path, "clearing its head area", fault))?;

@@ -2,12 +2,12 @@
 //! which of the devices that the slot has had it is.
 //!
 //! What must stay true: everything here changes through atomics. A device is read at a stripe only
-//! if it is in sync, or is being filled and its job was there; what is marked "home only" is called
-//! by the home worker alone. A failure is held against the device it happened on (its *tenure*),
-//! not against its successor.
+//! if it is in sync, or is being filled and its job was there; what is marked "coordinator only" is
+//! called by the coordinator alone. A failure is held against the device it happened on (its
+//! *device epoch*), not against its successor.
 //!
 //! Not here: which states follow one another (`member.rs`), what the superblocks say of the slot
-//! (`home/record.rs`).
+//! (`coordinator/record.rs`).
 
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
@@ -29,52 +29,52 @@ pub(crate) struct Slot {
     writes_whole: AtomicBool,
     /// Stripes whose strip could not be rebuilt: not to be read though they lie below the point.
     lost: LostStripes,
-    tenures: Tenures,
+    device_epochs: DeviceEpochs,
 }
 
 impl Slot {
-    /// The tenure of the device that fills the slot.
-    pub(crate) fn tenure(&self) -> Tenure {
-        Tenure(self.tenures.current.load(Ordering::Acquire))
+    /// The device epoch of the device that fills the slot.
+    pub(crate) fn device_epoch(&self) -> DeviceEpoch {
+        DeviceEpoch(self.device_epochs.current.load(Ordering::Acquire))
     }
 
     /// Whether a power cut leaves every block that is being written to its device as it was or as
     /// it is to be, and every block that was written as it is.
     pub(crate) fn writes_whole(&self) -> bool {
-        self.writes_whole.load(Ordering::Acquire) && self.tenure() == Tenure::FIRST
+        self.writes_whole.load(Ordering::Acquire) && self.device_epoch() == DeviceEpoch::FIRST
     }
 
-    /// Home only, before the first request: the device that fills the slot at the start writes
-    /// blocks whole.
+    /// Coordinator only, before the first request: the device that fills the slot at the start
+    /// writes blocks whole.
     pub(crate) fn set_writes_whole(&self) {
         self.writes_whole.store(true, Ordering::Release);
     }
 
-    /// Home only: the device of this tenure fills the slot from now on; those before it had so many
-    /// read errors.
-    pub(crate) fn set_tenure(&self, tenure: Tenure, errors_before: u64) {
-        self.tenures.errors_before.store(errors_before, Ordering::Release);
-        self.tenures.current.store(tenure.0, Ordering::Release);
+    /// Coordinator only: the device of this device epoch fills the slot from now on; those before
+    /// it had so many read errors.
+    pub(crate) fn set_device_epoch(&self, device_epoch: DeviceEpoch, errors_before: u64) {
+        self.device_epochs.errors_before.store(errors_before, Ordering::Release);
+        self.device_epochs.current.store(device_epoch.0, Ordering::Release);
     }
 
     /// Read errors of the devices that filled the slot before this one.
     pub(crate) fn errors_before(&self) -> u64 {
-        self.tenures.errors_before.load(Ordering::Acquire)
+        self.device_epochs.errors_before.load(Ordering::Acquire)
     }
 
-    /// The tenure of the newest device that was to replace it, still there or not.
-    pub(crate) fn replacement_tenure(&self) -> Tenure {
-        Tenure(self.tenures.replacement.load(Ordering::Acquire))
+    /// The device epoch of the newest device that was to replace it, still there or not.
+    pub(crate) fn replacement_device_epoch(&self) -> DeviceEpoch {
+        DeviceEpoch(self.device_epochs.replacement.load(Ordering::Acquire))
     }
 
-    /// Home only: a tenure for a device that joins.
-    pub(crate) fn draw_tenure(&self) -> Tenure {
-        Tenure(self.tenures.drawn.fetch_add(1, Ordering::AcqRel) + 1)
+    /// Coordinator only: a device epoch for a device that joins.
+    pub(crate) fn draw_device_epoch(&self) -> DeviceEpoch {
+        DeviceEpoch(self.device_epochs.drawn.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Home only: the device of this tenure is being filled to replace it.
-    pub(crate) fn set_replacement_tenure(&self, tenure: Tenure) {
-        self.tenures.replacement.store(tenure.0, Ordering::Release);
+    /// Coordinator only: the device of this device epoch is being filled to replace it.
+    pub(crate) fn set_replacement_device_epoch(&self, device_epoch: DeviceEpoch) {
+        self.device_epochs.replacement.store(device_epoch.0, Ordering::Release);
     }
 
     /// Every stripe below is on the device that is being filled.
@@ -84,8 +84,8 @@ impl Slot {
         lost.first().map_or(below, |lost| below.at(below.number().min(*lost)))
     }
 
-    /// Home only: of exactly these stripes the slot's strip could not be rebuilt; they are of the
-    /// geometry of the rebuilt point. To be called before that point passes them.
+    /// Coordinator only: of exactly these stripes the slot's strip could not be rebuilt; they are
+    /// of the geometry of the rebuilt point. To be called before that point passes them.
     pub(crate) fn set_lost(&self, stripes: &BTreeSet<StripeNo>) {
         self.lost.set(stripes);
     }
@@ -157,17 +157,17 @@ impl Slot {
 /// Which of the devices that a slot has had: drawn when a device joins, never used again in one run
 /// of the array. A failure is held against the device it happened on, not against its successor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Tenure(pub(crate) u32);
+pub(crate) struct DeviceEpoch(pub(crate) u32);
 
-impl Tenure {
+impl DeviceEpoch {
     /// Of the device that fills the slot when the array starts.
-    pub(crate) const FIRST: Tenure = Tenure(0);
+    pub(crate) const FIRST: DeviceEpoch = DeviceEpoch(0);
     /// Of the device that is replacing it when the array starts.
-    pub(crate) const FIRST_REPLACEMENT: Tenure = Tenure(1);
+    pub(crate) const FIRST_REPLACEMENT: DeviceEpoch = DeviceEpoch(1);
 }
 
-/// The tenures of a slot's devices; changed by the home worker alone.
-struct Tenures {
+/// The device epochs of a slot's devices; changed by the coordinator alone.
+struct DeviceEpochs {
     current: AtomicU32,
     replacement: AtomicU32,
     drawn: AtomicU32,
@@ -175,12 +175,12 @@ struct Tenures {
     errors_before: AtomicU64,
 }
 
-impl Default for Tenures {
+impl Default for DeviceEpochs {
     fn default() -> Self {
-        Tenures {
-            current: AtomicU32::new(Tenure::FIRST.0),
-            replacement: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
-            drawn: AtomicU32::new(Tenure::FIRST_REPLACEMENT.0),
+        DeviceEpochs {
+            current: AtomicU32::new(DeviceEpoch::FIRST.0),
+            replacement: AtomicU32::new(DeviceEpoch::FIRST_REPLACEMENT.0),
+            drawn: AtomicU32::new(DeviceEpoch::FIRST_REPLACEMENT.0),
             errors_before: AtomicU64::new(0),
         }
     }

@@ -3,8 +3,8 @@
 //! What must stay true: a spare is in at most one pool and is handed out at most once; the smallest
 //! one that fits is handed out, so that large ones stay for large members.
 //!
-//! Not here: joining a spare to a slot (`home/join.rs`), and its superblock on the device, which
-//! whoever adds it has written.
+//! Not here: joining a spare to a slot (`coordinator/join.rs`), and its superblock on the device,
+//! which whoever adds it has written.
 
 use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::SpareSuperblock;

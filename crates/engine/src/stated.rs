@@ -8,11 +8,11 @@
 //! report enough is not taken for a statement: what they promise is for a command, and the kernel
 //! makes one command of writes that lie side by side.
 //!
-//! Not here: which updates are lean (`datapath/lean.rs`).
+//! Not here: which updates are parity-only (`datapath/parity_only.rs`).
 
 use crate::error::Refusal;
-use crate::newcomer::Newcomer;
-use crate::shard::Shard;
+use crate::joining_device::JoiningDevice;
+use crate::local_array::LocalArray;
 use ashlar_device::DeviceFacts;
 use ashlar_ondisk::{ConsistencyPolicy, Features, Role, Superblock};
 use ashlar_units::{BLOCK_BYTES, ByteSize};
@@ -24,7 +24,7 @@ use ashlar_units::{BLOCK_BYTES, ByteSize};
 pub(crate) fn check(
     bytes: u32,
     policy: ConsistencyPolicy,
-    candidates: &[Newcomer],
+    candidates: &[JoiningDevice],
 ) -> Result<(), Refusal> {
     check_policy(bytes, policy)?;
     candidates.iter().try_for_each(|candidate| check_device(bytes, candidate.opened.facts()))
@@ -79,7 +79,7 @@ pub(crate) fn check_device(bytes: u32, facts: &DeviceFacts) -> Result<(), Refusa
 }
 
 /// The devices of which it is stated and makes no difference: a cache may lose what was written.
-pub(crate) fn in_vain(bytes: u32, candidates: &[Newcomer]) -> Vec<String> {
+pub(crate) fn in_vain(bytes: u32, candidates: &[JoiningDevice]) -> Vec<String> {
     let is_stated = bytes != 0;
     let in_vain = candidates
         .iter()
@@ -87,26 +87,26 @@ pub(crate) fn in_vain(bytes: u32, candidates: &[Newcomer]) -> Vec<String> {
     in_vain.map(|candidate| candidate.path.clone()).collect()
 }
 
-/// Lean records may be written from this start on, if a member's device writes blocks whole and has
-/// no volatile cache; the members say so before there is one.
-pub(crate) fn allow_lean(shard: &Shard, next: &mut Superblock) {
-    let array = &shard.array;
-    let is_for_lean = array.log.is_some() && array.checksums.is_none();
+/// Parity-only records may be written from this start on, if a member's device writes blocks whole
+/// and has no volatile cache; the members say so before there is one.
+pub(crate) fn allow_parity_only(local: &LocalArray, next: &mut Superblock) {
+    let array = &local.array;
+    let is_for_parity_only = array.log.is_some() && array.checksums.is_none();
     let mut says_so = false;
     for entry in &next.members {
         let is_stated = u64::from(entry.stated_atomic_bytes) >= BLOCK_BYTES;
         says_so |= entry.stated_atomic_bytes != 0;
-        if !(is_for_lean && is_stated && entry.role == Role::Active) {
+        if !(is_for_parity_only && is_stated && entry.role == Role::Active) {
             continue;
         }
-        let device = shard.device(entry.slot);
+        let device = local.device(entry.slot);
         if device.is_some_and(|device| !device.facts().has_volatile_cache) {
             array.slot(entry.slot).set_writes_whole();
-            array.set_may_be_lean();
+            array.set_may_be_parity_only();
         }
     }
     // The flag stands for the statements, too: who does not know of them must not drop them.
     if says_so {
-        next.features.incompatible |= Features::LEAN_RECORDS;
+        next.features.incompatible |= Features::PARITY_ONLY_RECORDS;
     }
 }

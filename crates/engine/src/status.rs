@@ -1,16 +1,16 @@
 //! How everything is doing, as plain values: what the control side shows and the metrics export.
 //!
 //! What must stay true: looking changes nothing and waits for no I/O; figures of one array are
-//! taken on its home worker, pool figures on each worker, so they may be a moment apart.
+//! taken on its coordinator, pool figures on each worker, so they may be a moment apart.
 
 use crate::array::Array;
 use crate::checksums::{CacheUsage, Checksums};
 use crate::engine::Engine;
 use crate::error::Refusal;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::metrics::{ArrayCounts, LatencySummary, MemberCounts, WriteStage};
 use crate::room::Pause;
-use crate::shard::Shard;
 use crate::watch;
 use crate::watch::slow::SlowFigures;
 use ashlar_iobuf::{Pool, PoolUsage};
@@ -124,9 +124,10 @@ pub struct MemberStatus {
     pub serial: Option<String>,
     /// Size of the device, bytes.
     pub device_bytes: u64,
-    /// Single blocks that are written to it have lean records: it was stated that the device writes
-    /// a block whole, it has no volatile cache, and it has been in service since the array started.
-    pub is_lean: bool,
+    /// Single blocks that are written to it have parity-only records: it was stated that the device
+    /// writes a block whole, it has no volatile cache, and it has been in service since the array
+    /// started.
+    pub is_parity_only: bool,
     /// Bytes that the device, or the one that is being filled for the slot, was stated to write
     /// whole or not at all; 0: nothing was.
     pub stated_atomic_bytes: u32,
@@ -180,23 +181,23 @@ impl Engine {
     pub async fn status(&self) -> Result<EngineStatus, Refusal> {
         let mut arrays = Vec::new();
         for array in self.arrays() {
-            let look = async move |shard: Rc<Shard>| status_of(&shard);
+            let look = async move |local: Rc<LocalArray>| status_of(&local);
             // An array that is being stopped right now is simply not listed.
-            arrays.extend(self.on_home_of(&array, look).await);
+            arrays.extend(self.on_coordinator_of(&array, look).await);
         }
         let (mut workers, mut pools) = (Vec::new(), Vec::new());
-        let looked = self.roster().on_every_worker(|worker| {
-            let shards = worker.shards();
+        let looked = self.engine_state().on_every_worker(|worker| {
+            let locals = worker.locals();
             let own = |kind: &str, pool: &Pool| PoolStatus {
                 name: format!("worker{}.{kind}", worker.index),
                 usage: pool.usage(),
             };
             let mut pools = vec![own("payload", &worker.payload), own("wide", &worker.wide)];
-            for shard in &shards {
-                let name = format!("worker{}.stripes.{}", worker.index, shard.array.name());
-                pools.push(PoolStatus { name, usage: shard.scratch.usage() });
-                if let Some(log) = shard.log() {
-                    let name = format!("worker{}.log.{}", worker.index, shard.array.name());
+            for local in &locals {
+                let name = format!("worker{}.stripes.{}", worker.index, local.array.name());
+                pools.push(PoolStatus { name, usage: local.scratch.usage() });
+                if let Some(log) = local.log() {
+                    let name = format!("worker{}.log.{}", worker.index, local.array.name());
                     pools.push(PoolStatus { name, usage: log.usage() });
                 }
             }
@@ -217,9 +218,9 @@ impl Engine {
     }
 }
 
-fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
-    let array = &shard.array;
-    let superblock = shard.home().superblock();
+fn status_of(local: &Rc<LocalArray>) -> ArrayStatus {
+    let array = &local.array;
+    let superblock = local.coordinator().superblock();
     let slots = (0..array.slots.len()).map(MemberIdx::from_at);
     ArrayStatus {
         name: array.name().to_owned(),
@@ -240,13 +241,13 @@ fn status_of(shard: &Rc<Shard>) -> ArrayStatus {
         written_stripes: (array.written.written_count(), array.geometry().stripe_count()),
         last_scrub: superblock.last_scrub,
         scrub_end: array.jobs.last_scrub(),
-        replayed: shard.home().replayed.get(),
-        members: slots.map(|slot| member_of(shard, &superblock, slot)).collect(),
-        jobs: crate::background::status(shard),
+        replayed: local.coordinator().replayed.get(),
+        members: slots.map(|slot| member_of(local, &superblock, slot)).collect(),
+        jobs: crate::background::status(local),
         counts: array.counts(),
-        read_latency: array.latency(|shard| &shard.read_latency),
-        write_latency: array.latency(|shard| &shard.write_latency),
-        flush_latency: array.latency(|shard| &shard.flush_latency),
+        read_latency: array.latency(|local| &local.read_latency),
+        write_latency: array.latency(|local| &local.write_latency),
+        flush_latency: array.latency(|local| &local.flush_latency),
         write_stages: stages_of(array),
     }
 }
@@ -262,24 +263,24 @@ fn stages_of(array: &Array) -> Vec<(&'static str, LatencySummary)> {
     WriteStage::NAMES.into_iter().map(stage).collect()
 }
 
-fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> MemberStatus {
-    let slot = shard.array.slot(member);
+fn member_of(local: &LocalArray, superblock: &Superblock, member: MemberIdx) -> MemberStatus {
+    let slot = local.array.slot(member);
     let (mut counts, mut read_latency, mut write_latency) =
         (MemberCounts::default(), LatencySummary::default(), LatencySummary::default());
     let (mut in_flight, mut in_flight_max) = (0, 0);
-    for tally in shard.array.tallies(member) {
+    for tally in local.array.tallies(member) {
         tally.counters.add_to(&mut counts);
         tally.read_latency.add_to(&mut read_latency);
         tally.write_latency.add_to(&mut write_latency);
         in_flight += tally.depth();
         in_flight_max += tally.depth_max();
     }
-    let [own, replacing] = watch::silences(shard, member);
+    let [own, replacing] = watch::silences(local, member);
     let silence = own.or(replacing);
-    let device = shard.device(member);
+    let device = local.device(member);
     let facts = device.as_ref().map(|device| device.facts());
-    let replacement = shard.replacement(member);
-    let entry = superblock.newcomer(member).or_else(|| superblock.holder(member));
+    let replacement = local.replacement(member);
+    let entry = superblock.joining_device(member).or_else(|| superblock.holder(member));
     MemberStatus {
         slot: member,
         state: slot.state(),
@@ -288,10 +289,12 @@ fn member_of(shard: &Shard, superblock: &Superblock, member: MemberIdx) -> Membe
         replacement: replacement.as_ref().map(|device| device.facts().path.clone()),
         serial: facts.and_then(|facts| facts.serial.clone()),
         device_bytes: facts.map_or(0, |facts| facts.size_bytes),
-        is_lean: slot.state() == SlotState::InSync && replacement.is_none() && slot.writes_whole(),
+        is_parity_only: slot.state() == SlotState::InSync
+            && replacement.is_none()
+            && slot.writes_whole(),
         stated_atomic_bytes: entry.map_or(0, |entry| entry.stated_atomic_bytes),
         silent: silence.time(),
-        slow: shard.home().slow.figures(member, &shard.array.tuning.slow),
+        slow: local.coordinator().slow.figures(member, &local.array.tuning.slow),
         in_flight,
         in_flight_max,
         counts,

@@ -7,13 +7,13 @@
 
 use crate::assemble::remove;
 use crate::canary::{Canary, sings};
+use crate::coordinator::{self, map_writer, proof, record};
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home::{self, keeper, proof, record};
+use crate::local_array::LocalArray;
 use crate::ownership;
 use crate::room;
-use crate::roster::Roster;
-use crate::shard::Shard;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,21 +45,24 @@ pub enum Stopped {
     TakenOver,
 }
 
-/// Runs on the home worker.
-pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stopped, Refusal> {
-    let array = &shard.array;
+/// Runs on the coordinator.
+pub(crate) async fn stop(
+    local: &Rc<LocalArray>,
+    engine_state: &Arc<EngineState>,
+) -> Result<Stopped, Refusal> {
+    let array = &local.array;
     array.set_stopping();
-    give_up_later(shard);
-    crate::background::stopped(shard).await;
+    give_up_later(local);
+    crate::background::stopped(local).await;
     let id = array.identity.id;
     loop {
-        let busy = roster.on_every_worker(move |worker| {
-            worker.shard(id).map_or(0, |shard| shard.under_way.get())
+        let busy = engine_state.on_every_worker(move |worker| {
+            worker.local(id).map_or(0, |local| local.under_way.get())
         });
         if busy.await?.iter().sum::<usize>() == 0 {
             break;
         }
-        shard.worker.handle.sleep(LOOK_EVERY).await;
+        local.worker.handle.sleep(LOOK_EVERY).await;
     }
     let recorded = match array.is_read_only() {
         true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
@@ -67,19 +70,19 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
         true if array.room.is_given_up() => None,
         true if array.waits_no_longer() && array.has_failed() => Some(Stopped::Failed),
         true => Some(Stopped::ReadOnly),
-        false => record_stop(shard, roster).await,
+        false => record_stop(local, engine_state).await,
     };
-    if let (Some(runner), false) = (&roster.config.runner, array.is_read_only()) {
-        ownership::last_beat(shard, runner, array.incarnation()).await;
+    if let (Some(runner), false) = (&engine_state.config.runner, array.is_read_only()) {
+        ownership::last_beat(local, runner, array.incarnation()).await;
     }
     if array.room.is_given_up() {
         // Whoever waits for the next attempt has its device until then.
-        shard.worker.handle.sleep(room::RETRY_EVERY).await;
+        local.worker.handle.sleep(room::RETRY_EVERY).await;
     }
-    until_recorded(shard).await;
-    remove(roster, array).await?;
+    until_recorded(local).await;
+    remove(engine_state, array).await?;
     let is_clean = match recorded {
-        Some(Stopped::ReadOnly) => !shard.home().superblock().unclean,
+        Some(Stopped::ReadOnly) => !local.coordinator().superblock().unclean,
         other => other == Some(Stopped::Clean),
     };
     array.record(names::ARRAY_STOPPED, vec![("clean", is_clean.to_string())]);
@@ -94,42 +97,42 @@ pub(crate) async fn stop(shard: &Rc<Shard>, roster: &Arc<Roster>) -> Result<Stop
 
 /// Members that failed are recorded as out before the devices are let go. One that cannot be
 /// recorded is not waited for: the array has failed then, and says so.
-async fn until_recorded(shard: &Rc<Shard>) {
+async fn until_recorded(local: &Rc<LocalArray>) {
     for _ in 0..RECORD_LOOKS {
-        if !shard.array.has_failing_slots() || home::all_recorded(shard).await.is_err() {
+        if !local.array.has_failing_slots() || coordinator::all_recorded(local).await.is_err() {
             return;
         }
-        shard.worker.handle.sleep(LOOK_EVERY).await;
+        local.worker.handle.sleep(LOOK_EVERY).await;
     }
 }
 
 /// Whoever needs them: silent members are waited for a while, and then no longer.
-fn give_up_later(shard: &Rc<Shard>) {
-    let (shard, handle) = (Rc::downgrade(shard), shard.worker.handle.clone());
+fn give_up_later(local: &Rc<LocalArray>) {
+    let (local, handle) = (Rc::downgrade(local), local.worker.handle.clone());
     let own = handle.clone();
     handle.spawn(async move {
         own.sleep(SILENT_PATIENCE).await;
-        if let Some(shard) = shard.upgrade() {
-            shard.array.set_waits_no_longer();
+        if let Some(local) = local.upgrade() {
+            local.array.set_waits_no_longer();
         }
     });
 }
 
 /// How the members say it was stopped; `None` if they could not be told.
-async fn record_stop(shard: &Rc<Shard>, roster: &Roster) -> Option<Stopped> {
-    if keeper::flush(shard).await.is_err() || keeper::store_twice(shard).await.is_err() {
+async fn record_stop(local: &Rc<LocalArray>, engine_state: &EngineState) -> Option<Stopped> {
+    if map_writer::flush(local).await.is_err() || map_writer::store_twice(local).await.is_err() {
         return None;
     }
-    until_recorded(shard).await;
-    if shard.array.has_failed() && !sings(Canary::FailedCalledClean) {
+    until_recorded(local).await;
+    if local.array.has_failed() && !sings(Canary::FailedCalledClean) {
         return Some(Stopped::Failed);
     }
-    keeper::clear_all(shard).await;
-    proof::prove(shard).await;
+    map_writer::clear_all(local).await;
+    proof::prove(local).await;
     // A region whose parity is not trusted must be resynced at the next start.
-    let is_unclean = shard.array.intent.unsynced_count() != 0;
-    let now = (roster.config.wall_clock_s)();
-    record::locked_update(shard, |superblock| {
+    let is_unclean = local.array.intent.unsynced_count() != 0;
+    let now = (engine_state.config.wall_clock_s)();
+    record::locked_update(local, |superblock| {
         superblock.unclean = is_unclean;
         superblock.resync_dirty_regions &= is_unclean;
         superblock.updated_at_s = now;

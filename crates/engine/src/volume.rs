@@ -1,7 +1,7 @@
 //! An array as exports see it: a volume on one worker.
 
 use crate::datapath::submit::submit;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::Handle;
 use ashlar_units::{Extent, StripeNo};
@@ -13,31 +13,31 @@ use std::rc::Rc;
 /// One array's address space on one worker. Cheap to clone.
 #[derive(Clone)]
 pub struct ArrayVolume {
-    shard: Rc<Shard>,
+    local: Rc<LocalArray>,
 }
 
 impl ArrayVolume {
-    pub(crate) fn new(shard: Rc<Shard>) -> Self {
-        ArrayVolume { shard }
+    pub(crate) fn new(local: Rc<LocalArray>) -> Self {
+        ArrayVolume { local }
     }
 
     /// The executor this volume lives on.
     pub fn handle(&self) -> Handle {
-        self.shard.worker.handle.clone()
+        self.local.worker.handle.clone()
     }
 }
 
 impl Volume for ArrayVolume {
     fn facts(&self) -> VolumeFacts {
-        VolumeFacts { read_only: self.shard.array.is_read_only(), ..self.shard.facts.clone() }
+        VolumeFacts { read_only: self.local.array.is_read_only(), ..self.local.facts.clone() }
     }
 
     async fn buffer(&self, bytes: usize) -> BufMut {
-        self.shard.worker.payload.get(bytes).await
+        self.local.worker.payload.get(bytes).await
     }
 
     async fn submit(&self, request: Request) -> Result<Reply, VolumeError> {
-        submit(&self.shard, request).await
+        submit(&self.local, request).await
     }
 
     async fn allocation(
@@ -45,7 +45,7 @@ impl Volume for ArrayVolume {
         extent: Extent,
         runs_max: usize,
     ) -> Result<Vec<AllocationRun>, VolumeError> {
-        if !self.shard.facts.covers(extent) {
+        if !self.local.facts.covers(extent) {
             return Err(VolumeError::new(VolumeErrorKind::BadExtent, extent));
         }
         Ok(self.runs(extent, runs_max))
@@ -55,7 +55,7 @@ impl Volume for ArrayVolume {
 impl ArrayVolume {
     /// Stripe by stripe, but jumping over runs of unwritten stripes.
     fn runs(&self, extent: Extent, runs_max: usize) -> Vec<AllocationRun> {
-        let (array, written) = (&self.shard.array, &self.shard.array.written);
+        let (array, written) = (&self.local.array, &self.local.array.written);
         let mut runs: Vec<AllocationRun> = Vec::new();
         let mut at = extent.offset;
         while at < extent.end() {

@@ -8,10 +8,11 @@
 //!
 //! - here      looks, and what they found of each device
 //! - `judge`   who is given up, and who is waited for
-//! - `act`     what follows, on the home worker
+//! - `act`     what follows, on the coordinator
 //! - `slow`    members that answer, but much later than their peers
 //!
-//! Not here: how a device is given up (`ashlar_device`), how the others record that (`home`).
+//! Not here: how a device is given up (`ashlar_device`), how the others record that
+//! (`coordinator`).
 
 mod act;
 mod judge;
@@ -20,8 +21,8 @@ pub(crate) mod slow;
 pub(crate) use act::{Silences, put_out};
 pub(crate) use judge::{Judged, Standing, Why, judge};
 
-use crate::shard::{Shard, SlotDevice, SlotDevices};
-use crate::slot::Tenure;
+use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Device, DeviceFacts, DeviceKind, Owed};
 use ashlar_ring::Handle;
 use ashlar_units::MemberIdx;
@@ -100,31 +101,31 @@ impl Silence {
 pub(crate) struct Found(AtomicU64);
 
 impl Found {
-    /// Of the device of this tenure.
-    pub(crate) fn of(&self, tenure: Tenure) -> Silence {
+    /// Of the device of this device epoch.
+    pub(crate) fn of(&self, device_epoch: DeviceEpoch) -> Silence {
         let found = self.0.load(Ordering::Acquire);
-        if found >> 32 != u64::from(tenure.0) {
+        if found >> 32 != u64::from(device_epoch.0) {
             return Silence::default();
         }
         let part = |shift: u32| u16::try_from(found >> shift & 0xFFFF).expect("16 bits");
         Silence { looks: part(16), oldest: part(0) }
     }
 
-    fn set(&self, tenure: Tenure, silence: Silence) {
+    fn set(&self, device_epoch: DeviceEpoch, silence: Silence) {
         let (looks, oldest) = (u64::from(silence.looks), u64::from(silence.oldest));
-        self.0.store(u64::from(tenure.0) << 32 | looks << 16 | oldest, Ordering::Release);
+        self.0.store(u64::from(device_epoch.0) << 32 | looks << 16 | oldest, Ordering::Release);
     }
 }
 
 /// What all workers found of a slot's devices: of the one that fills it, and of the one that is to
 /// replace it.
-pub(crate) fn silences(shard: &Shard, member: MemberIdx) -> [Silence; 2] {
-    let slot = shard.array.slot(member);
-    let tenures = [slot.tenure(), slot.replacement_tenure()];
+pub(crate) fn silences(local: &LocalArray, member: MemberIdx) -> [Silence; 2] {
+    let slot = local.array.slot(member);
+    let device_epochs = [slot.device_epoch(), slot.replacement_device_epoch()];
     let mut worst = [Silence::default(); 2];
-    for tally in shard.array.tallies(member) {
+    for tally in local.array.tallies(member) {
         for at in 0..2 {
-            worst[at] = worst[at].or(tally.silences[at].of(tenures[at]));
+            worst[at] = worst[at].or(tally.silences[at].of(device_epochs[at]));
         }
     }
     worst
@@ -133,7 +134,7 @@ pub(crate) fn silences(shard: &Shard, member: MemberIdx) -> [Silence; 2] {
 /// The looks of one array on one worker.
 pub(crate) struct Watch {
     handle: Handle,
-    shard: OnceCell<Weak<Shard>>,
+    local: OnceCell<Weak<LocalArray>>,
     /// Looks are taken: whoever starts a command need not see to it.
     is_awake: Cell<bool>,
 }
@@ -142,14 +143,14 @@ impl Watch {
     pub(crate) fn new(handle: &Handle) -> Rc<Watch> {
         Rc::new(Watch {
             handle: handle.clone(),
-            shard: OnceCell::new(),
+            local: OnceCell::new(),
             is_awake: Cell::new(false),
         })
     }
 
     /// Whose it is; said once.
-    pub(crate) fn set_shard(&self, shard: &Rc<Shard>) {
-        assert!(self.shard.set(Rc::downgrade(shard)).is_ok(), "a watch belongs to one shard");
+    pub(crate) fn set_local(&self, local: &Rc<LocalArray>) {
+        assert!(self.local.set(Rc::downgrade(local)).is_ok(), "a watch belongs to one local array");
     }
 
     /// A command is under way on a device of the array.
@@ -162,17 +163,17 @@ impl Watch {
     #[cold]
     fn wake(&self) {
         self.is_awake.set(true);
-        let Some(shard) = self.shard.get() else { return };
-        self.handle.spawn(look_until_quiet(Weak::clone(shard), self.handle.clone()));
+        let Some(local) = self.local.get() else { return };
+        self.handle.spawn(look_until_quiet(Weak::clone(local), self.handle.clone()));
     }
 }
 
-async fn look_until_quiet(shard: Weak<Shard>, handle: Handle) {
+async fn look_until_quiet(local: Weak<LocalArray>, handle: Handle) {
     loop {
         handle.sleep(LOOK_EVERY).await;
-        let Some(shard) = shard.upgrade() else { return };
-        if !look(&shard) {
-            shard.watch.is_awake.set(false);
+        let Some(local) = local.upgrade() else { return };
+        if !look(&local) {
+            local.watch.is_awake.set(false);
             return;
         }
     }
@@ -180,44 +181,46 @@ async fn look_until_quiet(shard: Weak<Shard>, handle: Handle) {
 
 /// Look, if something is under way that no look is going to be taken at: commands of the background
 /// are started without saying so.
-pub(crate) fn look_if_needed(shard: &Rc<Shard>) {
-    if !shard.watch.is_awake.get() && look(shard) {
-        shard.watch.wake();
+pub(crate) fn look_if_needed(local: &Rc<LocalArray>) {
+    if !local.watch.is_awake.get() && look(local) {
+        local.watch.wake();
     }
 }
 
 /// One look at all devices of the array on this worker. False if nothing is under way.
-fn look(shard: &Rc<Shard>) -> bool {
-    let (mut is_busy, mut is_suspicious) = (false, shard.array.waits_for_silent());
-    for at in 0..shard.array.slots.len() {
+fn look(local: &Rc<LocalArray>) -> bool {
+    let (mut is_busy, mut is_suspicious) = (false, local.array.waits_for_silent());
+    for at in 0..local.array.slots.len() {
         let member = MemberIdx::from_at(at);
-        let SlotDevices { current, replacement } = shard.slot_devices(member);
-        let tenures = shard.tenures(member);
-        for (place, device, tenure) in [(0, current, tenures.0), (1, replacement, tenures.1)] {
-            let found = &shard.tally(member).silences[place];
+        let SlotDevices { current, replacement } = local.slot_devices(member);
+        let device_epochs = local.device_epochs(member);
+        for (place, device, device_epoch) in
+            [(0, current, device_epochs.0), (1, replacement, device_epochs.1)]
+        {
+            let found = &local.tally(member).silences[place];
             let Some(SlotDevice { device, .. }) = device else {
-                found.set(tenure, Silence::default());
+                found.set(device_epoch, Silence::default());
                 continue;
             };
             let owed = device.look_at_commands();
-            let silence = found.of(tenure).after(owed);
-            found.set(tenure, silence);
+            let silence = found.of(device_epoch).after(owed);
+            found.set(device_epoch, silence);
             is_busy |= owed.under_way > 0;
-            is_suspicious |= is_suspicious_of(shard, device.as_ref(), silence);
+            is_suspicious |= is_suspicious_of(local, device.as_ref(), silence);
         }
     }
     if is_suspicious {
-        let id = shard.array.identity.id;
-        shard.worker.run_on(shard.array.home, move |worker| {
-            if let Some(shard) = worker.shard(id) {
-                act::act(&shard);
+        let id = local.array.identity.id;
+        local.worker.run_on(local.array.coordinator, move |worker| {
+            if let Some(local) = worker.local(id) {
+                act::act(&local);
             }
         });
     }
     is_busy
 }
 
-fn is_suspicious_of(shard: &Shard, device: &dyn Device, silence: Silence) -> bool {
-    let limit = shard.array.tuning.silence.looks_of(device.facts());
+fn is_suspicious_of(local: &LocalArray, device: &dyn Device, silence: Silence) -> bool {
+    let limit = local.array.tuning.silence.looks_of(device.facts());
     2 * u32::from(silence.looks) >= u32::from(limit) || silence.oldest >= limit
 }

@@ -7,8 +7,8 @@
 
 use crate::array::ArrayId;
 use crate::datapath::{self, Answer, Piece};
+use crate::local_array::LocalArray;
 use crate::metrics::Counter;
-use crate::shard::Shard;
 use ashlar_device::Outcome;
 use ashlar_iobuf::{Buf, BufMut, Pool, PoolClass};
 use ashlar_ring::mailbox::{Receiver, Sender};
@@ -96,7 +96,7 @@ pub struct Worker {
     answers: Completions<Answer>,
     peers: Box<[Sender<Message>]>,
     tickets: RefCell<Tickets>,
-    shards: RefCell<Vec<Option<Rc<Shard>>>>,
+    locals: RefCell<Vec<Option<Rc<LocalArray>>>>,
     queue: local::Queue<StripeTask>,
     stripe_tasks: StripeTasks,
 }
@@ -140,7 +140,7 @@ pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
 }
 
 struct StripeTask {
-    shard: Rc<Shard>,
+    local: Rc<LocalArray>,
     piece: Piece,
     reply: Reply,
 }
@@ -163,10 +163,10 @@ struct Parting(Rc<Worker>);
 
 impl Drop for Parting {
     fn drop(&mut self) {
-        let shards = self.0.shards.take();
+        let locals = self.0.locals.take();
         let tasks: Vec<StripeTask> = std::iter::from_fn(|| self.0.queue.try_pop()).collect();
         let waiting = std::mem::take(&mut self.0.tickets.borrow_mut().waiting);
-        drop((shards, tasks, waiting));
+        drop((locals, tasks, waiting));
     }
 }
 
@@ -198,7 +198,7 @@ impl Worker {
             answers: Completions::new(),
             peers: parts.peers,
             tickets: RefCell::default(),
-            shards: RefCell::default(),
+            locals: RefCell::default(),
             queue: local::Queue::new(),
             stripe_tasks: StripeTasks::default(),
         });
@@ -207,22 +207,22 @@ impl Worker {
     }
 
     /// This worker's share of an array, if the array runs.
-    pub(crate) fn shard(&self, array: ArrayId) -> Option<Rc<Shard>> {
-        self.shards.borrow().get(array.0).cloned().flatten()
+    pub(crate) fn local(&self, array: ArrayId) -> Option<Rc<LocalArray>> {
+        self.locals.borrow().get(array.0).cloned().flatten()
     }
 
     /// Put in (or, with `None`, take out) this worker's share of an array.
-    pub(crate) fn set_shard(&self, array: ArrayId, shard: Option<Rc<Shard>>) {
-        let mut shards = self.shards.borrow_mut();
-        if shards.len() <= array.0 {
-            shards.resize(array.0 + 1, None);
+    pub(crate) fn set_local(&self, array: ArrayId, local: Option<Rc<LocalArray>>) {
+        let mut locals = self.locals.borrow_mut();
+        if locals.len() <= array.0 {
+            locals.resize(array.0 + 1, None);
         }
-        shards[array.0] = shard;
+        locals[array.0] = local;
     }
 
     /// All arrays' shares on this worker.
-    pub(crate) fn shards(&self) -> Vec<Rc<Shard>> {
-        self.shards.borrow().iter().flatten().cloned().collect()
+    pub(crate) fn locals(&self) -> Vec<Rc<LocalArray>> {
+        self.locals.borrow().iter().flatten().cloned().collect()
     }
 
     /// Number of workers.
@@ -234,20 +234,20 @@ impl Worker {
     pub(crate) fn hand_to(
         self: &Rc<Self>,
         owner: usize,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         piece: Piece,
     ) -> Pending<Answer> {
         let (completion, pending) = self.answers.pair();
         if owner == self.index {
             self.take_up(StripeTask {
-                shard: Rc::clone(shard),
+                local: Rc::clone(local),
                 piece,
                 reply: Reply::Here(completion),
             });
         } else {
-            shard.counts().handed_over.add(1);
+            local.counts().handed_over.add(1);
             let ticket = self.tickets.borrow_mut().issue(completion);
-            let array = shard.array.identity.id;
+            let array = local.array.identity.id;
             self.peers[owner].send(Message::Piece { array, piece, from: self.index, ticket });
         }
         pending
@@ -272,9 +272,9 @@ impl Worker {
 
     /// Pieces that may be waiting for room: reads, and other arrays, are not to wait behind them.
     fn pieces_paused(&self) -> usize {
-        let shards = self.shards.borrow();
-        let paused = shards.iter().flatten().filter(|shard| shard.array.room.waiting() != 0);
-        paused.map(|shard| shard.changes_under_way.get()).sum()
+        let locals = self.locals.borrow();
+        let paused = locals.iter().flatten().filter(|local| local.array.room.waiting() != 0);
+        paused.map(|local| local.changes_under_way.get()).sum()
     }
 
     /// Run `action` on another worker's (or this one's) thread, soon.
@@ -288,8 +288,8 @@ impl Worker {
             match mailbox.receive().await {
                 Message::Piece { array, piece, from, ticket } => {
                     let reply = Reply::There { worker: from, ticket };
-                    match self.shard(array) {
-                        Some(shard) => self.take_up(StripeTask { shard, piece, reply }),
+                    match self.local(array) {
+                        Some(local) => self.take_up(StripeTask { local, piece, reply }),
                         None => self.answer(reply, Answer::Failed(VolumeErrorKind::Stopped)),
                     }
                 }
@@ -307,11 +307,11 @@ impl Worker {
         let _parting = Parting(Rc::clone(&self));
         let idle = &self.stripe_tasks.idle;
         loop {
-            let StripeTask { shard, piece, reply } = self.queue.pop().await;
+            let StripeTask { local, piece, reply } = self.queue.pop().await;
             idle.set(idle.get() - 1);
             self.start_task_if_needed();
-            let answer = datapath::perform(&shard, piece).await;
-            drop(shard);
+            let answer = datapath::perform(&local, piece).await;
+            drop(local);
             self.answer(reply, answer);
             idle.set(idle.get() + 1);
         }

@@ -70,7 +70,7 @@ pub enum Body {
     /// New data by column and, on a parity member, that member's new parity.
     Full(Vec<(usize, Block)>, Option<Block>),
     /// Column, old and new checksum of each changed block, and that member's new parity.
-    Lean(Vec<(usize, Checksum, Checksum)>, Block),
+    ParityOnly(Vec<(usize, Checksum, Checksum)>, Block),
     /// The changed columns, and the parity of the unchanged ones.
     Partial(Vec<usize>, Block),
     /// Older records of the row no longer count, and all its blocks are being written.
@@ -176,7 +176,7 @@ fn cut(body: &Body, fate: Fate) -> Body {
         Body::Full(data, parity) => {
             Body::Full(data.iter().map(|&(c, b)| (c, half(b))).collect(), parity.map(half))
         }
-        Body::Lean(changed, parity) => Body::Lean(changed.clone(), half(*parity)),
+        Body::ParityOnly(changed, parity) => Body::ParityOnly(changed.clone(), half(*parity)),
         Body::Partial(columns, parity) => Body::Partial(columns.clone(), half(*parity)),
         Body::Void => Body::Void,
     }

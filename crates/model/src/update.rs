@@ -41,7 +41,7 @@ impl Update {
     }
 
     /// Changed columns whose member is there.
-    pub fn homes(&self) -> impl Iterator<Item = usize> {
+    pub fn live_changed(&self) -> impl Iterator<Item = usize> {
         self.changed.iter().copied().filter(|&c| self.is_live(c))
     }
 
@@ -57,7 +57,7 @@ impl Update {
     /// New data, in place.
     #[must_use]
     pub fn data(&self) -> Round {
-        self.homes().map(|c| self.place(c)).collect()
+        self.live_changed().map(|c| self.place(c)).collect()
     }
 
     /// New parity, in place.

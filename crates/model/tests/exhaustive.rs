@@ -6,13 +6,13 @@ use ashlar_model::exhaustive::{Count, Space, exhaustive};
 use ashlar_model::run::{Conditions, first_bad};
 use ashlar_model::strategy::Strategy;
 use ashlar_model::strategy::full::Full;
-use ashlar_model::strategy::lean::Lean;
+use ashlar_model::strategy::parity_only::ParityOnly;
 use ashlar_model::strategy::ppl::Ppl;
 use ashlar_model::strategy::relaxed::Relaxed;
 use ashlar_model::update::{Round, Update};
 
-const E: Full = Full { home_copy: true };
-const F: Lean = Lean { every_width: false };
+const E: Full = Full { copy_in_place: true };
+const F: ParityOnly = ParityOnly { every_width: false };
 
 /// All rows with at most `k_max` data and `m_max` parity blocks, added up.
 fn every_state(
@@ -34,7 +34,7 @@ fn every_state(
 }
 
 #[test]
-fn no_crash_state_of_up_to_three_and_three_is_bad_with_full_and_home_copy() {
+fn no_crash_state_of_up_to_three_and_three_is_bad_with_full_and_copy_in_place() {
     for torn in [false, true] {
         let count = every_state(&E, (3, 3), torn, false);
         assert_eq!(count.first_bad, None);
@@ -43,7 +43,7 @@ fn no_crash_state_of_up_to_three_and_three_is_bad_with_full_and_home_copy() {
 }
 
 #[test]
-fn no_crash_state_of_a_restart_is_bad_with_full_and_home_copy() {
+fn no_crash_state_of_a_restart_is_bad_with_full_and_copy_in_place() {
     for torn in [false, true] {
         let count = every_state(&E, (2, 2), torn, true);
         assert_eq!(count.first_bad, None);
@@ -52,15 +52,15 @@ fn no_crash_state_of_a_restart_is_bad_with_full_and_home_copy() {
 }
 
 #[test]
-fn lean_for_one_block_needs_atomic_blocks_and_nothing_else() {
+fn parity_only_for_one_block_needs_atomic_blocks_and_nothing_else() {
     assert_eq!(every_state(&F, (3, 3), false, false).first_bad, None);
     assert_eq!(every_state(&F, (2, 2), false, true).first_bad, None);
     assert!(every_state(&F, (2, 2), true, false).bad > 0);
 }
 
 #[test]
-fn lean_for_more_blocks_corrupts_untouched_ones() {
-    assert!(every_state(&Lean { every_width: true }, (3, 2), false, false).untouched > 0);
+fn parity_only_for_more_blocks_corrupts_untouched_ones() {
+    assert!(every_state(&ParityOnly { every_width: true }, (3, 2), false, false).untouched > 0);
 }
 
 #[test]

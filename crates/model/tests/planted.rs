@@ -6,11 +6,11 @@ use ashlar_model::exhaustive::{Space, exhaustive};
 use ashlar_model::run::{Conditions, first_bad, story};
 use ashlar_model::strategy::Strategy;
 use ashlar_model::strategy::full::Full;
-use ashlar_model::strategy::lean::Lean;
+use ashlar_model::strategy::parity_only::ParityOnly;
 use ashlar_model::strategy::relaxed::Relaxed;
 use ashlar_model::update::{Round, Update};
 
-const E: Full = Full { home_copy: true };
+const E: Full = Full { copy_in_place: true };
 
 /// Rounds of an update, and of a restart.
 struct Planted(fn(&Update) -> Vec<Round>, fn(&Array) -> Vec<Round>);
@@ -134,18 +134,18 @@ fn settling_on_one_member_only_is_found() {
 }
 
 #[test]
-fn rolling_forward_without_asking_the_homes_is_found_when_the_restart_crashes() {
-    let hasty = |array: &Array| Full { home_copy: false }.restart(array);
+fn rolling_forward_without_asking_the_changed_members_is_found_when_the_restart_crashes() {
+    let hasty = |array: &Array| Full { copy_in_place: false }.restart(array);
     is_found(&Planted(right_rounds, hasty), true, true);
 }
 
 #[test]
-fn old_home_copies_beside_the_lean_form_are_found() {
+fn old_home_copies_beside_the_parity_only_form_are_found() {
     let mixed = |update: &Update| match update.changed.len() {
-        1 => Lean { every_width: false }.rounds(update),
+        1 => ParityOnly { every_width: false }.rounds(update),
         _ => E.rounds(update),
     };
-    let restart = |array: &Array| Lean { every_width: false }.restart(array);
+    let restart = |array: &Array| ParityOnly { every_width: false }.restart(array);
     is_found(&Planted(mixed, restart), false, false);
 }
 

@@ -10,9 +10,9 @@ const BAD: [[u8; 8]; 9] = [
     [0, 1, 1, 1, 1, 1, 1, 1], // none
     [0, 1, 1, 1, 1, 1, 1, 1], // bitmap
     [0, 1, 1, 1, 1, 1, 1, 1], // PPL
-    [0, 1, 1, 1, 1, 1, 1, 1], // lean for every w
+    [0, 1, 1, 1, 1, 1, 1, 1], // parity-only for every w
     [0, 0, 0, 1, 0, 1, 0, 1], // F
-    [0, 0, 0, 1, 0, 1, 0, 1], // full, no home copy
+    [0, 0, 0, 1, 0, 1, 0, 1], // full, no copy in place
     [0, 0, 0, 0, 0, 0, 0, 0], // E
     [0, 1, 1, 1, 1, 1, 0, 0], // E, full stripes relaxed
     [0, 1, 1, 1, 1, 1, 0, 0], // bitmap, E when degraded
@@ -41,7 +41,7 @@ fn strategies_without_a_log_fail_where_the_table_says() {
 }
 
 #[test]
-fn lean_forms_fail_where_the_table_says() {
+fn parity_only_forms_fail_where_the_table_says() {
     as_in_the_table(3..5, false, SEEDS);
 }
 

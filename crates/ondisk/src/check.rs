@@ -75,11 +75,11 @@ impl Superblock {
         if (self.policy == ConsistencyPolicy::Log) != log {
             return Err("consistency_policy");
         }
-        let lean = self.features.incompatible & Features::LEAN_RECORDS != 0;
-        if lean && !log {
+        let parity_only = self.features.incompatible & Features::PARITY_ONLY_RECORDS != 0;
+        if parity_only && !log {
             return Err("features_incompatible");
         }
-        if !lean && self.members.iter().any(|entry| entry.stated_atomic_bytes != 0) {
+        if !parity_only && self.members.iter().any(|entry| entry.stated_atomic_bytes != 0) {
             return Err("members.stated_atomic_bytes");
         }
         let has_marks = self.features.compatible & Features::FLUSH_MARKS != 0;
@@ -131,7 +131,7 @@ impl Superblock {
                     return Err("members.log_tag");
                 }
                 let both_hold = entry.role.is_holder() && other.role.is_holder();
-                let both_new = entry.role.is_newcomer() && other.role.is_newcomer();
+                let both_new = entry.role.is_joining_device() && other.role.is_joining_device();
                 if entry.slot == other.slot && (both_hold || both_new) {
                     return Err("members.slot");
                 }

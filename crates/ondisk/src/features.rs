@@ -49,9 +49,9 @@ impl Features {
     /// Incompatible: the stripe intent log may hold records that must be replayed before the first
     /// read.
     pub const INTENT_LOG: u64 = 1;
-    /// Incompatible: the log may hold lean records, and members say what the operator stated of
-    /// their devices.
-    pub const LEAN_RECORDS: u64 = 2;
+    /// Incompatible: the log may hold parity-only records, and members say what the operator stated
+    /// of their devices.
+    pub const PARITY_ONLY_RECORDS: u64 = 2;
     /// Incompatible: pages of the write-intent bitmap and of the written map name the member that
     /// they lie on.
     pub const MEMBER_PAGES: u64 = 4;
@@ -59,7 +59,7 @@ impl Features {
     pub const SUPPORTED: Features = Features {
         compatible: Features::WHOLE_MAP | Features::FLUSH_MARKS,
         read_only_compatible: Features::CHECKSUM_TABLE,
-        incompatible: Features::INTENT_LOG | Features::LEAN_RECORDS | Features::MEMBER_PAGES,
+        incompatible: Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS | Features::MEMBER_PAGES,
     };
 
     /// What a program that knows `supported` may do.

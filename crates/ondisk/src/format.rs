@@ -343,7 +343,7 @@ record! {
         checksum: U32,
         length: U32,
         header_length: U32,
-        lane: U16,
+        log_ring: U16,
         record_count: U16,
         array_tag: U64,
         log_tag: U64,
@@ -355,7 +355,7 @@ record! {
 
 record! {
     /// What begins a record of the stripe intent log; its holders follow, then its parts, then the
-    /// home of a lean one.
+    /// change of a parity-only one.
     RawRecord, RECORD_FIELDS {
         sequence: U64,
         stripe: U64,
@@ -388,8 +388,8 @@ record! {
 }
 
 record! {
-    /// The block of data that a lean record is about, after its parts.
-    RawHome, HOME_FIELDS {
+    /// The block of data that a parity-only record is about, after its parts.
+    RawBlockChange, BLOCK_CHANGE_FIELDS {
         strip: u8,
         reserved_0: [u8; 3],
         old_checksum: U32,
@@ -410,7 +410,7 @@ const _: () = assert!(size_of::<RawBatch>() == 72);
 const _: () = assert!(size_of::<RawRecord>() == 24);
 const _: () = assert!(size_of::<RawHolder>() == 10);
 const _: () = assert!(size_of::<RawPart>() == 6);
-const _: () = assert!(size_of::<RawHome>() == 12);
+const _: () = assert!(size_of::<RawBlockChange>() == 12);
 // The preamble is a prefix of both superblocks.
 const _: () = assert!(offset_of!(RawHeader, generation) == offset_of!(RawPreamble, generation));
 const _: () = assert!(offset_of!(RawSpare, generation) == offset_of!(RawPreamble, generation));

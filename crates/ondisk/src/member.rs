@@ -1,11 +1,11 @@
 //! The member table: who belongs to the array, in which role, and the one function that changes a
 //! role.
 //!
-//! What must stay true: a slot has at most one holder (Active or Out) and at most one newcomer
-//! (Rebuilding or Replacement); `out_since` is the generation of the superblock update that first
-//! recorded the member as having missed writes, and zero means it never missed any. The two
-//! incarnations recorded with it tell a member that merely slept from one that was started on its
-//! own meanwhile.
+//! What must stay true: a slot has at most one holder (Active or Out) and at most one joining
+//! device (Rebuilding or Replacement); `out_since` is the generation of the superblock update that
+//! first recorded the member as having missed writes, and zero means it never missed any. The two
+//! incarnations recorded with it tell a member that was merely away from one that was started on
+//! its own meanwhile.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
@@ -65,8 +65,8 @@ impl Role {
         matches!(self, Role::Active | Role::Out)
     }
 
-    /// Whether the member is on its way into its slot (a slot has at most one newcomer).
-    pub fn is_newcomer(self) -> bool {
+    /// Whether the member is on its way into its slot (a slot has at most one joining device).
+    pub fn is_joining_device(self) -> bool {
         matches!(self, Role::Rebuilding | Role::Replacement)
     }
 }

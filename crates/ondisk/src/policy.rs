@@ -90,7 +90,7 @@ impl ForcedActions {
     /// Started read-write although unclean and degraded.
     pub const DIRTY_DEGRADED: u64 = 1;
     /// One of two halves that had lived on separately was declared the right one.
-    pub const CHOSE_HALF: u64 = 2;
+    pub const CHOSE_SIDE: u64 = 2;
     /// A device was accepted under another serial.
     pub const SERIAL_CHANGED: u64 = 4;
     /// Parity was declared right without a resync.
@@ -106,7 +106,7 @@ impl ForcedActions {
     pub fn names(self) -> Vec<&'static str> {
         [
             (Self::DIRTY_DEGRADED, "dirty-degraded"),
-            (Self::CHOSE_HALF, "chose-half"),
+            (Self::CHOSE_SIDE, "chose-side"),
             (Self::SERIAL_CHANGED, "serial-changed"),
             (Self::ASSUMED_CLEAN, "assumed-clean"),
             (Self::UNSAFE_CACHE, "unsafe-cache"),

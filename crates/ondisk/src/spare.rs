@@ -34,7 +34,8 @@ pub struct SpareSuperblock {
     /// Serial of the device; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
     /// Bytes that the device writes whole or not at all at multiples of them, as the operator
-    /// stated: a power of two, and only with the flag of lean records. 0: nothing was stated.
+    /// stated: a power of two, and only with the flag of parity-only records. 0: nothing was
+    /// stated.
     pub stated_atomic_bytes: u32,
 }
 
@@ -104,15 +105,15 @@ impl SpareSuperblock {
     #[must_use]
     pub fn stated_to_write_whole(mut self, bytes: u32) -> Self {
         self.stated_atomic_bytes = bytes;
-        self.features.incompatible &= !Features::LEAN_RECORDS;
+        self.features.incompatible &= !Features::PARITY_ONLY_RECORDS;
         if bytes != 0 {
-            self.features.incompatible |= Features::LEAN_RECORDS;
+            self.features.incompatible |= Features::PARITY_ONLY_RECORDS;
         }
         self
     }
 
     fn check(&self) -> Result<(), SuperblockFault> {
-        let is_known = self.features.incompatible & Features::LEAN_RECORDS != 0;
+        let is_known = self.features.incompatible & Features::PARITY_ONLY_RECORDS != 0;
         let stated = self.stated_atomic_bytes;
         let name = if self.generation == 0 {
             "generation"

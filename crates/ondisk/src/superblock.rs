@@ -184,8 +184,8 @@ impl Superblock {
     }
 
     /// The member on its way into `slot` (Rebuilding or Replacement), if there is one.
-    pub fn newcomer(&self, slot: MemberIdx) -> Option<&MemberEntry> {
-        self.members.iter().find(|entry| entry.slot == slot && entry.role.is_newcomer())
+    pub fn joining_device(&self, slot: MemberIdx) -> Option<&MemberEntry> {
+        self.members.iter().find(|entry| entry.slot == slot && entry.role.is_joining_device())
     }
 
     /// How many of its members are out or removed.
@@ -225,7 +225,7 @@ impl Superblock {
             .find(|entry| entry.uuid == member)
             .ok_or(RecordFault::NotListed { member })?;
         *entry = entry.next(event, update)?;
-        if !entry.role.is_newcomer() {
+        if !entry.role.is_joining_device() {
             self.jobs.retain(|job| job.member != Some(member));
         }
         Ok(())

@@ -5,10 +5,10 @@
 
 use crate::copies::Reading;
 use crate::image::ReadAt;
+use crate::membership::{Choices, Judged, Membership, Refused, Standing};
 use crate::overlay::{LogSummary, Overlay};
 use crate::pages::{Keeper, PAGE_BITS, Pages};
 use crate::place::BLOCK_BYTES;
-use crate::roster::{Choices, Judged, Refused, Roster, Standing};
 use crate::sums::Sums;
 use crate::superblock::{Geometry, Superblock};
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 pub struct Salvage<I> {
     pub(crate) images: Vec<I>,
     readings: Vec<Reading>,
-    pub(crate) roster: Roster,
+    pub(crate) membership: Membership,
     /// For each slot the images to read it from, the best one first.
     pub(crate) sources: Vec<Vec<Source>>,
     written_map: Pages,
@@ -63,10 +63,10 @@ impl<I: ReadAt> Salvage<I> {
     /// If they are no array, or more than one: see [`Refused`]. Too few members is no error.
     pub fn open(images: Vec<I>, choices: &Choices) -> Result<Salvage<I>, Refused> {
         let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
-        let roster = Roster::judge(&readings, choices)?;
-        let (newest, array) = (&roster.newest, roster.newest.array_uuid);
+        let membership = Membership::judge(&readings, choices)?;
+        let (newest, array) = (&membership.newest, membership.newest.array_uuid);
         let mut salvage = Salvage {
-            sources: sources(&roster),
+            sources: sources(&membership),
             written_map: Pages::written_map(
                 newest.written_map,
                 newest.geometry.stripes(),
@@ -77,11 +77,11 @@ impl<I: ReadAt> Salvage<I> {
             sums: newest.checksums.map(|area| Sums::new(&array, area, images.len())),
             images,
             readings,
-            roster,
+            membership,
         };
         let has_head: Vec<bool> = salvage.readings.iter().map(Reading::has_head).collect();
         let is_written = |stripe| salvage.is_written(stripe);
-        salvage.overlay = Overlay::of(&salvage.images, &salvage.roster, &has_head, is_written);
+        salvage.overlay = Overlay::of(&salvage.images, &salvage.membership, &has_head, is_written);
         Ok(salvage)
     }
 
@@ -92,12 +92,12 @@ impl<I: ReadAt> Salvage<I> {
 
     /// The superblock that counts.
     pub fn superblock(&self) -> &Superblock {
-        &self.roster.newest
+        &self.membership.newest
     }
 
     /// The geometry.
     pub fn geometry(&self) -> &Geometry {
-        &self.roster.newest.geometry
+        &self.membership.newest.geometry
     }
 
     /// What each image says about itself, in the order given.
@@ -107,7 +107,7 @@ impl<I: ReadAt> Salvage<I> {
 
     /// What each image is good for, in the order given.
     pub fn judged(&self) -> &[Judged] {
-        &self.roster.images
+        &self.membership.images
     }
 
     /// The images, in the order given.
@@ -124,7 +124,7 @@ impl<I: ReadAt> Salvage<I> {
     pub fn has_enough(&self, stripe: u64) -> bool {
         let geometry = self.geometry();
         let is_here = |strip: &usize| {
-            let sources = &self.sources[geometry.home(stripe, *strip).slot];
+            let sources = &self.sources[geometry.strip_place(stripe, *strip).slot];
             sources.iter().any(|source| stripe < source.until_stripe)
         };
         (0..geometry.stripe_width()).filter(is_here).count() >= geometry.k()
@@ -137,7 +137,7 @@ impl<I: ReadAt> Salvage<I> {
 
     /// Whether parity of this stripe may disagree with its data because the array was not stopped.
     pub fn is_in_flight(&self, stripe: u64) -> bool {
-        let newest = &self.roster.newest;
+        let newest = &self.membership.newest;
         let byte = stripe * newest.geometry.stripe_blocks() * BLOCK_BYTES;
         let is_dirty = || self.write_intent.is_set(byte / newest.region_bytes, &self.keepers());
         match newest.consistency_policy {
@@ -188,7 +188,7 @@ impl<I: ReadAt> Salvage<I> {
     /// Stripes that have a strip, or a bit in a page, within the longest image. Bounds all work by
     /// the bytes that are there, whatever a superblock claims.
     fn stripes_in_reach(&self) -> u64 {
-        let (newest, geometry) = (&self.roster.newest, self.geometry());
+        let (newest, geometry) = (&self.membership.newest, self.geometry());
         let reach = self.reach_bytes();
         let data_bytes = reach.saturating_sub(newest.data.offset);
         let by_map = self.written_map.within(reach).saturating_mul(PAGE_BITS);
@@ -229,9 +229,9 @@ impl<I: ReadAt> Salvage<I> {
     }
 }
 
-fn sources(roster: &Roster) -> Vec<Vec<Source>> {
-    let mut sources = vec![Vec::new(); usize::from(roster.newest.geometry.slots())];
-    for (image, judged) in roster.images.iter().enumerate() {
+fn sources(membership: &Membership) -> Vec<Vec<Source>> {
+    let mut sources = vec![Vec::new(); usize::from(membership.newest.geometry.slots())];
+    for (image, judged) in membership.images.iter().enumerate() {
         let until_stripe = match (judged.standing, judged.by_hand) {
             (Standing::Current, _) | (_, true) => u64::MAX,
             (Standing::Until(stripe), _) => stripe,

@@ -10,8 +10,8 @@
 //!
 //! - [`image`]: where bytes come from; anything that can be read at an offset
 //! - `bytes`: numbers and checksums in records
-//! - [`superblock`], [`copies`], [`roster`]: what a superblock says, which copy counts, which image
-//!   holds what
+//! - [`superblock`], [`copies`], [`membership`]: what a superblock says, which copy counts, which
+//!   image holds what
 //! - [`place`]: where a block lies
 //! - [`field`]: GF(2^8), the parity matrix, elimination
 //! - [`pages`]: which stripes were written
@@ -29,11 +29,11 @@ pub mod copies;
 pub mod field;
 pub mod image;
 pub mod log;
+pub mod membership;
 mod overlay;
 pub mod pages;
 pub mod place;
 pub mod read;
-pub mod roster;
 mod sums;
 pub mod superblock;
 
@@ -42,6 +42,6 @@ pub use bytes::{Uuid, uuid_text};
 pub use check::StripeCheck;
 pub use copies::Reading;
 pub use image::{FileImage, ReadAt, Unreadable};
+pub use membership::{Choices, Judged, Refused, Side, Standing, sides};
 pub use overlay::LogSummary;
 pub use read::{Found, How, Lost};
-pub use roster::{Choices, Judged, Refused, Side, Standing, sides};

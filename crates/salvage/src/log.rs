@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 72;
 const RECORD_BYTES: usize = 24;
 const HOLDER_BYTES: usize = 10;
 const PART_BYTES: usize = 6;
-const HOME_BYTES: usize = 12;
+const CHANGE_BYTES: usize = 12;
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// How often the bytes of an area may be looked at, at most, before it is given up: an honest log
@@ -43,12 +43,12 @@ pub enum Kind {
     /// The first write of a stripe.
     FirstWrite,
     /// It has parity that goes in place if this block of data is found new.
-    Lean(Home),
+    ParityOnly(BlockChange),
 }
 
 /// A block of data that went in place before its parity did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct BlockChange {
     /// The strip it lies on; its row is that of the record.
     pub strip: u8,
     /// CRC-32C of it before.
@@ -82,7 +82,7 @@ pub struct Payload {
 /// What the log of one device says about one update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Number of the update in its lane.
+    /// Number of the update in its log ring.
     pub sequence: u64,
     /// The stripe.
     pub stripe: u64,
@@ -101,11 +101,11 @@ pub struct Record {
 /// One batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Its lane.
-    pub lane: u16,
-    /// Number of the batch in its lane on this device.
+    /// Its log ring.
+    pub log_ring: u16,
+    /// Number of the batch in its log ring on this device.
     pub sequence: u64,
-    /// Updates of the lane below this one are durable in place.
+    /// Updates of the log ring below this one are durable in place.
     pub settled_below: u64,
     /// Its records.
     pub records: Vec<Record>,
@@ -140,14 +140,14 @@ pub fn read(image: &impl ReadAt, area: Area, writer: &Writer) -> Option<Vec<Batc
     Some(batches)
 }
 
-/// Whether batches of some lane are missing that were whole once: then nobody knows what else the
-/// device had, and its log is as good as unreadable. Two at most were ever under way, and space was
-/// used again from the oldest on; so what a crash explains is that the newest is there and the one
-/// before it is not.
+/// Whether batches of some log ring are missing that were whole once: then nobody knows what else
+/// the device had, and its log is as good as unreadable. Two at most were ever under way, and space
+/// was used again from the oldest on; so what a crash explains is that the newest is there and the
+/// one before it is not.
 pub fn has_hole(batches: &[Batch]) -> bool {
-    let lanes: BTreeSet<u16> = batches.iter().map(|batch| batch.lane).collect();
-    lanes.into_iter().any(|lane| {
-        let own = || batches.iter().filter(move |batch| batch.lane == lane);
+    let log_rings: BTreeSet<u16> = batches.iter().map(|batch| batch.log_ring).collect();
+    log_rings.into_iter().any(|log_ring| {
+        let own = || batches.iter().filter(move |batch| batch.log_ring == log_ring);
         let settled_below = own().map(|batch| batch.settled_below).max().unwrap_or(0);
         let counts =
             |batch: &&Batch| batch.records.iter().any(|record| record.sequence >= settled_below);
@@ -193,7 +193,7 @@ impl Batch {
             (0..u16_at(bytes, 22)).map(|_| reader.record()).collect();
         let end = offset + u64::try_from(bytes.len()).ok()?;
         let batch = Batch {
-            lane: u16_at(bytes, 20),
+            log_ring: u16_at(bytes, 20),
             sequence: u64_at(bytes, 56),
             settled_below: u64_at(bytes, 64),
             records: records?,
@@ -218,10 +218,10 @@ impl Reader<'_> {
         Some(taken)
     }
 
-    fn home(&mut self) -> Option<Home> {
-        let bytes = self.take(HOME_BYTES)?;
-        let home = Home { strip: bytes[0], old: u32_at(bytes, 4), new: u32_at(bytes, 8) };
-        (is_blank(&bytes[1..4]) && home.old != home.new).then_some(home)
+    fn change(&mut self) -> Option<BlockChange> {
+        let bytes = self.take(CHANGE_BYTES)?;
+        let change = BlockChange { strip: bytes[0], old: u32_at(bytes, 4), new: u32_at(bytes, 8) };
+        (is_blank(&bytes[1..4]) && change.old != change.new).then_some(change)
     }
 
     fn record(&mut self) -> Option<Record> {
@@ -232,13 +232,13 @@ impl Reader<'_> {
             2 => Kind::InDoubt,
             3 => Kind::FirstWrite,
             // Filled in below.
-            4 => Kind::Lean(Home { strip: 0, old: 0, new: 0 }),
+            4 => Kind::ParityOnly(BlockChange { strip: 0, old: 0, new: 0 }),
             _ => return None,
         };
         if head[23] != 0 || holder_count > 128 || part_count > 192 {
             return None;
         }
-        if matches!(kind, Kind::Full | Kind::Lean(_)) != (part_count > 0) {
+        if matches!(kind, Kind::Full | Kind::ParityOnly(_)) != (part_count > 0) {
             return None;
         }
         let holders = self.take(holder_count * HOLDER_BYTES)?;
@@ -247,7 +247,7 @@ impl Reader<'_> {
         let holders = holders.chunks_exact(HOLDER_BYTES).map(holder).collect();
         let parts = self.take(part_count * PART_BYTES)?.to_vec();
         let kind = match kind {
-            Kind::Lean(_) => Kind::Lean(self.home()?),
+            Kind::ParityOnly(_) => Kind::ParityOnly(self.change()?),
             other => other,
         };
         self.at = self.at.next_multiple_of(8);

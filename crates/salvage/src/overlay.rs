@@ -3,13 +3,13 @@
 //!
 //! What must stay true: a record counts only if every device that could speak has it. A block of a
 //! device whose log cannot be read does not count where a complete record names the device. Rows in
-//! doubt lend their parity only to blocks that say so. A lean record counts unless its block lies
-//! in place as it was before.
+//! doubt lend their parity only to blocks that say so. A parity-only record counts unless its block
+//! lies in place as it was before.
 
 use crate::bytes::block_checksum;
 use crate::image::ReadAt;
-use crate::log::{Batch, Home, Kind, Record, Writer, has_hole, read};
-use crate::roster::{Roster, Standing};
+use crate::log::{Batch, BlockChange, Kind, Record, Writer, has_hole, read};
+use crate::membership::{Membership, Standing};
 use std::collections::{BTreeMap, HashMap};
 
 /// Rows of a strip; a strip has at most 256.
@@ -41,7 +41,8 @@ struct StripeOverlay {
     in_doubt: RowSet,
     /// Images that hold a complete record but cannot tell what is in it.
     unproven: BTreeMap<usize, RowSet>,
-    /// Images on which the newest lean record of a row found neither the old block nor the new one.
+    /// Images on which the newest parity-only record of a row found neither the old block nor the
+    /// new one.
     damaged: BTreeMap<usize, RowSet>,
 }
 
@@ -79,17 +80,17 @@ impl Overlay {
     /// whether nobody overwrote its first areas; `is_written` is the written map.
     pub(crate) fn of<I: ReadAt>(
         images: &[I],
-        roster: &Roster,
+        membership: &Membership,
         has_head: &[bool],
         is_written: impl Fn(u64) -> bool,
     ) -> Overlay {
-        let newest = &roster.newest;
+        let newest = &membership.newest;
         let mut overlay = Overlay::default();
         if newest.consistency_policy != 3 || !newest.unclean {
             return overlay;
         }
         let mut devices: HashMap<u64, Device> = HashMap::new();
-        for (image, judged) in roster.images.iter().enumerate() {
+        for (image, judged) in membership.images.iter().enumerate() {
             if !matches!(judged.standing, Standing::Current | Standing::Until(_)) {
                 continue;
             }
@@ -105,20 +106,20 @@ impl Overlay {
             devices.insert(log_tag, Device { image, batches });
         }
         for (_, copies) in updates(&devices) {
-            overlay.judge((images, roster), &devices, &copies, &is_written);
+            overlay.judge((images, membership), &devices, &copies, &is_written);
         }
         overlay
     }
 
     fn judge<I: ReadAt>(
         &mut self,
-        (images, roster): (&[I], &Roster),
+        (images, membership): (&[I], &Membership),
         devices: &HashMap<u64, Device>,
         copies: &Copies<'_>,
         is_written: &impl Fn(u64) -> bool,
     ) {
         let Some(record) = copies.values().next() else { return };
-        let geometry = &roster.newest.geometry;
+        let geometry = &membership.newest.geometry;
         let rows = u64::from(record.first_row) + u64::from(record.row_count);
         if record.stripe >= geometry.stripes() || rows > geometry.strip_blocks() {
             return;
@@ -136,8 +137,8 @@ impl Overlay {
         if !is_written(record.stripe) {
             return;
         }
-        if let Kind::Lean(home) = record.kind
-            && !self.is_new((images, roster), devices, (record, home))
+        if let Kind::ParityOnly(change) = record.kind
+            && !self.is_new((images, membership), devices, (record, change))
         {
             self.summary.dropped += 1;
             return;
@@ -146,7 +147,7 @@ impl Overlay {
         let stripe = self.stripes.entry(record.stripe).or_default();
         // A later update of the row was planned when the block of an earlier one was there, or had
         // become another.
-        if !matches!(record.kind, Kind::Lean(_)) {
+        if !matches!(record.kind, Kind::ParityOnly(_)) {
             stripe.damaged.values_mut().for_each(|damaged| damaged.set(record, false));
         }
         if matches!(record.kind, Kind::InDoubt | Kind::FirstWrite) {
@@ -159,8 +160,8 @@ impl Overlay {
         for (holder, device) in in_service {
             let strip = usize::from(holder.strip);
             let is_a_strip = strip < geometry.stripe_width();
-            let slot = roster.images[device.image].slot.map(usize::from);
-            if !is_a_strip || slot != Some(geometry.home(record.stripe, strip).slot) {
+            let slot = membership.images[device.image].slot.map(usize::from);
+            if !is_a_strip || slot != Some(geometry.strip_place(record.stripe, strip).slot) {
                 continue;
             }
             let Some(copy) = copies.get(&device.image) else {
@@ -176,37 +177,37 @@ impl Overlay {
         }
     }
 
-    /// Whether the block that a complete lean record is about was not found as it was before. What
-    /// the log has of it is older then; and if it is not as it was to be either, a later record
-    /// must say what it is, or nobody can.
+    /// Whether the block that a complete parity-only record is about was not found as it was
+    /// before. What the log has of it is older then; and if it is not as it was to be either, a
+    /// later record must say what it is, or nobody can.
     fn is_new<I: ReadAt>(
         &mut self,
-        (images, roster): (&[I], &Roster),
+        (images, membership): (&[I], &Membership),
         devices: &HashMap<u64, Device>,
-        (record, home): (&Record, Home),
+        (record, change): (&Record, BlockChange),
     ) -> bool {
-        let newest = &roster.newest;
-        let (stripe, strip) = (record.stripe, usize::from(home.strip));
+        let newest = &membership.newest;
+        let (stripe, strip) = (record.stripe, usize::from(change.strip));
         if strip >= newest.geometry.k() || record.row_count != 1 {
             return false;
         }
-        let place = newest.geometry.home(stripe, strip);
+        let place = newest.geometry.strip_place(stripe, strip);
         let row = u64::from(record.first_row);
         let at = newest.data.offset + (place.first_block + row) * 4096;
-        let is_home = |it: &&Device| {
-            let judged = &roster.images[it.image];
+        let is_its_place = |it: &&Device| {
+            let judged = &membership.images[it.image];
             judged.slot.map(usize::from) == Some(place.slot) && judged.standing == Standing::Current
         };
         let mut block = [0; 4096];
-        for device in devices.values().filter(is_home) {
+        for device in devices.values().filter(is_its_place) {
             let is_read = images[device.image].read_at(at, &mut block).is_ok();
             let found = is_read.then(|| block_checksum(&block));
-            if found == Some(home.old) {
+            if found == Some(change.old) {
                 return false;
             }
             let overlay = self.stripes.entry(stripe).or_default();
             overlay.cells.remove(&(device.image, row));
-            let is_new = found == Some(home.new);
+            let is_new = found == Some(change.new);
             overlay.damaged.values_mut().for_each(|damaged| damaged.set(record, false));
             overlay.damaged.entry(device.image).or_default().set(record, !is_new);
             if let Some(unproven) = overlay.unproven.get_mut(&device.image).filter(|_| is_new) {
@@ -246,7 +247,7 @@ fn same_update(one: &Record, other: &Record) -> bool {
     key(one) == key(other) && one.holders == other.holders
 }
 
-/// All updates that are not known to be in place, by lane and sequence.
+/// All updates that are not known to be in place, by log ring and sequence.
 fn updates(devices: &HashMap<u64, Device>) -> BTreeMap<(u16, u64), Copies<'_>> {
     let batches = || {
         let all = devices.values().filter_map(|it| Some((it.image, it.batches.as_ref()?)));
@@ -254,13 +255,13 @@ fn updates(devices: &HashMap<u64, Device>) -> BTreeMap<(u16, u64), Copies<'_>> {
     };
     let mut settled: HashMap<u16, u64> = HashMap::new();
     for (_, batch) in batches() {
-        let below = settled.entry(batch.lane).or_default();
+        let below = settled.entry(batch.log_ring).or_default();
         *below = (*below).max(batch.settled_below);
     }
     let mut updates: BTreeMap<(u16, u64), Copies<'_>> = BTreeMap::new();
     for (image, batch) in batches() {
-        for record in batch.records.iter().filter(|it| it.sequence >= settled[&batch.lane]) {
-            updates.entry((batch.lane, record.sequence)).or_default().insert(image, record);
+        for record in batch.records.iter().filter(|it| it.sequence >= settled[&batch.log_ring]) {
+            updates.entry((batch.log_ring, record.sequence)).or_default().insert(image, record);
         }
     }
     updates

@@ -22,7 +22,7 @@ pub struct Place {
 
 /// Where a strip of a stripe lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
+pub struct StripPlace {
     /// The slot of the member that holds it.
     pub slot: usize,
     /// The number of its first block in the member's data area.
@@ -93,7 +93,7 @@ impl Geometry {
 
     /// Where a strip lies, by the layout: nobody else here asks it. Data strips are 0 to k - 1,
     /// parity strips k to k + m - 1.
-    pub fn home(&self, stripe: u64, strip: usize) -> Home {
+    pub fn strip_place(&self, stripe: u64, strip: usize) -> StripPlace {
         let (k, m) = (self.k(), self.m());
         let n = self.stripe_width();
         let groups = u64::from(self.groups);
@@ -106,7 +106,7 @@ impl Geometry {
         } else {
             strip
         };
-        Home { slot: group * n + position, first_block: row * self.strip_blocks() }
+        StripPlace { slot: group * n + position, first_block: row * self.strip_blocks() }
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             let is_data = strip < geometry.k();
             let name =
                 if is_data { format!("D{strip}") } else { names[strip - geometry.k()].into() };
-            slots[geometry.home(stripe, strip).slot] = name;
+            slots[geometry.strip_place(stripe, strip).slot] = name;
         }
         slots.join(" ")
     }
@@ -155,9 +155,9 @@ mod tests {
     fn groups_take_stripes_in_turn() {
         let geometry = geometry(60, 2, 2, 3);
         // Stripe 7 of three groups: group 1, row 2; P at 4 - 1 - 2 = 1 of slots 4 to 7.
-        let slots: Vec<usize> = (0..4).map(|strip| geometry.home(7, strip).slot).collect();
+        let slots: Vec<usize> = (0..4).map(|strip| geometry.strip_place(7, strip).slot).collect();
         assert_eq!(slots, [4 + 3, 4, 4 + 1, 4 + 2]);
-        assert_eq!(geometry.home(7, 0).first_block, 2 * 2);
+        assert_eq!(geometry.strip_place(7, 0).first_block, 2 * 2);
     }
 
     #[test]
@@ -165,11 +165,11 @@ mod tests {
         for geometry in [geometry(0, 4, 0, 1), geometry(1, 1, 3, 1)] {
             for stripe in 0..9 {
                 for strip in 0..4 {
-                    assert_eq!(geometry.home(stripe, strip).slot, strip);
+                    assert_eq!(geometry.strip_place(stripe, strip).slot, strip);
                 }
             }
         }
-        assert_eq!(geometry(10, 1, 1, 2).home(3, 1).slot, 3);
+        assert_eq!(geometry(10, 1, 1, 2).strip_place(3, 1).slot, 3);
     }
 
     #[test]

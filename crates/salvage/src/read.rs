@@ -25,7 +25,7 @@ pub enum How {
     /// Computed from the rest of its row.
     Reconstructed,
     /// Computed from the rest of its row, for what lies in its place is not what was written there.
-    Mended,
+    Repaired,
     /// Computed in a stripe that was being written when the array was not stopped: may be wrong.
     InDoubt,
     /// From a member that the operator put into its slot: may be old.
@@ -77,7 +77,7 @@ impl<I: ReadAt> Salvage<I> {
             return Ok(Found { bytes: cell.bytes, how });
         }
         if let Some(known) = self.known_of_wrong(place.stripe, place.strip, place.block) {
-            return self.mended(place, known);
+            return self.repaired(place, known);
         }
         if let Some(bytes) = self.reconstructed(place, Ask::Proven) {
             let doubt = self.is_in_flight(place.stripe)
@@ -106,13 +106,13 @@ impl<I: ReadAt> Salvage<I> {
         let geometry = self.geometry();
         assert!(buffer.len() == index(geometry.strip_bytes), "a buffer of one strip");
         let blocks = index(geometry.strip_blocks());
-        let home = geometry.home(stripe, strip);
-        let source = self.sources[home.slot].first();
+        let at = geometry.strip_place(stripe, strip);
+        let source = self.sources[at.slot].first();
         if let Some(source) = source.filter(|it| !it.by_hand && stripe < it.until_stripe)
             && self.sums.is_none()
             && self.is_written(stripe)
             && !self.overlay.touches(stripe)
-            && self.images[source.image].read_at(self.offset(home.first_block), buffer).is_ok()
+            && self.images[source.image].read_at(self.offset(at.first_block), buffer).is_ok()
         {
             return vec![Ok(How::Direct); blocks];
         }
@@ -173,8 +173,8 @@ impl<I: ReadAt> Salvage<I> {
 
     /// The slot of a block, and its number in the data area there.
     fn address(&self, stripe: u64, strip: usize, block: u64) -> (usize, u64) {
-        let home = self.geometry().home(stripe, strip);
-        (home.slot, home.first_block + block)
+        let at = self.geometry().strip_place(stripe, strip);
+        (at.slot, at.first_block + block)
     }
 
     /// What is known of a block whose member gives back something else.
@@ -192,11 +192,11 @@ impl<I: ReadAt> Salvage<I> {
 
     /// A block that is wrong where it lies, as it follows from its row: if that is what is known of
     /// it, or if it is what lies there after all, for then what is known is old.
-    fn mended(&self, place: Place, known: u32) -> Result<Found, Lost> {
+    fn repaired(&self, place: Place, known: u32) -> Result<Found, Lost> {
         let bytes = self.reconstructed(place, Ask::Proven).ok_or(Lost)?;
         let (slot, number) = self.address(place.stripe, place.strip, place.block);
         if sum_of(slot, number, &bytes) == known {
-            return Ok(Found { bytes, how: How::Mended });
+            return Ok(Found { bytes, how: How::Repaired });
         }
         let mut sources = self.sources[slot].iter();
         let source =

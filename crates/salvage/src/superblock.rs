@@ -172,9 +172,9 @@ impl Copy {
         if checksum(bytes, 8) != u32_at(bytes, 8) {
             return Copy::Damaged("checksum");
         }
-        // Bits 0 and 1 of the incompatible features are the stripe intent log and its lean records,
-        // bit 2 pages that name their member; bit 0 of the read-only compatible ones are checksums,
-        // and reading without them is no worse than before they existed.
+        // Bits 0 and 1 of the incompatible features are the stripe intent log and its parity-only
+        // records, bit 2 pages that name their member; bit 0 of the read-only compatible ones are
+        // checksums, and reading without them is no worse than before they existed.
         if u32_at(bytes, 16) != 1 || u64_at(bytes, 40) > 7 {
             return Copy::Newer;
         }

@@ -232,7 +232,7 @@ impl SimDisk {
 
     /// Undoes [`break_media`](Self::break_media): all sectors can be read again, with what they
     /// held.
-    pub fn mend_media(&self) {
+    pub fn repair_media(&self) {
         self.with(|disk| disk.faults.unreadable.clear());
     }
 
@@ -283,20 +283,20 @@ impl SimDisk {
         self.with(|disk| disk.faults.lies.told())
     }
 
-    /// As [`corrupt`](Self::corrupt), and [`is_spoilt`](Self::is_spoilt) knows of it.
+    /// As [`corrupt`](Self::corrupt), and [`is_damaged`](Self::is_damaged) knows of it.
     pub fn rot(&self, extent: Extent) {
         self.with(|disk| disk.rot(extent));
     }
 
     /// Whether a lie or rot has left something wrong in `extent` that was not stored anew since, or
     /// will with the next write there.
-    pub fn is_spoilt(&self, extent: Extent) -> bool {
-        self.with(|disk| disk.is_spoilt(extent))
+    pub fn is_damaged(&self, extent: Extent) -> bool {
+        self.with(|disk| disk.is_damaged(extent))
     }
 
     /// The same for all of it.
-    pub fn is_spoilt_anywhere(&self) -> bool {
-        self.with(|disk| disk.is_spoilt_anywhere())
+    pub fn is_damaged_anywhere(&self) -> bool {
+        self.with(|disk| disk.is_damaged_anywhere())
     }
 
     /// Changes every byte of `extent` silently and durably.

@@ -107,12 +107,12 @@ impl DiskState {
 
     /// Whether something in `extent` is wrong, may be after a power cut, or is to be by the next
     /// write.
-    pub(crate) fn is_spoilt(&self, extent: Extent) -> bool {
+    pub(crate) fn is_damaged(&self, extent: Extent) -> bool {
         let lies = &self.faults.lies;
         lies.is_awaited(extent) || lies.wrong.iter().any(|wrong| self.is_still(wrong, extent))
     }
 
-    pub(crate) fn is_spoilt_anywhere(&self) -> bool {
+    pub(crate) fn is_damaged_anywhere(&self) -> bool {
         let lies = &self.faults.lies;
         let all = Extent::new(0, self.options.size_bytes);
         !lies.next.is_empty() || lies.wrong.iter().any(|wrong| self.is_still(wrong, all))

@@ -243,18 +243,18 @@ fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
             // contents of its own.
             open.write(0, 131_072, before).await.expect("written");
             open.flush().await;
-            assert!(!disk.is_spoilt_anywhere(), "{lie:?}: all of it was stored anew");
+            assert!(!disk.is_damaged_anywhere(), "{lie:?}: all of it was stored anew");
             disk.lie_about_next_write(here, lie);
             open.write(4096, 8192, 2).await.expect("written");
-            assert!(disk.is_spoilt(here), "it is still to come");
+            assert!(disk.is_damaged(here), "it is still to come");
             open.write(12_288, 4096, 3).await.expect("acknowledged");
             let got = open.read(12_288, 4096).await.expect("read");
             let kept = usize::from(lie == Lie::Torn) * 2048;
             assert!(got[..kept].iter().all(|byte| *byte == 3), "{lie:?}");
             assert!(got[kept..].iter().all(|byte| *byte == before), "{lie:?}");
-            assert!(disk.is_spoilt(Extent::new(12_288, 4096)));
-            assert!(!disk.is_spoilt(Extent::new(4096, 8192)));
-            assert_eq!(disk.is_spoilt(there), lie == Lie::Misdirected(there.offset));
+            assert!(disk.is_damaged(Extent::new(12_288, 4096)));
+            assert!(!disk.is_damaged(Extent::new(4096, 8192)));
+            assert_eq!(disk.is_damaged(there), lie == Lie::Misdirected(there.offset));
             let elsewhere = open.read(there.offset, 8192).await.expect("read");
             let is_hit = elsewhere[4096..].iter().all(|byte| *byte == 3);
             assert_eq!(is_hit, lie == Lie::Misdirected(there.offset), "{lie:?}");
@@ -263,13 +263,13 @@ fn lies_about_writes_are_remembered_until_what_they_left_is_stored_anew() {
         open.write(0, 131_072, 40).await.expect("written");
         open.flush().await;
         disk.rot(Extent::new(512, 512));
-        assert!(disk.is_spoilt(Extent::new(0, 4096)) && !disk.is_spoilt(here));
+        assert!(disk.is_damaged(Extent::new(0, 4096)) && !disk.is_damaged(here));
         open.write(0, 4096, 40).await.expect("written");
-        assert!(disk.is_spoilt_anywhere(), "a power cut may bring it back");
+        assert!(disk.is_damaged_anywhere(), "a power cut may bring it back");
         open.flush().await;
-        assert!(!disk.is_spoilt_anywhere());
+        assert!(!disk.is_damaged_anywhere());
         disk.lie_about_next_write(here, Lie::Lost);
         disk.stop_lying();
-        assert!(!disk.is_spoilt_anywhere());
+        assert!(!disk.is_damaged_anywhere());
     });
 }

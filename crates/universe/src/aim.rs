@@ -36,9 +36,9 @@ pub enum Aim {
     Repairs,
     /// Single blocks on devices that write them whole and cache nothing; crashes where the stripes
     /// lie.
-    Lean,
+    ParityOnly,
     /// The same, with sectors that cannot be read.
-    LeanSectors,
+    ParityOnlySectors,
     /// Whole stripes, flushes, and blocks that rot or are lost; crashes where the stripes lie.
     Rot,
     /// The same, and most of the starts that follow are cut off, with members that come and go in
@@ -118,8 +118,8 @@ impl Aim {
         Aim::Takeovers,
         Aim::Standstills,
         Aim::Repairs,
-        Aim::Lean,
-        Aim::LeanSectors,
+        Aim::ParityOnly,
+        Aim::ParityOnlySectors,
         Aim::Rot,
         Aim::RotStarts,
         Aim::Scrubs,
@@ -138,8 +138,8 @@ impl Aim {
             Aim::Takeovers => "takeovers",
             Aim::Standstills => "standstills",
             Aim::Repairs => "repairs",
-            Aim::Lean => "lean",
-            Aim::LeanSectors => "lean-sectors",
+            Aim::ParityOnly => "parity_only",
+            Aim::ParityOnlySectors => "parity-only-sectors",
             Aim::Rot => "rot",
             Aim::RotStarts => "rot-starts",
             Aim::Scrubs => "scrubs",
@@ -157,7 +157,7 @@ impl Aim {
             Aim::Rebuilds => (50, 60),
             Aim::SlowRebuilds | Aim::Takeovers | Aim::Standstills => (10, 10),
             Aim::Repairs => (25, 10),
-            Aim::Lean | Aim::LeanSectors | Aim::Rot => (10, 25),
+            Aim::ParityOnly | Aim::ParityOnlySectors | Aim::Rot => (10, 25),
             Aim::Scrubs => (10, 10),
             Aim::Relapses | Aim::Silences => (30, 10),
         };
@@ -184,7 +184,7 @@ impl Aim {
                 ..cuts
             },
             Aim::SlowRebuilds => Cuts { lives_in: Some((Place::Heads, 250)), ..cuts },
-            Aim::Lean | Aim::LeanSectors => {
+            Aim::ParityOnly | Aim::ParityOnlySectors => {
                 Cuts { lives_in: Some((Place::Data, 120)), begins_whole: true, ..cuts }
             }
             Aim::Rot => Cuts { lives_in: Some((Place::Data, 300)), begins_whole: true, ..cuts },
@@ -247,7 +247,7 @@ impl Aim {
                 config.menu = Menu::of(&[operator, devices].concat());
             }
             Aim::Repairs => repairs(config),
-            Aim::Lean => lean(config),
+            Aim::ParityOnly => parity_only(config),
             Aim::Rot | Aim::RotStarts => {
                 config.clients = vec![Profile::Pairs];
                 config.requests = 300;
@@ -257,8 +257,8 @@ impl Aim {
             Aim::Scrubs => scrubs(config),
             Aim::Relapses => relapses(config),
             Aim::Silences => silences(config),
-            Aim::LeanSectors => {
-                lean(config);
+            Aim::ParityOnlySectors => {
+                parity_only(config);
                 config.menu = Menu::of(&[Act::Pause, Act::BreakSectors, Act::BreakSectors]);
             }
         }
@@ -313,7 +313,7 @@ fn slow_rebuilds(config: &mut Config) {
     config.disks.iter_mut().for_each(|disk| disk.latency = latency.clone());
 }
 
-fn lean(config: &mut Config) {
+fn parity_only(config: &mut Config) {
     for disk in &mut config.disks {
         (disk.atomic_write_bytes, disk.has_volatile_cache) = (4096, false);
     }
@@ -327,8 +327,8 @@ fn lean(config: &mut Config) {
 }
 
 fn repairs(config: &mut Config) {
-    // Of mirrors and without a log nobody promises that such a block is mended.
-    if config.contract.mends_torn_blocks {
+    // Of mirrors and without a log nobody promises that such a block is repaired.
+    if config.contract.repairs_torn_blocks {
         let disks = config.disks.iter_mut();
         disks.for_each(|disk| disk.torn_repairs_leave_junk = true);
     }

@@ -3,9 +3,9 @@
 //!
 //! What must stay true: the white box knows the geometry and the code, nothing of the engine.
 
-use crate::bay::{Bays, Rest};
 use crate::client;
 use crate::director::TANK;
+use crate::drive_slot::{DriveSlots, Rest};
 use crate::life::window_stripes;
 use crate::stage::Stage;
 use ashlar_engine::Engine;
@@ -35,7 +35,7 @@ pub(crate) async fn read_all(engine: &Engine, stage: &Stage) {
                 if !own.errors_are_allowed() {
                     own.fail(format!("the audit's read at {extent} was answered {kind:?}"));
                 }
-                own.mark("ordeal.read_failed");
+                own.mark("abuse.read_failed");
             }
             offset = extent.end();
         }
@@ -68,7 +68,7 @@ pub(crate) async fn read_backwards(engine: &Engine, stage: &Stage) {
 pub(crate) async fn read_with_losses(
     engine: &Engine,
     stage: &Stage,
-    bays: &mut Bays,
+    drive_slots: &mut DriveSlots,
     random: &mut Random,
 ) {
     let geometry = stage.config().one_row();
@@ -76,8 +76,8 @@ pub(crate) async fn read_with_losses(
         let mut slots: Vec<usize> = set.collect();
         random.shuffle(&mut slots);
         for slot in &slots[..geometry.parity_strips()] {
-            if let Some(at) = bays.in_slot(*slot) {
-                bays.all[at].disk.vanish();
+            if let Some(at) = drive_slots.in_slot(*slot) {
+                drive_slots.all[at].disk.vanish();
             }
         }
     }
@@ -86,8 +86,8 @@ pub(crate) async fn read_with_losses(
 }
 
 /// The generation the devices are at, on their media: it never falls.
-pub(crate) fn generation(stage: &Stage, bays: &Bays, before: u64) -> u64 {
-    let Some(now) = bays.durable_generation() else { return before };
+pub(crate) fn generation(stage: &Stage, drive_slots: &DriveSlots, before: u64) -> u64 {
+    let Some(now) = drive_slots.durable_generation() else { return before };
     if now < before {
         stage.fail(format!("generation fell from {before} to {now}"));
     }
@@ -95,21 +95,21 @@ pub(crate) fn generation(stage: &Stage, bays: &Bays, before: u64) -> u64 {
 }
 
 /// Nobody uses the devices and the array was stopped cleanly: everything on them agrees.
-pub(crate) fn at_rest(stage: &Stage, bays: &Bays, generation: u64) {
-    let Some(rest) = bays.at_rest() else { stage.fail("no superblock at rest") };
+pub(crate) fn at_rest(stage: &Stage, drive_slots: &DriveSlots, generation: u64) {
+    let Some(rest) = drive_slots.at_rest() else { stage.fail("no superblock at rest") };
     if rest.newest.generation != generation || rest.newest.unclean {
         stage.fail("the superblocks at rest are not those of a clean stop");
     }
     let Some(geometry) = rest.newest.geometry.to_layout() else {
         stage.fail("an impossible geometry at rest")
     };
-    let members = members(stage, bays, &rest, &geometry);
-    let written = written(stage, bays, &rest, &members);
-    let sums = Table { stage, bays, rest: &rest, members: &members };
+    let members = members(stage, drive_slots, &rest, &geometry);
+    let written = written(stage, drive_slots, &rest, &members);
+    let sums = Table { stage, drive_slots, rest: &rest, members: &members };
     let mut checked = 0;
     for stripe in window_stripes(stage) {
         if written(stripe) {
-            check_stripe(stage, (bays, &members), &geometry, StripeNo(stripe));
+            check_stripe(stage, (drive_slots, &members), &geometry, StripeNo(stripe));
             if rest.newest.checksums == ChecksumKind::Crc32c {
                 sums.check(&geometry, StripeNo(stripe));
             }
@@ -119,23 +119,28 @@ pub(crate) fn at_rest(stage: &Stage, bays: &Bays, generation: u64) {
     stage.marks().add("audit.stripes_checked", checked);
 }
 
-/// The bay in each slot; all know the newest generation.
-fn members(stage: &Stage, bays: &Bays, rest: &Rest, geometry: &Geometry) -> Vec<usize> {
+/// The drive slot in each slot; all know the newest generation.
+fn members(
+    stage: &Stage,
+    drive_slots: &DriveSlots,
+    rest: &Rest,
+    geometry: &Geometry,
+) -> Vec<usize> {
     let mut members = Vec::new();
     for slot in 0..geometry.members() {
         let holds = |at: &usize| rest.places[*at] == Some((slot, Role::Active));
-        let Some(at) = (0..bays.all.len()).find(holds) else {
+        let Some(at) = (0..drive_slots.all.len()).find(holds) else {
             stage.fail(format!("no device is active in slot {slot} at rest"))
         };
         if rest.generations[at] != Some(rest.newest.generation) {
-            stage.fail(format!("{} missed a generation", bays.all[at].name));
+            stage.fail(format!("{} missed a generation", drive_slots.all[at].name));
         }
         members.push(at);
     }
     members
 }
 
-/// What pages carry on a bay.
+/// What pages carry on a drive slot.
 fn page_tag(rest: &Rest, at: usize) -> u64 {
     rest.newest.page_tag(rest.own[at].as_ref().expect("it is active").member_uuid)
 }
@@ -143,7 +148,7 @@ fn page_tag(rest: &Rest, at: usize) -> u64 {
 /// Which stripes the members call written: all say the same.
 fn written(
     stage: &Stage,
-    bays: &Bays,
+    drive_slots: &DriveSlots,
     rest: &Rest,
     members: &[usize],
 ) -> impl Fn(u64) -> bool + use<> {
@@ -159,13 +164,13 @@ fn written(
         let read = |at: &usize| {
             let place = |place: u64| {
                 let offset = area.offset + (page * places + place) * BLOCK_BYTES;
-                let bytes = bays.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
+                let bytes = drive_slots.all[*at].disk.peek(Extent::new(offset, BLOCK_BYTES));
                 let read = identity(*at, page).decode(&bytes).ok();
                 read.filter(|read| read.sequence > 0 || !rest.newest.has_whole_map())
             };
             let newest = (0..places).filter_map(place).max_by_key(|page| page.sequence);
             let Some(newest) = newest else {
-                stage.fail(format!("{} has no page {page} of the map", bays.all[*at].name))
+                stage.fail(format!("{} has no page {page} of the map", drive_slots.all[*at].name))
             };
             newest.bits
         };
@@ -184,14 +189,16 @@ fn written(
 
 fn check_stripe(
     stage: &Stage,
-    (bays, members): (&Bays, &[usize]),
+    (drive_slots, members): (&DriveSlots, &[usize]),
     geometry: &Geometry,
     stripe: StripeNo,
 ) {
     let strip = |at: usize| {
         let index = StripIdx::from_at(at);
         let member = geometry.place(geometry.stripe(stripe), index).member.at();
-        bays.all[members[member]].disk.peek(bays.strip_extent(geometry, stripe, index))
+        drive_slots.all[members[member]]
+            .disk
+            .peek(drive_slots.strip_extent(geometry, stripe, index))
     };
     let (k, m) = (geometry.data_strips(), geometry.parity_strips());
     let data: Vec<Vec<u8>> = (0..k).map(strip).collect();
@@ -231,9 +238,9 @@ fn check_data(stage: &Stage, geometry: &Geometry, stripe: StripeNo, data: &[Vec<
 /// The checksums that the members keep.
 struct Table<'t> {
     stage: &'t Stage,
-    bays: &'t Bays,
+    drive_slots: &'t DriveSlots,
     rest: &'t Rest,
-    /// The bay in each slot.
+    /// The drive slot in each slot.
     members: &'t [usize],
 }
 
@@ -242,13 +249,13 @@ impl Table<'_> {
     fn check(&self, geometry: &Geometry, stripe: StripeNo) {
         for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
             let place = geometry.place(geometry.stripe(stripe), strip);
-            let disk = &self.bays.all[self.members[place.member.at()]].disk;
-            let bytes = disk.peek(self.bays.strip_extent(geometry, stripe, strip));
+            let disk = &self.drive_slots.all[self.members[place.member.at()]].disk;
+            let bytes = disk.peek(self.drive_slots.strip_extent(geometry, stripe, strip));
             let first = place.offset / BLOCK_BYTES;
             for (number, block) in (first..).zip(bytes.chunks(BLOCK_BYTES_USIZE)) {
                 let wanted = block_sum(place.member, number, block);
                 if self.sum(place.member, number) != Some(wanted) {
-                    let name = &self.bays.all[self.members[place.member.at()]].name;
+                    let name = &self.drive_slots.all[self.members[place.member.at()]].name;
                     self.stage.fail(format!(
                         "stripe {stripe}, {strip:?}: the table of {name} has another checksum of block {number}"
                     ));
@@ -261,7 +268,7 @@ impl Table<'_> {
         let (page, entry) = locate(number);
         let (area, tag) =
             (self.rest.newest.areas.checksums, array_tag(self.rest.newest.array_uuid));
-        let disk = &self.bays.all[self.members[member.at()]].disk;
+        let disk = &self.drive_slots.all[self.members[member.at()]].disk;
         let read =
             |place| disk.peek(Extent::new(area.offset + place_offset(page, place), BLOCK_BYTES));
         let (first, second) = (read(0), read(1));

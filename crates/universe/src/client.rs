@@ -214,7 +214,7 @@ impl Client {
             && self.stage.lacks(extent)
             && self.stage.ledger().planned_degraded(begun, was_rebuilt)
         {
-            self.stage.mark("doubt.ended_by_a_write");
+            self.stage.mark("uncertain.ended_by_a_write");
         }
         self.stage.note(|| format!("write {id} {ending:?}"));
         self.judge(answer.map(drop), &format!("write {id} at {extent}"))

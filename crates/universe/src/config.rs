@@ -67,7 +67,7 @@ pub struct Contract {
     /// A crash may come together with losses: all data stays, the array starts for writing.
     pub survives_losses_with_crash: bool,
     /// A logical block is old or new as a whole. Otherwise each unit that a device writes whole is.
-    pub mends_torn_blocks: bool,
+    pub repairs_torn_blocks: bool,
 }
 
 impl Contract {
@@ -80,7 +80,7 @@ impl Contract {
     pub fn of(policy: ConsistencyPolicy, geometry: &Geometry) -> Contract {
         let is_log = policy == ConsistencyPolicy::Log;
         let is_mirror = geometry.data_strips() == 1;
-        Contract { survives_losses_with_crash: is_log, mends_torn_blocks: is_log && !is_mirror }
+        Contract { survives_losses_with_crash: is_log, repairs_torn_blocks: is_log && !is_mirror }
     }
 }
 
@@ -150,19 +150,19 @@ impl Config {
         let class = wish.class.unwrap_or(drawn);
         let logical_block_bytes = if random.percent(50) { 512 } else { 4096 };
         let mut disks = draw_disks(&mut random, shape.members + SPARE_DEVICES);
-        if contract.mends_torn_blocks && Random::stream(seed, 0xC1).percent(30) {
+        if contract.repairs_torn_blocks && Random::stream(seed, 0xC1).percent(30) {
             tear_sectors(&mut disks);
         }
         let atomic = disks.iter().map(|disk| disk.atomic_write_bytes).min().unwrap_or(512);
         let may_state = policy == ConsistencyPolicy::Log && atomic == 4096;
         let is_stated = may_state && Random::stream(seed, 0xC3).percent(70);
-        if is_stated && contract.mends_torn_blocks && Random::stream(seed, 0xC4).percent(50) {
+        if is_stated && contract.repairs_torn_blocks && Random::stream(seed, 0xC4).percent(50) {
             // Nothing was stated of devices that come later.
             let waiting = &mut disks[shape.members..];
             waiting.iter_mut().for_each(|disk| disk.atomic_write_bytes = 512);
         }
         let logical = u64::from(logical_block_bytes);
-        let unit_bytes = if contract.mends_torn_blocks { logical } else { logical.min(atomic) };
+        let unit_bytes = if contract.repairs_torn_blocks { logical } else { logical.min(atomic) };
         let stripe_count = 4 + random.below(20);
         let first = if random.percent(50) { 0 } else { random.below(64) };
         let client_count = to_usize(1 + random.below(5));
@@ -343,7 +343,7 @@ fn draw_disks(random: &mut Random, count: usize) -> Vec<DiskOptions> {
     (0..count).map(|_| disk(random)).collect()
 }
 
-/// Where a log mends what is torn, sectors may tear inside, too.
+/// Where a log repairs what is torn, sectors may tear inside, too.
 fn tear_sectors(disks: &mut [DiskOptions]) {
     for disk in disks.iter_mut().filter(|disk| disk.atomic_write_bytes == 512) {
         disk.atomic_write_bytes = 128;

@@ -4,8 +4,8 @@
 //! go, so that the engine cannot change anything in between; what an operator's command answers is
 //! held against what it may answer.
 
-use crate::bay::{Bays, Trouble, out_of_sync};
 use crate::config::Class;
+use crate::drive_slot::{DriveSlots, Trouble, out_of_sync};
 use crate::menu::Act;
 use crate::stage::{Stage, seconds};
 use ashlar_device::{CommandKind, FaultKind};
@@ -34,7 +34,7 @@ pub(crate) struct Director<'l> {
     pub(crate) engine: Engine,
     pub(crate) handle: Handle,
     pub(crate) random: Random,
-    pub(crate) bays: &'l mut Bays,
+    pub(crate) drive_slots: &'l mut DriveSlots,
     pub(crate) array: Arc<Array>,
     /// A resync is under way: until it is through a loss goes with the crash.
     pub(crate) is_resyncing: bool,
@@ -96,7 +96,7 @@ impl Director<'_> {
     async fn no_room(&mut self) {
         self.say("no space under any device");
         self.stage.mark("fault.no_room");
-        self.bays.all.iter().for_each(|bay| bay.disk.fill_up());
+        self.drive_slots.all.iter().for_each(|drive_slot| drive_slot.disk.fill_up());
         let may_crash = matches!(self.stage.config().class, Class::Crashes | Class::Everything);
         if may_crash && self.random.percent(20) {
             let stop = if self.random.percent(50) { Stop::PowerCut } else { Stop::Kill };
@@ -106,7 +106,7 @@ impl Director<'_> {
         if self.array.pause().is_some() {
             self.stage.mark("array.is_paused");
         }
-        self.bays.make_room();
+        self.drive_slots.make_room();
         self.say("there is space again");
     }
 
@@ -125,16 +125,16 @@ impl Director<'_> {
         let Some(array) = status.arrays.first() else { return };
         self.is_resyncing = self.array.running_jobs().iter().any(|job| job.kind == JobKind::Resync);
         let spares = self.engine.spares();
-        for bay in &mut self.bays.all {
-            bay.is_spare = spares.iter().any(|spare| spare.path == bay.name);
-            bay.target_of = array
+        for drive_slot in &mut self.drive_slots.all {
+            drive_slot.is_spare = spares.iter().any(|spare| spare.path == drive_slot.name);
+            drive_slot.target_of = array
                 .members
                 .iter()
-                .position(|member| member.replacement.as_deref() == Some(&bay.name));
-            let now_in = array.members.iter().position(|member| member.path == bay.name);
+                .position(|member| member.replacement.as_deref() == Some(&drive_slot.name));
+            let now_in = array.members.iter().position(|member| member.path == drive_slot.name);
             // Out of its slot it is still remembered as the slot's, until another takes it.
             let keeps = |slot: &usize| array.members[*slot].path.is_empty();
-            bay.slot = now_in.or(bay.slot.filter(keeps));
+            drive_slot.slot = now_in.or(drive_slot.slot.filter(keeps));
         }
     }
 
@@ -146,12 +146,14 @@ impl Director<'_> {
     fn victims(&self) -> Vec<usize> {
         let (out, now) = (self.out(), self.handle.now());
         let is_victim = |at: &usize| {
-            let bay = &self.bays.all[*at];
-            let may_go = |slot: usize| out[slot] || self.bays.may_lose(slot, &out, now);
-            let place = bay.slot.or(bay.target_of);
-            bay.trouble.is_none() && (place.is_some() || bay.is_spare) && place.is_none_or(may_go)
+            let drive_slot = &self.drive_slots.all[*at];
+            let may_go = |slot: usize| out[slot] || self.drive_slots.may_lose(slot, &out, now);
+            let place = drive_slot.slot.or(drive_slot.target_of);
+            drive_slot.trouble.is_none()
+                && (place.is_some() || drive_slot.is_spare)
+                && place.is_none_or(may_go)
         };
-        (0..self.bays.all.len()).filter(is_victim).collect()
+        (0..self.drive_slots.all.len()).filter(is_victim).collect()
     }
 
     fn choose<T: Copy>(&mut self, items: &[T]) -> Option<T> {
@@ -164,14 +166,14 @@ impl Director<'_> {
         for _ in 0..most {
             let victims = self.victims();
             let Some(at) = self.choose(&victims) else { return };
-            self.bays.all[at].disk.vanish();
+            self.drive_slots.all[at].disk.vanish();
             let mut trouble = Trouble::Absent;
             if act == Act::VanishCold {
-                self.bays.all[at].disk.lose_cache();
+                self.drive_slots.all[at].disk.lose_cache();
                 trouble = Trouble::AbsentCold;
             }
-            self.bays.set_trouble(at, Some(trouble), self.handle.now());
-            self.say(&format!("{act:?} {}", self.bays.all[at].name));
+            self.drive_slots.set_trouble(at, Some(trouble), self.handle.now());
+            self.say(&format!("{act:?} {}", self.drive_slots.all[at].name));
             self.stage.mark(match act {
                 Act::Vanish => "fault.vanished",
                 Act::VanishCold => "fault.vanished_with_its_cache",
@@ -192,7 +194,7 @@ impl Director<'_> {
         let times = self.choose(&times).expect("three");
         let kinds = [FaultKind::Media, FaultKind::TimedOut, FaultKind::Gone];
         let kind = self.choose(&kinds).expect("three");
-        let disk = self.bays.all[at].disk.clone();
+        let disk = self.drive_slots.all[at].disk.clone();
         let (trouble, mark) = match act {
             Act::FailWrites => {
                 disk.fail(CommandKind::Write, kind, times);
@@ -212,8 +214,8 @@ impl Director<'_> {
                 (Trouble::Slow, "fault.slow")
             }
         };
-        self.bays.set_trouble(at, Some(trouble), self.handle.now());
-        self.say(&format!("{act:?} {kind:?} x {times:?} on {}", self.bays.all[at].name));
+        self.drive_slots.set_trouble(at, Some(trouble), self.handle.now());
+        self.say(&format!("{act:?} {kind:?} x {times:?} on {}", self.drive_slots.all[at].name));
         self.stage.mark(mark);
         if act == Act::FailWrites {
             self.stage.ledger().writes_may_fail();
@@ -223,8 +225,8 @@ impl Director<'_> {
     fn fall_silent(&mut self) {
         let victims = self.victims();
         let Some(at) = self.choose(&victims) else { return };
-        let name = self.bays.all[at].name.clone();
-        let disk = self.bays.all[at].disk.clone();
+        let name = self.drive_slots.all[at].name.clone();
+        let disk = self.drive_slots.all[at].disk.clone();
         disk.fall_silent();
         let (handle, engine, path) = (self.handle.clone(), self.engine.clone(), name.clone());
         self.handle.spawn(async move {
@@ -234,7 +236,7 @@ impl Director<'_> {
             }
             disk.speak();
         });
-        self.bays.set_trouble(at, Some(Trouble::Silent), self.handle.now());
+        self.drive_slots.set_trouble(at, Some(Trouble::Silent), self.handle.now());
         self.stage.note_silent(&name);
         self.say(&format!("{name} falls silent"));
         self.stage.mark("fault.silent");
@@ -243,18 +245,23 @@ impl Director<'_> {
     /// Nobody may be put out for that, and no request may fail.
     async fn stand_still(&mut self) {
         let slots = self.array.geometry().members();
-        let group = self.bays.group_of(to_usize(self.random.below(to_u64(slots))));
+        let group = self.drive_slots.group_of(to_usize(self.random.below(to_u64(slots))));
         let is_all = self.random.percent(60);
         let is_meant = |slot: Option<usize>| slot.is_some_and(|it| is_all || group.contains(&it));
-        let bays = self.bays.all.iter().filter(|bay| is_meant(bay.slot.or(bay.target_of)));
+        let drive_slots = self
+            .drive_slots
+            .all
+            .iter()
+            .filter(|drive_slot| is_meant(drive_slot.slot.or(drive_slot.target_of)));
         // One that was silent, and speaks by now, would not go on with the others.
-        let bays = bays.filter(|bay| bay.trouble != Some(Trouble::Silent));
-        bays.for_each(|bay| bay.disk.fall_silent());
+        let drive_slots =
+            drive_slots.filter(|drive_slot| drive_slot.trouble != Some(Trouble::Silent));
+        drive_slots.for_each(|drive_slot| drive_slot.disk.fall_silent());
         let magnitude = 8 + self.random.below(9);
         let time = Duration::from_millis(self.random.below(1 << magnitude));
         self.say(&format!("all (or else {group:?}): {is_all}, stand still for {time:?}"));
         self.handle.sleep(time).await;
-        self.bays.go_on();
+        self.drive_slots.go_on();
         self.stage.mark("fault.stood_still");
     }
 
@@ -268,17 +275,20 @@ impl Director<'_> {
             let strip =
                 StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.stripe_width()))));
             let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
-            let Some(at) = self.bays.in_slot(slot) else { continue };
-            if !self.bays.may_break((&geometry, stripe, slot), &out, now) {
+            let Some(at) = self.drive_slots.in_slot(slot) else { continue };
+            if !self.drive_slots.may_break((&geometry, stripe, slot), &out, now) {
                 continue;
             }
-            let strip = self.bays.strip_extent(&geometry, stripe, strip);
+            let strip = self.drive_slots.strip_extent(&geometry, stripe, strip);
             let sectors = strip.bytes / SECTOR_BYTES;
             let from = self.random.below(sectors);
             let many = 1 + self.random.below(sectors - from);
             let extent = Extent::new(strip.offset + from * SECTOR_BYTES, many * SECTOR_BYTES);
-            self.bays.all[at].disk.break_media(extent);
-            self.say(&format!("break {extent} of {} (stripe {stripe})", self.bays.all[at].name));
+            self.drive_slots.all[at].disk.break_media(extent);
+            self.say(&format!(
+                "break {extent} of {} (stripe {stripe})",
+                self.drive_slots.all[at].name
+            ));
             self.stage.mark("fault.sectors_broken");
         }
     }
@@ -294,14 +304,14 @@ impl Director<'_> {
             let strip =
                 StripIdx::from_at(to_usize(self.random.below(to_u64(geometry.stripe_width()))));
             let member = geometry.place(geometry.stripe(stripe), strip).member;
-            let Some(at) = self.bays.in_slot(member.at()) else { continue };
+            let Some(at) = self.drive_slots.in_slot(member.at()) else { continue };
             let may_break =
-                |stripe| self.bays.may_break((&geometry, stripe, member.at()), &out, now);
+                |stripe| self.drive_slots.may_break((&geometry, stripe, member.at()), &out, now);
             if !may_break(stripe) {
                 continue;
             }
-            let extent = self.bays.strip_extent(&geometry, stripe, strip);
-            let disk = self.bays.all[at].disk.clone();
+            let extent = self.drive_slots.strip_extent(&geometry, stripe, strip);
+            let disk = self.drive_slots.all[at].disk.clone();
             let mark = match act {
                 Act::Rot => {
                     let sectors = extent.bytes / SECTOR_BYTES;
@@ -325,7 +335,7 @@ impl Director<'_> {
                     else {
                         continue;
                     };
-                    let to = self.bays.strip_extent(&geometry, other, elsewhere).offset;
+                    let to = self.drive_slots.strip_extent(&geometry, other, elsewhere).offset;
                     disk.lie_about_next_write(extent, Lie::Misdirected(to));
                     "fault.misdirected_write"
                 }
@@ -342,32 +352,32 @@ impl Director<'_> {
         // unless it saw it gone.
         let was_noticed = |slot: usize| states[slot] == SlotState::Out;
         let is_ill = |at: &usize| {
-            let bay = &self.bays.all[*at];
-            match bay.trouble {
+            let drive_slot = &self.drive_slots.all[*at];
+            match drive_slot.trouble {
                 None => false,
                 Some(Trouble::AbsentCold) => {
-                    bay.target_of.is_none() && bay.slot.is_none_or(was_noticed)
+                    drive_slot.target_of.is_none() && drive_slot.slot.is_none_or(was_noticed)
                 }
                 Some(_) => true,
             }
         };
-        let ill: Vec<usize> = (0..self.bays.all.len()).filter(is_ill).collect();
+        let ill: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_ill).collect();
         if let Some(at) = self.choose(&ill) {
             let config = self.stage.config().clone();
-            self.bays.heal(at, &config, self.handle.now());
-            self.say(&format!("heal {}", self.bays.all[at].name));
+            self.drive_slots.heal(at, &config, self.handle.now());
+            self.say(&format!("heal {}", self.drive_slots.all[at].name));
         }
     }
 
-    /// Bays whose slot is out and that work.
+    /// Drive slots whose slot is out and that work.
     fn returnable(&self) -> Vec<usize> {
         let states = self.array.slot_states();
         let is_back = |at: &usize| {
-            let bay = &self.bays.all[*at];
-            let is_out = bay.slot.is_some_and(|slot| states[slot] == SlotState::Out);
-            is_out && bay.trouble.is_none()
+            let drive_slot = &self.drive_slots.all[*at];
+            let is_out = drive_slot.slot.is_some_and(|slot| states[slot] == SlotState::Out);
+            is_out && drive_slot.trouble.is_none()
         };
-        (0..self.bays.all.len()).filter(is_back).collect()
+        (0..self.drive_slots.all.len()).filter(is_back).collect()
     }
 
     async fn re_add_one(&mut self) {
@@ -379,7 +389,7 @@ impl Director<'_> {
 
     /// Take a member back. False if it was refused.
     pub(crate) async fn re_add(&mut self, at: usize) -> bool {
-        let name = self.bays.all[at].name.clone();
+        let name = self.drive_slots.all[at].name.clone();
         self.say(&format!("re-add {name}"));
         let answer = self.engine.re_add(TANK, &name).await;
         let is_taken = answer.is_ok();
@@ -413,17 +423,17 @@ impl Director<'_> {
             .iter()
             .map(|state| matches!(state, SlotState::Out | SlotState::Failing))
             .collect();
-        if self.bays.is_needed(slot, &gone) {
+        if self.drive_slots.is_needed(slot, &gone) {
             let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
             // Meanwhile this one may have gone.
             self.answered("put out a needed member", answer, &["member.needed"]);
             return;
         }
-        if self.bays.may_lose(slot, &out, now) {
-            if let Some(at) = self.bays.in_slot(slot) {
+        if self.drive_slots.may_lose(slot, &out, now) {
+            if let Some(at) = self.drive_slots.in_slot(slot) {
                 // Whatever comes of it, the slot counts as lost for a while.
-                let trouble = self.bays.all[at].trouble;
-                self.bays.set_trouble(at, trouble, now);
+                let trouble = self.drive_slots.all[at].trouble;
+                self.drive_slots.set_trouble(at, trouble, now);
             }
             self.say(&format!("put out slot {slot}"));
             let answer = self.engine.fail(TANK, MemberIdx::from_at(slot)).await;
@@ -433,7 +443,7 @@ impl Director<'_> {
     }
 
     async fn replace(&mut self) {
-        let free = self.bays.free();
+        let free = self.drive_slots.free();
         let Some(at) = self.choose(&free) else { return };
         let slot = to_usize(self.random.below(to_u64(self.array.geometry().members())));
         let was_out = self.array.slot_states()[slot] == SlotState::Out;
@@ -448,9 +458,9 @@ impl Director<'_> {
 
     /// Put a device into a slot. False if it was refused.
     pub(crate) async fn replace_with(&mut self, slot: usize, at: usize) -> bool {
-        let name = self.bays.all[at].name.clone();
+        let name = self.drive_slots.all[at].name.clone();
         // What it was told to lie about was said of the slot that it was in.
-        self.bays.all[at].disk.stop_lying();
+        self.drive_slots.all[at].disk.stop_lying();
         let was_out = self.array.slot_states()[slot] == SlotState::Out;
         self.say(&format!("replace slot {slot} (out: {was_out}) by {name}"));
         let answer = self.engine.replace(TANK, MemberIdx::from_at(slot), &name, true).await;
@@ -465,10 +475,10 @@ impl Director<'_> {
     }
 
     async fn add_spare(&mut self) {
-        let free = self.bays.free();
+        let free = self.drive_slots.free();
         let Some(at) = self.choose(&free) else { return };
-        let name = self.bays.all[at].name.clone();
-        self.bays.all[at].disk.stop_lying();
+        let name = self.drive_slots.all[at].name.clone();
+        self.drive_slots.all[at].disk.stop_lying();
         self.say(&format!("add spare {name}"));
         let answer = self.engine.add_spare(ashlar_ondisk::DEFAULT_POOL, &name, true).await;
         self.answered("add a spare", answer, &["device.failed", IN_USE]);
@@ -476,10 +486,10 @@ impl Director<'_> {
     }
 
     async fn remove_spare(&mut self) {
-        let is_spare = |at: &usize| self.bays.all[*at].is_spare;
-        let spares: Vec<usize> = (0..self.bays.all.len()).filter(is_spare).collect();
+        let is_spare = |at: &usize| self.drive_slots.all[*at].is_spare;
+        let spares: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_spare).collect();
         let Some(at) = self.choose(&spares) else { return };
-        let name = self.bays.all[at].name.clone();
+        let name = self.drive_slots.all[at].name.clone();
         self.say(&format!("remove spare {name}"));
         let answer = self.engine.remove_spare(&name).await;
         self.answered("remove a spare", answer, &["spare.unknown", "device.failed"]);

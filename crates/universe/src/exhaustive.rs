@@ -11,9 +11,9 @@
 //! Not here: crashes during the start that follows (universes have them).
 
 use crate::audit;
-use crate::bay::{Bays, Trouble};
 use crate::config::{Class, Config, Contract, Payload, Wish};
 use crate::director::TANK;
+use crate::drive_slot::{DriveSlots, Trouble};
 use crate::ledger::{Change, Ending};
 use crate::life::{Life, Outlook, assemble, judge_events};
 use crate::stage::{Stage, Stopper};
@@ -76,8 +76,8 @@ pub struct Case {
     /// Writes may tear; those of devices that are said to write blocks whole, between blocks.
     pub tears: bool,
     /// It is stated that devices write blocks whole, as they do: updates of single blocks may have
-    /// lean records.
-    pub is_lean: bool,
+    /// parity-only records.
+    pub is_parity_only: bool,
 }
 
 /// How much was looked at.
@@ -146,7 +146,7 @@ pub fn cases(is_long: bool) -> Vec<Case> {
                         is_written: !is(2),
                         is_degraded: is(3),
                         tears: true,
-                        is_lean: is(4),
+                        is_parity_only: is(4),
                     };
                     if case.is_worth_it() && (is_long || case.is_short()) {
                         cases.push(case);
@@ -173,12 +173,12 @@ impl Case {
     fn is_worth_it(&self) -> bool {
         // One operation is alone either way.
         let is_one = self.steps.len() > 1 || !self.is_together;
-        is_one && (!self.is_lean || self.may_be_lean())
+        is_one && (!self.is_parity_only || self.may_be_parity_only())
     }
 
     /// Some update reads what it changes, because that is no more than all others, or one of those
     /// is out.
-    fn may_be_lean(&self) -> bool {
+    fn may_be_parity_only(&self) -> bool {
         let reads_old = self.data > self.parity + 1 || self.data > 1 && self.is_degraded;
         reads_old && self.is_written && !self.has_caches
     }
@@ -186,7 +186,7 @@ impl Case {
     /// What is in reach within two minutes.
     fn is_short(&self) -> bool {
         let strips = self.data + self.parity;
-        if self.is_lean {
+        if self.is_parity_only {
             return self.steps.len() == 1 || self.steps.len() == 2 && strips == 3;
         }
         match self.steps.len() {
@@ -216,7 +216,7 @@ impl Case {
         let disk = DiskOptions {
             has_volatile_cache: self.has_caches,
             latency: Latency::constant(Duration::from_micros(100)),
-            atomic_write_bytes: if self.is_lean { STRIP_BYTES } else { 512 },
+            atomic_write_bytes: if self.is_parity_only { STRIP_BYTES } else { 512 },
             ..DiskOptions::sized(8 << 20)
         };
         let shape = self.shape();
@@ -225,11 +225,11 @@ impl Case {
         let geometry = Geometry::new(&shape, 1).expect("drawn shapes are possible");
         let contract = Contract::of(ConsistencyPolicy::Log, &geometry);
         // What devices may tear in two is two units.
-        let unit_bytes = if contract.mends_torn_blocks { logical_block_bytes } else { 512 };
+        let unit_bytes = if contract.repairs_torn_blocks { logical_block_bytes } else { 512 };
         Config {
             policy: ConsistencyPolicy::Log,
             contract,
-            stated_atomic_bytes: if self.is_lean { 4096 } else { 0 },
+            stated_atomic_bytes: if self.is_parity_only { 4096 } else { 0 },
             class: Class::Everything,
             logical_block_bytes,
             workers: 1,
@@ -251,7 +251,7 @@ impl fmt::Display for Case {
         let caches = if self.has_caches { "volatile caches" } else { "no caches" };
         let written = if self.is_written { "written stripes" } else { "unwritten stripes" };
         let out = if self.is_degraded { ", one member out" } else { "" };
-        let whole = if self.is_lean { ", blocks written whole" } else { "" };
+        let whole = if self.is_parity_only { ", blocks written whole" } else { "" };
         write!(
             f,
             "{}+{}, {:?} {order}, {written}, {caches}{out}{whole}",
@@ -264,7 +264,7 @@ impl fmt::Display for Case {
 struct Frozen {
     world: SimWorld,
     stage: Stage,
-    bays: Bays,
+    drive_slots: DriveSlots,
     disks: Vec<KeptDisk>,
     /// Writes of the workload by the number of their operation, and which member they went to.
     writes: BTreeMap<u64, usize>,
@@ -318,16 +318,16 @@ fn freeze(case: &Case, operations: u64) -> Frozen {
     let config = case.config();
     let stage = Stage::new(config.clone(), (usize::MAX, usize::MAX), false);
     let mut world = SimWorld::new(7);
-    let mut bays = Bays::new(&mut world, &config);
+    let mut drive_slots = DriveSlots::new(&mut world, &config);
     stage.set_switch(world.switch());
     let begin = Outlook::default();
     let made = Life::new(&mut world, &stage, 0, &begin).create(false);
     let (data_offset, geometry) = made.expect("nothing stops it");
     world.stop(Stop::Kill);
-    bays.data_offset = data_offset;
-    bays.geometry = Some(geometry);
-    bays.leave_old_content(&geometry, config.window);
-    let engine = start(&mut world, (&stage, case), &mut bays);
+    drive_slots.data_offset = data_offset;
+    drive_slots.geometry = Some(geometry);
+    drive_slots.leave_old_content(&geometry, config.window);
+    let engine = start(&mut world, (&stage, case), &mut drive_slots);
     let before = world.operations();
     world.stop_at(before + operations, Stop::Freeze);
     let own = stage.clone();
@@ -359,13 +359,13 @@ fn freeze(case: &Case, operations: u64) -> Frozen {
     }
     stage.crashed();
     stage.forget_clients();
-    let volatile: Vec<u64> = bays
+    let volatile: Vec<u64> = drive_slots
         .all
         .iter()
-        .flat_map(|bay| bay.disk.volatile_writes())
+        .flat_map(|drive_slot| drive_slot.disk.volatile_writes())
         .filter(|number| *number > before)
         .collect();
-    let names = bays.names();
+    let names = drive_slots.names();
     let is_write = |kind: CommandKind| !matches!(kind, CommandKind::Read | CommandKind::Flush);
     let last = world.last_operations();
     assert!(
@@ -380,17 +380,21 @@ fn freeze(case: &Case, operations: u64) -> Frozen {
             (operation.number, at.expect("a disk of this world"))
         })
         .collect();
-    let disks = bays.all.iter().map(|bay| bay.disk.keep()).collect();
-    Frozen { world, stage, bays, disks, writes, volatile, is_over }
+    let disks = drive_slots.all.iter().map(|drive_slot| drive_slot.disk.keep()).collect();
+    Frozen { world, stage, drive_slots, disks, writes, volatile, is_over }
 }
 
 /// Start the array, and bring it to where the workload begins.
-fn start(world: &mut SimWorld, (stage, case): (&Stage, &Case), bays: &mut Bays) -> Engine {
+fn start(
+    world: &mut SimWorld,
+    (stage, case): (&Stage, &Case),
+    drive_slots: &mut DriveSlots,
+) -> Engine {
     let (opener, own) = (world.opener(), stage.clone());
     let (is_written, is_degraded) = (case.is_written, case.is_degraded);
     world
         .run(async move |handle| {
-            let running = assemble((opener, &handle), &own, bays, &Outlook::default()).await;
+            let running = assemble((opener, &handle), &own, drive_slots, &Outlook::default()).await;
             let fill = async move |volume: ArrayVolume| {
                 if is_written {
                     let bytes = own.ledger().bytes();
@@ -514,25 +518,27 @@ impl Frozen {
     /// Start this state, read all, lose what may still be lost, read all.
     fn start(&mut self, case: &Case, chosen: &BTreeMap<u64, Fate>, lost: &BTreeSet<usize>) {
         let now = self.world.now();
-        for (at, (bay, disk)) in self.bays.all.iter_mut().zip(&self.disks).enumerate() {
-            bay.disk.put_back(disk.clone());
-            bay.disk.settle(|number| chosen.get(&number).copied().unwrap_or(Fate::Whole));
-            bay.trouble = lost.contains(&at).then_some(Trouble::Absent);
+        for (at, (drive_slot, disk)) in self.drive_slots.all.iter_mut().zip(&self.disks).enumerate()
+        {
+            drive_slot.disk.put_back(disk.clone());
+            drive_slot.disk.settle(|number| chosen.get(&number).copied().unwrap_or(Fate::Whole));
+            drive_slot.trouble = lost.contains(&at).then_some(Trouble::Absent);
             if lost.contains(&at) {
-                bay.disk.vanish();
+                drive_slot.disk.vanish();
             }
         }
-        self.bays.forget_suspicions();
+        self.drive_slots.forget_suspicions();
         let further = further(case, lost, now.0);
-        let (opener, stage, bays) = (self.world.opener(), self.stage.clone(), &mut self.bays);
+        let (opener, stage, drive_slots) =
+            (self.world.opener(), self.stage.clone(), &mut self.drive_slots);
         let outlook =
             Outlook { was_crash: true, was_degraded: case.is_degraded, ..Outlook::default() };
         self.world
             .run(async move |handle| {
-                let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+                let running = assemble((opener, &handle), &stage, drive_slots, &outlook).await;
                 audit::read_all(&running.engine, &stage).await;
                 for at in further {
-                    bays.all[at].disk.vanish();
+                    drive_slots.all[at].disk.vanish();
                 }
                 audit::read_all(&running.engine, &stage).await;
                 judge_events(&running.engine, &stage);

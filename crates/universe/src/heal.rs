@@ -3,10 +3,10 @@
 //!
 //! What must stay true: only what an operator could do is done; no fault is undone here.
 
-use crate::bay::out_of_sync;
+use crate::damaged;
 use crate::director::{Director, TANK};
+use crate::drive_slot::out_of_sync;
 use crate::life::DEADLINE;
-use crate::spoilt;
 use ashlar_engine::SlotState;
 use ashlar_ondisk::JobKind;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Director<'_> {
     /// contract.
     pub(crate) async fn await_calm(&mut self) {
         for _ in 0..400 {
-            let is_calm = self.bays.are_well(self.handle.now());
+            let is_calm = self.drive_slots.are_well(self.handle.now());
             if is_calm && !out_of_sync(&self.array).contains(&true) {
                 return;
             }
@@ -31,8 +31,8 @@ impl Director<'_> {
 
     /// Nothing is wrong with any device any more: whoever was lost can be taken back.
     pub(crate) fn heal_devices(&mut self) {
-        for at in 0..self.bays.all.len() {
-            self.bays.heal(at, self.stage.config(), self.handle.now());
+        for at in 0..self.drive_slots.all.len() {
+            self.drive_slots.heal(at, self.stage.config(), self.handle.now());
         }
     }
 
@@ -67,27 +67,27 @@ impl Director<'_> {
         if self.array.slot_states()[slot] != SlotState::Out {
             return;
         }
-        if let Some(at) = self.bays.in_slot(slot)
+        if let Some(at) = self.drive_slots.in_slot(slot)
             && self.re_add(at).await
         {
             return;
         }
-        let free = self.bays.free();
+        let free = self.drive_slots.free();
         if let Some(at) = free.first() {
             self.replace_with(slot, *at).await;
         }
     }
 
-    /// A scrub of everything finds nothing; with checksums, what is still spoilt, and the next
+    /// A scrub of everything finds nothing; with checksums, what is still damaged, and the next
     /// finds nothing.
     pub(crate) async fn scrub_clean(&mut self) {
         self.scrub_all().await;
         if !self.stage.config().has_checksums {
             return;
         }
-        let found = spoilt::mismatches(&self.engine);
+        let found = damaged::mismatches(&self.engine);
         self.scrub_all().await;
-        if spoilt::mismatches(&self.engine) != found {
+        if damaged::mismatches(&self.engine) != found {
             self.stage.fail("a scrub found blocks that the scrub before it had to repair");
         }
     }

@@ -9,21 +9,21 @@
 //! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards
 //!   settles which.
 //! - *trim*: reads as before or as zeros; a read settles which.
-//! - *doubt*: blocks of a whole-stripe write that an array with a log had not made durable at a
-//!   crash are excepted from the rule of crashes, and only they: `doubt` says how far.
+//! - *uncertain*: blocks of a whole-stripe write that an array with a log had not made durable at a
+//!   crash are excepted from the rule of crashes, and only they: `uncertain` says how far.
 //!
 //! Time is a counter of its own: it rises with every event here. Not here: what is promised when
 //! (`config`), who asks.
 
-mod doubt;
+mod uncertain;
 
 use crate::config::Payload;
 use crate::content::{self, WriteId};
 use ashlar_units::{Extent, to_u64, to_usize};
-use doubt::Holds;
-pub use doubt::Relaxed;
 use std::collections::BTreeSet;
 use std::fmt;
+use uncertain::Holds;
+pub use uncertain::Relaxed;
 
 const NEVER: u64 = u64::MAX;
 
@@ -300,8 +300,8 @@ impl Ledger {
             if states.iter().any(|state| !state.is_durable && !state.is_past) {
                 self.unflushed.insert(unit);
             }
-            let doubt = self.relaxed.and_then(|relaxed| doubt::of(states, now, relaxed));
-            states.extend(doubt);
+            let uncertain = self.relaxed.and_then(|relaxed| uncertain::of(states, now, relaxed));
+            states.extend(uncertain);
             for state in states.iter_mut() {
                 state.end = state.end.min(now);
                 state.is_failed = false;
@@ -327,13 +327,13 @@ impl Ledger {
             let is_hidden = |state: &State| {
                 states.iter().any(|other| other.sure < begun && state.is_under(other))
             };
-            let seen = doubt::Seen { payload, unit: to_u64(unit), bytes: part };
+            let seen = uncertain::Seen { payload, unit: to_u64(unit), bytes: part };
             let torn_at = self.relaxed.map_or(part.len(), |relaxed| relaxed.torn_at);
             let is_it = |state: &State| state.holds.are(state.id, seen, torn_at);
             // Of states with zeros it may be any. Doubt comes last, newest first.
-            let among = |is_doubt: bool| -> Vec<usize> {
+            let among = |is_uncertain: bool| -> Vec<usize> {
                 let may_be = |state: &State| {
-                    state.holds.is_doubt() == is_doubt && is_it(state) && !is_hidden(state)
+                    state.holds.is_uncertain() == is_uncertain && is_it(state) && !is_hidden(state)
                 };
                 (0..states.len()).filter(|at| may_be(&states[*at])).collect()
             };
@@ -346,7 +346,7 @@ impl Ledger {
                     self.keep_found(unit, *newest, part);
                     self.settle(unit, &shown, (begun, now));
                 }
-                None if self.writes_fail && doubt::is_crossed(states, seen, begun) => {}
+                None if self.writes_fail && uncertain::is_crossed(states, seen, begun) => {}
                 None => return Err(Box::new(self.wrong(unit, begun, part))),
             }
         }

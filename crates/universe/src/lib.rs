@@ -8,15 +8,18 @@
 //!
 //! In reading order:
 //! - `universe`  a seed from its first moment to its last
-//! - `config`    what is drawn for it, and what the contract demands; `menu`  what may happen; `aim`  what it is about on request
-//! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it mends; `client`  its clients
+//! - `config`    what is drawn for it, and what the contract demands; `menu`  what may happen;
+//!   `aim`  what it is about on request
+//! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it repairs;
+//!   `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
-//! - `bay`       the devices and the budget of losses
-//! - `ordeal`  what nobody wants to happen to members, undone afterwards
+//! - `drive_slot`       the devices and the budget of losses
+//! - `abuse`  what nobody wants to happen to members, undone afterwards
 //! - `rehearsal`  dry runs and starts, held against each other
 //! - `two_runners`  one array run by two programs through different paths to its devices
-//! - `spoilt`  what devices with checksums lie about, and that they are named for it
-//! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from them
+//! - `damaged`  what devices with checksums lie about, and that they are named for it
+//! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from
+//!   them
 //! - `exhaustive`  every crash state of small workloads
 //! - `shrink`  a failing universe made smaller
 //! - `audit`     what must be true at rest
@@ -24,13 +27,15 @@
 //! - `marks`     which rare events were reached
 #![forbid(unsafe_code)]
 
+mod abuse;
 mod aim;
 mod audit;
-mod bay;
 mod client;
 mod config;
 mod content;
+mod damaged;
 mod director;
+mod drive_slot;
 mod exhaustive;
 mod heal;
 mod hostile;
@@ -38,10 +43,8 @@ mod ledger;
 mod life;
 mod marks;
 mod menu;
-mod ordeal;
 mod rehearsal;
 mod shrink;
-mod spoilt;
 mod stage;
 mod two_runners;
 mod universe;

@@ -5,11 +5,11 @@
 //! contract says otherwise; a read-only start writes nothing.
 
 use crate::audit;
-use crate::bay::{Bays, out_of_sync};
 use crate::client::{self, Who};
 use crate::config::{Class, number};
+use crate::damaged;
 use crate::director::{Director, TANK};
-use crate::spoilt;
+use crate::drive_slot::{DriveSlots, out_of_sync};
 use crate::stage::{Stage, seconds};
 use crate::universe::draw_stop;
 use ashlar_device::Opener;
@@ -118,7 +118,7 @@ impl Life<'_> {
     /// Only start, with a stop on its way. True if it was stopped before it had started.
     pub(crate) fn only_start(
         mut self,
-        bays: &mut Bays,
+        drive_slots: &mut DriveSlots,
         outlook: &Outlook,
         StartCut { reads, after_reads }: StartCut,
     ) -> bool {
@@ -126,8 +126,8 @@ impl Life<'_> {
         let switch = self.world.switch();
         stage.say(|| format!("life {}: a start that may be cut", self.number));
         let ended = self.world.run(async |handle| {
-            bays.speak_some_day(&handle);
-            let running = assemble((opener, &handle), &stage, bays, outlook).await;
+            drive_slots.speak_some_day(&handle);
+            let running = assemble((opener, &handle), &stage, drive_slots, outlook).await;
             if reads {
                 // What was read stays, whatever comes next.
                 audit::read_all(&running.engine, &stage).await;
@@ -157,7 +157,7 @@ impl Life<'_> {
     /// mostly in `place`, at one of so many writes there.
     pub(crate) fn live(
         self,
-        bays: &mut Bays,
+        drive_slots: &mut DriveSlots,
         outlook: Outlook,
         (later, place, random): (usize, Option<(Extent, u64)>, &mut Random),
     ) -> Outlook {
@@ -171,8 +171,8 @@ impl Life<'_> {
         let (life, mut seen) = (self.number, None);
         let kept = &mut seen;
         let ended = self.world.run(async |handle| {
-            bays.speak_some_day(&handle);
-            let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+            drive_slots.speak_some_day(&handle);
+            let running = assemble((opener, &handle), &stage, drive_slots, &outlook).await;
             *kept = Some(Arc::clone(&running.array));
             let floor = stage.requests_left() * later / (later + 1);
             let is_calm = stage.config().class == Class::Losses && later == 0;
@@ -181,7 +181,7 @@ impl Life<'_> {
                 engine: running.engine.clone(),
                 handle: handle.clone(),
                 random: Random::stream(stage.config().seed, 0xAC00 + life),
-                bays: &mut *bays,
+                drive_slots: &mut *drive_slots,
                 array: Arc::clone(&running.array),
                 is_resyncing: false,
                 is_calm,
@@ -196,7 +196,7 @@ impl Life<'_> {
                 director.make_whole().await;
             }
             if begins_whole {
-                director.bays.forget_suspicions();
+                director.drive_slots.forget_suspicions();
             }
             begin_clients(&running, &stage, (life, floor)).await;
             if running.is_read_only {
@@ -218,14 +218,14 @@ impl Life<'_> {
             judge_events(&running.engine, &stage);
             LifeEnd::Cut
         });
-        self.conclude(ended, (end, seen), bays, outlook)
+        self.conclude(ended, (end, seen), drive_slots, outlook)
     }
 
     fn conclude(
         mut self,
         ended: Ended<LifeEnd>,
         (end, array): (End, Option<Arc<Array>>),
-        bays: &mut Bays,
+        drive_slots: &mut DriveSlots,
         outlook: Outlook,
     ) -> Outlook {
         let stop = match (&ended, end) {
@@ -259,7 +259,7 @@ impl Life<'_> {
                 _ => self.stage.crashed(),
             }
         }
-        let generation = audit::generation(&self.stage, bays, self.generation);
+        let generation = audit::generation(&self.stage, drive_slots, self.generation);
         Outlook {
             was_crash: !matches!(ended, Ended::Done(LifeEnd::Stopped(true))),
             was_degraded: was_degraded || (outlook.was_crash && array.is_none()),
@@ -279,14 +279,14 @@ impl Life<'_> {
     }
 
     /// Nothing is wrong any more: everything must come back to a whole and clean array.
-    pub(crate) fn heal(mut self, bays: &mut Bays, outlook: Outlook) -> Outlook {
+    pub(crate) fn heal(mut self, drive_slots: &mut DriveSlots, outlook: Outlook) -> Outlook {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        if let Some(rest) = bays.at_rest() {
-            bays.adopt(&rest);
+        if let Some(rest) = drive_slots.at_rest() {
+            drive_slots.adopt(&rest);
         }
         let ended = self.world.run(async |handle| {
-            bays.speak_some_day(&handle);
-            let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+            drive_slots.speak_some_day(&handle);
+            let running = assemble((opener, &handle), &stage, drive_slots, &outlook).await;
             if running.is_read_only {
                 return false;
             }
@@ -295,17 +295,17 @@ impl Life<'_> {
                 engine: running.engine.clone(),
                 handle: handle.clone(),
                 random: Random::stream(stage.config().seed, 0xAC99),
-                bays: &mut *bays,
+                drive_slots: &mut *drive_slots,
                 array: Arc::clone(&running.array),
                 is_resyncing: false,
                 is_calm: true,
             };
-            let spoilt = spoilt::on_members(director.bays, &running.array);
+            let damaged = damaged::on_members(director.drive_slots, &running.array);
             director.make_whole().await;
             audit::read_all(&running.engine, &stage).await;
             director.scrub_clean().await;
             judge_events(&running.engine, &stage);
-            spoilt::were_named(&running.engine, &stage, (director.bays, &spoilt));
+            damaged::were_named(&running.engine, &stage, (director.drive_slots, &damaged));
             if !stop((&running.engine, &handle), &stage).await {
                 stage.fail("a healthy array could not be stopped cleanly");
             }
@@ -316,20 +316,20 @@ impl Life<'_> {
         }
         self.exit();
         self.stage.ledger().stopped();
-        let generation = audit::generation(&self.stage, bays, self.generation);
+        let generation = audit::generation(&self.stage, drive_slots, self.generation);
         Outlook { generation, ..Outlook::default() }
     }
 
     /// Start once more, read everything, lose what may be lost, read everything.
-    pub(crate) fn look_again(self, bays: &mut Bays) {
+    pub(crate) fn look_again(self, drive_slots: &mut DriveSlots) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let outlook = Outlook { generation: self.generation, ..Outlook::default() };
         let mut random = Random::stream(stage.config().seed, 0xAC9A);
         self.world
             .run(async |handle| {
-                let running = assemble((opener, &handle), &stage, bays, &outlook).await;
+                let running = assemble((opener, &handle), &stage, drive_slots, &outlook).await;
                 audit::read_all(&running.engine, &stage).await;
-                audit::read_with_losses(&running.engine, &stage, bays, &mut random).await;
+                audit::read_with_losses(&running.engine, &stage, drive_slots, &mut random).await;
                 judge_events(&running.engine, &stage);
             })
             .done();
@@ -456,14 +456,14 @@ fn silence(stage: &Stage) -> SilenceLimits {
 pub(crate) async fn assemble(
     (opener, handle): (ashlar_sim::SimOpener, &Handle),
     stage: &Stage,
-    bays: &mut Bays,
+    drive_slots: &mut DriveSlots,
     outlook: &Outlook,
 ) -> Running {
-    bays.make_room();
-    bays.go_on();
+    drive_slots.make_room();
+    drive_slots.go_on();
     let engine = engine(opener, handle, stage);
-    let devices = bays.names();
-    assemble_on((engine, devices), handle, stage, (bays, outlook)).await
+    let devices = drive_slots.names();
+    assemble_on((engine, devices), handle, stage, (drive_slots, outlook)).await
 }
 
 /// Start the array on an engine, by these names of its devices.
@@ -471,15 +471,20 @@ pub(crate) async fn assemble_on(
     (engine, devices): (Engine, Vec<String>),
     handle: &Handle,
     stage: &Stage,
-    (bays, outlook): (&mut Bays, &Outlook),
+    (drive_slots, outlook): (&mut DriveSlots, &Outlook),
 ) -> Running {
     stage.set_array(None);
     stage.follow(Some(&engine));
-    let changes = |bays: &Bays| -> u64 { bays.all.iter().map(|bay| bay.disk.changes()).sum() };
-    let before = changes(bays);
-    let missing = bays.all.iter().any(|bay| bay.slot.is_some() && bay.trouble.is_some());
-    bays.note_start(stage.config());
-    let spoilt = bays.spoilt_blocks(stage.config());
+    let changes = |drive_slots: &DriveSlots| -> u64 {
+        drive_slots.all.iter().map(|drive_slot| drive_slot.disk.changes()).sum()
+    };
+    let before = changes(drive_slots);
+    let missing = drive_slots
+        .all
+        .iter()
+        .any(|drive_slot| drive_slot.slot.is_some() && drive_slot.trouble.is_some());
+    drive_slots.note_start(stage.config());
+    let damaged = drive_slots.damaged_blocks(stage.config());
     let spec = AssembleSpec { devices, ..AssembleSpec::default() };
     if let Err(refusal) = engine.assemble(spec).await {
         stage.fail(format!("the array does not start within the budget: {refusal}"));
@@ -490,7 +495,7 @@ pub(crate) async fn assemble_on(
         Ok(mut status) => status.arrays.remove(0),
         Err(refusal) => stage.fail(format!("no status: {refusal}")),
     };
-    note_doubt(stage, &array, &bays.unread_at_starts(), &spoilt);
+    note_uncertain(stage, &array, &drive_slots.unread_at_starts(), &damaged);
     let is_read_only = status.state == ashlar_engine::ArrayState::ReadOnly;
     stage.say(|| {
         let states: Vec<&str> = array.slot_states().iter().map(|state| state.word()).collect();
@@ -507,18 +512,19 @@ pub(crate) async fn assemble_on(
         if !may_be {
             stage.fail("the array started read-only against its contract");
         }
-        if changes(bays) != before {
+        if changes(drive_slots) != before {
             stage.fail("a read-only start changed a device");
         }
         stage.mark("start.read_only");
     }
     // Where a crash came together with unreadable sectors, or a device in trouble does not outlive
     // the resync, some blocks have no parity that can be trusted.
-    let is_broken = bays.all.iter().any(|bay| bay.disk.unreadable_sectors() > 0);
+    let is_broken =
+        drive_slots.all.iter().any(|drive_slot| drive_slot.disk.unreadable_sectors() > 0);
     let contract = stage.config().contract;
     let is_loss = is_broken || missing;
-    let is_doubtful = outlook.was_crash || outlook.was_unsynced;
-    let may_fail = is_loss && is_doubtful && !contract.survives_losses_with_crash;
+    let is_uncertain = outlook.was_crash || outlook.was_unsynced;
+    let may_fail = is_loss && is_uncertain && !contract.survives_losses_with_crash;
     stage.allow_errors(is_read_only || may_fail);
     stage.mark("start.done");
     if outlook.was_crash {
@@ -535,11 +541,11 @@ pub(crate) async fn assemble_on(
 
 /// Blocks of whole stripes that were under way at a crash, on members that are not there, or could
 /// not be read.
-fn note_doubt(
+fn note_uncertain(
     stage: &Stage,
     array: &Array,
     unreadable: &BTreeSet<(StripeNo, StripIdx)>,
-    spoilt: &BTreeSet<(StripeNo, StripIdx, u64)>,
+    damaged: &BTreeSet<(StripeNo, StripIdx, u64)>,
 ) {
     let (config, geometry) = (stage.config(), array.geometry());
     let out = out_of_sync(array);
@@ -558,19 +564,19 @@ fn note_doubt(
         let (stripe, strip, _) = place(unit);
         is_gone(stripe, strip)
     };
-    if !spoilt.is_empty() {
-        let rows = spoilt::believed((stage, geometry), spoilt, is_gone);
+    if !damaged.is_empty() {
+        let rows = damaged::believed((stage, geometry), damaged, is_gone);
         // What such a row holds is believed, and what its lost members held is decoded from that.
         let is_believed = |unit: u64| {
             let (stripe, strip, row) = place(unit);
             rows.contains(&(stripe, row))
-                && (spoilt.contains(&(stripe, strip, row)) || is_gone(stripe, strip))
+                && (damaged.contains(&(stripe, strip, row)) || is_gone(stripe, strip))
         };
         let believed = stage.ledger().taken_as_found(is_believed);
-        stage.marks().add("doubt.spoilt", believed);
+        stage.marks().add("uncertain.damaged", believed);
     }
     let lost = stage.ledger().started(is_lost);
-    stage.marks().add("doubt.on_a_lost_member", lost);
+    stage.marks().add("uncertain.on_a_lost_member", lost);
 }
 
 async fn begin_clients(running: &Running, stage: &Stage, (life, floor): (u64, usize)) {

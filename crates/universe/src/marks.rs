@@ -32,12 +32,12 @@ impl Marks {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Faults of devices, of hosts, and ordeals.
+    /// Faults of devices, of hosts, and abuses.
     pub fn faults(&self) -> u64 {
         let is_fault = |name: &str| {
             let of_host =
                 name.starts_with("crash.in_") || ["crash.power", "crash.kill"].contains(&name);
-            name.starts_with("fault.") || of_host || ORDEALS.contains(&name)
+            name.starts_with("fault.") || of_host || ABUSES.contains(&name)
         };
         self.0.iter().filter(|(name, _)| is_fault(name)).map(|(_, times)| times).sum()
     }
@@ -68,20 +68,20 @@ impl fmt::Display for Marks {
 }
 
 /// What may be done to members while nobody uses them.
-pub(crate) const ORDEALS: [&str; 13] = [
-    "ordeal.swapped",
-    "ordeal.shrunk",
-    "ordeal.foreign",
-    "ordeal.stale_copy",
-    "ordeal.stale_copies",
-    "ordeal.twice",
-    "ordeal.damaged_copies",
-    "ordeal.too_many_gone",
-    "ordeal.too_many_lost",
-    "ordeal.second_runner",
-    "ordeal.nothing",
-    "ordeal.cut_and_grown",
-    "ordeal.cut_while_running",
+pub(crate) const ABUSES: [&str; 13] = [
+    "abuse.swapped",
+    "abuse.shrunk",
+    "abuse.foreign",
+    "abuse.stale_copy",
+    "abuse.stale_copies",
+    "abuse.twice",
+    "abuse.damaged_copies",
+    "abuse.too_many_gone",
+    "abuse.too_many_lost",
+    "abuse.second_runner",
+    "abuse.nothing",
+    "abuse.cut_and_grown",
+    "abuse.cut_while_running",
 ];
 
 /// What some thousand universes must reach.
@@ -100,7 +100,7 @@ pub const EXPECTED: &[&str] = &[
     "count.handed_over",
     "count.intent_page_writes",
     "count.job_member_writes",
-    "count.lean_records",
+    "count.parity_only_records",
     "count.log_batches",
     "count.log_records",
     "count.log_settles",
@@ -121,9 +121,9 @@ pub const EXPECTED: &[&str] = &[
     "crash.in_start_twice",
     "crash.kill",
     "crash.power",
-    "doubt.on_a_lost_member",
-    "doubt.spoilt",
-    "doubt.read",
+    "uncertain.on_a_lost_member",
+    "uncertain.damaged",
+    "uncertain.read",
     "fault.flush_fails",
     "fault.lost_write",
     "fault.misdirected_write",
@@ -189,32 +189,32 @@ pub const EXPECTED: &[&str] = &[
     "operator.spare_added",
     "operator.spare_removed",
     "operator.unpaused",
-    "ordeal.cut_and_grown",
-    "ordeal.cut_while_running",
-    "ordeal.damaged_copies",
-    "ordeal.degraded",
-    "ordeal.foreign",
-    "ordeal.read_failed",
-    "ordeal.nothing",
-    "ordeal.refused",
-    "ordeal.second_runner",
-    "ordeal.second_runner_at_once",
-    "ordeal.second_runner_later",
-    "ordeal.second_runner_of_one_that_ended",
-    "ordeal.shrunk",
-    "ordeal.spoilt_beyond",
-    "ordeal.spoilt_is_an_error",
-    "ordeal.stale_copies",
-    "ordeal.stale_copy",
-    "ordeal.stopped_after_a_failure",
-    "ordeal.stale_copy_of_this_generation",
-    "ordeal.swapped",
-    "ordeal.too_many_gone",
-    "ordeal.too_many_lost",
-    "ordeal.twice",
-    "ordeal.whole",
-    "ordeal.write_done",
-    "ordeal.write_refused",
+    "abuse.cut_and_grown",
+    "abuse.cut_while_running",
+    "abuse.damaged_copies",
+    "abuse.degraded",
+    "abuse.foreign",
+    "abuse.read_failed",
+    "abuse.nothing",
+    "abuse.refused",
+    "abuse.second_runner",
+    "abuse.second_runner_at_once",
+    "abuse.second_runner_later",
+    "abuse.second_runner_of_one_that_ended",
+    "abuse.shrunk",
+    "abuse.damaged_beyond",
+    "abuse.damaged_is_an_error",
+    "abuse.stale_copies",
+    "abuse.stale_copy",
+    "abuse.stopped_after_a_failure",
+    "abuse.stale_copy_of_this_generation",
+    "abuse.swapped",
+    "abuse.too_many_gone",
+    "abuse.too_many_lost",
+    "abuse.twice",
+    "abuse.whole",
+    "abuse.write_done",
+    "abuse.write_refused",
     "policy.bitmap, class.crashes",
     "policy.bitmap, class.losses",
     "policy.bitmap, class.losses-then-crash",
@@ -232,7 +232,7 @@ pub const EXPECTED: &[&str] = &[
     "spare.added",
     "spare.missing",
     "spare.removed",
-    "spoilt.repaired_and_named",
+    "damaged.repaired_and_named",
     "start.after_a_crash",
     "start.degraded",
     "start.degraded_after_a_crash",

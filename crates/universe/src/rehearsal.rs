@@ -2,10 +2,10 @@
 //!
 //! What must stay true: a dry run changes nothing and ends as the start does, in the same state or
 //! in the same words; a refusal names a way to go on, and an option that it names gets further. Not
-//! here: what a start must come to (`ordeal`, `life`).
+//! here: what a start must come to (`abuse`, `life`).
 
+use crate::abuse::Abuses;
 use crate::life::engine;
-use crate::ordeal::Ordeals;
 use ashlar_engine::{ArrayState, AssembleSpec, Refusal};
 use ashlar_ondisk::assembly::AssemblyRequest;
 use ashlar_sim::Stop;
@@ -24,7 +24,7 @@ const OPTIONS: [(&str, Asked); 3] = [
 const WAYS: [&str; 5] =
     ["attach", "ashlar salvage", "assemble again", "examine", "the program that wrote it"];
 
-impl Ordeals<'_> {
+impl Abuses<'_> {
     /// Dry run and start, again and again with what the refusal names. The devices are as the last
     /// start leaves them.
     pub(crate) fn rehearse(&mut self) {
@@ -58,11 +58,11 @@ impl Ordeals<'_> {
 
     /// Both, and whether they agree. True: the array is only read.
     fn both(&mut self, request: &AssemblyRequest) -> Result<bool, Refusal> {
-        let changes = |ordeals: &Self| -> Vec<u64> {
-            ordeals.bays.all.iter().map(|bay| bay.disk.changes()).collect()
+        let changes = |abuses: &Self| -> Vec<u64> {
+            abuses.drive_slots.all.iter().map(|drive_slot| drive_slot.disk.changes()).collect()
         };
         let before = changes(self);
-        let devices = self.bays.names();
+        let devices = self.drive_slots.names();
         let spec = AssembleSpec { devices, request: *request, ..AssembleSpec::default() };
         let (opener, stage, asked) = (self.world.opener(), self.stage.clone(), spec.clone());
         let would = self.world.run(async move |handle| {

@@ -6,9 +6,9 @@
 //! not disturbed, and goes on with everything right. One that ended in the middle of its work is
 //! followed by another through other paths.
 
+use crate::abuse::{Abuses, write_some};
 use crate::audit;
 use crate::life::{Outlook, assemble_on, engine_of, stop};
-use crate::ordeal::{Ordeals, write_some};
 use crate::stage::Stage;
 use ashlar_device::{
     Access, Command, Device, DeviceFacts, OpenRefusal, Opened, Opener, Outcome, Owed,
@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Until both starts have ended and the heartbeat has gone on for a while.
 const A_WHILE: Duration = Duration::from_secs(6);
 
-impl Ordeals<'_> {
+impl Abuses<'_> {
     /// One of three: the second comes later, at the same moment, or when the first has ended.
     pub(crate) fn run_twice(&mut self, outlook: &Outlook) {
         match self.random.below(3) {
@@ -39,15 +39,16 @@ impl Ordeals<'_> {
 
     fn second_comes_later(&mut self, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let (names, second_paths) = (self.bays.names(), self.bays.second_paths());
+        let (names, second_paths) = (self.drive_slots.names(), self.drive_slots.second_paths());
         let others = match self.random.percent(50) {
             true => ProcessState::Lives,
             false => ProcessState::Unknown,
         };
-        let bays = &mut *self.bays;
+        let drive_slots = &mut *self.drive_slots;
         let is_stopped = self.world.run(async |handle| {
             let first = engine_by((&opener, 1), ProcessState::Ended, &handle, &stage);
-            let running = assemble_on((first, names), &handle, &stage, (bays, outlook)).await;
+            let running =
+                assemble_on((first, names), &handle, &stage, (drive_slots, outlook)).await;
             if running.is_read_only {
                 // It is only read, and says so to nobody.
                 return true;
@@ -63,22 +64,22 @@ impl Ordeals<'_> {
             if changes.load(Ordering::Relaxed) > 0 {
                 stage.fail("a start that was refused because the array runs changed a device");
             }
-            stage.mark("ordeal.second_runner_later");
+            stage.mark("abuse.second_runner_later");
             goes_on(&running.engine, &stage).await;
             stop((&running.engine, &handle), &stage).await
         });
         if !is_stopped.done() {
-            self.stage.mark("ordeal.not_stopped_cleanly");
+            self.stage.mark("abuse.not_stopped_cleanly");
         }
     }
 
     /// Whoever wins, if anybody does, is not disturbed; the next start finds everything.
     fn both_at_once(&mut self, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let (names, second_paths) = (self.bays.names(), self.bays.second_paths());
+        let (names, second_paths) = (self.drive_slots.names(), self.drive_slots.second_paths());
         let late = Duration::from_micros(self.random.below(3000));
-        let bays = &mut *self.bays;
-        bays.note_start(stage.config());
+        let drive_slots = &mut *self.drive_slots;
+        drive_slots.note_start(stage.config());
         self.world
             .run(async |handle| {
                 let of =
@@ -102,7 +103,7 @@ impl Ordeals<'_> {
                 for engine in [&first, &second] {
                     not_disturbed(engine, &stage);
                 }
-                stage.mark("ordeal.second_runner_at_once");
+                stage.mark("abuse.second_runner_at_once");
             })
             .done();
         self.world.stop(Stop::Kill);
@@ -112,11 +113,12 @@ impl Ordeals<'_> {
 
     fn first_has_ended(&mut self, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let names = self.bays.names();
-        let bays = &mut *self.bays;
+        let names = self.drive_slots.names();
+        let drive_slots = &mut *self.drive_slots;
         let may_go_on = self.world.run(async |handle| {
             let first = engine_by((&opener, 1), ProcessState::Ended, &handle, &stage);
-            let running = assemble_on((first, names), &handle, &stage, (bays, outlook)).await;
+            let running =
+                assemble_on((first, names), &handle, &stage, (drive_slots, outlook)).await;
             goes_on(&running.engine, &stage).await;
             !running.is_read_only && !stage.errors_are_allowed()
         });
@@ -124,15 +126,15 @@ impl Ordeals<'_> {
         self.world.stop(Stop::Kill);
         self.stage.crashed();
         if may_go_on {
-            self.stage.mark("ordeal.second_runner_of_one_that_ended");
+            self.stage.mark("abuse.second_runner_of_one_that_ended");
             self.follow(2, &self.after_a_crash(outlook));
         }
     }
 
     fn after_a_crash(&self, outlook: &Outlook) -> Outlook {
         let slots = self.stage.config().shape.members;
-        let rest = self.bays.at_rest();
-        let out = rest.map(|rest| self.bays.maybe_out_at_rest(&rest, slots));
+        let rest = self.drive_slots.at_rest();
+        let out = rest.map(|rest| self.drive_slots.maybe_out_at_rest(&rest, slots));
         let is_degraded = out.is_none_or(|out| out.contains(&true));
         let was_degraded = outlook.was_degraded || is_degraded;
         Outlook { was_crash: true, was_degraded, ..*outlook }
@@ -141,13 +143,13 @@ impl Ordeals<'_> {
     /// A start by the second paths when nobody runs it any more.
     fn follow(&mut self, number: u32, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let second_paths = self.bays.second_paths();
-        let bays = &mut *self.bays;
+        let second_paths = self.drive_slots.second_paths();
+        let drive_slots = &mut *self.drive_slots;
         self.world
             .run(async |handle| {
                 let next = engine_by((&opener, number), ProcessState::Ended, &handle, &stage);
                 let next = (next, second_paths);
-                let running = assemble_on(next, &handle, &stage, (bays, outlook)).await;
+                let running = assemble_on(next, &handle, &stage, (drive_slots, outlook)).await;
                 audit::read_all(&running.engine, &stage).await;
             })
             .done();

@@ -4,13 +4,13 @@
 //! What must stay true: the seed decides everything; a universe that goes wrong comes back as a
 //! [`Failure`] with its story, whatever went wrong: an oracle, a panic of the engine, a deadlock.
 
+use crate::abuse::{Abuses, Older};
 use crate::aim::Place;
 use crate::audit;
-use crate::bay::Bays;
 use crate::config::{Class, Config, Wish};
+use crate::drive_slot::DriveSlots;
 use crate::life::{Life, Outlook, StartCut};
 use crate::marks::Marks;
-use crate::ordeal::{Older, Ordeals};
 use crate::stage::{Stage, Stopper};
 use ashlar_sim::{Operation, Random, SimWorld, Stop};
 use ashlar_units::Extent;
@@ -19,11 +19,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where superblocks lie at the beginning of a member.
 const HEADS: Extent = Extent { offset: 0, bytes: 128 << 10 };
-/// Ordeals between two lives, of a hundred.
-const ORDEALS: u64 = 40;
-/// Of arrays with checksums: how often more of a row is spoilt than the parity replaces, of a
+/// Abuses between two lives, of a hundred.
+const ABUSES: u64 = 40;
+/// Of arrays with checksums: how often more of a row is damaged than the parity replaces, of a
 /// hundred.
-const SPOILT_BEYOND: u64 = 30;
+const DAMAGED_BEYOND: u64 = 30;
 
 /// What of a universe is to be left out: to find the least that still fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub struct Report {
     pub operations: u64,
     /// What was reached.
     pub marks: Marks,
-    /// Faults: of devices, of hosts, and ordeals.
+    /// Faults: of devices, of hosts, and abuses.
     pub faults: u64,
     /// The story so far.
     pub story: String,
@@ -138,25 +138,25 @@ pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 struct Universe<'w> {
     world: &'w mut SimWorld,
     stage: Stage,
-    bays: Bays,
+    drive_slots: DriveSlots,
     random: Random,
     lives_max: usize,
-    /// Of ordeals: with a stream of their own, so that they disturb nothing.
-    ordeals: Random,
-    /// Of what is spoilt beyond the budget.
+    /// Of abuses: with a stream of their own, so that they disturb nothing.
+    abuses: Random,
+    /// Of what is damaged beyond the budget.
     lies: Random,
     older: Vec<Older>,
 }
 
 impl Universe<'_> {
     fn new(world: &mut SimWorld, stage: Stage, limits: Limits) -> Universe<'_> {
-        let bays = Bays::new(world, stage.config());
+        let drive_slots = DriveSlots::new(world, stage.config());
         stage.set_switch(world.switch());
         let random = Random::stream(stage.config().seed, 0xD1);
-        let ordeals = Random::stream(stage.config().seed, 0xD2);
+        let abuses = Random::stream(stage.config().seed, 0xD2);
         let lies = Random::stream(stage.config().seed, 0xD3);
         let lives_max = limits.lives;
-        Universe { world, stage, bays, random, lives_max, ordeals, lies, older: Vec::new() }
+        Universe { world, stage, drive_slots, random, lives_max, abuses, lies, older: Vec::new() }
     }
 
     fn run(&mut self) {
@@ -177,16 +177,16 @@ impl Universe<'_> {
             }
         }
         self.world.call_off();
-        (0..self.bays.all.len()).for_each(|at| {
-            self.bays.heal(at, self.stage.config(), self.world.now());
+        (0..self.drive_slots.all.len()).for_each(|at| {
+            self.drive_slots.heal(at, self.stage.config(), self.world.now());
         });
         self.stage.say(|| "everything heals".to_owned());
         let healed =
-            Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.bays, outlook);
-        audit::at_rest(&self.stage, &self.bays, healed.generation);
-        Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.bays);
+            Life::new(self.world, &self.stage, 0x99, &outlook).heal(&mut self.drive_slots, outlook);
+        audit::at_rest(&self.stage, &self.drive_slots, healed.generation);
+        Life::new(self.world, &self.stage, 0x9A, &healed).look_again(&mut self.drive_slots);
         let found = self.stage.ledger().found_in_doubt;
-        self.stage.marks().add("doubt.read", found);
+        self.stage.marks().add("uncertain.read", found);
         self.stage.mark("universe.whole_at_the_end");
     }
 
@@ -208,9 +208,9 @@ impl Universe<'_> {
             };
             self.world.call_off();
             self.world.stop(Stop::Kill);
-            self.bays.data_offset = data_offset;
-            self.bays.geometry = Some(geometry);
-            self.bays.leave_old_content(&geometry, self.stage.config().window);
+            self.drive_slots.data_offset = data_offset;
+            self.drive_slots.geometry = Some(geometry);
+            self.drive_slots.leave_old_content(&geometry, self.stage.config().window);
             return;
         }
         self.stage.fail("the third creation was stopped, too: a fault of the simulator");
@@ -218,19 +218,21 @@ impl Universe<'_> {
 
     /// What happens while nobody uses the devices.
     fn between(&mut self, (number, lives): (usize, usize), outlook: &Outlook) {
-        let Some(rest) = self.bays.at_rest() else { return };
+        let Some(rest) = self.drive_slots.at_rest() else { return };
         if number > 1 {
-            self.bays.adopt(&rest);
-            self.bays.forget_suspicions();
+            self.drive_slots.adopt(&rest);
+            self.drive_slots.forget_suspicions();
         }
         let now = self.world.now();
-        for at in 0..self.bays.all.len() {
-            let heals = self.bays.all[at].trouble.is_some() && self.random.percent(30);
+        for at in 0..self.drive_slots.all.len() {
+            let heals = self.drive_slots.all[at].trouble.is_some() && self.random.percent(30);
             if heals {
                 let config = self.stage.config().clone();
-                self.bays.heal(at, &config, now);
-                self.bays.forget_suspicions();
-                self.stage.say(|| format!("{} heals while nobody uses it", self.bays.all[at].name));
+                self.drive_slots.heal(at, &config, now);
+                self.drive_slots.forget_suspicions();
+                self.stage.say(|| {
+                    format!("{} heals while nobody uses it", self.drive_slots.all[at].name)
+                });
             }
         }
         let class = self.stage.config().class;
@@ -247,22 +249,23 @@ impl Universe<'_> {
         if may_lose && self.random.percent(self.stage.config().cuts.losses_at_rest) {
             self.lose_at_rest(&rest);
         }
-        self.ordeal(&rest, outlook);
+        self.abuse(&rest, outlook);
     }
 
     /// Between two starts that were cut off: devices come back, others are lost.
-    fn come_and_go(&mut self, rest: &crate::bay::Rest) {
+    fn come_and_go(&mut self, rest: &crate::drive_slot::Rest) {
         let now = self.world.now();
         let (comes, goes) = self.stage.config().cuts.comes_and_goes;
-        for at in 0..self.bays.all.len() {
-            if self.bays.all[at].trouble.is_some() && self.random.percent(comes) {
+        for at in 0..self.drive_slots.all.len() {
+            if self.drive_slots.all[at].trouble.is_some() && self.random.percent(comes) {
                 let config = self.stage.config().clone();
-                self.bays.heal(at, &config, now);
-                self.stage.say(|| format!("{} heals between starts", self.bays.all[at].name));
+                self.drive_slots.heal(at, &config, now);
+                self.stage
+                    .say(|| format!("{} heals between starts", self.drive_slots.all[at].name));
                 self.stage.mark("start.device_came_between");
             }
         }
-        self.bays.forget_suspicions();
+        self.drive_slots.forget_suspicions();
         if self.random.percent(goes) {
             self.lose_at_rest(rest);
         }
@@ -270,57 +273,59 @@ impl Universe<'_> {
 
     /// Nothing is wrong with any device any more.
     fn heal_all(&mut self) {
-        for at in 0..self.bays.all.len() {
-            self.bays.heal(at, self.stage.config(), self.world.now());
-            self.bays.all[at].disk.mend_media();
+        for at in 0..self.drive_slots.all.len() {
+            self.drive_slots.heal(at, self.stage.config(), self.world.now());
+            self.drive_slots.all[at].disk.repair_media();
         }
-        self.bays.forget_suspicions();
+        self.drive_slots.forget_suspicions();
         self.stage.say(|| "all devices heal while nobody uses them".to_owned());
     }
 
-    fn ordeal(&mut self, rest: &crate::bay::Rest, outlook: &Outlook) {
-        let is_due = self.ordeals.percent(ORDEALS);
-        let mut ordeals = Ordeals {
+    fn abuse(&mut self, rest: &crate::drive_slot::Rest, outlook: &Outlook) {
+        let is_due = self.abuses.percent(ABUSES);
+        let mut abuses = Abuses {
             world: self.world,
             stage: &self.stage,
-            bays: &mut self.bays,
-            random: &mut self.ordeals,
+            drive_slots: &mut self.drive_slots,
+            random: &mut self.abuses,
             older: &mut self.older,
         };
         if is_due {
-            ordeals.undergo(rest, outlook);
+            abuses.undergo(rest, outlook);
         }
-        ordeals.remember(rest, outlook);
-        if self.lies.percent(SPOILT_BEYOND) {
-            ordeals.spoil_beyond(&mut self.lies, outlook);
+        abuses.remember(rest, outlook);
+        if self.lies.percent(DAMAGED_BEYOND) {
+            abuses.spoil_beyond(&mut self.lies, outlook);
         }
     }
 
-    fn lose_at_rest(&mut self, rest: &crate::bay::Rest) {
+    fn lose_at_rest(&mut self, rest: &crate::drive_slot::Rest) {
         let slots = self.stage.config().shape.members;
         // The device that another is being filled from, rather than any.
-        let sources: Vec<usize> = self.bays.all.iter().filter_map(|bay| bay.target_of).collect();
+        let sources: Vec<usize> =
+            self.drive_slots.all.iter().filter_map(|drive_slot| drive_slot.target_of).collect();
         for _ in 0..1 + self.random.below(3) {
-            let out = self.bays.maybe_out_at_rest(rest, slots);
+            let out = self.drive_slots.maybe_out_at_rest(rest, slots);
             let slot = usize::try_from(self.random.below(u64::try_from(slots).expect("few")));
             let mut slot = slot.expect("few");
             if let (Some(source), true) = (sources.first(), self.random.percent(50)) {
                 slot = *source;
             }
-            let Some(at) = self.bays.in_slot(slot) else { continue };
+            let Some(at) = self.drive_slots.in_slot(slot) else { continue };
             let now = self.world.now();
-            if self.bays.all[at].trouble.is_none()
+            if self.drive_slots.all[at].trouble.is_none()
                 && !out[slot]
-                && self.bays.may_lose(slot, &out, now)
+                && self.drive_slots.may_lose(slot, &out, now)
             {
-                self.bays.all[at].disk.vanish();
-                self.bays.set_trouble(at, Some(crate::bay::Trouble::Absent), now);
-                self.stage
-                    .say(|| format!("{} is lost while nobody uses it", self.bays.all[at].name));
+                self.drive_slots.all[at].disk.vanish();
+                self.drive_slots.set_trouble(at, Some(crate::drive_slot::Trouble::Absent), now);
+                self.stage.say(|| {
+                    format!("{} is lost while nobody uses it", self.drive_slots.all[at].name)
+                });
                 self.stage.mark("fault.vanished_at_rest");
             }
         }
-        self.bays.forget_suspicions();
+        self.drive_slots.forget_suspicions();
     }
 
     fn life(&mut self, number: u64, later: usize, outlook: Outlook) -> Outlook {
@@ -354,7 +359,7 @@ impl Universe<'_> {
             let number = number * 16 + depth;
             let reads = is_after_reads || self.random.percent(50);
             if !Life::new(self.world, &self.stage, number, &outlook).only_start(
-                &mut self.bays,
+                &mut self.drive_slots,
                 &outlook,
                 StartCut { reads, after_reads: is_after_reads.then_some(stop) },
             ) {
@@ -367,8 +372,8 @@ impl Universe<'_> {
                 1 => "crash.in_start_twice",
                 _ => "crash.in_start_thrice",
             });
-            if let Some(rest) = self.bays.at_rest() {
-                self.bays.adopt(&rest);
+            if let Some(rest) = self.drive_slots.at_rest() {
+                self.drive_slots.adopt(&rest);
                 if self.stage.config().class == Class::Everything {
                     self.come_and_go(&rest);
                 }
@@ -383,7 +388,7 @@ impl Universe<'_> {
             .lives_in
             .and_then(|(place, writes)| Some((self.extent_of(place)?, writes)));
         Life::new(self.world, &self.stage, number, &outlook).live(
-            &mut self.bays,
+            &mut self.drive_slots,
             outlook,
             (later, place, &mut random),
         )
@@ -391,14 +396,14 @@ impl Universe<'_> {
 
     /// Where on every member it is.
     fn extent_of(&self, place: Place) -> Option<Extent> {
-        let areas = self.bays.at_rest()?.newest.areas;
+        let areas = self.drive_slots.at_rest()?.newest.areas;
         Some(match place {
             Place::Heads => HEADS,
             Place::Map => areas.written_map,
             Place::Log => areas.intent_log,
             Place::Data => {
-                let geometry = self.bays.geometry?;
-                Extent::new(self.bays.data_offset, geometry.member_bytes())
+                let geometry = self.drive_slots.geometry?;
+                Extent::new(self.drive_slots.data_offset, geometry.member_bytes())
             }
         })
     }

@@ -33,14 +33,14 @@ fn limits_for(canary: Canary) -> Limits {
         Canary::ReplayBeforeLossRecorded | Canary::ReplayNotFlushed => aimed(Aim::Starts),
         Canary::RepairNotLogged => aimed(Aim::Repairs),
         Canary::MapNotSettled => aimed(Aim::Maps),
-        Canary::LeanParityTooSoon => aimed(Aim::Lean),
-        Canary::LeanLostLeft => aimed(Aim::LeanSectors),
-        Canary::NewcomerNotTold | Canary::CopySpeaksOn => aimed(Aim::Standstills),
+        Canary::ParityOnlyParityTooSoon => aimed(Aim::ParityOnly),
+        Canary::ParityOnlyLostLeft => aimed(Aim::ParityOnlySectors),
+        Canary::JoiningDeviceNotTold | Canary::CopySpeaksOn => aimed(Aim::Standstills),
         Canary::SilenceNotWatched => aimed(Aim::Silences),
         Canary::ProvenNotPutBack => Wish { has_checksums: true, ..aimed(Aim::Rot) },
-        Canary::LeanUnstated
-        | Canary::LeanOverCopies
-        | Canary::LeanBlockNotAsked
+        Canary::ParityOnlyUnstated
+        | Canary::ParityOnlyOverCopies
+        | Canary::ParityOnlyBlockNotAsked
         | Canary::TornBatchTaken
         | Canary::FirstWriteTooSoon
         | Canary::SpaceReusedUnflushed => logged,
@@ -71,11 +71,11 @@ fn first_seed(canary: Canary) -> u64 {
         Canary::ReplayBeforeLossRecorded => 630,
         Canary::ReplayNotFlushed => 205,
         Canary::FirstWriteTooSoon => 245,
-        Canary::LeanUnstated => 40,
-        Canary::LeanParityTooSoon => 245,
-        Canary::LeanOverCopies => 745,
-        Canary::LeanBlockNotAsked => 115,
-        Canary::LeanLostLeft => 45,
+        Canary::ParityOnlyUnstated => 40,
+        Canary::ParityOnlyParityTooSoon => 245,
+        Canary::ParityOnlyOverCopies => 745,
+        Canary::ParityOnlyBlockNotAsked => 115,
+        Canary::ParityOnlyLostLeft => 45,
         Canary::TornBatchTaken => 110,
         Canary::CopySpeaksOn => 340,
         Canary::StoredUnproven => 55,

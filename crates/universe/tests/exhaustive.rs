@@ -12,7 +12,7 @@ fn case(steps: &[Step]) -> Case {
         is_written: true,
         is_degraded: false,
         tears: true,
-        is_lean: false,
+        is_parity_only: false,
     }
 }
 
@@ -51,7 +51,7 @@ fn copies_of_a_mirror_are_equal_before_they_are_read() {
 /// degraded arrays too.
 #[test]
 fn updates_whose_block_is_not_in_the_log_are_old_or_new_and_their_neighbours_are_untouched() {
-    let healthy = Case { data: 3, is_lean: true, ..case(&[Step::First]) };
+    let healthy = Case { data: 3, is_parity_only: true, ..case(&[Step::First]) };
     is_right(&healthy);
     let degraded = Case { data: 2, is_degraded: true, ..healthy };
     is_right(&Case { parity: 2, ..degraded.clone() });

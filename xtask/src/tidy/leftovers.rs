@@ -119,7 +119,7 @@ mod tests {
         let path = concat!("see /wo", "rk/main");
         assert_eq!(found(check, &[("docs/a.md", path)]).len(), 1);
         assert_eq!(found(check, &[("check", path)]).len(), 1);
-        let inside = concat!("crates/engine/src/ho", "me/keeper.rs");
+        let inside = concat!("crates/engine/src/ho", "me/a.rs");
         assert!(found(check, &[("docs/a.md", inside)]).is_empty());
     }
 

@@ -15,6 +15,27 @@ const BANNED_WORDS: [(&str, &str); 3] = [
     ("recovery", "rebuild, resync or reconstruct, whichever it is"),
 ];
 
+/// Words that once meant something else here, with what to say instead, and where they are not
+/// used: elsewhere they are the field's own words (a SIMD lane, a drive bay).
+const RETIRED_WORDS: [(&str, &str, &[&str]); 12] = [
+    ("shard", "local array, or worker", &["crates/", "tests/", "fuzz/"]),
+    ("roster", "engine state, or members", &["crates/", "tests/", "fuzz/"]),
+    ("tenure", "device epoch", &["crates/", "tests/", "fuzz/"]),
+    ("newcomer", "joining device", &["crates/engine/", "crates/ondisk/", "crates/salvage/"]),
+    ("home", "coordinator, or place", &["crates/engine/", "crates/ondisk/", "crates/salvage/"]),
+    ("keeper", "map writer", &["crates/engine/"]),
+    ("lane", "log ring", &["crates/engine/", "crates/ondisk/", "crates/salvage/", "fuzz/"]),
+    (
+        "lean",
+        "parity-only",
+        &["crates/engine/", "crates/ondisk/", "crates/salvage/", "crates/model/"],
+    ),
+    ("ordeal", "abuse", &["crates/universe/"]),
+    ("bay", "drive slot", &["crates/universe/"]),
+    ("evil", "damage", &["crates/universe/"]),
+    ("spoilt", "damaged", &["crates/universe/", "crates/sim/", "crates/engine/"]),
+];
+
 /// Runs of words in identifiers.
 const BANNED_NAMES: [(&str, &str); 2] =
     [("stripe_size", "strip_bytes or stripe_data_bytes"), ("stripesize", "StripBytes")];
@@ -63,7 +84,7 @@ fn identifiers(path: &str, text: &str, report: &mut Report) {
     let code = code_only(text);
     let mut before = "";
     for (line, word) in words(&code) {
-        if let Some(instead) = banned(word) {
+        if let Some(instead) = banned(word).or_else(|| retired(path, word)) {
             report.findings.push(Finding::at(path, line, format!("'{word}': say {instead}")));
         }
         if before == "mod" && BANNED_FILES.contains(&word) {
@@ -104,6 +125,18 @@ fn banned(name: &str) -> Option<&'static str> {
         .map(|(_, instead)| *instead)
 }
 
+/// What to say instead of the identifier `name` in the file at `path`, if one of its words is
+/// retired there.
+fn retired(path: &str, name: &str) -> Option<&'static str> {
+    let lower = snake(name);
+    let is_it = |retired: &str| {
+        lower.split('_').any(|part| part.strip_suffix('s').unwrap_or(part) == retired)
+    };
+    let is_here = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    let found = RETIRED_WORDS.iter().find(|(word, _, folders)| is_it(word) && is_here(folders));
+    found.map(|(_, instead, _)| *instead)
+}
+
 /// `ChunkNo` and `CHUNK_NO` as `chunk_no`.
 fn snake(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
@@ -125,6 +158,14 @@ mod tests {
 
     fn finds(path: &str, text: &str) -> usize {
         found(check, &[(path, text)]).len()
+    }
+
+    #[test]
+    fn retired_words_are_found_where_they_are_retired() {
+        assert_eq!(finds("crates/engine/src/a.rs", "struct LogLane;"), 1);
+        assert_eq!(finds("crates/engine/src/a.rs", "let lanes = 1;"), 1);
+        assert_eq!(finds("crates/parity/src/a.rs", "let lanes = 1;"), 0);
+        assert_eq!(finds("crates/engine/src/a.rs", "let is_clean = true;"), 0);
     }
 
     #[test]

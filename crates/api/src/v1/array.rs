@@ -379,9 +379,9 @@ pub struct ArrayCounters {
     pub written_page_writes: u64,
     /// Updates recorded in the stripe intent log.
     pub log_records: u64,
-    /// Of these, lean ones: of single blocks whose devices write them whole.
+    /// Of these, parity-only ones: of single blocks whose devices write them whole.
     #[serde(default)]
-    pub lean_records: u64,
+    pub parity_only_records: u64,
     /// Batches written to the stripe intent log, on all members.
     pub log_batches: u64,
     /// Bytes of those batches.

@@ -145,7 +145,7 @@ pub struct MemberStatus {
     /// the device writes a block whole, it has no volatile cache, and it has been in service since
     /// the array started.
     #[serde(default)]
-    pub lean_log: bool,
+    pub parity_only_log: bool,
     /// Bytes that its device, or the one that is being filled for the slot, was stated to write
     /// whole or not at all.
     #[serde(default)]

@@ -87,16 +87,16 @@ fn log_value(log: &Result<MemberLog, String>) -> Value {
         Ok(log) => log,
         Err(why) => return json!({"unreadable": why}),
     };
-    let lanes: Vec<Value> = log
-        .lanes
+    let log_rings: Vec<Value> = log
+        .log_rings
         .iter()
-        .map(|(number, lane)| {
+        .map(|(number, log_ring)| {
             json!({
-                "lane": number,
-                "batches": lane.batches,
-                "records": lane.records,
-                "bytes": lane.bytes,
-                "settled_below": lane.settled_below,
+                "log_ring": number,
+                "batches": log_ring.batches,
+                "records": log_ring.records,
+                "bytes": log_ring.bytes,
+                "settled_below": log_ring.settled_below,
             })
         })
         .collect();
@@ -107,11 +107,11 @@ fn log_value(log: &Result<MemberLog, String>) -> Value {
         "full": log.counting("full"),
         "in_doubt": log.counting("in doubt"),
         "first_writes": log.counting("first write"),
-        "lean": log.counting("lean"),
+        "parity_only": log.counting("parity_only"),
         "older_batches": log.other_batches,
         "older_records": log.other_records,
         "fault": log.fault.map(|fault| fault.to_string()),
-        "lanes": lanes,
+        "log_rings": log_rings,
     })
 }
 

@@ -225,8 +225,8 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         member.replacement.as_ref().map_or(String::new(), |path| format!(" by {path}"));
     let serial =
         member.serial.as_ref().map_or(String::new(), |serial| format!("  serial {serial}"));
-    let lean = match (member.lean_log, member.atomic_write_bytes) {
-        (true, _) => "  lean log".to_owned(),
+    let parity_only = match (member.parity_only_log, member.atomic_write_bytes) {
+        (true, _) => "  parity-only log".to_owned(),
         (false, Some(bytes)) => whole(bytes),
         (false, None) => String::new(),
     };
@@ -241,7 +241,10 @@ fn member_line(member: &MemberStatus, array: &ArrayStatus) -> String {
         ms => format!("  SILENT for {} s", ms / 1000),
     };
     let slow = member.slow.map_or(String::new(), slow);
-    format!("slot {:<2} {what}{silent}{slow}     {device}{replacement}{serial}{lean}", member.slot)
+    format!(
+        "slot {:<2} {what}{silent}{slow}     {device}{replacement}{serial}{parity_only}",
+        member.slot
+    )
 }
 
 fn slow(slow: Slow) -> String {

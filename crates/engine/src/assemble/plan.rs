@@ -7,10 +7,10 @@
 
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};
+use crate::coordinator::record;
 use crate::error::Refusal;
-use crate::home::record;
+use crate::local_array::{SlotDevice, Tags};
 use crate::member::SlotState;
-use crate::shard::{SlotDevice, Tags};
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_layout::Geometry;
@@ -119,21 +119,22 @@ pub(super) fn plan(
     for slot in &verdict.slots {
         let is_believed = slot.reading.is_some() && sings(Canary::StaleMemberTrusted);
         let is_current = slot.state == assembly::SlotState::Current || is_believed;
-        let newcomer = slot.newcomer.as_ref();
-        let newcomer = newcomer.and_then(|newcomer| filler(newcomer.reading, &newcomer.entry));
-        let planned = match (is_current, newcomer) {
-            (true, newcomer) => SlotPlan {
+        let joining_device = slot.joining_device.as_ref();
+        let joining_device = joining_device
+            .and_then(|joining_device| filler(joining_device.reading, &joining_device.entry));
+        let planned = match (is_current, joining_device) {
+            (true, joining_device) => SlotPlan {
                 state: Some(SlotState::InSync),
                 current: slot.holder.and_then(|holder| filler(slot.reading, &holder)),
-                replacement: newcomer,
+                replacement: joining_device,
                 ..SlotPlan::default()
             },
             (false, Some(device)) => SlotPlan {
                 state: Some(SlotState::Rebuilding),
                 current: Some(device),
                 rebuilt_below: slot
-                    .newcomer
-                    .and_then(|newcomer| started.job_of(newcomer.entry.uuid))
+                    .joining_device
+                    .and_then(|joining_device| started.job_of(joining_device.entry.uuid))
                     .map_or(StripeNo(0), |job| job.checkpoint),
                 ..SlotPlan::default()
             },
@@ -165,8 +166,12 @@ fn started(mut superblock: Superblock, verdict: &Verdict) -> Superblock {
     superblock.generation += 1;
     for slot in &verdict.slots {
         let is_lost = slot.state == assembly::SlotState::Missing;
-        if let Some(newcomer) = slot.newcomer.filter(|newcomer| newcomer.reading.is_none()) {
-            superblock.record(newcomer.entry.uuid, MemberEvent::Lost).expect("it was on its way");
+        if let Some(joining_device) =
+            slot.joining_device.filter(|joining_device| joining_device.reading.is_none())
+        {
+            superblock
+                .record(joining_device.entry.uuid, MemberEvent::Lost)
+                .expect("it was on its way");
         }
         if let (true, Some(holder)) = (is_lost, slot.holder)
             && holder.role == ashlar_ondisk::Role::Active

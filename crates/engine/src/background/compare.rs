@@ -17,9 +17,9 @@ use crate::datapath::reconstruct::{decode_one, write_back};
 use crate::datapath::rows::RowSet;
 use crate::datapath::store::{Stored, repair};
 use crate::event::names;
+use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::scratch::StripeBuffers;
-use crate::shard::Shard;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe};
 use ashlar_parity::Verdict;
@@ -48,56 +48,56 @@ struct Tile {
 /// Compare one tile; put right what is wrong if that is asked for. Blocks that cannot be read are
 /// reconstructed and written back in any case.
 pub(super) async fn scrub(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, rows): (Stripe, RowRange),
     is_repairing: bool,
     report: &mut StepReport,
 ) {
-    let view = shard.array.view(stripe);
+    let view = local.array.view(stripe);
     if !view.is_parity_valid {
         // A resync comes here first; what it leaves is not for a scrub to judge.
         return;
     }
-    let (mut buffers, _leave) = buffers_for(shard, stripe, rows).await;
-    let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
-    let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
-    mend(shard, &mut tile, unread, report).await;
-    complete(shard, &mut tile, &mut buffers);
-    let Some(verdict) = check(shard, &tile) else { return };
-    let geometry = shard.array.geometry_of(stripe);
+    let (mut buffers, _leave) = buffers_for(local, stripe, rows).await;
+    let (tile, unreadable) = read(local, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (mut tile, unread) = healed(local, tile, unreadable, report).await;
+    read_by_block(local, &mut tile, unread, report).await;
+    complete(local, &mut tile, &mut buffers);
+    let Some(verdict) = check(local, &tile) else { return };
+    let geometry = local.array.geometry_of(stripe);
     for row in verdict.rows().iter() {
-        let wrong = locate(shard, &tile, row);
+        let wrong = locate(local, &tile, row);
         let is_fixed = is_repairing && tile.decoded.is_empty();
         if is_fixed {
             let strips = wrong.map_or_else(|| disagreeing(geometry, &verdict, row), StripSet::only);
-            rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+            rewrite(local, &tile, (strips, one_row(rows, row)), report).await;
         } else {
             report.left += 1;
         }
         report.mismatches += 1;
-        say_mismatch(shard, &tile, (row, wrong), is_fixed);
+        say_mismatch(local, &tile, (row, wrong), is_fixed);
     }
 }
 
 /// Make parity agree with the data in one tile.
 pub(super) async fn resync(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     rows: RowRange,
     report: &mut StepReport,
 ) {
-    let geometry = shard.array.geometry_of(stripe);
-    let view = shard.array.view(stripe);
-    let (mut buffers, _leave) = buffers_for(shard, stripe, rows).await;
-    let (tile, unreadable) = read(shard, (stripe, rows), view.readable, &mut buffers, report).await;
-    let (mut tile, unread) = healed(shard, tile, unreadable, report).await;
-    complete(shard, &mut tile, &mut buffers);
+    let geometry = local.array.geometry_of(stripe);
+    let view = local.array.view(stripe);
+    let (mut buffers, _leave) = buffers_for(local, stripe, rows).await;
+    let (tile, unreadable) = read(local, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (mut tile, unread) = healed(local, tile, unreadable, report).await;
+    complete(local, &mut tile, &mut buffers);
     // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not
     // trusted.
     let is_mirror = geometry.data_strips() == 1;
     let data = if is_mirror { tile.present.or(tile.decoded) } else { tile.present };
     let has_data = geometry.data().is_subset_of(data);
-    let verdict = check(shard, &tile);
+    let verdict = check(local, &tile);
     if !has_data {
         // Decoded data is right if parity is left over that agrees with it.
         let disagreeing = verdict.map(|verdict| verdict.rows().iter().count());
@@ -109,35 +109,35 @@ pub(super) async fn resync(
     } else if let Some(verdict) = verdict {
         for row in verdict.rows().iter() {
             let strips = disagreeing(geometry, &verdict, row);
-            rewrite(shard, &tile, (strips, one_row(rows, row)), report).await;
+            rewrite(local, &tile, (strips, one_row(rows, row)), report).await;
             report.mismatches += 1;
         }
     }
     // What could not be read was not compared: it is stored anew, which also heals its bad blocks.
-    rewrite(shard, &tile, (unread.strips, rows), report).await;
+    rewrite(local, &tile, (unread.strips, rows), report).await;
 }
 
 async fn buffers_for(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     rows: RowRange,
 ) -> (StripeBuffers, crate::scratch::Leave) {
-    let geometry = shard.array.geometry_of(stripe);
+    let geometry = local.array.geometry_of(stripe);
     // All strips, and as many decoded ones as can be missing.
     let count = geometry.stripe_width() + geometry.parity_strips();
-    shard.scratch.take(count, to_usize(rows.bytes())).await
+    local.scratch.take(count, to_usize(rows.bytes())).await
 }
 
 async fn read(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, rows): (Stripe, RowRange),
     strips: StripSet,
     buffers: &mut StripeBuffers,
     report: &mut StepReport,
 ) -> (Tile, StripSet) {
     let ios = strips.iter().map(|strip| StripIo { strip, rows });
-    shard.counts().job_member_reads.add(to_u64(strips.count()));
-    let (content, unreadable) = gather_each(shard, stripe, ios, buffers).await;
+    local.counts().job_member_reads.add(to_u64(strips.count()));
+    let (content, unreadable) = gather_each(local, stripe, ios, buffers).await;
     report.bytes += to_u64(strips.count()) * rows.bytes();
     let present = strips.minus(unreadable);
     (Tile { stripe, rows, content, present, decoded: StripSet::EMPTY }, unreadable)
@@ -148,7 +148,7 @@ async fn read(
 /// about. A device may acknowledge the repair and not store it: what was repaired and is still
 /// wrong is repaired once more.
 async fn healed(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     mut tile: Tile,
     mut unreadable: StripSet,
     report: &mut StepReport,
@@ -158,14 +158,14 @@ async fn healed(
         if unreadable.is_empty() {
             break;
         }
-        let Some(healed) = heal(shard, tile.stripe, tile.rows).await else { break };
+        let Some(healed) = heal(local, tile.stripe, tile.rows).await else { break };
         report.mismatches += healed.mismatches;
         report.repaired += healed.repaired;
         unproven = healed.lost;
         let present = unreadable.or(tile.present);
-        let mut buffers = blank_buffers(shard, present.count(), to_usize(tile.rows.bytes()));
+        let mut buffers = blank_buffers(local, present.count(), to_usize(tile.rows.bytes()));
         (tile, unreadable) =
-            read(shard, (tile.stripe, tile.rows), present, &mut buffers, report).await;
+            read(local, (tile.stripe, tile.rows), present, &mut buffers, report).await;
         if healed.repaired == 0 {
             break;
         }
@@ -182,8 +182,13 @@ struct Unread {
 
 /// Strips of the tile that could not be read at once: block by block, and what cannot be read even
 /// so is reconstructed and written back. A strip that is whole afterwards counts as read.
-async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unread: Unread, report: &mut StepReport) {
-    let array = &shard.array;
+async fn read_by_block(
+    local: &Rc<LocalArray>,
+    tile: &mut Tile,
+    unread: Unread,
+    report: &mut StepReport,
+) {
+    let array = &local.array;
     let is_there =
         |strip: &StripIdx| array.is_readable(tile.stripe, array.member_of(tile.stripe, *strip));
     let broken: StripSet = unread.strips.iter().filter(is_there).collect();
@@ -194,21 +199,21 @@ async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unread: Unread, report: &mut S
         }
         let one = RowRange::new(row, row + 1);
         let ios = broken.iter().map(|strip| StripIo { strip, rows: one });
-        let mut blocks = blank_buffers(shard, broken.count(), BLOCK_BYTES_USIZE);
-        shard.counts().job_member_reads.add(to_u64(broken.count()));
-        let (mut read, bad) = gather_each(shard, tile.stripe, ios, &mut blocks).await;
+        let mut blocks = blank_buffers(local, broken.count(), BLOCK_BYTES_USIZE);
+        local.counts().job_member_reads.add(to_u64(broken.count()));
+        let (mut read, bad) = gather_each(local, tile.stripe, ios, &mut blocks).await;
         let sources = tile.present.or(broken.minus(bad));
         tile.content.entries.append(&mut read.entries);
         for strip in bad.iter() {
-            let has_checksums = shard.array.checksums.is_some();
-            match regenerate(shard, tile, (sources, strip, one)) {
+            let has_checksums = local.array.checksums.is_some();
+            match regenerate(local, tile, (sources, strip, one)) {
                 // Stored already, and not to be had back: the device fails, or is going.
                 Some(block) if has_checksums && !unread.unproven.contains(&(strip, row)) => {
                     tile.content.push(strip, one, block);
                 }
                 Some(block) if !has_checksums => {
-                    shard.counts().job_member_writes.add(1);
-                    write_back(shard, (tile.stripe, strip, one), &block).await;
+                    local.counts().job_member_writes.add(1);
+                    write_back(local, (tile.stripe, strip, one), &block).await;
                     report.repaired += 1;
                     tile.content.push(strip, one, block);
                 }
@@ -227,18 +232,18 @@ async fn mend(shard: &Rc<Shard>, tile: &mut Tile, unread: Unread, report: &mut S
 
 /// Block `strip` of one row from the strips that were read; `None` if they are too few.
 fn regenerate(
-    shard: &Shard,
+    local: &LocalArray,
     tile: &Tile,
     (sources, strip, rows): (StripSet, StripIdx, RowRange),
 ) -> Option<BufMut> {
-    let needed = shard.array.geometry_of(tile.stripe).data_strips();
+    let needed = local.array.geometry_of(tile.stripe).data_strips();
     let sources = sources.without(strip);
     if sources.count() < needed {
         return None;
     }
     let survivors = sources.lowest(needed);
-    let mut target = blank_buffers(shard, 1, to_usize(rows.bytes()));
-    Some(decode_one(shard, tile.stripe, (survivors, strip, rows), &tile.content, &mut target))
+    let mut target = blank_buffers(local, 1, to_usize(rows.bytes()));
+    Some(decode_one(local, tile.stripe, (survivors, strip, rows), &tile.content, &mut target))
 }
 
 /// The single rows of a strip become one run, or go if some of them are lost.
@@ -255,8 +260,8 @@ fn join_rows(tile: &mut Tile, strip: StripIdx, is_whole: bool) {
 }
 
 /// Decode the data strips that are missing, if enough others are there to do that.
-fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
-    let geometry = shard.array.geometry_of(tile.stripe);
+fn complete(local: &LocalArray, tile: &mut Tile, buffers: &mut StripeBuffers) {
+    let geometry = local.array.geometry_of(tile.stripe);
     let missing = geometry.data().minus(tile.present);
     if tile.present.count() < geometry.data_strips() {
         return;
@@ -264,7 +269,7 @@ fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
     let survivors = tile.present.lowest(geometry.data_strips());
     for strip in missing.iter() {
         let bytes =
-            decode_one(shard, tile.stripe, (survivors, strip, tile.rows), &tile.content, buffers);
+            decode_one(local, tile.stripe, (survivors, strip, tile.rows), &tile.content, buffers);
         tile.content.push(strip, tile.rows, bytes);
         tile.decoded = tile.decoded.with(strip);
     }
@@ -272,13 +277,13 @@ fn complete(shard: &Shard, tile: &mut Tile, buffers: &mut StripeBuffers) {
 
 /// What parity says about the data; `None` if there is nothing to compare: no parity is left over
 /// beyond what the data was decoded from.
-fn check(shard: &Shard, tile: &Tile) -> Option<Verdict> {
-    let geometry = shard.array.geometry_of(tile.stripe);
+fn check(local: &LocalArray, tile: &Tile) -> Option<Verdict> {
+    let geometry = local.array.geometry_of(tile.stripe);
     if tile.present.count() <= geometry.data_strips() {
         return None;
     }
-    with_slices(shard, tile, |data, parity| {
-        shard
+    with_slices(local, tile, |data, parity| {
+        local
             .array
             .layout_of(tile.stripe)
             .code
@@ -289,13 +294,13 @@ fn check(shard: &Shard, tile: &Tile) -> Option<Verdict> {
 }
 
 /// The one strip whose being wrong explains the row, if there is such a one.
-fn locate(shard: &Shard, tile: &Tile, row: usize) -> Option<StripIdx> {
+fn locate(local: &LocalArray, tile: &Tile, row: usize) -> Option<StripIdx> {
     if !tile.decoded.is_empty() {
         // Parities that the data was decoded from agree with it by construction and prove nothing.
         return None;
     }
-    let found = with_slices(shard, tile, |data, parity| {
-        shard
+    let found = with_slices(local, tile, |data, parity| {
+        local
             .array
             .layout_of(tile.stripe)
             .code
@@ -306,11 +311,11 @@ fn locate(shard: &Shard, tile: &Tile, row: usize) -> Option<StripIdx> {
 }
 
 fn with_slices<T>(
-    shard: &Shard,
+    local: &LocalArray,
     tile: &Tile,
     act: impl FnOnce(&[&[u8]], &[Option<&[u8]>]) -> T,
 ) -> T {
-    let geometry = shard.array.geometry_of(tile.stripe);
+    let geometry = local.array.geometry_of(tile.stripe);
     let (data_strips, parity_strips) = (geometry.data_strips(), geometry.parity_strips());
     let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
     let mut parity: [Option<&[u8]>; PARITIES_MAX] = [None; PARITIES_MAX];
@@ -333,7 +338,7 @@ fn disagreeing(geometry: &Geometry, verdict: &Verdict, row: usize) -> StripSet {
 
 /// Store these strips of these rows anew, as they follow from the other strips of the tile.
 async fn rewrite(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     tile: &Tile,
     (strips, rows): (StripSet, RowRange),
     report: &mut StepReport,
@@ -342,18 +347,18 @@ async fn rewrite(
         return;
     }
     let sources = tile.present.or(tile.decoded).minus(strips);
-    let mut pieces = shard.piece_lists.list();
+    let mut pieces = local.piece_lists.list();
     for strip in strips.iter() {
-        let Some(content) = regenerate(shard, tile, (sources, strip, rows)) else {
+        let Some(content) = regenerate(local, tile, (sources, strip, rows)) else {
             report.lost_blocks += u64::from(rows.blocks());
             continue;
         };
         report.bytes += rows.bytes();
         pieces.push(Piece::new(strip, rows, content.freeze()));
     }
-    shard.counts().job_member_writes.add(to_u64(pieces.len()));
+    local.counts().job_member_writes.add(to_u64(pieces.len()));
     let blocks = to_u64(pieces.len()) * u64::from(rows.blocks());
-    match repair(shard, tile.stripe, &pieces).await {
+    match repair(local, tile.stripe, &pieces).await {
         // A member that could not take it is out; what it should hold is carried by the others.
         Stored::All | Stored::Without => report.repaired += blocks,
         // It could not be done without: what it holds instead must not be trusted.
@@ -368,19 +373,19 @@ fn one_row(rows: RowRange, row: usize) -> RowRange {
 
 /// Buffers beyond the pool's: whoever holds some of those must not wait for more, and repairs are
 /// rare.
-fn blank_buffers(shard: &Shard, count: usize, bytes: usize) -> StripeBuffers {
-    let mut buffers = shard.scratch.no_buffers();
+fn blank_buffers(local: &LocalArray, count: usize, bytes: usize) -> StripeBuffers {
+    let mut buffers = local.scratch.no_buffers();
     buffers.extend((0..count).map(|_| BufMut::zeroed(bytes)));
     buffers
 }
 
 fn say_mismatch(
-    shard: &Shard,
+    local: &LocalArray,
     tile: &Tile,
     (row, wrong): (usize, Option<StripIdx>),
     is_fixed: bool,
 ) {
-    let array = &shard.array;
+    let array = &local.array;
     let slot = wrong.map(|strip| array.member_of(tile.stripe, strip));
     let done = match (is_fixed, wrong) {
         (false, _) => "nothing",
@@ -394,8 +399,8 @@ fn say_mismatch(
         ("done", done.to_owned()),
     ];
     if let Some(slot) = slot {
-        shard.tally(slot).counters.located_mismatches.add(1);
-        let path = shard.device(slot).map(|device| device.facts().path.clone());
+        local.tally(slot).counters.located_mismatches.add(1);
+        let path = local.device(slot).map(|device| device.facts().path.clone());
         fields.push(("slot", slot.to_string()));
         fields.push(("path", path.unwrap_or_default()));
         // It is the only member whose being wrong explains what the parities say; two that are

@@ -12,7 +12,7 @@
 //! stripe stores all of it. Not here: what makes a stripe unwritten (`datapath/trim.rs`).
 
 use crate::datapath::Piece;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_device::Command;
 use ashlar_layout::{RowRange, Stripe, StripeId};
@@ -31,37 +31,37 @@ pub(crate) struct Run {
 }
 
 /// A flush has ended: what has become durable by it may go. Returns at once.
-pub(crate) fn give_back_soon(shard: &Rc<Shard>) {
-    let jobs = &shard.home().jobs;
-    if !shard.array.written.has_given_back() || shard.array.is_stopping() {
+pub(crate) fn give_back_soon(local: &Rc<LocalArray>) {
+    let jobs = &local.coordinator().jobs;
+    if !local.array.written.has_given_back() || local.array.is_stopping() {
         return;
     }
     if !jobs.is_giving_back.replace(true) {
-        super::spawn(shard, async |shard: Rc<Shard>| {
-            give_back(&shard).await;
-            shard.home().jobs.is_giving_back.set(false);
+        super::spawn(local, async |local: Rc<LocalArray>| {
+            give_back(&local).await;
+            local.coordinator().jobs.is_giving_back.set(false);
         });
     }
 }
 
 /// One run after the other, so that clients' commands get between.
-async fn give_back(shard: &Rc<Shard>) {
-    let array = &shard.array;
+async fn give_back(local: &Rc<LocalArray>) {
+    let array = &local.array;
     let mut from = StripeNo(0);
     while let Some(first) = array.written.next_given_back(from) {
         if array.is_stopping() {
             return;
         }
-        let run = run_from(shard, first);
+        let run = run_from(local, first);
         from = run.end;
         let owner = array.owner_of(array.layouts.stripe(run.first));
         // Nothing is lost with a worker that has let the array go.
-        let _done = shard.worker.hand_to(owner, shard, Piece::GiveBack(run)).await;
+        let _done = local.worker.hand_to(owner, local, Piece::GiveBack(run)).await;
     }
 }
 
-fn run_from(shard: &Shard, first: StripeNo) -> Run {
-    let array = &shard.array;
+fn run_from(local: &LocalArray, first: StripeNo) -> Run {
+    let array = &local.array;
     let id = StripeId::new(array.written.epoch(), first);
     let owner_of = |number| array.owner_of(array.layouts.stripe(id.at(number)));
     let owner = owner_of(first);
@@ -76,8 +76,8 @@ fn run_from(shard: &Shard, first: StripeNo) -> Run {
 }
 
 /// The owner's part.
-pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
-    let array = &shard.array;
+pub(crate) async fn take(local: &Rc<LocalArray>, run: Run) {
+    let array = &local.array;
     let geometry = &array.layouts.of(run.first.epoch()).geometry;
     let all = RowRange::new(0, geometry.strip_blocks());
     // Locked in rising order and by nobody else more than one at a time: no two can wait for each
@@ -86,21 +86,21 @@ pub(crate) async fn take(shard: &Rc<Shard>, run: Run) {
     let mut extents: Vec<(MemberIdx, Extent)> = Vec::new();
     for number in (run.first.number().0..run.end.0).map(StripeNo) {
         let stripe = geometry.stripe(number);
-        let guard = shard.locks.lock(stripe.id(), all, Hold::Exclusive).await;
+        let guard = local.locks.lock(stripe.id(), all, Hold::Exclusive).await;
         // It may have been written since, or given back once more, and that is not durable yet.
         if array.written.take_given_back(stripe) {
             held.push(guard);
-            note_extents(shard, stripe, &mut extents);
+            note_extents(local, stripe, &mut extents);
         }
     }
-    discard(shard, &extents).await;
+    discard(local, &extents).await;
 }
 
-fn note_extents(shard: &Shard, stripe: Stripe, extents: &mut Vec<(MemberIdx, Extent)>) {
-    let geometry = shard.array.geometry_of(stripe);
+fn note_extents(local: &LocalArray, stripe: Stripe, extents: &mut Vec<(MemberIdx, Extent)>) {
+    let geometry = local.array.geometry_of(stripe);
     let bytes = geometry.strip_bytes();
     for strip in geometry.all_strips().iter() {
-        let (member, offset) = shard.array.place(stripe, strip, 0);
+        let (member, offset) = local.array.place(stripe, strip, 0);
         let before = extents.iter_mut().find(|(other, it)| *other == member && it.end() == offset);
         match before {
             Some((_, extent)) => extent.bytes += bytes,
@@ -109,20 +109,20 @@ fn note_extents(shard: &Shard, stripe: Stripe, extents: &mut Vec<(MemberIdx, Ext
     }
 }
 
-async fn discard(shard: &Rc<Shard>, extents: &[(MemberIdx, Extent)]) {
+async fn discard(local: &Rc<LocalArray>, extents: &[(MemberIdx, Extent)]) {
     let mut under_way = Vec::new();
     for (member, extent) in extents {
-        let devices = [shard.device(*member), shard.replacement(*member)];
+        let devices = [local.device(*member), local.replacement(*member)];
         let fit = devices.into_iter().flatten().filter(|it| it.facts().discard_reads_zeros);
         for device in fit {
             let command = Command::Discard { bytes: extent.bytes };
-            let pending = shard.start_on(device.as_ref(), extent.offset, command);
+            let pending = local.start_on(device.as_ref(), extent.offset, command);
             under_way.push((extent.bytes, pending));
         }
     }
     for (bytes, pending) in under_way {
         if pending.await.is_some_and(|outcome| outcome.result.is_ok()) {
-            shard.counts().discarded_bytes.add(bytes);
+            local.counts().discarded_bytes.add(bytes);
         }
     }
 }

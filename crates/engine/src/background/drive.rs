@@ -19,7 +19,7 @@ use super::step::{Step, StepReport, Work};
 use super::table;
 use crate::datapath::{Answer, Piece};
 use crate::event::names;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
 use ashlar_ring::Pending;
 use ashlar_ring::local::Signal;
@@ -37,66 +37,66 @@ const RETRY_EVERY: Duration = Duration::from_secs(60);
 type UnderWay = VecDeque<(Stripe, Pending<Answer>)>;
 
 /// Visit stripes until the job ends. All stripes it began have ended then.
-pub(super) async fn drive(shard: &Rc<Shard>, job: &Job, changed: &Signal) -> End {
+pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -> End {
     let mut under_way = UnderWay::new();
-    let mut meter = Meter::new(shard);
+    let mut meter = Meter::new(local);
     loop {
         let change = changed.changed();
-        let ended = job.end(shard);
-        if ended.is_some() || table::must_wait(shard, job) {
+        let ended = job.end(local);
+        if ended.is_some() || table::must_wait(local, job) {
             while !under_way.is_empty() {
-                absorb(shard, job, &mut under_way).await;
+                absorb(local, job, &mut under_way).await;
             }
-            shard.array.jobs.show(job.status());
+            local.array.jobs.show(job.status());
             if let Some(end) = ended {
                 return end;
             }
             // It may stand still for long: a kill meanwhile must not cost what is done.
-            table::checkpoint(shard, job).await;
+            table::checkpoint(local, job).await;
             change.await;
-            meter = Meter::new(shard);
+            meter = Meter::new(local);
             continue;
         }
-        fill(shard, job, (meter.pace, changed), &mut under_way).await;
+        fill(local, job, (meter.pace, changed), &mut under_way).await;
         if under_way.is_empty() {
             if !job.has_lost() || job.work == Work::Resync {
                 return End::Complete;
             }
-            wait_to_retry(shard, job, change).await;
+            wait_to_retry(local, job, change).await;
             continue;
         }
-        absorb(shard, job, &mut under_way).await;
-        meter.tick(shard, job);
-        if meter.checkpoint_is_due(shard) {
-            table::checkpoint(shard, job).await;
+        absorb(local, job, &mut under_way).await;
+        meter.tick(local, job);
+        if meter.checkpoint_is_due(local) {
+            table::checkpoint(local, job).await;
         }
     }
 }
 
 /// Begin as many stripes as the pace allows.
 async fn fill(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     job: &Job,
     (pace, changed): (Pace, &Signal),
     under_way: &mut UnderWay,
 ) {
     while under_way.len() < pace.depth {
         if !pace.pause.is_zero() {
-            wait(shard, pace.pause, changed.changed()).await;
+            wait(local, pace.pause, changed.changed()).await;
         }
-        let Some(stripe) = job.next(&shard.array) else {
+        let Some(stripe) = job.next(&local.array) else {
             let oldest = under_way.front().map(|(stripe, _)| stripe.number());
-            job.note_all_begun(&shard.array, oldest);
+            job.note_all_begun(&local.array, oldest);
             return;
         };
-        let owner = shard.array.owner_of(stripe);
+        let owner = local.array.owner_of(stripe);
         let piece = Piece::Step(Step { stripe, work: job.work });
-        under_way.push_back((stripe, shard.worker.hand_to(owner, shard, piece)));
+        under_way.push_back((stripe, local.worker.hand_to(owner, local, piece)));
     }
 }
 
 /// Wait for the oldest stripe and note what came of it.
-async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
+async fn absorb(local: &Rc<LocalArray>, job: &Job, under_way: &mut UnderWay) {
     let Some((stripe, pending)) = under_way.pop_front() else { return };
     let report = match pending.await {
         Some(Answer::Stepped(report)) => report,
@@ -104,21 +104,21 @@ async fn absorb(shard: &Rc<Shard>, job: &Job, under_way: &mut UnderWay) {
         _ => StepReport { is_target_gone: true, ..StepReport::default() },
     };
     let oldest = under_way.front().map(|(stripe, _)| stripe.number());
-    job.note(&shard.array, stripe.number(), report, oldest);
+    job.note(&local.array, stripe.number(), report, oldest);
 }
 
 /// Nothing is left but lost stripes: say so, wait, and try them again.
-async fn wait_to_retry(shard: &Rc<Shard>, job: &Job, change: impl Future<Output = ()>) {
-    shard.array.jobs.show(job.status());
-    shard.array.record(names::JOB_BLOCKED, job.result_fields());
-    table::checkpoint(shard, job).await;
-    wait(shard, RETRY_EVERY, change).await;
+async fn wait_to_retry(local: &Rc<LocalArray>, job: &Job, change: impl Future<Output = ()>) {
+    local.array.jobs.show(job.status());
+    local.array.record(names::JOB_BLOCKED, job.result_fields());
+    table::checkpoint(local, job).await;
+    wait(local, RETRY_EVERY, change).await;
     job.retry_lost();
 }
 
 /// Wait for the time to pass or for `change`, whichever comes first.
-async fn wait(shard: &Shard, time: Duration, change: impl Future<Output = ()>) {
-    let (mut sleep, mut change) = (pin!(shard.worker.handle.sleep(time)), pin!(change));
+async fn wait(local: &LocalArray, time: Duration, change: impl Future<Output = ()>) {
+    let (mut sleep, mut change) = (pin!(local.worker.handle.sleep(time)), pin!(change));
     poll_fn(|context| {
         if change.as_mut().poll(context).is_ready() {
             return Poll::Ready(());

@@ -3,7 +3,7 @@
 //!
 //! What must stay true: a resync is among the running jobs before any other begins; a device that
 //! may have missed writes visits every region in which they can be, and those regions are known
-//! only after every worker has been heard from once more (`home/join.rs`).
+//! only after every worker has been heard from once more (`coordinator/join.rs`).
 
 use super::course::{Course, Reach};
 use super::job::JobSpec;
@@ -11,33 +11,33 @@ use super::sparing::look_again;
 use super::step::Work;
 use super::{notify, spawn, start, table};
 use crate::canary::{Canary, sings};
-use crate::home::{self, record};
+use crate::coordinator::{self, record};
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
 use ashlar_layout::StripeId;
 use ashlar_ondisk::{ConsistencyPolicy, JobKind, JobRecord, MemberEntry, Role, Superblock};
 use ashlar_units::{MemberIdx, StripeNo};
 use std::rc::Rc;
 
 /// The array starts: go on with what its superblock says was under way.
-pub(crate) fn resume(shard: &Rc<Shard>) {
-    shard.home().jobs.has_begun.set(true);
-    let superblock = shard.home().superblock();
+pub(crate) fn resume(local: &Rc<LocalArray>) {
+    local.coordinator().jobs.has_begun.set(true);
+    let superblock = local.coordinator().superblock();
     // Before the others are looked at: they wait for it.
-    resume_resync(shard, &superblock);
-    for at in 0..shard.array.slots.len() {
+    resume_resync(local, &superblock);
+    for at in 0..local.array.slots.len() {
         let slot = MemberIdx::from_at(at);
-        match (shard.array.slot(slot).state(), superblock.newcomer(slot)) {
-            (SlotState::Rebuilding, Some(entry)) => resume_rebuild(shard, &superblock, *entry),
-            (SlotState::InSync, Some(entry)) if shard.replacement(slot).is_some() => {
-                resume_copy(shard, &superblock, *entry);
+        match (local.array.slot(slot).state(), superblock.joining_device(slot)) {
+            (SlotState::Rebuilding, Some(entry)) => resume_rebuild(local, &superblock, *entry),
+            (SlotState::InSync, Some(entry)) if local.replacement(slot).is_some() => {
+                resume_copy(local, &superblock, *entry);
             }
             _ => {}
         }
     }
     if let Some(record) = superblock.jobs.iter().find(|job| job.kind == JobKind::Scrub) {
         let spec = JobSpec {
-            checkpoint: shard.array.checkpoint_of(record),
+            checkpoint: local.array.checkpoint_of(record),
             is_paused: record.paused,
             mismatches: record.mismatches,
             ..JobSpec::new(
@@ -45,73 +45,73 @@ pub(crate) fn resume(shard: &Rc<Shard>) {
                 Course { slot: None, reach: Reach::Written },
             )
         };
-        start(shard, spec);
+        start(local, spec);
     }
-    look_again(shard);
+    look_again(local);
 }
 
-fn resume_resync(shard: &Rc<Shard>, superblock: &Superblock) {
-    if shard.array.intent.unsynced_count() == 0 {
+fn resume_resync(local: &Rc<LocalArray>, superblock: &Superblock) {
+    if local.array.intent.unsynced_count() == 0 {
         return;
     }
     let listed = superblock.jobs.iter().find(|job| job.kind == JobKind::Resync);
     let job = start(
-        shard,
+        local,
         JobSpec {
             is_paused: listed.is_some_and(|job| job.paused),
             ..JobSpec::new(Work::Resync, Course { slot: None, reach: Reach::Unsynced })
         },
     );
-    enter(shard, job.record());
+    enter(local, job.record());
 }
 
 /// Enter a job into the table in the background.
-fn enter(shard: &Rc<Shard>, job: JobRecord) {
-    spawn(shard, async move |shard: Rc<Shard>| {
+fn enter(local: &Rc<LocalArray>, job: JobRecord) {
+    spawn(local, async move |local: Rc<LocalArray>| {
         let put = |superblock: &mut Superblock| {
             table::put(superblock, job);
         };
         // A job that is not in the table begins anew after a restart, nothing worse.
-        let _lost = record::locked_update(&shard, put).await;
+        let _lost = record::locked_update(&local, put).await;
     });
 }
 
-fn resume_rebuild(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
-    let (array, slot) = (&shard.array, entry.slot);
+fn resume_rebuild(local: &Rc<LocalArray>, superblock: &Superblock, entry: MemberEntry) {
+    let (array, slot) = (&local.array, entry.slot);
     let listed = superblock.job_of(entry.uuid);
     let is_readded = entry.out_since != 0 && superblock.policy != ConsistencyPolicy::None;
     let job = start(
-        shard,
+        local,
         JobSpec {
             member: Some(entry.uuid),
             checkpoint: array.slot(slot).rebuilt_below(),
             is_paused: listed.is_some_and(|job| job.paused),
-            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(shard, slot, is_readded))
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(local, slot, is_readded))
         },
     );
     let job = job.record();
     // The member it was to replace did not come back: it is no copy any more.
-    spawn(shard, async move |shard: Rc<Shard>| {
+    spawn(local, async move |local: Rc<LocalArray>| {
         let change = |superblock: &mut Superblock| {
-            if superblock.newcomer(slot).is_some_and(|new| new.role == Role::Replacement) {
+            if superblock.joining_device(slot).is_some_and(|new| new.role == Role::Replacement) {
                 record::mark_out(superblock, slot);
             }
             table::put(superblock, job);
         };
         // A job that is not in the table begins anew after a restart, nothing worse.
-        let _lost = record::locked_update(&shard, change).await;
+        let _lost = record::locked_update(&local, change).await;
     });
 }
 
-fn rebuild_course(shard: &Shard, slot: MemberIdx, is_readded: bool) -> Course {
-    let below = StripeNo(shard.array.geometry().stripe_count());
-    let reach = if is_readded { stale_regions(shard, below) } else { Reach::Written };
+fn rebuild_course(local: &LocalArray, slot: MemberIdx, is_readded: bool) -> Course {
+    let below = StripeNo(local.array.geometry().stripe_count());
+    let reach = if is_readded { stale_regions(local, below) } else { Reach::Written };
     Course { slot: Some(slot), reach }
 }
 
 /// Below this stripe the device holds what it should, except in regions that are dirty.
-fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
-    let mut regions = shard.array.intent.durable_regions();
+fn stale_regions(local: &LocalArray, below: StripeNo) -> Reach {
+    let mut regions = local.array.intent.durable_regions();
     if sings(Canary::ReAddVisitsNothing) {
         regions.clear();
     }
@@ -119,59 +119,59 @@ fn stale_regions(shard: &Shard, below: StripeNo) -> Reach {
 }
 
 /// A crash may have left a write on one of the two devices only: dirty regions are copied again.
-fn resume_copy(shard: &Rc<Shard>, superblock: &Superblock, entry: MemberEntry) {
+fn resume_copy(local: &Rc<LocalArray>, superblock: &Superblock, entry: MemberEntry) {
     let slot = entry.slot;
     let listed = superblock.job_of(entry.uuid);
-    let found = shard.home().jobs.copied_below.borrow_mut().remove(&slot);
+    let found = local.coordinator().jobs.copied_below.borrow_mut().remove(&slot);
     let below = found.or(listed.map(|job| job.checkpoint)).unwrap_or(StripeNo(0));
-    shard.array.slot(slot).set_rebuilt_below(StripeId::default());
+    local.array.slot(slot).set_rebuilt_below(StripeId::default());
     let job = start(
-        shard,
+        local,
         JobSpec {
             member: Some(entry.uuid),
             is_paused: listed.is_some_and(|job| job.paused),
             ..JobSpec::new(
                 Work::Copy { slot },
-                Course { slot: Some(slot), reach: stale_regions(shard, below) },
+                Course { slot: Some(slot), reach: stale_regions(local, below) },
             )
         },
     );
     if listed.is_none() {
-        enter(shard, job.record());
+        enter(local, job.record());
     }
 }
 
 /// The start is about to be recorded. A crash may have left a write on one device of a slot and not
 /// on the other: as long as that is so, nothing may say that the copy is done. The dirty regions
 /// say it, and a resync cleans them before the copy is there (seed 15566 of the universes).
-pub(crate) fn begin_copies_anew(shard: &Shard, superblock: &mut Superblock) {
-    if shard.array.intent.durable_count() == 0 {
+pub(crate) fn begin_copies_anew(local: &LocalArray, superblock: &mut Superblock) {
+    if local.array.intent.durable_count() == 0 {
         return;
     }
     for job in superblock.jobs.iter_mut().filter(|job| job.kind == JobKind::Replace) {
         let copied_below = std::mem::replace(&mut job.checkpoint, StripeNo(0));
         let slot = job.slot.map(|slot| (slot, copied_below));
-        shard.home().jobs.copied_below.borrow_mut().extend(slot);
+        local.coordinator().jobs.copied_below.borrow_mut().extend(slot);
     }
 }
 
 /// Fill the device that has just taken the slot. Every worker knows it and the slot is rebuilding.
-pub(crate) fn start_rebuild(shard: &Rc<Shard>, entry: MemberEntry, is_readded: bool) {
+pub(crate) fn start_rebuild(local: &Rc<LocalArray>, entry: MemberEntry, is_readded: bool) {
     let slot = entry.slot;
     start(
-        shard,
+        local,
         JobSpec {
             member: Some(entry.uuid),
-            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(shard, slot, is_readded))
+            ..JobSpec::new(Work::Rebuild { slot }, rebuild_course(local, slot, is_readded))
         },
     );
 }
 
 /// Fill the device that is to replace the slot's. Every worker knows it.
-pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
+pub(crate) fn start_copy(local: &Rc<LocalArray>, entry: MemberEntry) {
     let slot = entry.slot;
     start(
-        shard,
+        local,
         JobSpec {
             member: Some(entry.uuid),
             ..JobSpec::new(Work::Copy { slot }, Course { slot: Some(slot), reach: Reach::Written })
@@ -182,24 +182,30 @@ pub(crate) fn start_copy(shard: &Rc<Shard>, entry: MemberEntry) {
 /// The slot's device died and the one that was to replace it has taken over, with everything below
 /// `copied_below` on it but for what was written since the slot was failing. Those writes have made
 /// their regions dirty, and regions stay dirty while a slot is not in sync.
-pub(crate) fn replacement_took_over(shard: &Rc<Shard>, slot: MemberIdx, copied_below: StripeId) {
-    notify(shard);
-    if !shard.home().jobs.has_begun.get() {
+pub(crate) fn replacement_took_over(
+    local: &Rc<LocalArray>,
+    slot: MemberIdx,
+    copied_below: StripeId,
+) {
+    notify(local);
+    if !local.coordinator().jobs.has_begun.get() {
         // The superblock lists the rebuild; it begins with the others.
         return;
     }
-    spawn(shard, async move |shard: Rc<Shard>| {
+    spawn(local, async move |local: Rc<LocalArray>| {
         // Writes planned before the slot was rebuilding have entered their regions when this
         // returns.
-        home::everywhere(&shard, |_| {}).await;
-        let Some(entry) = shard.home().superblock().newcomer(slot).copied() else { return };
+        coordinator::everywhere(&local, |_| {}).await;
+        let Some(entry) = local.coordinator().superblock().joining_device(slot).copied() else {
+            return;
+        };
         let spec = JobSpec {
             member: Some(entry.uuid),
             ..JobSpec::new(
                 Work::Rebuild { slot },
-                Course { slot: Some(slot), reach: stale_regions(&shard, copied_below.number()) },
+                Course { slot: Some(slot), reach: stale_regions(&local, copied_below.number()) },
             )
         };
-        start(&shard, spec);
+        start(&local, spec);
     });
 }

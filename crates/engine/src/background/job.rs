@@ -14,9 +14,9 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::intent::RegionNo;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_layout::{LayoutEpoch, Stripe, StripeId};
 use ashlar_ondisk::{JobKind, JobRecord};
 use ashlar_units::{MemberIdx, StripeNo, to_u64};
@@ -58,7 +58,7 @@ pub(super) struct Job {
     pub(super) work: Work,
     pub(super) member: Option<Uuid>,
     /// Of the device it writes to.
-    pub(super) tenure: Option<Tenure>,
+    pub(super) device_epoch: Option<DeviceEpoch>,
     course: Course,
     /// The geometry that it goes over: its numbers are numbers of this one. The table on the
     /// members says none, since an array has one there; a job of an array with two needs a field
@@ -102,32 +102,32 @@ pub(super) struct Progress {
 }
 
 impl Job {
-    pub(super) fn new(shard: &Shard, spec: JobSpec) -> Job {
-        let tenure = match spec.work {
-            Work::Rebuild { slot } => Some(shard.array.slot(slot).tenure()),
-            Work::Copy { slot } => Some(shard.array.slot(slot).replacement_tenure()),
+    pub(super) fn new(local: &LocalArray, spec: JobSpec) -> Job {
+        let device_epoch = match spec.work {
+            Work::Rebuild { slot } => Some(local.array.slot(slot).device_epoch()),
+            Work::Copy { slot } => Some(local.array.slot(slot).replacement_device_epoch()),
             Work::Resync | Work::Scrub { .. } => None,
         };
         if spec.work == Work::Resync {
-            shard.array.intent.resync_begins();
+            local.array.intent.resync_begins();
         }
         // What it found before the last stop stayed, unless it was repaired on the spot.
         let is_repaired =
-            spec.work == Work::Scrub { is_repairing: true } || shard.array.checksums.is_some();
+            spec.work == Work::Scrub { is_repairing: true } || local.array.checksums.is_some();
         let left = if is_repaired { 0 } else { spec.mismatches };
         let report = StepReport { mismatches: spec.mismatches, left, ..StepReport::default() };
         let (epoch, checkpoint) = (spec.checkpoint.epoch(), spec.checkpoint.number());
         let progress = Progress {
             cursor: checkpoint,
             done_below: checkpoint,
-            total_stripes: spec.course.count(maps(&shard.array, epoch), checkpoint),
+            total_stripes: spec.course.count(maps(&local.array, epoch), checkpoint),
             report,
             ..Progress::default()
         };
         Job {
             work: spec.work,
             member: spec.member,
-            tenure,
+            device_epoch,
             course: spec.course,
             epoch,
             is_paused: Cell::new(spec.is_paused),
@@ -214,28 +214,31 @@ impl Job {
     }
 
     /// Whether its device is still there, as what it was.
-    pub(super) fn has_target(&self, shard: &Shard) -> bool {
-        let Some((slot, tenure)) = self.slot().zip(self.tenure) else { return true };
-        let state = shard.array.slot(slot).state();
+    pub(super) fn has_target(&self, local: &LocalArray) -> bool {
+        let Some((slot, device_epoch)) = self.slot().zip(self.device_epoch) else { return true };
+        let state = local.array.slot(slot).state();
         match self.work {
             Work::Copy { .. } => {
                 state == SlotState::InSync
-                    && shard.array.slot(slot).replacement_tenure() == tenure
-                    && shard.replacement(slot).is_some()
+                    && local.array.slot(slot).replacement_device_epoch() == device_epoch
+                    && local.replacement(slot).is_some()
             }
-            _ => state == SlotState::Rebuilding && shard.array.slot(slot).tenure() == tenure,
+            _ => {
+                state == SlotState::Rebuilding
+                    && local.array.slot(slot).device_epoch() == device_epoch
+            }
         }
     }
 
     /// Whether it is to end, and how.
-    pub(super) fn end(&self, shard: &Shard) -> Option<End> {
-        if shard.array.is_stopping() {
+    pub(super) fn end(&self, local: &LocalArray) -> Option<End> {
+        if local.array.is_stopping() {
             return Some(End::Stopped);
         }
         if self.is_cancelled.get() {
             return Some(End::Cancelled);
         }
-        (!self.has_target(shard)).then_some(End::TargetGone)
+        (!self.has_target(local)).then_some(End::TargetGone)
     }
 
     /// The next stripe to begin, if there is one left in this pass.
@@ -310,9 +313,11 @@ impl Job {
     /// were under way when that one went may end when its successor is there.
     fn speaks_for(&self, array: &Array, slot: MemberIdx) -> bool {
         let slot = array.slot(slot);
-        let is_current = self.tenure == Some(slot.tenure());
+        let is_current = self.device_epoch == Some(slot.device_epoch());
         match self.work {
-            Work::Copy { .. } => self.tenure == Some(slot.replacement_tenure()) && !is_current,
+            Work::Copy { .. } => {
+                self.device_epoch == Some(slot.replacement_device_epoch()) && !is_current
+            }
             _ => is_current,
         }
     }

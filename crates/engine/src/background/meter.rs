@@ -6,8 +6,8 @@
 use super::job::Job;
 use super::pace::{Aim, Pace, SAMPLE_EVERY, Sample};
 use crate::array::Array;
+use crate::local_array::LocalArray;
 use crate::metrics::LatencySummary;
-use crate::shard::Shard;
 use ashlar_units::{Nanos, to_u64};
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(shard: &Shard) -> Meter {
-        let (geometry, tuning) = (shard.array.geometry(), &shard.array.tuning);
+    pub(super) fn new(local: &LocalArray) -> Meter {
+        let (geometry, tuning) = (local.array.geometry(), &local.array.tuning);
         let stripe_bytes = geometry.strip_bytes() * to_u64(geometry.stripe_width());
         let depth = (UNDER_WAY_BYTES / stripe_bytes).clamp(DEPTH_RANGE.0, DEPTH_RANGE.1);
         let aim = Aim {
@@ -44,25 +44,25 @@ impl Meter {
             floor_bytes: tuning.job_floor_bytes,
             depth_max: usize::try_from(depth).expect("small"),
         };
-        let now = shard.worker.handle.turn_now();
+        let now = local.worker.handle.turn_now();
         Meter {
             pace: Pace::full(aim),
             aim,
             sampled_at: now,
             sampled_bytes: u64::MAX,
-            latency: client_latency(&shard.array),
+            latency: client_latency(&local.array),
             idle_samples: 0,
             checkpoint_at: now.after(CHECKPOINT_EVERY),
         }
     }
 
-    pub(super) fn tick(&mut self, shard: &Shard, job: &Job) {
-        let now = shard.worker.handle.turn_now();
+    pub(super) fn tick(&mut self, local: &LocalArray, job: &Job) {
+        let now = local.worker.handle.turn_now();
         let passed = now.since(self.sampled_at);
         if passed < SAMPLE_EVERY {
             return;
         }
-        let latency = client_latency(&shard.array);
+        let latency = client_latency(&local.array);
         let recent = latency.since(&self.latency);
         let mut progress = job.progress.borrow_mut();
         let bytes = progress.report.bytes;
@@ -84,7 +84,7 @@ impl Meter {
         }
         drop(progress);
         (self.sampled_at, self.sampled_bytes, self.latency) = (now, bytes, latency);
-        shard.array.jobs.show(job.status());
+        local.array.jobs.show(job.status());
     }
 
     /// What clients see now, `None` if there are none. As long as that is not known it counts as
@@ -98,8 +98,8 @@ impl Meter {
         (self.idle_samples < IDLE_SAMPLES).then_some(self.aim.latency)
     }
 
-    pub(super) fn checkpoint_is_due(&mut self, shard: &Shard) -> bool {
-        let now = shard.worker.handle.turn_now();
+    pub(super) fn checkpoint_is_due(&mut self, local: &LocalArray) -> bool {
+        let now = local.worker.handle.turn_now();
         if now < self.checkpoint_at {
             return false;
         }

@@ -13,15 +13,15 @@ use super::compare;
 use crate::checksums::block_of;
 use crate::checksums::heal::heal;
 use crate::checksums::pins::{Noted, one, pin};
+use crate::coordinator;
+use crate::coordinator::writes::DeviceWrites;
 use crate::datapath::gather::gather;
 use crate::datapath::reconstruct::decode_one;
 use crate::datapath::settle::settle;
 use crate::datapath::store::Writes;
-use crate::home;
-use crate::home::writes::DeviceWrites;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::scratch::Leave;
-use crate::shard::Shard;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
@@ -77,24 +77,24 @@ pub(super) struct Part {
 }
 
 /// Do it.
-pub(crate) async fn take(shard: &Rc<Shard>, step: Step) -> StepReport {
+pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
     let Step { stripe, work } = step;
     let mut report = StepReport::default();
-    for rows in tiles(shard.array.geometry_of(stripe)) {
-        let _rows = shard.locks.lock(stripe.id(), rows, Hold::Exclusive).await;
-        if !shard.array.written.is_written(stripe) {
+    for rows in tiles(local.array.geometry_of(stripe)) {
+        let _rows = local.locks.lock(stripe.id(), rows, Hold::Exclusive).await;
+        if !local.array.written.is_written(stripe) {
             // Never written, or trimmed: its first write stores all of it.
             return report;
         }
         match work {
             Work::Rebuild { slot } | Work::Copy { slot } => {
-                if let Some(strip) = shard.array.strip_on(stripe, slot) {
-                    refill(shard, work, Part { stripe, strip, rows }, &mut report).await;
+                if let Some(strip) = local.array.strip_on(stripe, slot) {
+                    refill(local, work, Part { stripe, strip, rows }, &mut report).await;
                 }
             }
-            Work::Resync => compare::resync(shard, stripe, rows, &mut report).await,
+            Work::Resync => compare::resync(local, stripe, rows, &mut report).await,
             Work::Scrub { is_repairing } => {
-                compare::scrub(shard, (stripe, rows), is_repairing, &mut report).await;
+                compare::scrub(local, (stripe, rows), is_repairing, &mut report).await;
             }
         }
         if report.is_target_gone {
@@ -114,12 +114,12 @@ fn tiles(geometry: &Geometry) -> impl Iterator<Item = RowRange> + use<> {
 
 /// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is
 /// lost is then only what really is.
-async fn refill(shard: &Rc<Shard>, work: Work, part: Part, report: &mut StepReport) {
-    let Err(Lost) = refill_rows(shard, work, part, report).await else { return };
+async fn refill(local: &Rc<LocalArray>, work: Work, part: Part, report: &mut StepReport) {
+    let Err(Lost) = refill_rows(local, work, part, report).await else { return };
     for row in part.rows.start..part.rows.end {
         let one = Part { rows: RowRange::new(row, row + 1), ..part };
         let is_lost =
-            part.rows.blocks() == 1 || refill_rows(shard, work, one, report).await.is_err();
+            part.rows.blocks() == 1 || refill_rows(local, work, one, report).await.is_err();
         report.lost_blocks += u64::from(is_lost);
         if report.is_target_gone {
             return;
@@ -128,7 +128,7 @@ async fn refill(shard: &Rc<Shard>, work: Work, part: Part, report: &mut StepRepo
 }
 
 async fn refill_rows(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     work: Work,
     part: Part,
     report: &mut StepReport,
@@ -138,11 +138,11 @@ async fn refill_rows(
         Work::Rebuild { .. } => StripSet::only(part.strip),
         _ => StripSet::EMPTY,
     };
-    let (bytes, _leave) = obtain(shard, part, avoid, report).await?;
+    let (bytes, _leave) = obtain(local, part, avoid, report).await?;
     report.bytes += to_u64(bytes.len());
     let is_stored = match work {
-        Work::Copy { slot } => write_replacement(shard, slot, part, bytes.freeze()).await,
-        _ => write_rebuilt(shard, part, bytes.freeze()).await,
+        Work::Copy { slot } => write_replacement(local, slot, part, bytes.freeze()).await,
+        _ => write_rebuilt(local, part, bytes.freeze()).await,
     };
     report.is_target_gone |= !is_stored;
     Ok(())
@@ -153,13 +153,13 @@ struct Lost;
 
 /// Rows of a strip: from its own member if that may be read, else from the survivors.
 async fn obtain(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     part: Part,
     avoid: StripSet,
     report: &mut StepReport,
 ) -> Result<(BufMut, Leave), Lost> {
     let Part { stripe, strip, rows } = part;
-    let (array, bytes) = (&shard.array, to_usize(rows.bytes()));
+    let (array, bytes) = (&local.array, to_usize(rows.bytes()));
     // Each pass knows of at least one unreadable strip more, so this ends.
     let mut unreadable = avoid;
     let mut was_healed = false;
@@ -172,15 +172,15 @@ async fn obtain(
             plan_decode(array.geometry_of(stripe), StripSet::only(strip), &view)
                 .map_err(|_| Lost)?
         };
-        let (mut buffers, leave) = shard.scratch.take(sources.count() + 1, bytes).await;
+        let (mut buffers, leave) = local.scratch.take(sources.count() + 1, bytes).await;
         let ios = sources.iter().map(|strip| StripIo { strip, rows });
         report.bytes += to_u64(sources.count()) * rows.bytes();
-        shard.counts().job_member_reads.add(to_u64(sources.count()));
-        match gather(shard, stripe, ios, &mut buffers).await {
+        local.counts().job_member_reads.add(to_u64(sources.count()));
+        match gather(local, stripe, ios, &mut buffers).await {
             Err(strips) => {
                 let healed = match std::mem::replace(&mut was_healed, true) {
                     true => None,
-                    false => heal(shard, stripe, rows).await,
+                    false => heal(local, stripe, rows).await,
                 };
                 unreadable = unreadable.or(healed.map_or(strips, |healed| healed.unusable()));
             }
@@ -189,7 +189,7 @@ async fn obtain(
             }
             Ok(read) => {
                 let decoded =
-                    decode_one(shard, stripe, (sources, strip, rows), &read, &mut buffers);
+                    decode_one(local, stripe, (sources, strip, rows), &read, &mut buffers);
                 return Ok((decoded, leave));
             }
         }
@@ -197,43 +197,48 @@ async fn obtain(
 }
 
 /// Store on the slot's device. False if it is not being rebuilt any more, or fails.
-async fn write_rebuilt(shard: &Rc<Shard>, part: Part, content: Buf) -> bool {
-    let member = shard.array.member_of(part.stripe, part.strip);
-    if shard.array.slot(member).state() != SlotState::Rebuilding {
+async fn write_rebuilt(local: &Rc<LocalArray>, part: Part, content: Buf) -> bool {
+    let member = local.array.member_of(part.stripe, part.strip);
+    if local.array.slot(member).state() != SlotState::Rebuilding {
         return false;
     }
     // A device whose checksums cannot be had goes.
-    let Ok(pins) = pin(shard, part.stripe, one(part.strip, part.rows)).await else { return false };
-    let mut writes = Writes::noting(shard, pins);
-    shard.counts().job_member_writes.add(1);
-    writes.start(shard, (part.stripe, part.strip, part.rows.start), content);
-    let failed = writes.finish(shard).await;
+    let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
+    let mut writes = Writes::noting(local, pins);
+    local.counts().job_member_writes.add(1);
+    writes.start(local, (part.stripe, part.strip, part.rows.start), content);
+    let failed = writes.finish(local).await;
     let is_stored = failed.is_empty();
     // Whether it can be put out or not: the stripe is not done.
-    let _recorded = settle(shard, failed).await;
+    let _recorded = settle(local, failed).await;
     is_stored
 }
 
 /// Store on the device that is to replace the slot's. False if there is none any more, or it fails.
-async fn write_replacement(shard: &Rc<Shard>, slot: MemberIdx, part: Part, content: Buf) -> bool {
-    let Ok(pins) = pin(shard, part.stripe, one(part.strip, part.rows)).await else { return false };
-    let Some(device) = shard.replacement(slot) else { return false };
-    let tenure = shard.tenures(slot).1;
-    let offset = shard.array.device_offset(part.stripe, part.strip, part.rows.start);
-    shard.counts().member_writes.add(1);
-    shard.counts().job_member_writes.add(1);
+async fn write_replacement(
+    local: &Rc<LocalArray>,
+    slot: MemberIdx,
+    part: Part,
+    content: Buf,
+) -> bool {
+    let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
+    let Some(device) = local.replacement(slot) else { return false };
+    let device_epoch = local.device_epochs(slot).1;
+    let offset = local.array.device_offset(part.stripe, part.strip, part.rows.start);
+    local.counts().member_writes.add(1);
+    local.counts().job_member_writes.add(1);
     let mut write = DeviceWrites::new(slot, &device);
-    write.start(shard, offset, content.clone());
-    let why = match write.finish(shard).await {
+    write.start(local, offset, content.clone());
+    let why = match write.finish(local).await {
         Ok(()) => {
-            let block = block_of(&shard.array, part.stripe, part.strip, part.rows.start);
-            let noted = Noted::new((slot, tenure), block, content);
-            pins.inspect(|pins| pins.note(shard, &noted));
+            let block = block_of(&local.array, part.stripe, part.strip, part.rows.start);
+            let noted = Noted::new((slot, device_epoch), block, content);
+            pins.inspect(|pins| pins.note(local, &noted));
             return true;
         }
         Err(fault) => fault.to_string(),
     };
-    home::replacement_failed(shard, (slot, tenure), why).await;
+    coordinator::replacement_failed(local, (slot, device_epoch), why).await;
     false
 }
 

@@ -7,11 +7,11 @@
 
 use super::job::{End, Job};
 use super::step::Work;
+use crate::coordinator::{self, map_writer, proof, record};
 use crate::event::names;
-use crate::home::{self, keeper, proof, record};
+use crate::local_array::{LocalArray, SlotDevices};
 use crate::member::SlotEvent;
-use crate::shard::{Shard, SlotDevices};
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_device::Command;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, MemberEvent, ScrubRecord, Superblock};
@@ -21,10 +21,10 @@ use uuid::Uuid;
 
 /// Whether the job has to stand still: the operator says so, or a resync goes before it (without
 /// one, what parity says about an unsynced region is nothing to rebuild from).
-pub(super) fn must_wait(shard: &Shard, job: &Job) -> bool {
+pub(super) fn must_wait(local: &LocalArray, job: &Job) -> bool {
     let is_resync = |other: &Rc<Job>| other.kind() == JobKind::Resync && !other.is_paused.get();
-    let is_behind =
-        job.kind() != JobKind::Resync && shard.home().jobs.running.borrow().iter().any(is_resync);
+    let is_behind = job.kind() != JobKind::Resync
+        && local.coordinator().jobs.running.borrow().iter().any(is_resync);
     job.is_paused.get() || is_behind
 }
 
@@ -48,14 +48,14 @@ pub(super) fn remove(superblock: &mut Superblock, job: JobRecord) {
 }
 
 /// Record how far the job is, if that changed.
-pub(super) async fn checkpoint(shard: &Rc<Shard>, job: &Job) {
+pub(super) async fn checkpoint(local: &Rc<LocalArray>, job: &Job) {
     let record = job.record();
     let is_news = |listed: &JobRecord| {
         (listed.kind, listed.slot) == (record.kind, record.slot) && *listed != record
     };
     // Not listed: the table was full, or its member has just gone.
-    let is_changed = shard.home().superblock().jobs.iter().any(is_news);
-    if !is_changed || !flush_target(shard, job).await {
+    let is_changed = local.coordinator().superblock().jobs.iter().any(is_news);
+    if !is_changed || !flush_target(local, job).await {
         return;
     }
     let put_if_listed = |superblock: &mut Superblock| {
@@ -64,110 +64,112 @@ pub(super) async fn checkpoint(shard: &Rc<Shard>, job: &Job) {
         }
     };
     // An array that cannot record it any more has said so by itself.
-    let _lost = record::locked_update(shard, put_if_listed).await;
+    let _lost = record::locked_update(local, put_if_listed).await;
 }
 
 /// Everything that was stored on the job's device before is durable, and so is all that the job
 /// relied on: what it read from the others, and that the stripes it passed over are unwritten.
 /// (Were a trim lost in a power cut after the job has passed the stripe by, the new device would be
 /// believed to hold it.) False if the device went, or the array is lost.
-async fn flush_target(shard: &Rc<Shard>, job: &Job) -> bool {
+async fn flush_target(local: &Rc<LocalArray>, job: &Job) -> bool {
     let (slot, device) = match job.work {
-        Work::Rebuild { slot } => (slot, shard.device(slot)),
-        Work::Copy { slot } => (slot, shard.replacement(slot)),
+        Work::Rebuild { slot } => (slot, local.device(slot)),
+        Work::Copy { slot } => (slot, local.replacement(slot)),
         Work::Resync | Work::Scrub { .. } => return true,
     };
-    let (Some(device), Some(tenure)) = (device, job.tenure) else { return false };
-    if keeper::flush(shard).await.is_err() {
+    let (Some(device), Some(device_epoch)) = (device, job.device_epoch) else { return false };
+    if map_writer::flush(local).await.is_err() {
         return false;
     }
-    let flushed = shard.start_on(device.as_ref(), 0, Command::Flush).await;
+    let flushed = local.start_on(device.as_ref(), 0, Command::Flush).await;
     if flushed.is_some_and(|outcome| outcome.result.is_ok()) {
-        proof::ask_for_filled(shard);
+        proof::ask_for_filled(local);
         return true;
     }
     let why = "a flush failed".to_owned();
     match job.work {
-        Work::Copy { .. } => home::replacement_failed(shard, (slot, tenure), why).await,
+        Work::Copy { .. } => {
+            coordinator::replacement_failed(local, (slot, device_epoch), why).await
+        }
         // A member whose group cannot do without it stays, and the job goes on trying.
-        _ => drop(home::take_out_holder(shard, (slot, tenure), why).await),
+        _ => drop(coordinator::take_out_holder(local, (slot, device_epoch), why).await),
     }
     false
 }
 
 /// The job has ended: make that so on the members, and say it. False if it must go on: what was to
 /// be recorded could not be.
-pub(super) async fn close(shard: &Rc<Shard>, job: &Job, end: End) {
+pub(super) async fn close(local: &Rc<LocalArray>, job: &Job, end: End) {
     let (name, why) = match end {
-        End::Complete if complete(shard, job).await => (names::JOB_FINISHED, None),
+        End::Complete if complete(local, job).await => (names::JOB_FINISHED, None),
         End::Complete | End::TargetGone => (names::JOB_STOPPED, Some("its device is gone")),
         End::Cancelled => {
-            forget(shard, job).await;
+            forget(local, job).await;
             (names::JOB_STOPPED, Some("cancelled"))
         }
         End::Stopped => {
-            checkpoint(shard, job).await;
+            checkpoint(local, job).await;
             (names::JOB_STOPPED, Some("the array stops; it goes on when it is started"))
         }
     };
     let mut fields = job.result_fields();
     fields.extend(why.map(|why| ("reason", why.to_owned())));
-    shard.array.record(name, fields);
+    local.array.record(name, fields);
 }
 
-async fn complete(shard: &Rc<Shard>, job: &Job) -> bool {
+async fn complete(local: &Rc<LocalArray>, job: &Job) -> bool {
     match (job.work, job.member) {
         (Work::Rebuild { slot }, Some(member)) => {
-            complete_rebuild(shard, job, (slot, member)).await
+            complete_rebuild(local, job, (slot, member)).await
         }
-        (Work::Copy { slot }, Some(member)) => complete_copy(shard, job, (slot, member)).await,
+        (Work::Copy { slot }, Some(member)) => complete_copy(local, job, (slot, member)).await,
         (Work::Rebuild { .. } | Work::Copy { .. }, None) => false,
         (Work::Resync, _) => {
             // As long as regions are not trusted the table says so, for the next start.
-            if shard.array.intent.unsynced_count() == 0 {
-                forget_resync(shard, job).await;
+            if local.array.intent.unsynced_count() == 0 {
+                forget_resync(local, job).await;
             }
             true
         }
         (Work::Scrub { .. }, _) => {
-            finish_scrub(shard, job).await;
+            finish_scrub(local, job).await;
             true
         }
     }
 }
 
-async fn forget(shard: &Rc<Shard>, job: &Job) {
+async fn forget(local: &Rc<LocalArray>, job: &Job) {
     let record = job.record();
     // An array that cannot record it any more has said so by itself.
-    let _lost = record::locked_update(shard, |superblock| remove(superblock, record)).await;
+    let _lost = record::locked_update(local, |superblock| remove(superblock, record)).await;
 }
 
 /// All regions are trusted again.
-async fn forget_resync(shard: &Rc<Shard>, job: &Job) {
+async fn forget_resync(local: &Rc<LocalArray>, job: &Job) {
     let record = job.record();
-    let unsynced = Rc::clone(shard);
+    let unsynced = Rc::clone(local);
     let forget = move |superblock: &mut Superblock| {
         remove(superblock, record);
         // Looked at under the gate: doubt that came up meanwhile waits for it to be recorded.
         superblock.resync_dirty_regions &= unsynced.array.intent.unsynced_count() != 0;
     };
     // As above.
-    let _lost = record::locked_update(shard, forget).await;
+    let _lost = record::locked_update(local, forget).await;
 }
 
-async fn finish_scrub(shard: &Rc<Shard>, job: &Job) {
+async fn finish_scrub(local: &Rc<LocalArray>, job: &Job) {
     let record = job.record();
-    let now_s = (shard.array.wall_clock_s)();
+    let now_s = (local.array.wall_clock_s)();
     let scrub = ScrubRecord { at_s: now_s.max(1), mismatches: record.mismatches };
     let finish = |superblock: &mut Superblock| {
         remove(superblock, record);
         superblock.last_scrub = Some(scrub);
     };
     // As above.
-    let _lost = record::locked_update(shard, finish).await;
+    let _lost = record::locked_update(local, finish).await;
 }
 
-/// The newcomer holds the slot from now on; whoever held it before is dismissed.
+/// The joining device holds the slot from now on; whoever held it before is dismissed.
 fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job: JobRecord) {
     let holders = superblock
         .members
@@ -181,22 +183,27 @@ fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job:
     remove(superblock, job);
 }
 
-async fn complete_rebuild(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx, Uuid)) -> bool {
-    if !flush_target(shard, job).await {
+async fn complete_rebuild(
+    local: &Rc<LocalArray>,
+    job: &Job,
+    (slot, member): (MemberIdx, Uuid),
+) -> bool {
+    if !flush_target(local, job).await {
         return false;
     }
-    let _gate = shard.home().gate().await;
-    let is_listed = shard.home().superblock().newcomer(slot).is_some_and(|new| new.uuid == member);
-    if !is_listed || !job.has_target(shard) {
+    let _gate = local.coordinator().gate().await;
+    let is_listed =
+        local.coordinator().superblock().joining_device(slot).is_some_and(|new| new.uuid == member);
+    if !is_listed || !job.has_target(local) {
         return false;
     }
     let record = job.record();
-    let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
-    if recorded.is_err() || !job.has_target(shard) {
+    let recorded = record::update(local, |next| enthrone(next, (slot, member), record)).await;
+    if recorded.is_err() || !job.has_target(local) {
         return false;
     }
-    let state = shard.array.slot(slot).state().next(SlotEvent::RebuildRecorded);
-    shard.array.set_slot_state(slot, state.expect("the target is rebuilding"));
+    let state = local.array.slot(slot).state().next(SlotEvent::RebuildRecorded);
+    local.array.set_slot_state(slot, state.expect("the target is rebuilding"));
     true
 }
 
@@ -204,33 +211,38 @@ async fn complete_rebuild(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberI
 /// members record it; only then is the old device let go. So whoever reads from the old one on a
 /// worker that has not heard yet reads what is current, and a crash at any point finds one of the
 /// two complete.
-async fn complete_copy(shard: &Rc<Shard>, job: &Job, (slot, member): (MemberIdx, Uuid)) -> bool {
-    if !flush_target(shard, job).await {
+async fn complete_copy(
+    local: &Rc<LocalArray>,
+    job: &Job,
+    (slot, member): (MemberIdx, Uuid),
+) -> bool {
+    if !flush_target(local, job).await {
         return false;
     }
-    let _gate = shard.home().gate().await;
-    let is_listed = shard.home().superblock().newcomer(slot).is_some_and(|new| new.uuid == member);
-    let (Some(tenure), true) = (job.tenure, is_listed && job.has_target(shard)) else {
+    let _gate = local.coordinator().gate().await;
+    let is_listed =
+        local.coordinator().superblock().joining_device(slot).is_some_and(|new| new.uuid == member);
+    let (Some(device_epoch), true) = (job.device_epoch, is_listed && job.has_target(local)) else {
         return false;
     };
-    let before = shard.array.slot(slot).tenure();
-    let swap = move |tenures: (Tenure, Tenure)| {
-        move |shard: &Rc<Shard>| {
-            let SlotDevices { current, replacement } = shard.slot_devices(slot);
+    let before = local.array.slot(slot).device_epoch();
+    let swap = move |device_epochs: (DeviceEpoch, DeviceEpoch)| {
+        move |local: &Rc<LocalArray>| {
+            let SlotDevices { current, replacement } = local.slot_devices(slot);
             let swapped = SlotDevices { current: replacement, replacement: current };
-            shard.set_devices(slot, swapped);
-            shard.set_tenures(slot, tenures);
+            local.set_devices(slot, swapped);
+            local.set_device_epochs(slot, device_epochs);
         }
     };
-    shard.array.set_tenure(slot, tenure);
-    home::everywhere(shard, swap((tenure, before))).await;
+    local.array.set_device_epoch(slot, device_epoch);
+    coordinator::everywhere(local, swap((device_epoch, before))).await;
     let record = job.record();
-    let recorded = record::update(shard, |next| enthrone(next, (slot, member), record)).await;
-    home::everywhere(shard, move |shard| {
-        let before = shard.replacement(slot);
-        let devices = SlotDevices { replacement: None, ..shard.slot_devices(slot) };
-        shard.set_devices(slot, devices);
-        before.into_iter().for_each(|device| shard.give_up_in_time(device));
+    let recorded = record::update(local, |next| enthrone(next, (slot, member), record)).await;
+    coordinator::everywhere(local, move |local| {
+        let before = local.replacement(slot);
+        let devices = SlotDevices { replacement: None, ..local.slot_devices(slot) };
+        local.set_devices(slot, devices);
+        before.into_iter().for_each(|device| local.give_up_in_time(device));
     })
     .await;
     recorded.is_ok()

@@ -9,7 +9,7 @@
 
 use super::Owner;
 use super::page::Page;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
@@ -31,17 +31,17 @@ const SHELF_PAGES_MIN: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Key {
     pub(super) member: u16,
-    pub(super) tenure: u32,
+    pub(super) device_epoch: u32,
     pub(super) page: u32,
 }
 
 impl Key {
-    pub(super) fn new((member, tenure): Owner, page: u32) -> Key {
-        Key { member: member.0, tenure: tenure.0, page }
+    pub(super) fn new((member, device_epoch): Owner, page: u32) -> Key {
+        Key { member: member.0, device_epoch: device_epoch.0, page }
     }
 
     pub(super) fn owner(self) -> Owner {
-        (ashlar_units::MemberIdx(self.member), crate::slot::Tenure(self.tenure))
+        (ashlar_units::MemberIdx(self.member), crate::slot::DeviceEpoch(self.device_epoch))
     }
 }
 
@@ -217,51 +217,54 @@ impl Shelf {
 /// # Errors
 /// The device's fault. Places that the medium does not give back are none: then nothing is known of
 /// the page.
-pub(super) async fn load(shard: &Rc<Shard>, key: Key) -> Fetched {
-    match begin(shard, key) {
+pub(super) async fn load(local: &Rc<LocalArray>, key: Key) -> Fetched {
+    match begin(local, key) {
         Ok(page) => Ok(page),
         Err(waits) => waits.await.unwrap_or(Err(Fault::GONE)),
     }
 }
 
 /// The page, or where to wait for it; somebody fetches it when this returns.
-pub(super) fn begin(shard: &Rc<Shard>, key: Key) -> Result<Arc<Page>, oneshot::Receiver<Fetched>> {
-    let sums = shard.array.checksums.as_ref().expect("asked only where they are kept");
+pub(super) fn begin(
+    local: &Rc<LocalArray>,
+    key: Key,
+) -> Result<Arc<Page>, oneshot::Receiver<Fetched>> {
+    let sums = local.array.checksums.as_ref().expect("asked only where they are kept");
     let (waits, is_to_fetch) = match sums.cache.get_or_wait(key) {
         Ok(page) => return Ok(page),
         Err(waits) => waits,
     };
     if is_to_fetch {
-        let shard = Rc::clone(shard);
+        let local = Rc::clone(local);
         // A task of its own: who asked may go away, and others may wait.
-        shard.worker.handle.clone().spawn(async move {
-            let _under_way = shard.begin();
-            let fetched = fetch(&shard, key).await;
-            let sums = shard.array.checksums.as_ref().expect("kept");
+        local.worker.handle.clone().spawn(async move {
+            let _under_way = local.begin();
+            let fetched = fetch(&local, key).await;
+            let sums = local.array.checksums.as_ref().expect("kept");
             sums.cache.put(key, fetched);
         });
     }
     Err(waits)
 }
 
-/// The device of that slot and tenure, as far as this worker was told.
-fn device_of(shard: &Shard, (member, tenure): Owner) -> Option<Rc<dyn Device>> {
-    let (current, replacement) = shard.tenures(member);
-    if tenure == current
-        && let Some(device) = shard.device(member)
+/// The device of that slot and device epoch, as far as this worker was told.
+fn device_of(local: &LocalArray, (member, device_epoch): Owner) -> Option<Rc<dyn Device>> {
+    let (current, replacement) = local.device_epochs(member);
+    if device_epoch == current
+        && let Some(device) = local.device(member)
     {
         return Some(device);
     }
-    shard.replacement(member).filter(|_| tenure == replacement)
+    local.replacement(member).filter(|_| device_epoch == replacement)
 }
 
-async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
-    let sums = shard.array.checksums.as_ref().expect("kept");
-    let device = device_of(shard, key.owner()).ok_or(Fault::GONE)?;
-    shard.counts().checksum_page_reads.add(1);
+async fn fetch(local: &Rc<LocalArray>, key: Key) -> Fetched {
+    let sums = local.array.checksums.as_ref().expect("kept");
+    let device = device_of(local, key.owner()).ok_or(Fault::GONE)?;
+    local.counts().checksum_page_reads.add(1);
     let at = |place: u64| sums.area.offset + place_offset(key.page, place);
     let identity = SumPageIdentity { array_tag: sums.array_tag, page: key.page };
-    let both = read(shard, device.as_ref(), at(0), 2 * BLOCK_BYTES_USIZE).await;
+    let both = read(local, device.as_ref(), at(0), 2 * BLOCK_BYTES_USIZE).await;
     let mut is_one_unread = false;
     let places = match both {
         Ok(bytes) => {
@@ -271,7 +274,7 @@ async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
         Err(fault) if fault.kind == FaultKind::Media => {
             let mut each = [None, None];
             for (bytes, place) in each.iter_mut().zip(0..) {
-                *bytes = insist(shard, device.as_ref(), at(place)).await?;
+                *bytes = insist(local, device.as_ref(), at(place)).await?;
             }
             is_one_unread = each.iter().any(Option::is_none);
             identity.newest([each[0].as_deref(), each[1].as_deref()])
@@ -286,9 +289,13 @@ async fn fetch(shard: &Rc<Shard>, key: Key) -> Fetched {
 /// A place, asked for some times; `None` if the media do not give it back. If it is the newer one,
 /// the other speaks of blocks as they were: right ones do not match, their device is named for
 /// that, and without the rest of the row they are errors.
-async fn insist(shard: &Shard, device: &dyn Device, offset: u64) -> Result<Option<BufMut>, Fault> {
+async fn insist(
+    local: &LocalArray,
+    device: &dyn Device,
+    offset: u64,
+) -> Result<Option<BufMut>, Fault> {
     for _ in 0..ATTEMPTS {
-        match read(shard, device, offset, BLOCK_BYTES_USIZE).await {
+        match read(local, device, offset, BLOCK_BYTES_USIZE).await {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(fault) if fault.kind == FaultKind::Media => {}
             Err(fault) => return Err(fault),
@@ -298,12 +305,12 @@ async fn insist(shard: &Shard, device: &dyn Device, offset: u64) -> Result<Optio
 }
 
 async fn read(
-    shard: &Shard,
+    local: &LocalArray,
     device: &dyn Device,
     offset: u64,
     bytes: usize,
 ) -> Result<BufMut, Fault> {
-    let pending = shard.start_on(device, offset, Command::Read(BufMut::zeroed(bytes)));
+    let pending = local.start_on(device, offset, Command::Read(BufMut::zeroed(bytes)));
     let Outcome { result, buffer } = pending.await.ok_or(Fault::GONE)?;
     result?;
     buffer.ok_or(Fault::GONE)
@@ -316,7 +323,7 @@ mod tests {
     use std::sync::Arc;
 
     fn key(page: u32) -> Key {
-        Key { member: 0, tenure: 0, page }
+        Key { member: 0, device_epoch: 0, page }
     }
 
     fn put(cache: &Cache, page: u32) -> Arc<Page> {

@@ -18,8 +18,8 @@ use crate::canary::{Canary, sings};
 use crate::datapath::reconstruct::write_back;
 use crate::datapath::settle::read_failed;
 use crate::event::names;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::local_array::LocalArray;
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
@@ -51,7 +51,7 @@ impl Healed {
 /// A block of the row as its device holds it.
 struct Block {
     strip: StripIdx,
-    tenure: Tenure,
+    device_epoch: DeviceEpoch,
     /// Of the device: it may have left its slot, and another may be there, by the time something is
     /// said of it.
     path: String,
@@ -75,29 +75,29 @@ impl Block {
 }
 
 /// Put right what can be put right in these rows; `None` if the array keeps no checksums.
-pub(crate) async fn heal(shard: &Rc<Shard>, stripe: Stripe, rows: RowRange) -> Option<Healed> {
-    shard.array.checksums.as_ref()?;
+pub(crate) async fn heal(local: &Rc<LocalArray>, stripe: Stripe, rows: RowRange) -> Option<Healed> {
+    local.array.checksums.as_ref()?;
     let mut healed = Healed::default();
-    if !shard.array.written.is_written(stripe) {
+    if !local.array.written.is_written(stripe) {
         // Trimmed meanwhile.
         return Some(healed);
     }
     for row in rows.start..rows.end {
-        let blocks = read_row(shard, stripe, row).await;
+        let blocks = read_row(local, stripe, row).await;
         let (mut good, bad): (Vec<Block>, Vec<Block>) =
             blocks.into_iter().partition(|block| block.judgement == Judgement::Right);
-        let (vouched, bad) = vouched_for(shard, stripe, (&good, bad));
+        let (vouched, bad) = vouched_for(local, stripe, (&good, bad));
         for block in bad.iter().filter(|block| block.judgement == Judgement::Wrong) {
             healed.mismatches += 1;
-            say_mismatch(shard, stripe, block);
+            say_mismatch(local, stripe, block);
         }
         for block in &vouched {
-            correct_table(shard, stripe, block).await;
+            correct_table(local, stripe, block).await;
         }
         good.extend(vouched);
         let good: Vec<Source<'_>> = good.iter().filter_map(Block::as_source).collect();
         for block in bad {
-            mend(shard, (stripe, row), (&good, block), &mut healed).await;
+            repair(local, (stripe, row), (&good, block), &mut healed).await;
         }
     }
     Some(healed)
@@ -107,11 +107,11 @@ pub(crate) async fn heal(shard: &Rc<Shard>, stripe: Stripe, rows: RowRange) -> O
 /// all the same, and the other bad ones: what follows from them and the right ones has the checksum
 /// that is known of another. Each block of a codeword depends on any k others, and on each of them.
 fn vouched_for(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     (good, bad): (&[Block], Vec<Block>),
 ) -> (Vec<Block>, Vec<Block>) {
-    let lacking = shard.array.geometry_of(stripe).data_strips().saturating_sub(good.len());
+    let lacking = local.array.geometry_of(stripe).data_strips().saturating_sub(good.len());
     let is_nameless = |block: &&Block| block.known == UNKNOWN && block.bytes.is_some();
     let nameless: Vec<&Block> = bad.iter().filter(is_nameless).collect();
     if lacking == 0 || nameless.len() < lacking {
@@ -120,7 +120,7 @@ fn vouched_for(
     let right = nameless.windows(lacking).find(|some| {
         let all = good.iter().chain(some.iter().copied());
         let sources: Vec<Source<'_>> = all.filter_map(Block::as_source).collect();
-        bad.iter().any(|other| follows(shard, stripe, &sources, other))
+        bad.iter().any(|other| follows(local, stripe, &sources, other))
     });
     let strips: StripSet = right.into_iter().flatten().map(|block| block.strip).collect();
     bad.into_iter().partition(|block| strips.contains(block.strip))
@@ -128,37 +128,37 @@ fn vouched_for(
 
 /// Whether `sources` are enough to say what the block should be, and its checksum, which cannot be
 /// old, agrees.
-fn follows(shard: &Shard, stripe: Stripe, sources: &[Source<'_>], block: &Block) -> bool {
-    let member = shard.array.member_of(stripe, block.strip);
+fn follows(local: &LocalArray, stripe: Stripe, sources: &[Source<'_>], block: &Block) -> bool {
+    let member = local.array.member_of(stripe, block.strip);
     let is_known = block.known != UNKNOWN && !block.may_be_old;
     is_known
-        && decode(shard, stripe, sources, block.strip)
+        && decode(local, stripe, sources, block.strip)
             .is_some_and(|decoded| block.known == sum_of(member, block.number, &decoded))
 }
 
 /// Every block of a row that may be read. Those on devices that failed are left out.
-async fn read_row(shard: &Rc<Shard>, stripe: Stripe, row: u32) -> Vec<Block> {
-    let array = &shard.array;
+async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block> {
+    let array = &local.array;
     let mut started = Vec::new();
     for strip in array.view(stripe).readable.iter() {
         let member = array.member_of(stripe, strip);
-        let tenure = shard.tenures(member).0;
+        let device_epoch = local.device_epochs(member).0;
         let read = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
         let offset = array.device_offset(stripe, strip, row);
-        let path = shard.device(member).map(|device| device.facts().path.clone());
-        if let Some(pending) = shard.start(member, offset, read) {
-            shard.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
-            started.push((strip, (member, tenure), path.unwrap_or_default(), pending));
+        let path = local.device(member).map(|device| device.facts().path.clone());
+        if let Some(pending) = local.start(member, offset, read) {
+            local.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
+            started.push((strip, (member, device_epoch), path.unwrap_or_default(), pending));
         }
     }
     let mut blocks = Vec::new();
     for (strip, owner, path, pending) in started {
         let outcome = pending.await;
-        shard.tally(owner.0).counters.completed.add(1);
+        local.tally(owner.0).counters.completed.add(1);
         let bytes = match outcome {
             Some(Outcome { result: Ok(()), buffer }) => buffer,
             Some(Outcome { result: Err(fault), .. }) => {
-                read_failed(shard, owner, fault);
+                read_failed(local, owner, fault);
                 if fault.kind != FaultKind::Media {
                     continue;
                 }
@@ -168,10 +168,10 @@ async fn read_row(shard: &Rc<Shard>, stripe: Stripe, row: u32) -> Vec<Block> {
         };
         let number = block_of(array, stripe, strip, row);
         let (page, entry) = locate(number);
-        let (known, may_be_old) = match cache::load(shard, cache::Key::new(owner, page)).await {
+        let (known, may_be_old) = match cache::load(local, cache::Key::new(owner, page)).await {
             Ok(page) => (page.sum(entry), page.may_be_old(entry)),
             Err(fault) => {
-                read_failed(shard, owner, fault);
+                read_failed(local, owner, fault);
                 continue;
             }
         };
@@ -179,32 +179,41 @@ async fn read_row(shard: &Rc<Shard>, stripe: Stripe, row: u32) -> Vec<Block> {
             Some(bytes) => judge(owner, (number, bytes), known),
             None => Judgement::Unknown,
         };
-        let tenure = owner.1;
-        blocks.push(Block { strip, tenure, path, number, known, may_be_old, bytes, judgement });
+        let device_epoch = owner.1;
+        blocks.push(Block {
+            strip,
+            device_epoch,
+            path,
+            number,
+            known,
+            may_be_old,
+            bytes,
+            judgement,
+        });
     }
     blocks
 }
 
-async fn mend(
-    shard: &Rc<Shard>,
+async fn repair(
+    local: &Rc<LocalArray>,
     (stripe, row): (Stripe, u32),
     (good, block): (&[Source<'_>], Block),
     healed: &mut Healed,
 ) {
     let strip = block.strip;
-    let Some(decoded) = decode(shard, stripe, good, strip) else {
+    let Some(decoded) = decode(local, stripe, good, strip) else {
         healed.lost.push((strip, row));
         return;
     };
-    let member = shard.array.member_of(stripe, strip);
+    let member = local.array.member_of(stripe, strip);
     let rows = RowRange::new(row, row + 1);
     let is_proven = block.known == sum_of(member, block.number, &decoded);
     // Any copy of a mirror that matches its checksum is whole by itself.
-    let is_codeword = shard.array.view(stripe).is_parity_valid
-        || shard.array.geometry_of(stripe).data_strips() == 1;
+    let is_codeword = local.array.view(stripe).is_parity_valid
+        || local.array.geometry_of(stripe).data_strips() == 1;
     let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
     if !is_proven && is_codeword && is_held {
-        correct_table(shard, stripe, &block).await;
+        correct_table(local, stripe, &block).await;
         return;
     }
     let is_unknown = block.known == UNKNOWN || block.may_be_old;
@@ -214,7 +223,7 @@ async fn mend(
         return;
     }
     let is_stored = sings(Canary::HealedNotStored)
-        || !shard.array.is_read_only() && write_back(shard, (stripe, strip, rows), &decoded).await;
+        || !local.array.is_read_only() && write_back(local, (stripe, strip, rows), &decoded).await;
     if is_stored {
         healed.repaired += 1;
     } else {
@@ -223,14 +232,19 @@ async fn mend(
 }
 
 /// The block as it follows from others of its row that are right; `None` if they are too few.
-fn decode(shard: &Shard, stripe: Stripe, good: &[Source<'_>], strip: StripIdx) -> Option<BufMut> {
-    let needed = shard.array.geometry_of(stripe).data_strips();
+fn decode(
+    local: &LocalArray,
+    stripe: Stripe,
+    good: &[Source<'_>],
+    strip: StripIdx,
+) -> Option<BufMut> {
+    let needed = local.array.geometry_of(stripe).data_strips();
     let present: StripSet = good.iter().map(|(strip, _)| *strip).collect();
     if present.count() < needed {
         return None;
     }
     let survivors = present.lowest(needed);
-    let cached = shard.decode_plan(stripe, survivors, StripSet::only(strip));
+    let cached = local.decode_plan(stripe, survivors, StripSet::only(strip));
     let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
     let sources: Vec<&[u8]> =
         good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| *bytes).collect();
@@ -241,20 +255,20 @@ fn decode(shard: &Shard, stripe: Stripe, good: &[Source<'_>], strip: StripIdx) -
 }
 
 /// The block is what it should be: what was known of it is old, or nothing was known.
-async fn correct_table(shard: &Rc<Shard>, stripe: Stripe, block: &Block) {
+async fn correct_table(local: &Rc<LocalArray>, stripe: Stripe, block: &Block) {
     let Some(bytes) = &block.bytes else { return };
     let mut content = BufMut::zeroed(bytes.len());
     content.copy_from_slice(bytes);
-    shard.counts().checksums_corrected.add(1);
-    let owner = (shard.array.member_of(stripe, block.strip), block.tenure);
+    local.counts().checksums_corrected.add(1);
+    let owner = (local.array.member_of(stripe, block.strip), block.device_epoch);
     // If the page cannot be had any more the block is looked at again another time.
-    let _later = note_alone(shard, Noted::new(owner, block.number, content.freeze())).await;
+    let _later = note_alone(local, Noted::new(owner, block.number, content.freeze())).await;
 }
 
-fn say_mismatch(shard: &Shard, stripe: Stripe, block: &Block) {
-    let array = &shard.array;
+fn say_mismatch(local: &LocalArray, stripe: Stripe, block: &Block) {
+    let array = &local.array;
     let member = array.member_of(stripe, block.strip);
-    shard.tally(member).counters.checksum_mismatches.add(1);
+    local.tally(member).counters.checksum_mismatches.add(1);
     let offset = array.data_offset + block.number * ashlar_units::BLOCK_BYTES;
     let fields = vec![
         ("slot", member.to_string()),

@@ -9,11 +9,11 @@
 use super::page::Page;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
-use crate::home::keeper::{Holder, lose};
-use crate::home::record::aligned;
-use crate::home::writes::DeviceWrites;
+use crate::coordinator::map_writer::{Holder, lose};
+use crate::coordinator::record::aligned;
+use crate::coordinator::writes::DeviceWrites;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
 use ashlar_device::{Device, Fault};
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
 use std::rc::Rc;
@@ -29,14 +29,14 @@ pub(crate) struct Round {
     pub(crate) is_kept: bool,
 }
 
-/// Write every changed page to its device. On the home worker.
+/// Write every changed page to its device. On the coordinator.
 pub(crate) async fn store(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     devices: &[(Holder, Rc<dyn Device>)],
     next_sequence: impl Fn() -> u64,
 ) -> Round {
     let mut round = Round { pages: Vec::new(), is_kept: true };
-    let Some(sums) = shard.array.checksums.as_ref().filter(|_| !sings(Canary::SumsNotStored))
+    let Some(sums) = local.array.checksums.as_ref().filter(|_| !sings(Canary::SumsNotStored))
     else {
         return round;
     };
@@ -46,18 +46,18 @@ pub(crate) async fn store(
         for page in some {
             let is_its = |(holder, _): &&(Holder, _)| holder.owner() == page.key.owner();
             let Some((holder, device)) = devices.iter().find(is_its) else {
-                put_back_unless_gone(&shard.array, page);
+                put_back_unless_gone(&local.array, page);
                 continue;
             };
-            under_way.push((page, *holder, start(shard, (*holder, device), page, next_sequence())));
+            under_way.push((page, *holder, start(local, (*holder, device), page, next_sequence())));
         }
         for (_, _, write) in &mut under_way {
-            write.end(shard).await;
+            write.end(local).await;
         }
         let mut failed: Vec<(Holder, Fault)> = Vec::new();
         for (page, holder, write) in under_way {
-            let stored = write.finish(shard).await;
-            holder.set_unflushed(&shard.array);
+            let stored = write.finish(local).await;
+            holder.set_unflushed(&local.array);
             if let Err(fault) = stored
                 && failed.iter().all(|(known, _)| known.owner() != holder.owner())
             {
@@ -66,36 +66,36 @@ pub(crate) async fn store(
             round.pages.push(Arc::clone(page));
         }
         for (holder, fault) in failed {
-            round.is_kept &= lose(shard, holder, ("a checksum page", fault)).await;
+            round.is_kept &= lose(local, holder, ("a checksum page", fault)).await;
         }
     }
-    shard.counts().checksum_page_writes.add(ashlar_units::to_u64(round.pages.len()));
+    local.counts().checksum_page_writes.add(ashlar_units::to_u64(round.pages.len()));
     round
 }
 
 fn start(
-    shard: &Shard,
+    local: &LocalArray,
     (holder, device): (Holder, &Rc<dyn Device>),
     page: &Page,
     sequence: u64,
 ) -> DeviceWrites {
-    let sums = shard.array.checksums.as_ref().expect("kept");
+    let sums = local.array.checksums.as_ref().expect("kept");
     let identity = SumPageIdentity { array_tag: sums.array_tag, page: page.key.page };
     let bytes = aligned(&identity.encode(sequence, &page.take()));
     let offset = sums.area.offset + place_offset(page.key.page, page.next_place());
     let mut write = DeviceWrites::new(holder.member, device);
-    write.start(shard, offset, bytes);
+    write.start(local, offset, bytes);
     write
 }
 
 /// A page of a device that is not in service: nobody needs it any more, unless the device is only
 /// about to go.
 fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
-    let (member, tenure) = page.key.owner();
+    let (member, device_epoch) = page.key.owner();
     let slot = array.slot(member);
     // What the page says is not on the device; when that comes back its dirty regions are rebuilt.
     let _unstored = page.take();
-    if slot.tenure() == tenure && slot.state() == SlotState::Failing {
+    if slot.device_epoch() == device_epoch && slot.state() == SlotState::Failing {
         array.checksums.as_ref().expect("kept").cache.note_dirty(page);
     }
 }
@@ -103,8 +103,8 @@ fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
 impl Round {
     /// The members were flushed: the pages are durable. Or they were not, or not all: they are
     /// written again, to the same places.
-    pub(crate) fn end(self, shard: &Shard, is_kept: bool) {
-        let Some(sums) = &shard.array.checksums else { return };
+    pub(crate) fn end(self, local: &LocalArray, is_kept: bool) {
+        let Some(sums) = &local.array.checksums else { return };
         for page in self.pages {
             if is_kept {
                 page.turn();

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn only_what_was_not_set_since_may_be_old() {
-        let key = Key { member: 0, tenure: 0, page: 0 };
+        let key = Key { member: 0, device_epoch: 0, page: 0 };
         let whole = Page::new(key, Some((&[7; SUMS_PER_PAGE], 0)));
         assert!(!whole.may_be_old(3));
         let page = whole.beside_an_unread_one();

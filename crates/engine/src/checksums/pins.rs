@@ -8,11 +8,11 @@
 use super::cache::{Key, begin, load};
 use super::page::Page;
 use super::{Owner, are_mostly_dirty, block_of, sum_of};
+use crate::coordinator::{map_writer, on_coordinator};
 use crate::datapath::settle::settle;
 use crate::datapath::store::{FailedMembers, Target, blame};
-use crate::home::{keeper, on_home};
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::local_array::LocalArray;
+use crate::slot::DeviceEpoch;
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe};
@@ -47,12 +47,13 @@ impl Noted {
 ///
 /// # Errors
 /// As a flush.
-pub(crate) async fn before_write(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    if !are_mostly_dirty(&shard.array) {
+pub(crate) async fn before_write(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    if !are_mostly_dirty(&local.array) {
         return Ok(());
     }
-    shard.counts().checksum_waits.add(1);
-    let flush = on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await);
+    local.counts().checksum_waits.add(1);
+    let flush =
+        on_coordinator(local, async |local: Rc<LocalArray>| map_writer::flush(&local).await);
     Box::pin(flush).await.unwrap_or(Err(VolumeErrorKind::Stopped))
 }
 
@@ -62,17 +63,17 @@ pub(crate) async fn before_write(shard: &Rc<Shard>) -> Result<(), VolumeErrorKin
 /// # Errors
 /// If the array cannot do without a device that goes.
 pub(crate) async fn pin(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
 ) -> Result<Option<Pins>, VolumeErrorKind> {
-    let Some(sums) = &shard.array.checksums else { return Ok(None) };
+    let Some(sums) = &local.array.checksums else { return Ok(None) };
     let mut pins = Pins::default();
     let mut missing: SmallVec<[(Target, Key); 4]> = SmallVec::new();
     for StripIo { strip, rows } in ios {
-        let first = block_of(&shard.array, stripe, strip, rows.start);
+        let first = block_of(&local.array, stripe, strip, rows.start);
         let last = first + u64::from(rows.blocks()) - 1;
-        for (target, owner) in targets(shard, stripe, strip) {
+        for (target, owner) in targets(local, stripe, strip) {
             for page in locate(first).0..=locate(last).0 {
                 let key = Key::new(owner, page);
                 match sums.cache.get(key) {
@@ -83,21 +84,23 @@ pub(crate) async fn pin(
         }
     }
     if !missing.is_empty() {
-        Box::pin(fetch(shard, missing, &mut pins)).await?;
+        Box::pin(fetch(local, missing, &mut pins)).await?;
     }
     Ok(Some(pins))
 }
 
 /// The devices that a write of this strip goes to, as far as this worker was told.
 fn targets(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     strip: ashlar_units::StripIdx,
 ) -> impl Iterator<Item = (Target, Owner)> {
-    let member = shard.array.member_of(stripe, strip);
-    let (tenure, replacement): (Tenure, Tenure) = shard.tenures(member);
-    let current = shard.device(member).map(|_| (Target::current(member, tenure), (member, tenure)));
-    let replacing = shard
+    let member = local.array.member_of(stripe, strip);
+    let (device_epoch, replacement): (DeviceEpoch, DeviceEpoch) = local.device_epochs(member);
+    let current = local
+        .device(member)
+        .map(|_| (Target::current(member, device_epoch), (member, device_epoch)));
+    let replacing = local
         .replacement(member)
         .map(|_| (Target::replacement(member, replacement), (member, replacement)));
     current.into_iter().chain(replacing)
@@ -107,27 +110,27 @@ fn targets(
 ///
 /// # Errors
 /// The device's fault, if its pages cannot be had.
-pub(crate) async fn note_alone(shard: &Rc<Shard>, noted: Noted) -> Result<(), Fault> {
-    if shard.array.checksums.is_none() {
+pub(crate) async fn note_alone(local: &Rc<LocalArray>, noted: Noted) -> Result<(), Fault> {
+    if local.array.checksums.is_none() {
         return Ok(());
     }
     let mut pins = Pins::default();
     let last = noted.first_block + to_u64(noted.bytes.len() / BLOCK_BYTES_USIZE) - 1;
     for page in locate(noted.first_block).0..=locate(last).0 {
-        pins.add(load(shard, Key::new(noted.owner, page)).await?);
+        pins.add(load(local, Key::new(noted.owner, page)).await?);
     }
-    pins.note(shard, &noted);
+    pins.note(local, &noted);
     Ok(())
 }
 
 /// Fetch them all at once.
 async fn fetch(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     missing: SmallVec<[(Target, Key); 4]>,
     pins: &mut Pins,
 ) -> Result<(), VolumeErrorKind> {
     let begun: Vec<_> =
-        missing.into_iter().map(|(target, key)| (target, begin(shard, key))).collect();
+        missing.into_iter().map(|(target, key)| (target, begin(local, key))).collect();
     let mut failed = FailedMembers::new();
     for (target, begun) in begun {
         let fetched = match begun {
@@ -136,10 +139,10 @@ async fn fetch(
         };
         match fetched {
             Ok(page) => pins.add(page),
-            Err(fault) => blame(shard, target, fault, &mut failed).await,
+            Err(fault) => blame(local, target, fault, &mut failed).await,
         }
     }
-    if failed.is_empty() { Ok(()) } else { Box::pin(settle(shard, failed)).await }
+    if failed.is_empty() { Ok(()) } else { Box::pin(settle(local, failed)).await }
 }
 
 impl Pins {
@@ -148,8 +151,8 @@ impl Pins {
     }
 
     /// It was stored: its blocks have these checksums from now on.
-    pub(crate) fn note(&self, shard: &Shard, noted: &Noted) {
-        let Some(sums) = &shard.array.checksums else { return };
+    pub(crate) fn note(&self, local: &LocalArray, noted: &Noted) {
+        let Some(sums) = &local.array.checksums else { return };
         let mut known: Option<&Arc<Page>> = None;
         for (at, block) in noted.bytes.chunks(BLOCK_BYTES_USIZE).enumerate() {
             let number = noted.first_block + to_u64(at);

@@ -2,8 +2,8 @@
 //!
 //! What must stay true: a write that is not timed pays for asking and for nothing else.
 
+use crate::local_array::LocalArray;
 use crate::metrics::{STAGE_SAMPLE_EVERY, WriteStage};
-use crate::shard::Shard;
 use ashlar_units::Nanos;
 
 /// Times the stages of one write, or of none: most writes only pay for asking.
@@ -14,9 +14,9 @@ pub(crate) struct StageClock {
 
 impl StageClock {
     /// For the write that begins now.
-    pub(crate) fn start(shard: &Shard) -> StageClock {
-        let is_timed = shard.next_write().is_multiple_of(STAGE_SAMPLE_EVERY);
-        StageClock { since: is_timed.then(|| shard.worker.handle.now()) }
+    pub(crate) fn start(local: &LocalArray) -> StageClock {
+        let is_timed = local.next_write().is_multiple_of(STAGE_SAMPLE_EVERY);
+        StageClock { since: is_timed.then(|| local.worker.handle.now()) }
     }
 
     /// Times nothing.
@@ -25,10 +25,10 @@ impl StageClock {
     }
 
     /// `stage` has ended and the next one begins.
-    pub(crate) fn lap(&mut self, shard: &Shard, stage: WriteStage) {
+    pub(crate) fn lap(&mut self, local: &LocalArray, stage: WriteStage) {
         let Some(since) = self.since else { return };
-        let now = shard.worker.handle.now();
-        shard.stage_latencies()[stage as usize].record(now.since(since));
+        let now = local.worker.handle.now();
+        local.stage_latencies()[stage as usize].record(now.since(since));
         self.since = Some(now);
     }
 }

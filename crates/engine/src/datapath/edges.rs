@@ -8,7 +8,7 @@
 
 use super::reconstruct;
 use super::write::{Payload, StripeWrite};
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe, strips_of};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_usize};
@@ -17,36 +17,36 @@ use std::rc::Rc;
 
 /// The write as whole blocks.
 pub(super) async fn widen(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     write: StripeWrite,
 ) -> Result<Payload, VolumeErrorKind> {
     let wide = write.extent.widened_to(BLOCK_BYTES);
-    let mut bytes = shard.worker.wide.get(to_usize(wide.bytes)).await;
+    let mut bytes = local.worker.wide.get(to_usize(wide.bytes)).await;
     let last = wide.end() - BLOCK_BYTES;
-    read_block(shard, write.stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
+    read_block(local, write.stripe, wide.offset, &mut bytes[..BLOCK_BYTES_USIZE]).await?;
     if last != wide.offset {
         let tail = to_usize(last - wide.offset);
-        read_block(shard, write.stripe, last, &mut bytes[tail..]).await?;
+        read_block(local, write.stripe, last, &mut bytes[tail..]).await?;
     }
     let start = to_usize(write.extent.offset - wide.offset);
     bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
     let whole = StripeWrite { stripe: write.stripe, extent: wide, bytes: bytes.freeze() };
-    Ok(Payload::new(shard, whole))
+    Ok(Payload::new(local, whole))
 }
 
 /// Read the block at `offset` of the stripe's data, whatever it takes.
 async fn read_block(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     offset: u64,
     target: &mut [u8],
 ) -> Result<(), VolumeErrorKind> {
-    let run = strips_of(shard.array.geometry_of(stripe), Extent::new(offset, BLOCK_BYTES))
+    let run = strips_of(local.array.geometry_of(stripe), Extent::new(offset, BLOCK_BYTES))
         .next()
         .expect("a block lies in one strip");
     let row = u32::try_from(run.extent.offset / BLOCK_BYTES).expect("a strip has few rows");
     let rows = RowRange::new(row, row + 1);
-    let buffer: BufMut = reconstruct::read_rows(shard, stripe, run.strip, rows).await?;
+    let buffer: BufMut = reconstruct::read_rows(local, stripe, run.strip, rows).await?;
     target.copy_from_slice(&buffer);
     Ok(())
 }

@@ -11,8 +11,8 @@
 //! counted in `caches.rs`; if a round of flushing has covered all that was counted, there is
 //! nothing to do.
 
-use crate::home::{self, keeper, proof};
-use crate::shard::Shard;
+use crate::coordinator::{self, map_writer, proof};
+use crate::local_array::LocalArray;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -20,13 +20,16 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// `Io` if so many members failed that the promise cannot be kept; `Stopped` while the array stops.
-pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    if shard.array.log.is_some() && !shard.array.caches.hold_unlogged() {
-        proof::ask_for(shard);
+pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    if local.array.log.is_some() && !local.array.caches.hold_unlogged() {
+        proof::ask_for(local);
         return Ok(());
     }
-    let flushed = home::on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
+    let flushed = coordinator::on_coordinator(local, async |local: Rc<LocalArray>| {
+        map_writer::flush(&local).await
+    })
+    .await;
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))?;
-    proof::ask_for(shard);
+    proof::ask_for(local);
     Ok(())
 }

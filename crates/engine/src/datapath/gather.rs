@@ -10,9 +10,9 @@ use super::settle;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::event::names;
+use crate::local_array::LocalArray;
 use crate::scratch::StripeBuffers;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{StripIo, Stripe};
@@ -30,7 +30,7 @@ pub(crate) type GatherRead = (StripIo, Option<Reading>);
 /// A read under way, and on which of the slot's devices.
 pub(crate) struct Reading {
     member: MemberIdx,
-    tenure: Tenure,
+    device_epoch: DeviceEpoch,
     /// Bytes from the device's start.
     offset: u64,
     began: Nanos,
@@ -77,48 +77,48 @@ impl Missing {
 /// # Errors
 /// The strips that could not be read.
 pub(crate) async fn gather(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
 ) -> Result<RowSet, StripSet> {
-    let (old, unreadable) = gather_each(shard, stripe, ios, buffers).await;
+    let (old, unreadable) = gather_each(local, stripe, ios, buffers).await;
     if unreadable.is_empty() { Ok(old) } else { Err(unreadable) }
 }
 
 /// The same, but what could be read comes back even if some strips could not.
 pub(crate) async fn gather_each(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
 ) -> (RowSet, StripSet) {
-    let Gathered { rows, missing } = gather_within(shard, stripe, ios, buffers, None).await;
+    let Gathered { rows, missing } = gather_within(local, stripe, ios, buffers, None).await;
     (rows, missing.all())
 }
 
 /// The same, giving up on members that take longer than `patience`, which is as long as it takes if
 /// `None`.
 pub(crate) async fn gather_within(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     ios: impl Iterator<Item = StripIo>,
     buffers: &mut StripeBuffers,
     patience: Option<Duration>,
 ) -> Gathered {
-    let mut started = shard.read_lists.list();
+    let mut started = local.read_lists.list();
     for io in ios {
         let mut buffer = buffers.pop().expect("one buffer for each read of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
-        started.push((io, start_read(shard, stripe, io, buffer)));
+        started.push((io, start_read(local, stripe, io, buffer)));
     }
-    let handle = &shard.worker.handle;
+    let handle = &local.worker.handle;
     let deadline = patience.map(|patience| handle.sleep_until(handle.turn_now().after(patience)));
     let mut deadline = pin!(deadline);
-    let mut gathered = Gathered { rows: RowSet::new(shard), missing: Missing::default() };
+    let mut gathered = Gathered { rows: RowSet::new(local), missing: Missing::default() };
     for (io, reading) in started.drain(..) {
         let missing = &mut gathered.missing;
-        match await_read(shard, reading, deadline.as_mut()).await {
+        match await_read(local, reading, deadline.as_mut()).await {
             Ok(bytes) => gathered.rows.push(io.strip, io.rows, bytes),
             Err(NotRead::Broken) => missing.broken = missing.broken.with(io.strip),
             Err(NotRead::Failed) => missing.failed = missing.failed.with(io.strip),
@@ -135,55 +135,55 @@ enum NotRead {
     Slow,
 }
 
-fn start_read(shard: &Shard, stripe: Stripe, io: StripIo, buffer: BufMut) -> Option<Reading> {
-    let array = &shard.array;
+fn start_read(local: &LocalArray, stripe: Stripe, io: StripIo, buffer: BufMut) -> Option<Reading> {
+    let array = &local.array;
     let (member, offset) = array.place(stripe, io.strip, io.rows.start);
     // Since the plan was made another device may have come into the slot, with nothing on it yet.
     if !array.is_readable(stripe, member) {
         return None;
     }
-    let tenure = shard.tenures(member).0;
-    let pending = shard.start(member, offset, Command::Read(buffer))?;
-    shard.tally(member).begin_read(io.rows.bytes());
-    shard.counts().member_reads.add(1);
-    Some(Reading { member, tenure, offset, began: shard.worker.handle.turn_now(), pending })
+    let device_epoch = local.device_epochs(member).0;
+    let pending = local.start(member, offset, Command::Read(buffer))?;
+    local.tally(member).begin_read(io.rows.bytes());
+    local.counts().member_reads.add(1);
+    Some(Reading { member, device_epoch, offset, began: local.worker.handle.turn_now(), pending })
 }
 
 async fn await_read(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     reading: Option<Reading>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(Reading { member, tenure, offset, began, pending }) = reading else {
+    let Some(Reading { member, device_epoch, offset, began, pending }) = reading else {
         return Err(NotRead::Failed);
     };
-    let asked = shard.worker.handle.turn_now();
+    let asked = local.worker.handle.turn_now();
     let answered = before(pending, deadline).await;
-    shard.tally(member).counters.completed.add(1);
-    shard.tally(member).timings.note_read((began, asked), shard.worker.handle.turn_now());
+    local.tally(member).counters.completed.add(1);
+    local.tally(member).timings.note_read((began, asked), local.worker.handle.turn_now());
     match answered {
         None => {
-            note_slow(shard, member);
+            note_slow(local, member);
             Err(NotRead::Slow)
         }
         Some(None) => Err(NotRead::Failed),
         Some(Some(Outcome { result: Ok(()), buffer })) => {
             let bytes = buffer.ok_or(NotRead::Failed)?;
-            if shard.array.checksums.is_none() || sings(Canary::GatherUnverified) {
+            if local.array.checksums.is_none() || sings(Canary::GatherUnverified) {
                 return Ok(bytes);
             }
-            let block = (offset - shard.array.data_offset) / BLOCK_BYTES;
-            match checksums::is_right(shard, (member, tenure), (block, &bytes)).await {
+            let block = (offset - local.array.data_offset) / BLOCK_BYTES;
+            match checksums::is_right(local, (member, device_epoch), (block, &bytes)).await {
                 Ok(true) => Ok(bytes),
                 Ok(false) => Err(NotRead::Broken),
                 Err(fault) => {
-                    settle::read_failed(shard, (member, tenure), fault);
+                    settle::read_failed(local, (member, device_epoch), fault);
                     Err(NotRead::Failed)
                 }
             }
         }
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            settle::read_failed(shard, (member, tenure), fault);
+            settle::read_failed(local, (member, device_epoch), fault);
             let is_media = fault.kind == FaultKind::Media;
             Err(if is_media { NotRead::Broken } else { NotRead::Failed })
         }
@@ -209,7 +209,7 @@ async fn before(
 }
 
 /// A read of this member was given up on.
-pub(super) fn note_slow(shard: &Shard, member: MemberIdx) {
-    shard.tally(member).counters.slow_reads.add(1);
-    shard.array.record(names::MEMBER_READ_LATE, vec![("slot", member.to_string())]);
+pub(super) fn note_slow(local: &LocalArray, member: MemberIdx) {
+    local.tally(member).counters.slow_reads.add(1);
+    local.array.record(names::MEMBER_READ_LATE, vec![("slot", member.to_string())]);
 }

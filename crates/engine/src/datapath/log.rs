@@ -8,10 +8,10 @@ use super::settle::settle;
 use super::store::{FailedMembers, Writes};
 use super::write::Payload;
 use crate::canary::{Canary, sings};
-use crate::home::{keeper, on_home};
+use crate::coordinator::{map_writer, on_coordinator};
 use crate::lists::List;
+use crate::local_array::LocalArray;
 use crate::log::{NewUpdate, Piece, Update};
-use crate::shard::Shard;
 use ashlar_layout::{RowRange, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
@@ -20,9 +20,9 @@ use std::rc::Rc;
 
 /// What kind of record a write needs of which clients asked for this; `None` if the array keeps no
 /// log.
-pub(super) fn record_kind(shard: &Shard, stripe: Stripe, asked: Extent) -> Option<RecordKind> {
-    let log = shard.log()?;
-    let array = &shard.array;
+pub(super) fn record_kind(local: &LocalArray, stripe: Stripe, asked: Extent) -> Option<RecordKind> {
+    let log = local.log()?;
+    let array = &local.array;
     if !array.written.is_written(stripe) {
         return Some(RecordKind::FirstWrite);
     }
@@ -30,8 +30,8 @@ pub(super) fn record_kind(shard: &Shard, stripe: Stripe, asked: Extent) -> Optio
     // lost besides. With checksums it has to know which of them is what was written, too.
     let is_whole = asked.bytes == array.geometry_of(stripe).stripe_bytes();
     let is_relaxed = array.lacks_nothing(stripe) || sings(Canary::RelaxedWhileDegraded);
-    let is_copied = is_mirror(shard, stripe) && array.checksums.is_none();
-    let is_whole = is_whole && !is_mirror(shard, stripe) && is_relaxed;
+    let is_copied = is_mirror(local, stripe) && array.checksums.is_none();
+    let is_whole = is_whole && !is_mirror(local, stripe) && is_relaxed;
     let needs_no_data = is_copied || is_whole;
     if needs_no_data && !log.is_needed_for(stripe) {
         return Some(RecordKind::InDoubt);
@@ -39,25 +39,28 @@ pub(super) fn record_kind(shard: &Shard, stripe: Stripe, asked: Extent) -> Optio
     Some(RecordKind::Full)
 }
 
-fn is_mirror(shard: &Shard, stripe: Stripe) -> bool {
-    shard.array.geometry_of(stripe).data_strips() == 1
+fn is_mirror(local: &LocalArray, stripe: Stripe) -> bool {
+    local.array.geometry_of(stripe).data_strips() == 1
 }
 
 /// Blocks of the pieces in which a write must go whose record would be too long.
-pub(super) fn piece_blocks(shard: &Shard, kind: RecordKind, extent: Extent) -> Option<u64> {
-    let most = shard.log()?.piece_blocks_max()?;
+pub(super) fn piece_blocks(local: &LocalArray, kind: RecordKind, extent: Extent) -> Option<u64> {
+    let most = local.log()?.piece_blocks_max()?;
     (kind.has_payload() && extent.bytes / BLOCK_BYTES > most).then_some(most)
 }
 
 /// What must be durable before the write is planned: on an array that lacks members parity must not
 /// come to rest on whole stripes that only caches hold.
-pub(super) async fn before_plan(shard: &Rc<Shard>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
-    let array = &shard.array;
+pub(super) async fn before_plan(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+) -> Result<(), VolumeErrorKind> {
+    let array = &local.array;
     // Of a mirror there is no parity.
     let is_at_risk =
-        !is_mirror(shard, stripe) && array.missing_slots() != 0 && array.caches.hold_relaxed();
+        !is_mirror(local, stripe) && array.missing_slots() != 0 && array.caches.hold_relaxed();
     if array.log.is_some() && is_at_risk && !sings(Canary::DegradedPlanUnsettled) {
-        Box::pin(flush(shard)).await?;
+        Box::pin(flush(local)).await?;
     }
     Ok(())
 }
@@ -65,17 +68,18 @@ pub(super) async fn before_plan(shard: &Rc<Shard>, stripe: Stripe) -> Result<(),
 /// What must be durable before the first write of a stripe: that it is unwritten. Its durable bit
 /// may still say otherwise since before a trim, and a restart would believe what it finds.
 pub(super) async fn before_first_write(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
 ) -> Result<(), VolumeErrorKind> {
-    if shard.array.written.may_be_durable(stripe) && !sings(Canary::FirstWriteTooSoon) {
-        Box::pin(flush(shard)).await?;
+    if local.array.written.may_be_durable(stripe) && !sings(Canary::FirstWriteTooSoon) {
+        Box::pin(flush(local)).await?;
     }
     Ok(())
 }
 
-async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    let flushed = on_home(shard, async |shard: Rc<Shard>| keeper::flush(&shard).await).await;
+async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    let flushed =
+        on_coordinator(local, async |local: Rc<LocalArray>| map_writer::flush(&local).await).await;
     flushed.unwrap_or(Err(VolumeErrorKind::Stopped))
 }
 
@@ -85,24 +89,24 @@ async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 /// `Io` if a member that lacks it can be neither done without nor put out, or the log has no space
 /// and never will.
 pub(super) async fn log(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, kind): (Stripe, RecordKind),
     plan: &WritePlan,
     (payload, parity): (&Payload, &[Piece]),
 ) -> Result<Option<Update>, VolumeErrorKind> {
-    let log = shard.log().expect("asked only where there is one");
+    let log = local.log().expect("asked only where there is one");
     // There is nothing that it would outdate.
-    if kind == RecordKind::FirstWrite && shard.array.checksums.is_none() && log.is_settled(stripe) {
+    if kind == RecordKind::FirstWrite && local.array.checksums.is_none() && log.is_settled(stripe) {
         return Ok(None);
     }
     if kind == RecordKind::InDoubt
-        && plan.rows() == RowRange::new(0, shard.array.geometry_of(stripe).strip_blocks())
-        && let Some(update) = log.take_ahead(shard, stripe)
+        && plan.rows() == RowRange::new(0, local.array.geometry_of(stripe).strip_blocks())
+        && let Some(update) = log.take_ahead(local, stripe)
     {
-        settle_failing(shard).await?;
+        settle_failing(local).await?;
         return Ok(Some(update));
     }
-    let mut pieces = shard.piece_lists.list();
+    let mut pieces = local.piece_lists.list();
     if kind == RecordKind::Full {
         data_pieces(plan, payload, &mut pieces);
     }
@@ -111,17 +115,17 @@ pub(super) async fn log(
     }
     let mut stored =
         plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.stored(plan.writable())));
-    if let Some(home) = kind.home() {
-        stored = stored.minus(StripSet::only(home.strip));
+    if let Some(change) = kind.change() {
+        stored = stored.minus(StripSet::only(change.strip));
     }
-    record(shard, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
+    record(local, NewUpdate { stripe, kind, rows: plan.rows(), stored, pieces }).await.map(Some)
 }
 
 /// Members that were failing when the update was planned are recorded as out before it goes in
 /// place.
-async fn settle_failing(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    if shard.array.has_failing_slots() {
-        Box::pin(settle(shard, FailedMembers::new())).await?;
+async fn settle_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    if local.array.has_failing_slots() {
+        Box::pin(settle(local, FailedMembers::new())).await?;
     }
     Ok(())
 }
@@ -130,15 +134,18 @@ async fn settle_failing(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
 ///
 /// # Errors
 /// As [`log`].
-pub(super) async fn record(shard: &Rc<Shard>, new: NewUpdate) -> Result<Update, VolumeErrorKind> {
-    let log = shard.log().expect("asked only where there is one");
-    let (update, batches) = log.begin(shard, new).await.map_err(|_| VolumeErrorKind::Io)?;
+pub(super) async fn record(
+    local: &Rc<LocalArray>,
+    new: NewUpdate,
+) -> Result<Update, VolumeErrorKind> {
+    let log = local.log().expect("asked only where there is one");
+    let (update, batches) = log.begin(local, new).await.map_err(|_| VolumeErrorKind::Io)?;
     if sings(Canary::RecordNotAwaited) {
         return Ok(update);
     }
-    let failed = Writes::of(shard, batches).finish_records(shard).await;
-    if !failed.is_empty() || shard.array.has_failing_slots() {
-        Box::pin(settle(shard, failed)).await?;
+    let failed = Writes::of(local, batches).finish_records(local).await;
+    if !failed.is_empty() || local.array.has_failing_slots() {
+        Box::pin(settle(local, failed)).await?;
     }
     Ok(update)
 }

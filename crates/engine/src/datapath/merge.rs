@@ -11,7 +11,7 @@
 //! who joined go on their own.
 
 use super::write::{StripeWrite, write_stripe};
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{Stripe, StripeId};
 use ashlar_ring::{Completion, Completions, Pending};
@@ -141,29 +141,32 @@ impl Merging {
 ///
 /// # Errors
 /// As `write_stripe`.
-pub(super) async fn write(shard: &Rc<Shard>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
-    let stripe_bytes = shard.array.geometry_of(write.stripe).stripe_bytes();
+pub(super) async fn write(
+    local: &Rc<LocalArray>,
+    write: StripeWrite,
+) -> Result<(), VolumeErrorKind> {
+    let stripe_bytes = local.array.geometry_of(write.stripe).stripe_bytes();
     let is_whole = write.extent.bytes == stripe_bytes;
-    let is_stream = shard.merging.continues_stream(&write, stripe_bytes);
+    let is_stream = local.merging.continues_stream(&write, stripe_bytes);
     let is_mergeable = !is_whole
         && write.extent.is_aligned_to(BLOCK_BYTES)
-        && stripe_bytes <= to_u64(shard.worker.zeros.len());
+        && stripe_bytes <= to_u64(local.worker.zeros.len());
     if !is_mergeable {
-        return write_stripe(shard, write).await;
+        return write_stripe(local, write).await;
     }
-    match join(shard, write) {
+    match join(local, write) {
         Joined::Waits(result, write) => match result.await {
             Some(result) => result,
-            None => write_stripe(shard, write).await,
+            None => write_stripe(local, write).await,
         },
         Joined::Not(write) if is_stream && write.extent.end() < stripe_bytes => {
-            if shard.merging.may_wait() {
-                Box::pin(lead(shard, write)).await
+            if local.merging.may_wait() {
+                Box::pin(lead(local, write)).await
             } else {
-                write_stripe(shard, write).await
+                write_stripe(local, write).await
             }
         }
-        Joined::Not(write) => write_stripe(shard, write).await,
+        Joined::Not(write) => write_stripe(local, write).await,
     }
 }
 
@@ -173,39 +176,39 @@ enum Joined {
 }
 
 /// Go with the batch of the stripe if this write continues it.
-fn join(shard: &Shard, write: StripeWrite) -> Joined {
-    let mut batches = shard.merging.batches.borrow_mut();
+fn join(local: &LocalArray, write: StripeWrite) -> Joined {
+    let mut batches = local.merging.batches.borrow_mut();
     let continues = |batch: &&mut Batch| {
         batch.stripe == write.stripe && batch.extent.end() == write.extent.offset
     };
     let Some(batch) = batches.iter_mut().find(continues) else { return Joined::Not(write) };
-    let (completion, result) = shard.merging.results.pair();
+    let (completion, result) = local.merging.results.pair();
     batch.extent.bytes += write.extent.bytes;
     batch.joined.push((write.bytes.clone(), completion));
-    if batch.extent.end() == shard.array.geometry_of(batch.stripe).stripe_bytes()
+    if batch.extent.end() == local.array.geometry_of(batch.stripe).stripe_bytes()
         && let Some(full) = batch.full.take()
     {
         full.complete(());
     }
-    shard.counts().merged_writes.add(1);
+    local.counts().merged_writes.add(1);
     Joined::Waits(result, write)
 }
 
 /// Wait for others, then write for all.
-async fn lead(shard: &Rc<Shard>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
+async fn lead(local: &Rc<LocalArray>, write: StripeWrite) -> Result<(), VolumeErrorKind> {
     let StripeWrite { stripe, extent, bytes } = write;
-    let merging = &shard.merging;
+    let merging = &local.merging;
     if merging.batch_bytes(stripe) != 0 {
-        return write_stripe(shard, StripeWrite { stripe, extent, bytes }).await;
+        return write_stripe(local, StripeWrite { stripe, extent, bytes }).await;
     }
     let (full, is_full) = merging.fulls.pair();
     let batch = Batch { stripe, extent, joined: SmallVec::new(), full: Some(full) };
     merging.batches.borrow_mut().push(batch);
     let leader = Leader { merging, stripe, is_done: false };
-    wait_for_others(shard, stripe, is_full).await;
+    wait_for_others(local, stripe, is_full).await;
     let batch = leader.take_batch();
     merging.note_wait(!batch.joined.is_empty());
-    write_batch(shard, batch, extent, bytes).await
+    write_batch(local, batch, extent, bytes).await
 }
 
 /// Whoever waits for others; takes its batch away even if it is dropped while waiting.
@@ -230,18 +233,18 @@ impl Drop for Leader<'_> {
     }
 }
 
-async fn wait_for_others(shard: &Rc<Shard>, stripe: Stripe, is_full: Pending<()>) {
-    let quarter = shard.merging.wait_max / 4;
+async fn wait_for_others(local: &Rc<LocalArray>, stripe: Stripe, is_full: Pending<()>) {
+    let quarter = local.merging.wait_max / 4;
     let mut is_full = pin!(is_full);
-    let mut seen = shard.merging.batch_bytes(stripe);
+    let mut seen = local.merging.batch_bytes(stripe);
     for _ in 0..4 {
-        let mut wait = pin!(shard.worker.handle.sleep(quarter));
+        let mut wait = pin!(local.worker.handle.sleep(quarter));
         let was_full = poll_fn(|context| match is_full.as_mut().poll(context) {
             Poll::Ready(_) => Poll::Ready(true),
             Poll::Pending => wait.as_mut().poll(context).map(|()| false),
         });
         let was_full = was_full.await;
-        let now = shard.merging.batch_bytes(stripe);
+        let now = local.merging.batch_bytes(stripe);
         if was_full || now == seen {
             return;
         }
@@ -250,14 +253,14 @@ async fn wait_for_others(shard: &Rc<Shard>, stripe: Stripe, is_full: Pending<()>
 }
 
 async fn write_batch(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     batch: Batch,
     first_extent: Extent,
     first: Buf,
 ) -> Result<(), VolumeErrorKind> {
     let stripe = batch.stripe;
     // Never wait for a buffer here: those who joined hold buffers of the same pool.
-    let together = shard.worker.payload.try_get(to_usize(batch.extent.bytes));
+    let together = local.worker.payload.try_get(to_usize(batch.extent.bytes));
     if let (Some(mut together), false) = (together, batch.joined.is_empty()) {
         together[..first.len()].copy_from_slice(&first);
         let mut at = first.len();
@@ -266,19 +269,19 @@ async fn write_batch(
             at += bytes.len();
         }
         let whole = StripeWrite { stripe, extent: batch.extent, bytes: together.freeze() };
-        let result = write_stripe(shard, whole).await;
+        let result = write_stripe(local, whole).await;
         for (_, completion) in batch.joined {
             completion.complete(result);
         }
         return result;
     }
     let result =
-        write_stripe(shard, StripeWrite { stripe, extent: first_extent, bytes: first }).await;
+        write_stripe(local, StripeWrite { stripe, extent: first_extent, bytes: first }).await;
     let mut offset = first_extent.end();
     for (bytes, completion) in batch.joined {
         let extent = Extent::new(offset, to_u64(bytes.len()));
         offset = extent.end();
-        completion.complete(write_stripe(shard, StripeWrite { stripe, extent, bytes }).await);
+        completion.complete(write_stripe(local, StripeWrite { stripe, extent, bytes }).await);
     }
     result
 }

@@ -6,8 +6,8 @@
 use super::rows::RowSet;
 use super::write::Payload;
 use crate::layouts::Layout;
+use crate::local_array::LocalArray;
 use crate::scratch::StripeBuffers;
-use crate::shard::Shard;
 use ashlar_layout::{Band, Stripe, WriteKind, WritePlan};
 use ashlar_parity::{Change, Locality};
 use ashlar_units::{STRIPS_MAX, StripIdx, StripSet, to_usize};
@@ -21,23 +21,23 @@ const STREAMING_BYTES: u64 = 256 << 10;
 
 /// The parity rows that `plan` writes. `old` is what its gather read.
 pub(super) fn compute(
-    shard: &Shard,
+    local: &LocalArray,
     plan: &WritePlan,
     payload: &Payload,
     old: RowSet,
     buffers: &mut StripeBuffers,
 ) -> RowSet {
-    let data_strips = shard.array.geometry_of(payload.stripe()).data_strips();
-    let (old_data, old_parity) = part(shard, old, data_strips);
+    let data_strips = local.array.geometry_of(payload.stripe()).data_strips();
+    let (old_data, old_parity) = part(local, old, data_strips);
     if plan.bands().iter().all(|band| band.kind == WriteKind::ReadModifyWrite) {
         // The rows read are the rows written: update them where they lie.
         let mut parity = old_parity;
         for band in plan.bands() {
-            update(shard, band, payload, &old_data, &mut parity);
+            update(local, band, payload, &old_data, &mut parity);
         }
         return parity;
     }
-    let mut parity = RowSet::new(shard);
+    let mut parity = RowSet::new(local);
     for io in plan.writes().filter(|io| io.strip.at() >= data_strips) {
         let mut buffer = buffers.pop().expect("one buffer for each parity write of the plan");
         buffer.truncate(to_usize(io.rows.bytes()));
@@ -47,15 +47,15 @@ pub(super) fn compute(
         match band.kind {
             WriteKind::ReadModifyWrite => {
                 copy_rows(band, &old_parity, &mut parity);
-                update(shard, band, payload, &old_data, &mut parity);
+                update(local, band, payload, &old_data, &mut parity);
             }
             WriteKind::DecodeThenWrite => {
                 let old = [&old_data, &old_parity];
-                let decoded = decode(shard, payload.stripe(), band, old, buffers);
-                generate(shard, band, payload, [&old_data, &decoded], &mut parity);
+                let decoded = decode(local, payload.stripe(), band, old, buffers);
+                generate(local, band, payload, [&old_data, &decoded], &mut parity);
             }
             WriteKind::FullStripe | WriteKind::ReconstructWrite => {
-                generate(shard, band, payload, [&old_data, &RowSet::new(shard)], &mut parity);
+                generate(local, band, payload, [&old_data, &RowSet::new(local)], &mut parity);
             }
         }
     }
@@ -70,8 +70,8 @@ pub(super) fn buffers_needed(plan: &WritePlan, data_strips: usize) -> usize {
     decoded + if all_modify { 0 } else { outputs }
 }
 
-fn part(shard: &Shard, mut set: RowSet, data_strips: usize) -> (RowSet, RowSet) {
-    let mut parity = RowSet::new(shard);
+fn part(local: &LocalArray, mut set: RowSet, data_strips: usize) -> (RowSet, RowSet) {
+    let mut parity = RowSet::new(local);
     parity.entries.extend(set.entries.extract_if(.., |entry| entry.strip.at() >= data_strips));
     (set, parity)
 }
@@ -85,29 +85,35 @@ fn copy_rows(band: &Band, old: &RowSet, parity: &mut RowSet) {
     }
 }
 
-fn update(shard: &Shard, band: &Band, payload: &Payload, old: &RowSet, parity: &mut RowSet) {
+fn update(local: &LocalArray, band: &Band, payload: &Payload, old: &RowSet, parity: &mut RowSet) {
     let change = |strip: StripIdx| Change {
         column: strip.at(),
         old: old.slice(strip, band.rows),
         new: payload.slice(strip, band.rows),
     };
     let changes: SmallVec<[Change<'_>; 8]> = band.written.iter().map(change).collect();
-    let Layout { geometry, code } = shard.array.layout_of(payload.stripe());
+    let Layout { geometry, code } = local.array.layout_of(payload.stripe());
     let data_strips = geometry.data_strips();
     let mut targets: [_; PARITIES_MAX] = parity.slices_mut(band.parity, band.rows, data_strips);
     let targets = &mut targets[..geometry.parity_strips()];
     code.update(&changes, targets, Locality::Cached).expect("slices of one band are equally long");
 }
 
-fn generate(shard: &Shard, band: &Band, payload: &Payload, old: [&RowSet; 2], parity: &mut RowSet) {
-    let Layout { geometry, code } = shard.array.layout_of(payload.stripe());
+fn generate(
+    local: &LocalArray,
+    band: &Band,
+    payload: &Payload,
+    old: [&RowSet; 2],
+    parity: &mut RowSet,
+) {
+    let Layout { geometry, code } = local.array.layout_of(payload.stripe());
     let data_strips = geometry.data_strips();
     let mut data: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
     for strip in geometry.data().iter() {
         data[strip.at()] = if band.written.contains(strip) {
             payload.slice(strip, band.rows)
         } else if band.zeroed.contains(strip) {
-            &shard.worker.zeros[..to_usize(band.rows.bytes())]
+            &local.worker.zeros[..to_usize(band.rows.bytes())]
         } else if band.decoded.contains(strip) {
             old[1].slice(strip, band.rows)
         } else {
@@ -123,25 +129,25 @@ fn generate(shard: &Shard, band: &Band, payload: &Payload, old: [&RowSet; 2], pa
 }
 
 fn decode(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     band: &Band,
     [old_data, old_parity]: [&RowSet; 2],
     buffers: &mut StripeBuffers,
 ) -> RowSet {
-    let data_strips = shard.array.geometry_of(stripe).data_strips();
+    let data_strips = local.array.geometry_of(stripe).data_strips();
     let source = |strip: StripIdx| {
         let set = if strip.at() < data_strips { old_data } else { old_parity };
         set.slice(strip, band.rows)
     };
-    let mut decoded = RowSet::new(shard);
+    let mut decoded = RowSet::new(local);
     for strip in band.decoded.iter() {
         let mut buffer = buffers.pop().expect("one buffer for each decoded strip");
         buffer.truncate(to_usize(band.rows.bytes()));
         decoded.push(strip, band.rows, buffer);
     }
     let mut sources: SmallVec<[&[u8]; 24]> = SmallVec::new();
-    let cached = shard.decode_plan(stripe, band.gather, band.decoded);
+    let cached = local.decode_plan(stripe, band.gather, band.decoded);
     sources
         .extend(band.gather.iter().filter(|s| cached.plan.sources().contains(s.at())).map(source));
     let mut outputs: SmallVec<[&mut [u8]; 8]> = SmallVec::new();

@@ -12,8 +12,8 @@ use super::{Answer, Piece, settle};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::local_array::LocalArray;
+use crate::slot::DeviceEpoch;
 use crate::watch::slow;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
@@ -37,20 +37,20 @@ pub(crate) struct Part {
 /// When a read began, and on which of the slot's devices.
 pub(crate) struct Began {
     at: Nanos,
-    tenure: Tenure,
+    device_epoch: DeviceEpoch,
     _awaited: Awaited,
 }
 
 /// A member's command that somebody waits for. It counts as completed when this drops, so also when
 /// a client leaves in the middle.
 struct Awaited {
-    shard: Rc<Shard>,
+    local: Rc<LocalArray>,
     member: MemberIdx,
 }
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.shard.tally(self.member).counters.completed.add(1);
+        self.local.tally(self.member).counters.completed.add(1);
     }
 }
 
@@ -78,48 +78,48 @@ pub(crate) enum ReadPart {
 /// # Errors
 /// `Io` if a block cannot be read or reconstructed.
 pub(super) async fn read(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     extent: Extent,
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let array = &shard.array;
+    let array = &local.array;
     let Some(first) = array.layouts.cut(extent).flat_map(|piece| parts(array, &piece)).next()
     else {
         return Ok(buffer);
     };
     if first.extent.bytes == extent.bytes {
-        let slow = going_around(shard, first.stripe, || StripSet::only(first.strip));
+        let slow = going_around(local, first.stripe, || StripSet::only(first.strip));
         let started = match slow.is_empty() {
-            true => start(shard, first, buffer),
-            false => reconstruct_part(shard, first, buffer, Missing { slow, ..Missing::default() }),
+            true => start(local, first, buffer),
+            false => reconstruct_part(local, first, buffer, Missing { slow, ..Missing::default() }),
         };
-        return finish(shard, started).await;
+        return finish(local, started).await;
     }
-    read_parts(shard, extent, buffer).await
+    read_parts(local, extent, buffer).await
 }
 
 async fn read_parts(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     extent: Extent,
     mut buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let mut started = shard.part_lists.list();
-    for piece in shard.array.layouts.cut(extent) {
+    let mut started = local.part_lists.list();
+    for piece in local.array.layouts.cut(extent) {
         let strips = || {
-            let runs = parts(&shard.array, &piece);
+            let runs = parts(&local.array, &piece);
             runs.fold(StripSet::EMPTY, |all, part| all.with(part.strip))
         };
-        let slow = going_around(shard, piece.stripe, strips);
-        if !slow.is_empty() || !is_straight(shard, &piece) {
+        let slow = going_around(local, piece.stripe, strips);
+        if !slow.is_empty() || !is_straight(local, &piece) {
             let target = buffer.split_to(to_usize(piece.extent.bytes));
             let missing = Missing { slow, ..Missing::default() };
-            let reading = reconstruct(shard, piece.stripe, piece.extent, target, missing);
+            let reading = reconstruct(local, piece.stripe, piece.extent, target, missing);
             started.push(ReadPart::Under(reading));
             continue;
         }
-        for part in parts(&shard.array, &piece) {
+        for part in parts(&local.array, &piece) {
             let target = buffer.split_to(to_usize(part.extent.bytes));
-            started.push(ReadPart::Under(start(shard, part, target)));
+            started.push(ReadPart::Under(start(local, part, target)));
         }
     }
     // What is left of `buffer` is its empty end: parts are joined in front of it.
@@ -127,7 +127,7 @@ async fn read_parts(
     for at in 0..started.len() {
         // Every part is waited for, also after one failed: nothing is left under way.
         if let ReadPart::Under(part) = std::mem::replace(&mut started[at], ReadPart::Taken) {
-            started[at] = ReadPart::Done(finish(shard, part).await);
+            started[at] = ReadPart::Done(finish(local, part).await);
         }
     }
     let mut whole = Joined::default();
@@ -150,18 +150,18 @@ fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = Part> + u
 
 /// Strips that a read of `strips` goes around, for their members are slow. A mirror's copies are
 /// chosen one read at a time instead.
-fn going_around(shard: &Shard, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
-    let array = &shard.array;
+fn going_around(local: &LocalArray, stripe: Stripe, strips: impl FnOnce() -> StripSet) -> StripSet {
+    let array = &local.array;
     if !array.avoided.is_any() || array.geometry_of(stripe).data_strips() == 1 {
         return StripSet::EMPTY;
     }
-    slow::around(shard, stripe, strips())
+    slow::around(local, stripe, strips())
 }
 
 /// Whether nothing of the piece needs the stripe's owner. One strip that does makes all of it the
 /// owner's: what the others hold is needed there too.
-fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
-    let array = &shard.array;
+fn is_straight(local: &LocalArray, piece: &layout::Piece) -> bool {
+    let array = &local.array;
     if !array.written.is_written(piece.stripe) {
         return true;
     }
@@ -180,34 +180,34 @@ fn is_straight(shard: &Shard, piece: &layout::Piece) -> bool {
     has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
-fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
-    let array = &shard.array;
+fn start(local: &Rc<LocalArray>, part: Part, mut buffer: BufMut) -> Started {
+    let array = &local.array;
     if !array.written.is_written(part.stripe) {
         buffer.fill(0);
         return Started::Zeros(buffer);
     }
-    let part = source(shard, part);
+    let part = source(local, part);
     let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
     let is_aligned = part.extent.is_aligned_to(BLOCK_BYTES);
     if !array.is_readable(part.stripe, member) || !is_aligned || array.room.has_torn() {
-        return reconstruct_part(shard, part, buffer, Missing::default());
+        return reconstruct_part(local, part, buffer, Missing::default());
     }
     let offset = strip_offset + part.extent.offset;
-    shard.tally(member).begin_read(part.extent.bytes);
-    shard.counts().member_reads.add(1);
-    match shard.start(member, offset, Command::Read(buffer)) {
+    local.tally(member).begin_read(part.extent.bytes);
+    local.counts().member_reads.add(1);
+    match local.start(member, offset, Command::Read(buffer)) {
         Some(pending) => {
             let began = Began {
-                at: shard.worker.handle.turn_now(),
-                tenure: shard.tenures(member).0,
-                _awaited: Awaited { shard: Rc::clone(shard), member },
+                at: local.worker.handle.turn_now(),
+                device_epoch: local.device_epochs(member).0,
+                _awaited: Awaited { local: Rc::clone(local), member },
             };
             Started::Straight(part, began, pending)
         }
         // The device was taken away between the two looks: the buffer went with the command.
         None => {
             let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-            reconstruct_part(shard, part, buffer, Missing::default())
+            reconstruct_part(local, part, buffer, Missing::default())
         }
     }
 }
@@ -215,8 +215,8 @@ fn start(shard: &Rc<Shard>, part: Part, mut buffer: BufMut) -> Started {
 /// The part, on the strip to read it from. All copies of a mirror lie at the same offset, so they
 /// take turns, except where they may differ after an unclean stop: there everybody reads the same
 /// one.
-fn source(shard: &Shard, part: Part) -> Part {
-    let array = &shard.array;
+fn source(local: &LocalArray, part: Part) -> Part {
+    let array = &local.array;
     let geometry = array.geometry_of(part.stripe);
     if geometry.data_strips() > 1 || geometry.parity_strips() == 0 {
         return part;
@@ -227,41 +227,46 @@ fn source(shard: &Shard, part: Part) -> Part {
         return part;
     }
     let copies = match array.avoided.is_any() {
-        true => slow::preferred(shard, part.stripe, copies),
+        true => slow::preferred(local, part.stripe, copies),
         false => copies,
     };
-    let turn = to_usize(shard.next_turn()) % copies.count();
+    let turn = to_usize(local.next_turn()) % copies.count();
     let strip = copies.iter().nth(turn).expect("turn is below the count");
     Part { strip, ..part }
 }
 
-fn reconstruct_part(shard: &Rc<Shard>, part: Part, buffer: BufMut, missing: Missing) -> Started {
-    let geometry = shard.array.geometry_of(part.stripe);
+fn reconstruct_part(
+    local: &Rc<LocalArray>,
+    part: Part,
+    buffer: BufMut,
+    missing: Missing,
+) -> Started {
+    let geometry = local.array.geometry_of(part.stripe);
     // Every copy of a mirror holds the stripe's data from its first byte on.
     let is_mirror = geometry.data_strips() == 1;
     let start = if is_mirror { 0 } else { to_u64(part.strip.at()) * geometry.strip_bytes() };
     let extent = Extent::new(start + part.extent.offset, part.extent.bytes);
-    reconstruct(shard, part.stripe, extent, buffer, missing)
+    reconstruct(local, part.stripe, extent, buffer, missing)
 }
 
 fn reconstruct(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     extent: Extent,
     buffer: BufMut,
     missing: Missing,
 ) -> Started {
-    shard.counts().degraded_reads.add(1);
+    local.counts().degraded_reads.add(1);
     let read = StripeRead { stripe, extent, buffer, missing };
-    let owner = shard.array.owner_of(stripe);
-    Started::Reconstructing(shard.worker.hand_to(owner, shard, Piece::Reconstruct(read)))
+    let owner = local.array.owner_of(stripe);
+    Started::Reconstructing(local.worker.hand_to(owner, local, Piece::Reconstruct(read)))
 }
 
-async fn finish(shard: &Rc<Shard>, started: Started) -> Result<BufMut, VolumeErrorKind> {
+async fn finish(local: &Rc<LocalArray>, started: Started) -> Result<BufMut, VolumeErrorKind> {
     match started {
         Started::Zeros(buffer) => Ok(buffer),
         Started::Reconstructing(pending) => reconstructed(pending).await,
-        Started::Straight(part, began, pending) => straight(shard, part, began, pending).await,
+        Started::Straight(part, began, pending) => straight(local, part, began, pending).await,
     }
 }
 
@@ -275,71 +280,71 @@ async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKi
 }
 
 async fn straight(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     part: Part,
     began: Began,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = shard.array.member_of(part.stripe, part.strip);
-    let asked = shard.worker.handle.turn_now();
-    let outcome = before_deadline(shard, part.stripe, pending).await;
-    let (tally, now) = (shard.tally(member), shard.worker.handle.turn_now());
+    let member = local.array.member_of(part.stripe, part.strip);
+    let asked = local.worker.handle.turn_now();
+    let outcome = before_deadline(local, part.stripe, pending).await;
+    let (tally, now) = (local.tally(member), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
     tally.timings.note_read((began.at, asked), now);
-    if shard.array.room.has_torn() {
+    if local.array.room.has_torn() {
         // It may have crossed a write that met no room.
-        return Box::pin(elsewhere(shard, part, Missing::default())).await;
+        return Box::pin(elsewhere(local, part, Missing::default())).await;
     }
     if let Some(Some(Outcome { result: Ok(()), buffer: Some(buffer) })) = outcome {
-        if shard.array.checksums.is_none() {
+        if local.array.checksums.is_none() {
             return Ok(buffer);
         }
-        return compared(shard, part, began, buffer).await;
+        return compared(local, part, began, buffer).await;
     }
     // Boxed: rare, and it would make every read's future larger.
-    Box::pin(around(shard, part, began, outcome)).await
+    Box::pin(around(local, part, began, outcome)).await
 }
 
 /// The buffer, if it is what was written. If it is not, or the read crossed a write, the stripe's
 /// owner looks.
 async fn compared(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     part: Part,
     began: Began,
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let array = &shard.array;
+    let array = &local.array;
     let (member, strip_offset) = array.place(part.stripe, part.strip, 0);
     let first = (strip_offset - array.data_offset + part.extent.offset) / BLOCK_BYTES;
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }
-    match checksums::is_right(shard, (member, began.tenure), (first, &buffer)).await {
+    match checksums::is_right(local, (member, began.device_epoch), (first, &buffer)).await {
         Ok(true) => Ok(buffer),
         Ok(false) => {
             let broken = StripSet::only(part.strip);
             let missing = Missing { broken, ..Missing::default() };
-            Box::pin(elsewhere(shard, part, missing)).await
+            Box::pin(elsewhere(local, part, missing)).await
         }
         Err(fault) => {
             let outcome = Some(Some(Outcome { result: Err(fault), buffer: None }));
-            Box::pin(around(shard, part, began, outcome)).await
+            Box::pin(around(local, part, began, outcome)).await
         }
     }
 }
 
 /// The member did not deliver: read around it.
 async fn around(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     part: Part,
     began: Began,
     outcome: Option<Option<Outcome>>,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let member = shard.array.member_of(part.stripe, part.strip);
+    let member = local.array.member_of(part.stripe, part.strip);
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            settle::read_failed(shard, (member, began.tenure), fault);
+            settle::read_failed(local, (member, began.device_epoch), fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },
@@ -347,21 +352,21 @@ async fn around(
         }
         Some(_) => Missing { failed: strip, ..Missing::default() },
         None => {
-            note_slow(shard, member);
+            note_slow(local, member);
             Missing { slow: strip, ..Missing::default() }
         }
     };
-    elsewhere(shard, part, missing).await
+    elsewhere(local, part, missing).await
 }
 
 /// The part, from the stripe's owner.
 async fn elsewhere(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     part: Part,
     missing: Missing,
 ) -> Result<BufMut, VolumeErrorKind> {
     let buffer = BufMut::zeroed(to_usize(part.extent.bytes));
-    match reconstruct_part(shard, part, buffer, missing) {
+    match reconstruct_part(local, part, buffer, missing) {
         Started::Reconstructing(pending) => reconstructed(pending).await,
         Started::Zeros(_) | Started::Straight(..) => unreachable!("it was sent to the owner"),
     }
@@ -370,7 +375,7 @@ async fn elsewhere(
 /// The outcome, or `None` when the read deadline passes first and somebody else could serve the
 /// read.
 async fn before_deadline(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     pending: Pending<Outcome>,
 ) -> Option<Option<Outcome>> {
@@ -383,10 +388,10 @@ async fn before_deadline(
     if let Some(outcome) = at_once.await {
         return Some(outcome);
     }
-    if shard.array.geometry_of(stripe).parity_strips() == 0 {
+    if local.array.geometry_of(stripe).parity_strips() == 0 {
         return Some(pending.await);
     }
-    let mut deadline = pin!(shard.worker.handle.sleep(shard.array.tuning.read_deadline));
+    let mut deadline = pin!(local.worker.handle.sleep(local.array.tuning.read_deadline));
     poll_fn(|context| {
         if let Poll::Ready(outcome) = pending.as_mut().poll(context) {
             return Poll::Ready(Some(outcome));

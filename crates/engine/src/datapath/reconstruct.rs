@@ -14,9 +14,9 @@ use super::store::{Stored, repair};
 use crate::canary::{Canary, sings};
 use crate::checksums::heal::heal;
 use crate::event::names;
+use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::scratch::{Leave, StripeBuffers};
-use crate::shard::Shard;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{
@@ -42,22 +42,22 @@ pub(crate) struct StripeRead {
 /// # Errors
 /// `Io` if too few strips can be read, or parity is not trusted after an unclean stop.
 pub(crate) async fn read_stripe(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     read: StripeRead,
 ) -> Result<BufMut, VolumeErrorKind> {
     let StripeRead { stripe, extent, buffer, missing } = read;
-    let rows = rows_touched(shard.array.geometry_of(stripe), extent);
+    let rows = rows_touched(local.array.geometry_of(stripe), extent);
     let mut search = Search::new(stripe, extent, missing);
     let mut buffer = Some(buffer);
     loop {
         // To repair is to write.
         let is_repair = !search.missing.broken.is_empty();
         let hold = if is_repair { Hold::Exclusive } else { Hold::Shared };
-        let _rows = shard.locks.lock(stripe.id(), rows, hold).await;
+        let _rows = local.locks.lock(stripe.id(), rows, hold).await;
         if is_repair {
-            search.heal(shard).await?;
+            search.heal(local).await?;
         }
-        if let Some(found) = search.attempt(shard, buffer.take()).await? {
+        if let Some(found) = search.attempt(local, buffer.take()).await? {
             return Ok(found);
         }
     }
@@ -69,19 +69,19 @@ pub(crate) async fn read_stripe(
 /// # Errors
 /// As [`read_stripe`].
 pub(crate) async fn read_rows(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     strip: StripIdx,
     rows: RowRange,
 ) -> Result<BufMut, VolumeErrorKind> {
-    let start = to_u64(strip.at()) * shard.array.geometry_of(stripe).strip_bytes();
+    let start = to_u64(strip.at()) * local.array.geometry_of(stripe).strip_bytes();
     let extent = Extent::new(start + rows.offset_bytes(), rows.bytes());
     let mut search = Search::new(stripe, extent, Missing::default());
     loop {
-        if let Some(found) = search.attempt(shard, None).await? {
+        if let Some(found) = search.attempt(local, None).await? {
             return Ok(found);
         }
-        search.heal(shard).await?;
+        search.heal(local).await?;
     }
 }
 
@@ -111,23 +111,23 @@ impl Search {
     /// exclusively if blocks are broken.
     async fn attempt(
         &mut self,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         buffer: Option<BufMut>,
     ) -> Result<Option<BufMut>, VolumeErrorKind> {
         // The devices that let an earlier attempt down may still own parts of the buffer it had.
         let mut buffer = buffer.unwrap_or_else(|| BufMut::zeroed(to_usize(self.extent.bytes)));
-        if !shard.array.written.is_written(self.stripe) {
+        if !local.array.written.is_written(self.stripe) {
             buffer.fill(0);
             return Ok(Some(buffer));
         }
-        let plan = self.plan(shard)?;
-        let (mut work, _leave) = Work::prepare(shard, &plan, self.extent, buffer).await;
+        let plan = self.plan(local)?;
+        let (mut work, _leave) = Work::prepare(local, &plan, self.extent, buffer).await;
         let Gathered { rows: read, missing } = gather_within(
-            shard,
+            local,
             self.stripe,
             plan.reads(),
             &mut work.buffers,
-            self.patience(shard),
+            self.patience(local),
         )
         .await;
         if !missing.all().is_empty() {
@@ -135,14 +135,14 @@ impl Search {
             return Ok(None);
         }
         for band in plan.bands().iter().filter(|band| !band.decoded.is_empty()) {
-            decode_band(shard, self.stripe, band, &read, &mut work.parts);
+            decode_band(local, self.stripe, band, &read, &mut work.parts);
         }
         for strip in self.missing.broken.and(plan.decoded()).iter() {
             let part = work.parts.entries.iter().find(|part| part.strip == strip);
             let part = part.expect("what is decoded is asked for");
-            write_back(shard, (self.stripe, strip, part.rows), &part.bytes).await;
+            write_back(local, (self.stripe, strip, part.rows), &part.bytes).await;
         }
-        let geometry = shard.array.geometry_of(self.stripe);
+        let geometry = local.array.geometry_of(self.stripe);
         Ok(Some(work.finish(geometry, &plan, self.extent, read)))
     }
 
@@ -151,12 +151,12 @@ impl Search {
     ///
     /// # Errors
     /// If a block that is asked for cannot be proven right.
-    async fn heal(&mut self, shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
+    async fn heal(&mut self, local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
         let broken = self.missing.broken;
-        if broken.is_empty() || shard.array.checksums.is_none() {
+        if broken.is_empty() || local.array.checksums.is_none() {
             return Ok(());
         }
-        let geometry = shard.array.geometry_of(self.stripe);
+        let geometry = local.array.geometry_of(self.stripe);
         self.missing.broken = StripSet::EMPTY;
         self.heals += 1;
         if self.heals > HEALS_MAX {
@@ -164,7 +164,7 @@ impl Search {
             return Ok(());
         }
         let rows = rows_touched(geometry, self.extent);
-        let healed = Box::pin(heal(shard, self.stripe, rows)).await.unwrap_or_default();
+        let healed = Box::pin(heal(local, self.stripe, rows)).await.unwrap_or_default();
         if geometry.data_strips() == 1 {
             // Any other copy of a mirror will do.
             self.missing.failed = self.missing.failed.or(healed.unusable());
@@ -177,14 +177,14 @@ impl Search {
             })
         };
         if healed.lost.iter().any(is_wanted) {
-            return Err(block_lost(shard, self.stripe));
+            return Err(block_lost(local, self.stripe));
         }
         self.missing.failed = self.missing.failed.or(healed.unstored);
         Ok(())
     }
 
-    fn plan(&mut self, shard: &Shard) -> Result<ReadPlan, VolumeErrorKind> {
-        let array = &shard.array;
+    fn plan(&mut self, local: &LocalArray) -> Result<ReadPlan, VolumeErrorKind> {
+        let array = &local.array;
         let view = array.view(self.stripe);
         let geometry = array.geometry_of(self.stripe);
         let mut plan = plan_read(geometry, self.extent, &view, self.missing.all());
@@ -200,12 +200,12 @@ impl Search {
             self.missing.broken = StripSet::EMPTY;
             plan = plan_read(geometry, self.extent, &view, self.missing.all());
         }
-        plan.map_err(|_| block_lost(shard, self.stripe))
+        plan.map_err(|_| block_lost(local, self.stripe))
     }
 
-    fn patience(&self, shard: &Shard) -> Option<std::time::Duration> {
-        let has_others = shard.array.geometry_of(self.stripe).parity_strips() > 0;
-        (has_others && !self.is_patient).then_some(shard.array.tuning.read_deadline)
+    fn patience(&self, local: &LocalArray) -> Option<std::time::Duration> {
+        let has_others = local.array.geometry_of(self.stripe).parity_strips() > 0;
+        (has_others && !self.is_patient).then_some(local.array.tuning.read_deadline)
     }
 }
 
@@ -224,7 +224,7 @@ struct Work {
 
 impl Work {
     async fn prepare(
-        shard: &Shard,
+        local: &LocalArray,
         plan: &ReadPlan,
         extent: Extent,
         mut buffer: BufMut,
@@ -233,15 +233,15 @@ impl Work {
         let is_wanted = |io: &StripIo| plan.wanted().any(|wanted| wanted == *io);
         let beside = plan.reads().filter(|io| !is_wanted(io)).count();
         let count = beside + if is_whole_blocks { 0 } else { plan.wanted().count() };
-        let (mut spare, leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
-        let mut parts = RowSet::new(shard);
+        let (mut spare, leave) = local.scratch.take(count, to_usize(plan.rows().bytes())).await;
+        let mut parts = RowSet::new(local);
         for StripIo { strip, rows } in plan.wanted() {
             let bytes = to_usize(rows.bytes());
             let part =
                 if is_whole_blocks { buffer.split_to(bytes) } else { cut_from(&mut spare, bytes) };
             parts.push(strip, rows, part);
         }
-        let mut buffers = shard.scratch.no_buffers();
+        let mut buffers = local.scratch.no_buffers();
         for io in plan.reads() {
             let own = parts.take(io.strip, io.rows);
             buffers.push(own.unwrap_or_else(|| cut_from(&mut spare, to_usize(io.rows.bytes()))));
@@ -294,8 +294,14 @@ fn cut_from(spare: &mut StripeBuffers, bytes: usize) -> BufMut {
 }
 
 /// Compute what a band decodes, into `parts`.
-fn decode_band(shard: &Shard, stripe: Stripe, band: &ReadBand, read: &RowSet, parts: &mut RowSet) {
-    let cached = shard.decode_plan(stripe, band.sources, band.decoded);
+fn decode_band(
+    local: &LocalArray,
+    stripe: Stripe,
+    band: &ReadBand,
+    read: &RowSet,
+    parts: &mut RowSet,
+) {
+    let cached = local.decode_plan(stripe, band.sources, band.decoded);
     let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
     let sources: SmallVec<[&[u8]; 24]> =
         band.sources.iter().filter(is_source).map(|strip| read.slice(strip, band.rows)).collect();
@@ -306,7 +312,7 @@ fn decode_band(shard: &Shard, stripe: Stripe, band: &ReadBand, read: &RowSet, pa
 
 /// Compute `strip` from the gathered survivors, into one of `buffers`.
 pub(crate) fn decode_one(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     (survivors, strip, rows): (StripSet, StripIdx, RowRange),
     old: &RowSet,
@@ -314,7 +320,7 @@ pub(crate) fn decode_one(
 ) -> BufMut {
     let mut target = buffers.pop().expect("one buffer more than survivors");
     target.truncate(to_usize(rows.bytes()));
-    let cached = shard.decode_plan(stripe, survivors, StripSet::only(strip));
+    let cached = local.decode_plan(stripe, survivors, StripSet::only(strip));
     let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
     let sources: SmallVec<[&[u8]; 24]> =
         survivors.iter().filter(is_source).map(|strip| old.slice(strip, rows)).collect();
@@ -331,24 +337,24 @@ pub(crate) fn decode_one(
 /// Store a reconstructed block where it could not be read; true if it is there. If that fails too
 /// the member goes out.
 pub(crate) async fn write_back(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, strip, rows): (Stripe, StripIdx, RowRange),
     content: &[u8],
 ) -> bool {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is
     // rare.
     let piece = Piece::new(strip, rows, Buf::copied(content));
-    let is_stored = repair(shard, stripe, &[piece]).await == Stored::All;
-    let member = shard.array.member_of(stripe, strip);
+    let is_stored = repair(local, stripe, &[piece]).await == Stored::All;
+    let member = local.array.member_of(stripe, strip);
     let fields = vec![("slot", member.to_string()), ("stripe", stripe.to_string())];
     if is_stored {
         let blocks = u64::from(rows.blocks());
-        shard.counts().repaired_blocks.add(blocks);
-        shard.tally(member).counters.repaired_blocks.add(blocks);
-        shard.array.record(names::MEMBER_BLOCK_REPAIRED, fields);
+        local.counts().repaired_blocks.add(blocks);
+        local.tally(member).counters.repaired_blocks.add(blocks);
+        local.array.record(names::MEMBER_BLOCK_REPAIRED, fields);
     } else {
         // The read itself succeeded; that the member is out is recorded all the same.
-        shard.array.record(names::MEMBER_BLOCK_UNREPAIRED, fields);
+        local.array.record(names::MEMBER_BLOCK_UNREPAIRED, fields);
     }
     is_stored
 }

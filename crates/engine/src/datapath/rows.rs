@@ -23,13 +23,13 @@ pub(crate) struct RowSet {
 
 impl RowSet {
     /// An empty set.
-    pub(crate) fn new(shard: &crate::shard::Shard) -> RowSet {
-        RowSet { entries: shard.row_lists.list() }
+    pub(crate) fn new(local: &crate::local_array::LocalArray) -> RowSet {
+        RowSet { entries: local.row_lists.list() }
     }
 
     /// The rows as they are to be stored, strips rising.
-    pub(crate) fn freeze(mut self, shard: &crate::shard::Shard) -> List<Piece> {
-        let mut pieces = shard.piece_lists.list();
+    pub(crate) fn freeze(mut self, local: &crate::local_array::LocalArray) -> List<Piece> {
+        let mut pieces = local.piece_lists.list();
         let frozen = |entry: StripRows| Piece::new(entry.strip, entry.rows, entry.bytes.freeze());
         pieces.extend(self.entries.drain(..).map(frozen));
         pieces.sort_unstable_by_key(|piece| (piece.part.strip, piece.part.rows.start));

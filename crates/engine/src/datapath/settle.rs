@@ -6,11 +6,11 @@
 //! with errors instead, and an operator can still bring it back.
 
 use super::store::FailedMembers;
+use crate::coordinator;
 use crate::event::names;
-use crate::home;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Fault, FaultKind};
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeErrorKind;
@@ -19,25 +19,25 @@ use std::rc::Rc;
 /// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them
 /// is recorded as out.
 pub(crate) async fn settle(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     failed: FailedMembers,
 ) -> Result<(), VolumeErrorKind> {
-    for (member, tenure, fault) in failed {
-        let out = home::take_out_holder(shard, (member, tenure), fault.to_string());
+    for (member, device_epoch, fault) in failed {
+        let out = coordinator::take_out_holder(local, (member, device_epoch), fault.to_string());
         out.await.map_err(|_| kind_of(fault))?;
     }
-    if shard.array.has_failing_slots() {
-        home::all_recorded(shard).await.map_err(|_| VolumeErrorKind::Io)?;
+    if local.array.has_failing_slots() {
+        coordinator::all_recorded(local).await.map_err(|_| VolumeErrorKind::Io)?;
     }
     Ok(())
 }
 
 /// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of
 /// service in the background (the read itself needs nobody's record).
-pub(crate) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault: Fault) {
-    let array = &shard.array;
+pub(crate) fn read_failed(local: &Rc<LocalArray>, holder: (MemberIdx, DeviceEpoch), fault: Fault) {
+    let array = &local.array;
     let slot = array.slot(holder.0);
-    if slot.tenure() != holder.1 {
+    if slot.device_epoch() != holder.1 {
         // It left the slot while the read was under way: its successor has no part in this.
         return;
     }
@@ -45,17 +45,17 @@ pub(crate) fn read_failed(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), fault:
         // It is on its way out already, and what it was asked was given up.
         return;
     }
-    shard.tally(holder.0).counters.read_errors.add(1);
+    local.tally(holder.0).counters.read_errors.add(1);
     let is_worn = array.read_errors(holder.0) > array.tuning.read_errors_max;
     if fault.kind == FaultKind::Gone || is_worn {
-        home::take_out_soon(shard, holder, fault.to_string());
+        coordinator::take_out_soon(local, holder, fault.to_string());
     }
 }
 
 /// A block is lost: say so once for each request.
-pub(crate) fn block_lost(shard: &Shard, stripe: ashlar_layout::Stripe) -> VolumeErrorKind {
-    shard.counts().lost_blocks.add(1);
-    shard.array.record(names::BLOCK_LOST, vec![("stripe", stripe.to_string())]);
+pub(crate) fn block_lost(local: &LocalArray, stripe: ashlar_layout::Stripe) -> VolumeErrorKind {
+    local.counts().lost_blocks.add(1);
+    local.array.record(names::BLOCK_LOST, vec![("stripe", stripe.to_string())]);
     VolumeErrorKind::Io
 }
 

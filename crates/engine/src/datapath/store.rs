@@ -10,12 +10,12 @@ use super::write::Payload;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, Pins, pin};
-use crate::home::look::fault_of;
-use crate::home::writes::try_again;
+use crate::coordinator::look::fault_of;
+use crate::coordinator::writes::try_again;
 use crate::lists::List;
+use crate::local_array::LocalArray;
 use crate::log::{NewUpdate, Piece};
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use crate::watch::slow::time_writes;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Members that failed a write, each once, and on which of their devices.
-pub(crate) type FailedMembers = SmallVec<[(MemberIdx, Tenure, Fault); 4]>;
+pub(crate) type FailedMembers = SmallVec<[(MemberIdx, DeviceEpoch, Fault); 4]>;
 
 /// One write under way; what it writes and where, unless somebody else sees to its end.
 pub(crate) type StoreWrite = (Target, Pending<Outcome>, Option<(u64, Buf)>);
@@ -48,32 +48,32 @@ pub(crate) struct Writes {
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     member: MemberIdx,
-    tenure: Tenure,
+    device_epoch: DeviceEpoch,
     is_replacement: bool,
 }
 
 /// Carry out the writes of `plan`.
 pub(super) async fn store(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     plan: &WritePlan,
     payload: &Payload,
     (mut parity, pins): (List<Piece>, Option<Pins>),
 ) -> FailedMembers {
-    let data_strips = shard.array.geometry_of(stripe).data_strips();
-    let mut writes = Writes::noting(shard, pins);
+    let data_strips = local.array.geometry_of(stripe).data_strips();
+    let mut writes = Writes::noting(local, pins);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
-        start_data(shard, stripe, (plan, io), payload, &mut writes);
+        start_data(local, stripe, (plan, io), payload, &mut writes);
     }
     for Piece { part, bytes } in parity.drain(..).filter(|_| !sings(Canary::ParityNotStored)) {
-        writes.start(shard, (stripe, part.strip, part.rows.start), bytes);
+        writes.start(local, (stripe, part.strip, part.rows.start), bytes);
     }
-    writes.finish(shard).await
+    writes.finish(local).await
 }
 
 /// Start the writes of one data strip: a run of rows from the request, or of zeros, each one I/O.
 fn start_data(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     (plan, io): (&WritePlan, StripIo),
     payload: &Payload,
@@ -84,11 +84,11 @@ fn start_data(
         let (rows, is_zero) = run;
         let bytes = to_usize(rows.bytes());
         let buffer = if is_zero {
-            shard.worker.zeros.slice(0..bytes)
+            local.worker.zeros.slice(0..bytes)
         } else {
             payload.shared(io.strip, rows)
         };
-        writes.start(shard, (stripe, io.strip, rows.start), buffer);
+        writes.start(local, (stripe, io.strip, rows.start), buffer);
     };
     for band in plan.bands() {
         let is_zero = band.zeroed.contains(io.strip);
@@ -127,12 +127,12 @@ pub(crate) enum Stored {
 /// lock. It is an update like any other, for a write that is cut off would leave a readable block
 /// of which half is old. Members that cannot take it are recorded as out, if the array can do
 /// without them.
-pub(crate) async fn repair(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) -> Stored {
+pub(crate) async fn repair(local: &Rc<LocalArray>, stripe: Stripe, pieces: &[Piece]) -> Stored {
     let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
-    let Ok(pins) = pin(shard, stripe, ios).await else { return Stored::NotAll };
-    let log = shard.log().filter(|_| !sings(Canary::RepairNotLogged));
+    let Ok(pins) = pin(local, stripe, ios).await else { return Stored::NotAll };
+    let log = local.log().filter(|_| !sings(Canary::RepairNotLogged));
     let (Some(log), Some(rows)) = (log, rows_of(pieces)) else {
-        return store_pieces(shard, stripe, pieces, pins).await;
+        return store_pieces(local, stripe, pieces, pins).await;
     };
     let step = log.rows_max();
     let mut all = Stored::All;
@@ -140,16 +140,16 @@ pub(crate) async fn repair(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) 
     while start < rows.end {
         let rows = RowRange::new(start, rows.end.min(start.saturating_add(step)));
         start = rows.end;
-        let mut own = shard.piece_lists.list();
+        let mut own = local.piece_lists.list();
         own.extend(pieces.iter().filter_map(|piece| piece.within(rows)));
-        let mut pieces = shard.piece_lists.list();
+        let mut pieces = local.piece_lists.list();
         pieces.extend_from_slice(&own);
         let stored = own.iter().fold(StripSet::EMPTY, |all, piece| all.with(piece.part.strip));
         let Some(rows) = rows_of(&own) else { continue };
         let new = NewUpdate { stripe, kind: RecordKind::Full, rows, stored, pieces };
-        all = all.max(match log::record(shard, new).await {
+        all = all.max(match log::record(local, new).await {
             Ok(_update) => {
-                let stored = store_pieces(shard, stripe, &own, pins.clone()).await;
+                let stored = store_pieces(local, stripe, &own, pins.clone()).await;
                 log.note_in_place(stripe);
                 stored
             }
@@ -164,23 +164,23 @@ fn rows_of(pieces: &[Piece]) -> Option<RowRange> {
 }
 
 async fn store_pieces(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     pieces: &[Piece],
     pins: Option<Pins>,
 ) -> Stored {
-    let mut failed = changed_members(shard, stripe, pieces).await;
-    let mut writes = Writes::noting(shard, pins);
+    let mut failed = changed_members(local, stripe, pieces).await;
+    let mut writes = Writes::noting(local, pins);
     for Piece { part, bytes } in pieces {
-        let member = shard.array.member_of(stripe, part.strip);
+        let member = local.array.member_of(stripe, part.strip);
         if failed.iter().all(|(changed, ..)| *changed != member) {
-            writes.start(shard, (stripe, part.strip, part.rows.start), bytes.clone());
+            writes.start(local, (stripe, part.strip, part.rows.start), bytes.clone());
         }
     }
-    failed.extend(writes.finish(shard).await);
+    failed.extend(writes.finish(local).await);
     let is_stored = failed.is_empty();
     // A member that cannot take it goes out; what it should hold is carried by the others.
-    match settle(shard, failed).await {
+    match settle(local, failed).await {
         _ if is_stored => Stored::All,
         Ok(()) => Stored::Without,
         Err(_) => Stored::NotAll,
@@ -188,14 +188,18 @@ async fn store_pieces(
 }
 
 /// Members of the pieces whose device is not what it was: a repair would hide what is lost on them.
-async fn changed_members(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) -> FailedMembers {
+async fn changed_members(
+    local: &Rc<LocalArray>,
+    stripe: Stripe,
+    pieces: &[Piece],
+) -> FailedMembers {
     let mut changed = FailedMembers::new();
     for piece in pieces {
-        let member = shard.array.member_of(stripe, piece.part.strip);
-        let (tenure, _) = shard.tenures(member);
-        let Some(device) = shard.device(member) else { continue };
-        if let Some(fault) = fault_of(shard, device.as_ref()).await {
-            changed.push((member, tenure, fault));
+        let member = local.array.member_of(stripe, piece.part.strip);
+        let (device_epoch, _) = local.device_epochs(member);
+        let Some(device) = local.device(member) else { continue };
+        if let Some(fault) = fault_of(local, device.as_ref()).await {
+            changed.push((member, device_epoch, fault));
         }
     }
     changed
@@ -203,13 +207,13 @@ async fn changed_members(shard: &Rc<Shard>, stripe: Stripe, pieces: &[Piece]) ->
 
 impl Target {
     /// The device that fills the slot.
-    pub(crate) fn current(member: MemberIdx, tenure: Tenure) -> Target {
-        Target { member, tenure, is_replacement: false }
+    pub(crate) fn current(member: MemberIdx, device_epoch: DeviceEpoch) -> Target {
+        Target { member, device_epoch, is_replacement: false }
     }
 
     /// The device that is being filled to replace it.
-    pub(crate) fn replacement(member: MemberIdx, tenure: Tenure) -> Target {
-        Target { member, tenure, is_replacement: true }
+    pub(crate) fn replacement(member: MemberIdx, device_epoch: DeviceEpoch) -> Target {
+        Target { member, device_epoch, is_replacement: true }
     }
 
     /// The member, if it is the device that fills the slot.
@@ -218,11 +222,11 @@ impl Target {
     }
 
     /// The device, as long as it is there; one that was to replace another may have done so.
-    fn device(self, shard: &Shard) -> Option<Rc<dyn Device>> {
-        let (current, replacement) = shard.tenures(self.member);
-        match self.tenure {
-            tenure if tenure == current => shard.device(self.member),
-            tenure if tenure == replacement => shard.replacement(self.member),
+    fn device(self, local: &LocalArray) -> Option<Rc<dyn Device>> {
+        let (current, replacement) = local.device_epochs(self.member);
+        match self.device_epoch {
+            device_epoch if device_epoch == current => local.device(self.member),
+            device_epoch if device_epoch == replacement => local.replacement(self.member),
             _ => None,
         }
     }
@@ -230,48 +234,53 @@ impl Target {
 
 impl Writes {
     /// None yet. Of an array with checksums the pages of all that will be written are handed in.
-    pub(crate) fn noting(shard: &Shard, pins: Option<Pins>) -> Writes {
+    pub(crate) fn noting(local: &LocalArray, pins: Option<Pins>) -> Writes {
         let noted = pins.map(|pins| (pins, Vec::new()));
-        Writes { started: shard.write_lists.list(), began: Nanos::default(), noted }
+        Writes { started: local.write_lists.list(), began: Nanos::default(), noted }
     }
 
     /// Those that have been started elsewhere.
-    pub(crate) fn of(shard: &Shard, started: List<StoreWrite>) -> Writes {
-        Writes { started, began: shard.worker.handle.turn_now(), noted: None }
+    pub(crate) fn of(local: &LocalArray, started: List<StoreWrite>) -> Writes {
+        Writes { started, began: local.worker.handle.turn_now(), noted: None }
     }
 
     /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
     pub(crate) fn start(
         &mut self,
-        shard: &Shard,
+        local: &LocalArray,
         (stripe, strip, row): (Stripe, StripIdx, u32),
         buffer: Buf,
     ) {
-        let array = &shard.array;
-        self.began = shard.worker.handle.turn_now();
+        let array = &local.array;
+        self.began = local.worker.handle.turn_now();
         let (member, offset) = array.place(stripe, strip, row);
-        let (current, replacement) = shard.tenures(member);
-        let replacing = shard.replacement(member);
+        let (current, replacement) = local.device_epochs(member);
+        let replacing = local.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
             self.note(array, (member, replacement), (offset, &buffer));
-            let pending = shard.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
+            let pending = local.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
             let target = Target::replacement(member, replacement);
             self.started.push((target, pending, Some((offset, buffer.clone()))));
         }
         let again = buffer.clone();
         let bytes = to_u64(buffer.len());
-        shard.counts().member_writes.add(1);
+        local.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity,
         // and the slots that were left out are settled before the client is answered.
-        if let Some(pending) = shard.start(member, offset, Command::Write(buffer)) {
-            shard.tally(member).begin_write(bytes);
+        if let Some(pending) = local.start(member, offset, Command::Write(buffer)) {
+            local.tally(member).begin_write(bytes);
             let target = Target::current(member, current);
             self.note(array, (member, current), (offset, &again));
             self.started.push((target, pending, Some((offset, again))));
         }
     }
 
-    fn note(&mut self, array: &Array, owner: (MemberIdx, Tenure), (offset, bytes): (u64, &Buf)) {
+    fn note(
+        &mut self,
+        array: &Array,
+        owner: (MemberIdx, DeviceEpoch),
+        (offset, bytes): (u64, &Buf),
+    ) {
         if let Some((_, noted)) = &mut self.noted {
             let block = (offset - array.data_offset) / ashlar_units::BLOCK_BYTES;
             noted.push(Noted::new(owner, block, bytes.clone()));
@@ -279,61 +288,61 @@ impl Writes {
     }
 
     /// Wait for all of them.
-    pub(crate) async fn finish(mut self, shard: &Rc<Shard>) -> FailedMembers {
-        time_writes(shard, &mut self.started, self.began).await;
+    pub(crate) async fn finish(mut self, local: &Rc<LocalArray>) -> FailedMembers {
+        time_writes(local, &mut self.started, self.began).await;
         let mut failed = FailedMembers::new();
         // They are tried again when all have ended, so that each that has no room has said so.
         let mut without_room = NoRoom::new();
         for (at, (target, pending, again)) in self.started.drain(..).enumerate() {
             let result = ended(pending).await;
             if !target.is_replacement {
-                let tally = shard.tally(target.member);
+                let tally = local.tally(target.member);
                 tally.counters.completed.add(1);
-                tally.write_latency.record(shard.worker.handle.turn_now().since(self.began));
+                tally.write_latency.record(local.worker.handle.turn_now().since(self.began));
             }
             match result {
                 Ok(()) => {
-                    shard.array.slot(target.member).set_unflushed();
+                    local.array.slot(target.member).set_unflushed();
                     if let Some((pins, noted)) = &self.noted {
-                        pins.note(shard, &noted[at]);
+                        pins.note(local, &noted[at]);
                     }
                 }
                 Err(_) if sings(Canary::FailedWriteIgnored) => {}
                 Err(fault) => match again.filter(|_| fault.kind == FaultKind::NoSpace) {
                     Some(again) => without_room.push((at, target, again)),
-                    None => blame(shard, target, fault, &mut failed).await,
+                    None => blame(local, target, fault, &mut failed).await,
                 },
             }
         }
         if !without_room.is_empty() {
-            Box::pin(self.store_when_there_is_room(shard, without_room, &mut failed)).await;
+            Box::pin(self.store_when_there_is_room(local, without_room, &mut failed)).await;
         }
         failed
     }
 
     async fn store_when_there_is_room(
         &self,
-        shard: &Rc<Shard>,
+        local: &Rc<LocalArray>,
         without_room: NoRoom,
         failed: &mut FailedMembers,
     ) {
-        let _torn = shard.array.room.tear();
+        let _torn = local.array.room.tear();
         for (_, target, _) in &without_room {
-            shard.array.room.note_full(target.member);
+            local.array.room.note_full(target.member);
         }
         for (at, target, (offset, bytes)) in without_room {
-            match target.device(shard) {
-                None => blame(shard, target, Fault::GONE, failed).await,
+            match target.device(local) {
+                None => blame(local, target, Fault::GONE, failed).await,
                 Some(device) => {
                     let device = (target.member, &device);
-                    match try_again(shard, device, (offset, &bytes)).await {
+                    match try_again(local, device, (offset, &bytes)).await {
                         Ok(()) => {
-                            shard.array.slot(target.member).set_unflushed();
+                            local.array.slot(target.member).set_unflushed();
                             if let Some((pins, noted)) = &self.noted {
-                                pins.note(shard, &noted[at]);
+                                pins.note(local, &noted[at]);
                             }
                         }
-                        Err(fault) => blame(shard, target, fault, failed).await,
+                        Err(fault) => blame(local, target, fault, failed).await,
                     }
                 }
             }
@@ -341,11 +350,11 @@ impl Writes {
     }
 
     /// Wait for all of them; they are batches of the log.
-    pub(crate) async fn finish_records(mut self, shard: &Rc<Shard>) -> FailedMembers {
+    pub(crate) async fn finish_records(mut self, local: &Rc<LocalArray>) -> FailedMembers {
         let mut failed = FailedMembers::new();
         for (target, pending, _) in self.started.drain(..) {
             if let Err(fault) = ended(pending).await {
-                blame(shard, target, fault, &mut failed).await;
+                blame(local, target, fault, &mut failed).await;
             }
         }
         failed
@@ -359,18 +368,18 @@ async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
 /// A device failed a write: it goes at once if it was only being filled, else it is among the
 /// failed.
 pub(crate) async fn blame(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     target: Target,
     fault: Fault,
     failed: &mut FailedMembers,
 ) {
     if target.is_replacement {
         // Before the write is answered: were it made current first, it would lack the write.
-        let holder = (target.member, target.tenure);
-        return crate::home::replacement_failed(shard, holder, fault.to_string()).await;
+        let holder = (target.member, target.device_epoch);
+        return crate::coordinator::replacement_failed(local, holder, fault.to_string()).await;
     }
-    shard.tally(target.member).counters.write_errors.add(1);
+    local.tally(target.member).counters.write_errors.add(1);
     if failed.iter().all(|(member, ..)| *member != target.member) {
-        failed.push((target.member, target.tenure, fault));
+        failed.push((target.member, target.device_epoch, fault));
     }
 }

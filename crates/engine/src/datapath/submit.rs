@@ -11,8 +11,8 @@ use super::trim::{self, StripeZero};
 use super::write::StripeWrite;
 use super::{Answer, Piece};
 use crate::canary::{Canary, sings};
+use crate::local_array::LocalArray;
 use crate::room;
-use crate::shard::Shard;
 use ashlar_iobuf::Buf;
 use ashlar_layout as layout;
 use ashlar_ring::Pending;
@@ -25,51 +25,51 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// As the volume contract says; the error names the request's whole extent.
-pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply, VolumeError> {
+pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<Reply, VolumeError> {
     let extent = request.extent;
     // By the clock of the turn, which costs nothing to read: late by some microseconds at most.
-    let started = shard.worker.handle.turn_now();
-    let _under_way = shard.begin();
-    shard.worker.load.requests.add(1);
-    admit(shard, &request)?;
-    let counters = &shard.array.counters[shard.worker.index];
+    let started = local.worker.handle.turn_now();
+    let _under_way = local.begin();
+    local.worker.load.requests.add(1);
+    admit(local, &request)?;
+    let counters = &local.array.counters[local.worker.index];
     let (counts, fua) = (&counters.counts, request.fua);
     let (result, latency) = match request.command {
         Command::Read(buffer) => {
             counts.reads.add(1);
             counts.read_bytes.add(extent.bytes);
-            (read(shard, extent, buffer).await.map(Reply::Data), &counters.read_latency)
+            (read(local, extent, buffer).await.map(Reply::Data), &counters.read_latency)
         }
         Command::Write(bytes) => {
             counts.writes.add(1);
             counts.write_bytes.add(extent.bytes);
-            let result = when_there_is_room(shard, async {
-                let result = write(shard, extent, bytes).await;
-                let fua = fua || !is_settled(shard, extent);
-                durable(shard, result, fua).await
+            let result = when_there_is_room(local, async {
+                let result = write(local, extent, bytes).await;
+                let fua = fua || !is_settled(local, extent);
+                durable(local, result, fua).await
             });
             (result.await, &counters.write_latency)
         }
         Command::WriteZeroes { .. } => {
             counts.discards.add(1);
-            let result = when_there_is_room(shard, async {
-                let result = zero(shard, extent).await;
-                let fua = fua || !is_settled(shard, extent);
-                durable(shard, result, fua).await
+            let result = when_there_is_room(local, async {
+                let result = zero(local, extent).await;
+                let fua = fua || !is_settled(local, extent);
+                durable(local, result, fua).await
             });
             (Box::pin(result).await, &counters.write_latency)
         }
         Command::Discard => {
             counts.discards.add(1);
-            let result = Box::pin(discard(shard, extent)).await;
-            (durable(shard, result, fua).await, &counters.write_latency)
+            let result = Box::pin(discard(local, extent)).await;
+            (durable(local, result, fua).await, &counters.write_latency)
         }
         Command::Flush => {
             counts.flushes.add(1);
-            (Box::pin(flush::flush(shard)).await.map(|()| Reply::Done), &counters.flush_latency)
+            (Box::pin(flush::flush(local)).await.map(|()| Reply::Done), &counters.flush_latency)
         }
     };
-    latency.record(shard.worker.handle.turn_now().since(started));
+    latency.record(local.worker.handle.turn_now().since(started));
     result.map_err(|kind| {
         counts.errors.add(1);
         VolumeError::new(kind, extent)
@@ -79,10 +79,10 @@ pub(crate) async fn submit(shard: &Rc<Shard>, request: Request) -> Result<Reply,
 /// A write of a client: while the array is paused for lack of room it waits before it takes
 /// anything, and for no longer than the array is told to.
 async fn when_there_is_room(
-    shard: &Shard,
+    local: &LocalArray,
     write: impl Future<Output = Result<Reply, VolumeErrorKind>>,
 ) -> Result<Reply, VolumeErrorKind> {
-    let (array, handle) = (&shard.array, &shard.worker.handle);
+    let (array, handle) = (&local.array, &local.worker.handle);
     room::answered_in_time(array, handle, async {
         room::admitted(array, handle).await?;
         write.await
@@ -90,48 +90,48 @@ async fn when_there_is_room(
     .await
 }
 
-fn admit(shard: &Shard, request: &Request) -> Result<(), VolumeError> {
+fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
     let refuse = |kind| Err(VolumeError::new(kind, request.extent));
-    if shard.array.is_stopping() {
+    if local.array.is_stopping() {
         return refuse(VolumeErrorKind::Stopped);
     }
-    if request.command.is_change() && shard.array.is_read_only() {
+    if request.command.is_change() && local.array.is_read_only() {
         return refuse(VolumeErrorKind::ReadOnly);
     }
-    shard.facts.admit(request)
+    local.facts.admit(request)
 }
 
 /// Whether a start after this process was killed would find every stripe of the extent written or
 /// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
 /// for one: it may outlive this process, connect to the next, and believe what it was told. (A
 /// discard may be undone until it is flushed.)
-fn is_settled(shard: &Shard, extent: Extent) -> bool {
-    let (epoch, numbers) = shard.array.layouts.touched(extent);
-    shard.array.written_of(epoch).is_settled_in(numbers)
+fn is_settled(local: &LocalArray, extent: Extent) -> bool {
+    let (epoch, numbers) = local.array.layouts.touched(extent);
+    local.array.written_of(epoch).is_settled_in(numbers)
 }
 
 async fn durable(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     result: Result<(), VolumeErrorKind>,
     fua: bool,
 ) -> Result<Reply, VolumeErrorKind> {
     result?;
     if fua && !sings(Canary::FuaIgnored) {
-        Box::pin(flush::flush(shard)).await?;
+        Box::pin(flush::flush(local)).await?;
     }
     Ok(Reply::Done)
 }
 
-async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
+async fn write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf) -> Result<(), VolumeErrorKind> {
     // Always by a stripe task, never in the caller's own: a client that goes away drops its future,
     // and a write that ends between its data and its parity would leave the stripe torn.
     let mut under_way = UnderWay::new();
-    for piece in shard.array.layouts.cut(extent) {
+    for piece in local.array.layouts.cut(extent) {
         let start = to_usize(piece.request_offset);
         let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
         let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
-        let owner = shard.array.owner_of(piece.stripe);
-        under_way.push(shard.worker.hand_to(owner, shard, Piece::Write(part)));
+        let owner = local.array.owner_of(piece.stripe);
+        under_way.push(local.worker.hand_to(owner, local, Piece::Write(part)));
     }
     if sings(Canary::AnsweredBeforeStored) {
         return Ok(());
@@ -139,18 +139,18 @@ async fn write(shard: &Rc<Shard>, extent: Extent, bytes: Buf) -> Result<(), Volu
     all_done(under_way).await
 }
 
-async fn zero(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
-    let pieces = shard.array.layouts.cut(extent);
+async fn zero(local: &Rc<LocalArray>, extent: Extent) -> Result<(), VolumeErrorKind> {
+    let pieces = local.array.layouts.cut(extent);
     trim_pieces(
-        shard,
+        local,
         pieces.map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent }),
     )
     .await
 }
 
 /// Only whole stripes are given back: a discard is advice, and zeroing parts would be work.
-async fn discard(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKind> {
-    let array = &shard.array;
+async fn discard(local: &Rc<LocalArray>, extent: Extent) -> Result<(), VolumeErrorKind> {
+    let array = &local.array;
     let is_whole = |piece: &layout::Piece| {
         piece.extent.bytes == array.geometry_of(piece.stripe).stripe_bytes()
     };
@@ -159,23 +159,23 @@ async fn discard(shard: &Rc<Shard>, extent: Extent) -> Result<(), VolumeErrorKin
         .cut(extent)
         .filter(is_whole)
         .map(|piece| StripeZero { stripe: piece.stripe, extent: piece.extent });
-    trim_pieces(shard, whole).await
+    trim_pieces(local, whole).await
 }
 
 /// A discard of the whole volume has millions of pieces: keep some hundred under way.
 const TRIMS_UNDER_WAY: usize = 256;
 
 async fn trim_pieces(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     pieces: impl Iterator<Item = StripeZero>,
 ) -> Result<(), VolumeErrorKind> {
     let mut under_way = UnderWay::new();
     for piece in pieces {
-        if trim::is_zero_already(shard, &piece) {
+        if trim::is_zero_already(local, &piece) {
             continue;
         }
-        let owner = shard.array.owner_of(piece.stripe);
-        under_way.push(shard.worker.hand_to(owner, shard, Piece::Zero(piece)));
+        let owner = local.array.owner_of(piece.stripe);
+        under_way.push(local.worker.hand_to(owner, local, Piece::Zero(piece)));
         if under_way.len() == TRIMS_UNDER_WAY {
             all_done(std::mem::take(&mut under_way)).await?;
         }

@@ -7,7 +7,7 @@
 
 use super::merge;
 use super::write::{StripeWrite, enter_region};
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use crate::stripe::lock::Hold;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_units::{Extent, to_usize};
@@ -21,8 +21,8 @@ pub(crate) struct StripeZero {
 }
 
 /// Whether there is nothing to do: the stripe was never written.
-pub(super) fn is_zero_already(shard: &Shard, zero: &StripeZero) -> bool {
-    !shard.array.written.is_written(zero.stripe)
+pub(super) fn is_zero_already(local: &LocalArray, zero: &StripeZero) -> bool {
+    !local.array.written.is_written(zero.stripe)
 }
 
 /// Make it so.
@@ -30,37 +30,37 @@ pub(super) fn is_zero_already(shard: &Shard, zero: &StripeZero) -> bool {
 /// # Errors
 /// As a write of zeros.
 pub(super) async fn zero_stripe(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     zero: StripeZero,
 ) -> Result<(), VolumeErrorKind> {
-    if zero.extent.bytes == shard.array.geometry_of(zero.stripe).stripe_bytes() {
-        return unwrite(shard, zero.stripe).await;
+    if zero.extent.bytes == local.array.geometry_of(zero.stripe).stripe_bytes() {
+        return unwrite(local, zero.stripe).await;
     }
     // A part of a stripe longer than the run of zeros is written in several goes.
-    let step = ashlar_units::to_u64(shard.worker.zeros.len());
+    let step = ashlar_units::to_u64(local.worker.zeros.len());
     let mut offset = zero.extent.offset;
     while offset < zero.extent.end() {
         let extent = Extent::new(offset, step.min(zero.extent.end() - offset));
-        let bytes = shard.worker.zeros.slice(0..to_usize(extent.bytes));
-        merge::write(shard, StripeWrite { stripe: zero.stripe, extent, bytes }).await?;
+        let bytes = local.worker.zeros.slice(0..to_usize(extent.bytes));
+        merge::write(local, StripeWrite { stripe: zero.stripe, extent, bytes }).await?;
         offset = extent.end();
     }
     Ok(())
 }
 
-async fn unwrite(shard: &Rc<Shard>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
-    let all = RowRange::new(0, shard.array.geometry_of(stripe).strip_blocks());
-    let _rows = shard.locks.lock(stripe.id(), all, Hold::Exclusive).await;
-    if !shard.array.written.is_written(stripe) {
+async fn unwrite(local: &Rc<LocalArray>, stripe: Stripe) -> Result<(), VolumeErrorKind> {
+    let all = RowRange::new(0, local.array.geometry_of(stripe).strip_blocks());
+    let _rows = local.locks.lock(stripe.id(), all, Hold::Exclusive).await;
+    if !local.array.written.is_written(stripe) {
         return Ok(());
     }
     // A member that is out must learn of the change when it comes back: the region is marked.
-    let _intent = enter_region(shard, stripe).await?;
-    shard.array.written.set(stripe, false);
+    let _intent = enter_region(local, stripe).await?;
+    local.array.written.set(stripe, false);
     // With checksums the table would speak of content that is gone.
-    if shard.array.tuning.pass_discards && shard.array.checksums.is_none() {
-        shard.array.written.give_back(stripe);
+    if local.array.tuning.pass_discards && local.array.checksums.is_none() {
+        local.array.written.give_back(stripe);
     }
-    shard.array.caches.note_unlogged();
+    local.array.caches.note_unlogged();
     Ok(())
 }

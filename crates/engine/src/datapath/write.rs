@@ -8,18 +8,18 @@
 use super::clock::StageClock;
 use super::edges;
 use super::gather::gather;
-use super::lean;
 use super::log;
 use super::parity;
+use super::parity_only;
 use super::settle::{block_lost, settle};
 use super::store::store;
 use crate::canary::{Canary, sings};
 use crate::checksums::heal::heal;
 use crate::checksums::pins;
-use crate::home::{self, keeper};
+use crate::coordinator::{self, map_writer};
 use crate::intent::RegionNo;
+use crate::local_array::LocalArray;
 use crate::metrics::WriteStage;
-use crate::shard::Shard;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{
@@ -46,8 +46,8 @@ pub(crate) struct StripeWrite {
 /// 4. plan    only now: members can fail while we wait for 1 and 2
 /// 5. gather  read what the plan asks for (nothing, for a full stripe)
 /// 6. parity  computed in memory
-/// 7. log     the record is durable on every holder, if the array keeps a log; before that, if it keeps checksums,
-///    the pages that will learn of the new ones come into memory
+/// 7. log     the record is durable on every holder, if the array keeps a log; before that, if it
+///    keeps checksums, the pages that will learn of the new ones come into memory
 /// 8. store   data and parity strips, in parallel
 /// 9. settle  if a member failed, the others record that before we acknowledge
 ///
@@ -55,36 +55,36 @@ pub(crate) struct StripeWrite {
 /// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could
 /// not be recorded; `NoSpace` if the members have none.
 pub(crate) async fn write_stripe(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     write: StripeWrite,
 ) -> Result<(), VolumeErrorKind> {
     let stripe = write.stripe;
-    let mut clock = StageClock::start(shard);
-    let _rows = lock_rows(shard, stripe, write.extent).await;
-    clock.lap(shard, WriteStage::Lock);
-    let _intent = enter_region(shard, stripe).await?;
-    clock.lap(shard, WriteStage::Intent);
+    let mut clock = StageClock::start(local);
+    let _rows = lock_rows(local, stripe, write.extent).await;
+    clock.lap(local, WriteStage::Lock);
+    let _intent = enter_region(local, stripe).await?;
+    clock.lap(local, WriteStage::Intent);
     // What the widened write covers besides is nobody's to lose: a stripe is whole only if clients
     // wrote all of it.
     let asked = write.extent;
     let payload = if write.extent.is_aligned_to(BLOCK_BYTES) {
-        Payload::new(shard, write)
+        Payload::new(local, write)
     } else {
         // Boxed, as all that is rare: futures are moved when awaited, so a large one slows every
         // write.
-        Box::pin(edges::widen(shard, write)).await?
+        Box::pin(edges::widen(local, write)).await?
     };
-    let kind = log::record_kind(shard, stripe, asked);
-    let step = kind.and_then(|kind| log::piece_blocks(shard, kind, payload.extent));
+    let kind = log::record_kind(local, stripe, asked);
+    let step = kind.and_then(|kind| log::piece_blocks(local, kind, payload.extent));
     match step {
-        None => write_extent(shard, (stripe, kind), (&payload, payload.extent), &mut clock).await,
+        None => write_extent(local, (stripe, kind), (&payload, payload.extent), &mut clock).await,
         // Its record would be too long: piece by piece, each an update of its own.
-        Some(blocks) => Box::pin(write_pieces(shard, (stripe, kind), &payload, blocks)).await,
+        Some(blocks) => Box::pin(write_pieces(local, (stripe, kind), &payload, blocks)).await,
     }
 }
 
 async fn write_pieces(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     of: (Stripe, Option<RecordKind>),
     payload: &Payload,
     blocks: u64,
@@ -94,7 +94,7 @@ async fn write_pieces(
     while at < whole.end() {
         let extent = Extent::new(at, (blocks * BLOCK_BYTES).min(whole.end() - at));
         let mut untimed = StageClock::off();
-        write_extent(shard, of, (payload, extent), &mut untimed).await?;
+        write_extent(local, of, (payload, extent), &mut untimed).await?;
         at = extent.end();
     }
     Ok(())
@@ -102,65 +102,65 @@ async fn write_pieces(
 
 /// Plan and carry out the part `extent` of the payload: steps 4 to 9.
 async fn write_extent(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, kind): (Stripe, Option<RecordKind>),
     (payload, extent): (&Payload, Extent),
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
-    log::before_plan(shard, stripe).await?;
-    pins::before_write(shard).await?;
+    log::before_plan(local, stripe).await?;
+    pins::before_write(local).await?;
     if kind == Some(RecordKind::FirstWrite) {
-        log::before_first_write(shard, stripe).await?;
+        log::before_first_write(local, stripe).await?;
     }
     // A failed gather leaves one strip fewer to plan with, so this ends.
     let mut unreadable = StripSet::EMPTY;
     let mut was_healed = false;
-    let data_strips = shard.array.geometry_of(stripe).data_strips();
+    let data_strips = local.array.geometry_of(stripe).data_strips();
     loop {
         let plan =
-            plan(shard, stripe, extent, unreadable).map_err(|_| block_lost(shard, stripe))?;
+            plan(local, stripe, extent, unreadable).map_err(|_| block_lost(local, stripe))?;
         let count = plan.read_count() + parity::buffers_needed(&plan, data_strips);
-        let (mut buffers, _leave) = shard.scratch.take(count, to_usize(plan.rows().bytes())).await;
-        shard.counts().write_member_reads.add(to_u64(plan.read_count()));
-        match gather(shard, stripe, plan.reads(), &mut buffers).await {
+        let (mut buffers, _leave) = local.scratch.take(count, to_usize(plan.rows().bytes())).await;
+        local.counts().write_member_reads.add(to_u64(plan.read_count()));
+        match gather(local, stripe, plan.reads(), &mut buffers).await {
             Err(strips) => {
                 let healed = match std::mem::replace(&mut was_healed, true) {
                     true => None,
-                    false => Box::pin(heal(shard, stripe, plan.rows())).await,
+                    false => Box::pin(heal(local, stripe, plan.rows())).await,
                 };
                 unreadable = unreadable.or(healed.map_or(strips, |healed| healed.unusable()));
             }
             Ok(old) => {
-                clock.lap(shard, WriteStage::Gather);
-                let kind = lean::kind_of(shard, (stripe, kind), (&plan, payload), &old);
-                let parity = parity::compute(shard, &plan, payload, old, &mut buffers);
-                let parity = parity.freeze(shard);
-                clock.lap(shard, WriteStage::Parity);
-                let pins = pins::pin(shard, stripe, plan.writes()).await?;
+                clock.lap(local, WriteStage::Gather);
+                let kind = parity_only::kind_of(local, (stripe, kind), (&plan, payload), &old);
+                let parity = parity::compute(local, &plan, payload, old, &mut buffers);
+                let parity = parity.freeze(local);
+                clock.lap(local, WriteStage::Parity);
+                let pins = pins::pin(local, stripe, plan.writes()).await?;
                 let _update = match kind {
                     None => None,
                     Some(kind) => {
-                        let logged = log::log(shard, (stripe, kind), &plan, (payload, &parity));
-                        done_or_distrust(shard, stripe, logged.await).await?
+                        let logged = log::log(local, (stripe, kind), &plan, (payload, &parity));
+                        done_or_distrust(local, stripe, logged.await).await?
                     }
                 };
-                clock.lap(shard, WriteStage::Log);
-                let failed = match kind.and_then(RecordKind::home) {
-                    None => store(shard, stripe, &plan, payload, (parity, pins)).await,
-                    Some(home) => {
-                        let home = (home, plan.rows());
-                        let stored = lean::store(shard, stripe, home, payload, parity);
-                        done_or_distrust(shard, stripe, Box::pin(stored).await).await?
+                clock.lap(local, WriteStage::Log);
+                let failed = match kind.and_then(RecordKind::change) {
+                    None => store(local, stripe, &plan, payload, (parity, pins)).await,
+                    Some(change) => {
+                        let change = (change, plan.rows());
+                        let stored = parity_only::store(local, stripe, change, payload, parity);
+                        done_or_distrust(local, stripe, Box::pin(stored).await).await?
                     }
                 };
-                if !failed.is_empty() || shard.array.has_failing_slots() {
-                    let settled = Box::pin(settle(shard, failed)).await;
-                    done_or_distrust(shard, stripe, settled).await?;
+                if !failed.is_empty() || local.array.has_failing_slots() {
+                    let settled = Box::pin(settle(local, failed)).await;
+                    done_or_distrust(local, stripe, settled).await?;
                 }
-                clock.lap(shard, WriteStage::Store);
-                mark_written(shard, stripe);
-                note_cached(shard, stripe, kind);
-                count_kinds(shard, &plan);
+                clock.lap(local, WriteStage::Store);
+                mark_written(local, stripe);
+                note_cached(local, stripe, kind);
+                count_kinds(local, &plan);
                 return Ok(());
             }
         }
@@ -177,13 +177,13 @@ pub(crate) struct Payload {
 
 impl Payload {
     /// Of a write in whole blocks.
-    pub(super) fn new(shard: &Shard, write: StripeWrite) -> Payload {
+    pub(super) fn new(local: &LocalArray, write: StripeWrite) -> Payload {
         let StripeWrite { stripe, extent, bytes } = write;
         Payload {
             stripe,
             extent,
             bytes,
-            strip_bytes: shard.array.geometry_of(stripe).strip_bytes(),
+            strip_bytes: local.array.geometry_of(stripe).strip_bytes(),
         }
     }
 
@@ -210,16 +210,16 @@ impl Payload {
 }
 
 /// Hold the rows the write touches; all of them if it will be the stripe's first.
-async fn lock_rows(shard: &Shard, stripe: Stripe, extent: Extent) -> RowGuard {
-    let geometry = shard.array.geometry_of(stripe);
+async fn lock_rows(local: &LocalArray, stripe: Stripe, extent: Extent) -> RowGuard {
+    let geometry = local.array.geometry_of(stripe);
     let all = RowRange::new(0, geometry.strip_blocks());
     loop {
-        let was_written = shard.array.written.is_written(stripe);
+        let was_written = local.array.written.is_written(stripe);
         let rows = if was_written { rows_touched(geometry, extent) } else { all };
         let hold = if sings(Canary::RowsShared) { Hold::Shared } else { Hold::Exclusive };
-        let guard = shard.locks.lock(stripe.id(), rows, hold).await;
+        let guard = local.locks.lock(stripe.id(), rows, hold).await;
         // A trim may have come between: then part of the stripe is not enough.
-        if rows == all || shard.array.written.is_written(stripe) {
+        if rows == all || local.array.written.is_written(stripe) {
             return guard;
         }
     }
@@ -227,38 +227,38 @@ async fn lock_rows(shard: &Shard, stripe: Stripe, extent: Extent) -> RowGuard {
 
 /// The region of a write under way; its intent stays dirty at least until this drops.
 pub(crate) struct RegionEntry<'s> {
-    shard: &'s Shard,
+    local: &'s LocalArray,
     region: RegionNo,
 }
 
 impl Drop for RegionEntry<'_> {
     fn drop(&mut self) {
-        self.shard.array.intent.leave(self.region);
+        self.local.array.intent.leave(self.region);
     }
 }
 
 /// Enter the stripe's region: its intent is durable on the members when this returns.
 pub(crate) async fn enter_region(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
 ) -> Result<RegionEntry<'_>, VolumeErrorKind> {
-    let intent = &shard.array.intent;
+    let intent = &local.array.intent;
     let region = intent.region_of(stripe);
     let is_durable = intent.enter(region);
-    let entry = RegionEntry { shard, region };
+    let entry = RegionEntry { local, region };
     if !is_durable {
-        Box::pin(keeper::make_durable(shard, region)).await.map_err(|_| VolumeErrorKind::Io)?;
+        Box::pin(map_writer::make_durable(local, region)).await.map_err(|_| VolumeErrorKind::Io)?;
     }
     Ok(entry)
 }
 
 fn plan(
-    shard: &Shard,
+    local: &LocalArray,
     stripe: Stripe,
     extent: Extent,
     unreadable: StripSet,
 ) -> Result<WritePlan, Unreachable> {
-    let array = &shard.array;
+    let array = &local.array;
     let view: StripeView = array.view(stripe).rebuilding(unreadable);
     if array.written.is_written(stripe) {
         plan_write(array.geometry_of(stripe), extent, &view)
@@ -275,15 +275,15 @@ fn plan(
 /// With a log the members say so before the rows are given up: a restart would roll this update
 /// forward, and a later one whose parity was computed without it.
 async fn done_or_distrust<T>(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     result: Result<T, VolumeErrorKind>,
 ) -> Result<T, VolumeErrorKind> {
-    let array = &shard.array;
+    let array = &local.array;
     if result.is_err() && array.geometry_of(stripe).parity_strips() > 0 {
         array.intent.distrust(array.intent.region_of(stripe));
         if array.log.is_some() {
-            Box::pin(home::record_doubt(shard)).await;
+            Box::pin(coordinator::record_doubt(local)).await;
         }
     }
     result
@@ -291,25 +291,25 @@ async fn done_or_distrust<T>(
 
 /// What FLUSH must still see to, what the log is still needed for, and what parity must not rest on
 /// once a member is out.
-fn note_cached(shard: &Shard, stripe: Stripe, kind: Option<RecordKind>) {
+fn note_cached(local: &LocalArray, stripe: Stripe, kind: Option<RecordKind>) {
     match kind {
-        Some(RecordKind::Full | RecordKind::Lean(_)) => {
-            shard.log().expect("it has records").note_in_place(stripe)
+        Some(RecordKind::Full | RecordKind::ParityOnly(_)) => {
+            local.log().expect("it has records").note_in_place(stripe)
         }
-        Some(RecordKind::InDoubt) => shard.array.caches.note_relaxed(),
-        Some(RecordKind::FirstWrite) | None => shard.array.caches.note_unlogged(),
+        Some(RecordKind::InDoubt) => local.array.caches.note_relaxed(),
+        Some(RecordKind::FirstWrite) | None => local.array.caches.note_unlogged(),
     }
 }
 
-fn mark_written(shard: &Shard, stripe: Stripe) {
-    if !shard.array.written.is_written(stripe) {
-        shard.array.written.set(stripe, true);
-        shard.counts().first_writes.add(1);
+fn mark_written(local: &LocalArray, stripe: Stripe) {
+    if !local.array.written.is_written(stripe) {
+        local.array.written.set(stripe, true);
+        local.counts().first_writes.add(1);
     }
 }
 
-fn count_kinds(shard: &Shard, plan: &WritePlan) {
-    let counts = shard.counts();
+fn count_kinds(local: &LocalArray, plan: &WritePlan) {
+    let counts = local.counts();
     for band in plan.bands() {
         let counter = match band.kind {
             WriteKind::FullStripe => &counts.full_stripe_writes,

@@ -39,7 +39,7 @@ const READY_MAX: usize = 1024;
 /// Places for stripes that were lately written whole.
 const STREAMS: usize = 64;
 
-/// What is known about records of stripes in one lane.
+/// What is known about records of stripes in one log ring.
 pub(super) struct Ahead {
     /// Durable on all their holders, and not used yet.
     ready: BTreeMap<StripeId, Rc<Body>>,

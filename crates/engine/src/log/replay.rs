@@ -9,29 +9,29 @@
 //! is simply done again.
 //!
 //! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what
-//! they ask for besides the logs, `mend` writes, `prove` puts blocks of rows in doubt back that
+//! they ask for besides the logs, `apply` writes, `prove` puts blocks of rows in doubt back that
 //! their checksums prove.
 
+mod apply;
 mod found;
-mod mend;
 mod prove;
 
 use crate::assemble::WhyReadOnly;
 use crate::canary::{Canary, sings};
+use crate::coordinator;
+use crate::coordinator::record::{self, Target};
 use crate::error::Refusal;
 use crate::event::names;
-use crate::home;
-use crate::home::record::{self, Target};
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::Superblock;
 use ashlar_ondisk::assembly::ReadOnlyReason;
 use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::log::{
-    DeviceLog, HomeBlock, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
-    StripeReplay, homes, judge,
+    ChangedBlock, DeviceLog, Judgement, LogIdentity, LogLimits, LogScan, MemberLog, ReplayTally,
+    StripeReplay, changed_blocks, judge,
 };
 use ashlar_units::{Extent, Nanos, to_usize};
 use found::InPlace;
@@ -81,19 +81,19 @@ pub(crate) struct Logs {
 /// If the logs contradict each other, or those of more members cannot be relied on than the parity
 /// replaces; if the array is not to be written and there is something to write.
 pub(crate) async fn look(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (superblock, read_only): (&Superblock, Option<WhyReadOnly>),
 ) -> Result<Logs, Refusal> {
-    let began = shard.worker.handle.now();
-    let sources = read_logs(shard, superblock).await;
-    let found = found::read(shard, homes_of(&sources)).await;
-    let (mut judgement, kept) = judge_reliable(shard, &sources, &found)?;
-    let array = &shard.array;
-    leave_clean(shard, &mut judgement);
+    let began = local.worker.handle.now();
+    let sources = read_logs(local, superblock).await;
+    let found = found::read(local, blocks_of(&sources)).await;
+    let (mut judgement, kept) = judge_reliable(local, &sources, &found)?;
+    let array = &local.array;
+    leave_clean(local, &mut judgement);
     if let (Some(why), false) = (read_only, judgement.stripes.is_empty()) {
-        return Err(to_be_written(shard, judgement.stripes.len(), why));
+        return Err(to_be_written(local, judgement.stripes.len(), why));
     }
-    if read_only.is_none() && is_beyond(shard, &sources, &kept) {
+    if read_only.is_none() && is_beyond(local, &sources, &kept) {
         let what = format!(
             "array '{}' stopped with updates under way, and the logs of more members cannot be relied on than the \
              parity can replace; nothing was written",
@@ -108,8 +108,8 @@ pub(crate) async fn look(
 
 /// Whether some stripe would lack more strips than its parity replaces, were those members put out
 /// that are not `kept`.
-fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
-    let array = &shard.array;
+fn is_beyond(local: &LocalArray, sources: &[Source], kept: &[bool]) -> bool {
+    let array = &local.array;
     let mut out: Vec<bool> =
         array.slots.iter().map(|slot| slot.state() != SlotState::InSync).collect();
     for (source, is_kept) in sources.iter().zip(kept) {
@@ -120,27 +120,27 @@ fn is_beyond(shard: &Shard, sources: &[Source], kept: &[bool]) -> bool {
     array.layouts.tolerates(|member| out[member.at()]).is_none()
 }
 
-/// Roll forward what the logs say. On the home worker.
+/// Roll forward what the logs say. On the coordinator.
 ///
 /// # Errors
 /// If the array may not be written and there is something to write, the logs contradict each other,
 /// or more members fail than the parity replaces.
-pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummary, Refusal> {
+pub(crate) async fn replay(local: &Rc<LocalArray>, logs: Logs) -> Result<ReplaySummary, Refusal> {
     let Logs { mut sources, began } = logs;
     // Some may have failed since their logs were read.
-    let here = record::targets(shard, &shard.home().superblock());
+    let here = record::targets(local, &local.coordinator().superblock());
     sources.retain(|source| here.iter().any(|target| target.uuid == source.target.uuid));
-    let mut judgement = judge_all(shard, &mut sources).await?;
-    leave_clean(shard, &mut judgement);
+    let mut judgement = judge_all(local, &mut sources).await?;
+    leave_clean(local, &mut judgement);
     let mut summary = summary_of(&judgement.tally);
     if !judgement.stripes.is_empty() {
-        debug_assert!(!shard.array.is_read_only(), "looked at before");
+        debug_assert!(!local.array.is_read_only(), "looked at before");
         if !sings(Canary::ReplayBeforeLossRecorded) {
-            record::locked_update(shard, |_| {}).await.map_err(|_| lost(shard))?;
+            record::locked_update(local, |_| {}).await.map_err(|_| lost(local))?;
         }
-        mend::mend(shard, &sources, &judgement.stripes, &mut summary).await?;
+        apply::apply(local, &sources, &judgement.stripes, &mut summary).await?;
     }
-    summary.duration = Nanos(shard.worker.handle.now().0 - began.0);
+    summary.duration = Nanos(local.worker.handle.now().0 - began.0);
     let fields = vec![
         ("rolled_forward", summary.rolled_forward.to_string()),
         ("dropped", summary.dropped.to_string()),
@@ -150,7 +150,7 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
         ("blocks", summary.blocks.to_string()),
         ("duration_us", (summary.duration.0 / 1000).to_string()),
     ];
-    shard.array.record(names::LOG_REPLAYED, fields);
+    local.array.record(names::LOG_REPLAYED, fields);
     Ok(summary)
 }
 
@@ -158,10 +158,10 @@ pub(crate) async fn replay(shard: &Rc<Shard>, logs: Logs) -> Result<ReplaySummar
 /// being written there all members were flushed, with their checksums, and none was out. They are a
 /// codeword, or a device has damaged it since: then what is found must not be believed, and a
 /// member that comes back by the same bitmap would not be made to agree with it.
-fn leave_clean(shard: &Shard, judgement: &mut Judgement) {
-    let intent = &shard.array.intent;
+fn leave_clean(local: &LocalArray, judgement: &mut Judgement) {
+    let intent = &local.array.intent;
     for replay in &mut judgement.stripes {
-        if !intent.is_durable(intent.region_of(shard.array.layouts.recorded(replay.stripe))) {
+        if !intent.is_durable(intent.region_of(local.array.layouts.recorded(replay.stripe))) {
             replay.in_doubt.clear();
         }
     }
@@ -180,11 +180,11 @@ fn summary_of(tally: &ReplayTally) -> ReplaySummary {
 }
 
 /// Read the log areas of all devices in service: all at once, a piece of each at a time.
-async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
+async fn read_logs(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Source> {
     let area = superblock.areas.intent_log;
     let limits = LogLimits::of(&superblock.geometry);
     let mut scans = Vec::new();
-    for target in record::targets(shard, superblock) {
+    for target in record::targets(local, superblock) {
         let log_tag = superblock.member(target.uuid).map_or(0, |entry| entry.log_tag);
         let identity = LogIdentity {
             array_tag: array_tag(superblock.array_uuid),
@@ -204,7 +204,7 @@ async fn read_logs(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Source> {
             if let Some(Extent { offset, bytes }) = wanted {
                 let read = Command::Read(BufMut::zeroed(to_usize(bytes)));
                 let device = target.device.as_ref();
-                started.push((at, shard.start_on(device, area.offset + offset, read)));
+                started.push((at, local.start_on(device, area.offset + offset, read)));
             }
         }
         if started.is_empty() {
@@ -249,9 +249,12 @@ fn taking_torn(scan: LogScan) -> LogScan {
 
 /// Judge what was read. Devices whose log cannot be relied on are put out, and are no source any
 /// more.
-async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judgement, Refusal> {
-    let found = found::read(shard, homes_of(sources)).await;
-    let (judgement, kept) = judge_reliable(shard, sources, &found)?;
+async fn judge_all(
+    local: &Rc<LocalArray>,
+    sources: &mut Vec<Source>,
+) -> Result<Judgement, Refusal> {
+    let found = found::read(local, blocks_of(sources)).await;
+    let (judgement, kept) = judge_reliable(local, sources, &found)?;
     let all = std::mem::take(sources).into_iter().zip(kept);
     let (reliable, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_kept)| *is_kept);
     *sources = reliable.into_iter().map(|(source, _)| source).collect();
@@ -260,24 +263,24 @@ async fn judge_all(shard: &Rc<Shard>, sources: &mut Vec<Source>) -> Result<Judge
             .log
             .err()
             .unwrap_or_else(|| "it lacks a record that it must have had".to_owned());
-        lose(shard, &source.target, format!("its log could not be read: {why}")).await?;
+        lose(local, &source.target, format!("its log could not be read: {why}")).await?;
     }
     Ok(judgement)
 }
 
 /// The blocks in place that the logs ask for.
-fn homes_of(sources: &[Source]) -> BTreeSet<HomeBlock> {
-    sources.iter().filter_map(|source| source.log.as_ref().ok()).flat_map(homes).collect()
+fn blocks_of(sources: &[Source]) -> BTreeSet<ChangedBlock> {
+    sources.iter().filter_map(|source| source.log.as_ref().ok()).flat_map(changed_blocks).collect()
 }
 
 /// What the logs add up to that can be relied on, and which these are; devices are numbered among
 /// them.
 fn judge_reliable(
-    shard: &Shard,
+    local: &LocalArray,
     sources: &[Source],
     found: &InPlace<'_>,
 ) -> Result<(Judgement, Vec<bool>), Refusal> {
-    let array = &shard.array;
+    let array = &local.array;
     let mut kept: Vec<bool> = sources.iter().map(|source| source.log.is_ok()).collect();
     loop {
         let places: Vec<usize> = (0..sources.len()).filter(|at| kept[*at]).collect();
@@ -303,31 +306,31 @@ fn judge_reliable(
 
 /// A device takes no further part: the others say so when this returns. An array that may not be
 /// written goes on without it and says nothing.
-async fn lose(shard: &Rc<Shard>, target: &Target, why: String) -> Result<(), Refusal> {
-    if shard.array.is_read_only() {
+async fn lose(local: &Rc<LocalArray>, target: &Target, why: String) -> Result<(), Refusal> {
+    if local.array.is_read_only() {
         return Ok(());
     }
     let slot = target.slot;
     if target.is_replacement {
-        home::replacement_failed(shard, (slot, shard.tenures(slot).1), why).await;
+        coordinator::replacement_failed(local, (slot, local.device_epochs(slot).1), why).await;
         return Ok(());
     }
-    home::take_out(shard, slot, why).await.map_err(|_| lost(shard))
+    coordinator::take_out(local, slot, why).await.map_err(|_| lost(local))
 }
 
-fn lost(shard: &Shard) -> Refusal {
+fn lost(local: &LocalArray) -> Refusal {
     Refusal::new(
         "array.not_started",
         format!(
             "array '{}' could not roll its log forward: more members failed than the parity can replace",
-            shard.array.name()
+            local.array.name()
         ),
         "attach the members that failed and assemble again; the log is kept until then",
     )
 }
 
-fn to_be_written(shard: &Shard, stripes: usize, why: WhyReadOnly) -> Refusal {
-    let name = shard.array.name();
+fn to_be_written(local: &LocalArray, stripes: usize, why: WhyReadOnly) -> Refusal {
+    let name = local.array.name();
     let (what, next) = match why {
         WhyReadOnly::Asked => (
             "a read-only start does not write",

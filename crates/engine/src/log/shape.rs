@@ -1,67 +1,67 @@
-//! How the log area of a member is dealt out to lanes, and how long a record may be.
+//! How the log area of a member is dealt out to log rings, and how long a record may be.
 //!
-//! What must stay true: a lane has room for four of the longest records, one of them wasted at the
-//! end of the ring and some blocks for batches without records; an update of one block always fits.
-//! A start with another number of workers may cut the area otherwise: what an earlier start wrote
-//! has been dealt with by then.
+//! What must stay true: a log ring has room for four of the longest records, one of them wasted at
+//! the end of the ring and some blocks for batches without records; an update of one block always
+//! fits. A start with another number of workers may cut the area otherwise: what an earlier start
+//! wrote has been dealt with by then.
 //!
-//! A lane need not be long: space comes back with every flush, and a flush for each few thousand
-//! updates costs nothing that can be seen. What a short one is good for: files have their blocks
-//! after the first time around, caches hold it, and a start has less to roll forward.
+//! A log ring need not be long: space comes back with every flush, and a flush for each few
+//! thousand updates costs nothing that can be seen. What a short one is good for: files have their
+//! blocks after the first time around, caches hold it, and a start has less to roll forward.
 //!
 //! Pure.
 
 use ashlar_layout::Geometry;
 use ashlar_units::{BLOCK_BYTES, Extent, to_u64, to_usize};
 
-/// A lane is not made smaller than this because there are many workers.
-const LANE_BYTES_MIN: u64 = 256 << 10;
+/// A log ring is not made smaller than this because there are many workers.
+const LOG_RING_BYTES_MIN: u64 = 256 << 10;
 /// Nor larger than this because there is room.
-const LANE_BYTES_MAX: u64 = 16 << 20;
+const LOG_RING_BYTES_MAX: u64 = 16 << 20;
 /// Longest record with its payload that is ever written at once: what one device stores of a
 /// request.
 const RECORD_BYTES_MAX: u64 = 2 << 20;
 
-/// Lanes of one array, all of the same length.
+/// Log rings of one array, all of the same length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LogShape {
-    /// Where the first lane begins on every member, bytes.
+    /// Where the first log ring begins on every member, bytes.
     pub(crate) offset: u64,
-    /// Length of a lane, a multiple of 4 KiB.
-    pub(crate) lane_bytes: u64,
+    /// Length of a log ring, a multiple of 4 KiB.
+    pub(crate) log_ring_bytes: u64,
     /// Rows of a strip: a device stores no more of one update.
     strip_blocks: u32,
     /// How many there are: so many workers own stripes.
-    pub(crate) lanes: usize,
+    pub(crate) log_rings: usize,
 }
 
 impl LogShape {
-    /// Lanes for `workers` workers in `area`; `None` if not even one fits.
+    /// Log rings for `workers` workers in `area`; `None` if not even one fits.
     pub(crate) fn plan(area: Extent, geometry: &Geometry, workers: usize) -> Option<LogShape> {
-        let least = least_lane_bytes(geometry);
+        let least = least_log_ring_bytes(geometry);
         if area.bytes < least {
             return None;
         }
-        let room = to_usize(area.bytes / least.max(LANE_BYTES_MIN)).max(1);
-        let lanes = workers.clamp(1, room);
-        let lane_bytes = (area.bytes / to_u64(lanes)).min(LANE_BYTES_MAX);
+        let room = to_usize(area.bytes / least.max(LOG_RING_BYTES_MIN)).max(1);
+        let log_rings = workers.clamp(1, room);
+        let log_ring_bytes = (area.bytes / to_u64(log_rings)).min(LOG_RING_BYTES_MAX);
         Some(LogShape {
             offset: area.offset,
-            lane_bytes: lane_bytes - lane_bytes % BLOCK_BYTES,
+            log_ring_bytes: log_ring_bytes - log_ring_bytes % BLOCK_BYTES,
             strip_blocks: geometry.strip_blocks(),
-            lanes,
+            log_rings,
         })
     }
 
-    /// Where a lane begins, bytes from the member's start.
-    pub(crate) fn lane_offset(&self, lane: usize) -> u64 {
-        self.offset + to_u64(lane) * self.lane_bytes
+    /// Where a log ring begins, bytes from the member's start.
+    pub(crate) fn log_ring_offset(&self, log_ring: usize) -> u64 {
+        self.offset + to_u64(log_ring) * self.log_ring_bytes
     }
 
-    /// The longest batch of one record: a strip behind one block of header, and a quarter of a lane
-    /// at most.
+    /// The longest batch of one record: a strip behind one block of header, and a quarter of a log
+    /// ring at most.
     pub(crate) fn record_bytes_max(&self) -> u64 {
-        let quarter = self.lane_bytes / 4;
+        let quarter = self.log_ring_bytes / 4;
         let strip = (1 + u64::from(self.strip_blocks)) * BLOCK_BYTES;
         (quarter - quarter % BLOCK_BYTES).min(RECORD_BYTES_MAX).min(strip)
     }
@@ -79,9 +79,9 @@ impl LogShape {
     }
 }
 
-/// Bytes that a lane needs: four records of a whole row and one parity block; 64 KiB for the slack
-/// of the ring.
-pub(crate) fn least_lane_bytes(geometry: &Geometry) -> u64 {
+/// Bytes that a log ring needs: four records of a whole row and one parity block; 64 KiB for the
+/// slack of the ring.
+pub(crate) fn least_log_ring_bytes(geometry: &Geometry) -> u64 {
     (4 * (to_u64(geometry.data_strips()) + 2) * BLOCK_BYTES).max(16 * BLOCK_BYTES)
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use ashlar_units::{BLOCK_BYTES, Extent};
 
     #[test]
-    fn lanes_lie_in_the_area_and_every_piece_fits_a_record() {
+    fn log_rings_lie_in_the_area_and_every_piece_fits_a_record() {
         for members in [3, 6, 24, 64] {
             let shape = Shape {
                 level: if members == 3 { Level::Raid5 } else { Level::Raid6 },
@@ -106,18 +106,18 @@ mod tests {
                 for area_bytes in [4096, 512 << 10, 1 << 20, (1 << 20) + 8192, 128 << 20] {
                     let area = Extent::new(1 << 20, area_bytes);
                     let Some(log) = LogShape::plan(area, &geometry, workers) else {
-                        assert!(area_bytes < super::least_lane_bytes(&geometry));
+                        assert!(area_bytes < super::least_log_ring_bytes(&geometry));
                         continue;
                     };
-                    assert!((1..=workers).contains(&log.lanes));
-                    let end = log.lane_offset(log.lanes - 1) + log.lane_bytes;
-                    assert!(log.lane_bytes.is_multiple_of(BLOCK_BYTES) && end <= area.end());
+                    assert!((1..=workers).contains(&log.log_rings));
+                    let end = log.log_ring_offset(log.log_rings - 1) + log.log_ring_bytes;
+                    assert!(log.log_ring_bytes.is_multiple_of(BLOCK_BYTES) && end <= area.end());
                     let record = log.record_bytes_max();
-                    assert!(4 * record <= log.lane_bytes);
+                    assert!(4 * record <= log.log_ring_bytes);
                     let rows = log.piece_blocks_max().unwrap_or(geometry.strip_blocks().into());
                     assert!((1..=u64::from(geometry.strip_blocks())).contains(&rows));
                     assert!((1 + rows) * BLOCK_BYTES <= record, "it fits");
-                    assert!(log.lane_bytes <= super::LANE_BYTES_MAX);
+                    assert!(log.log_ring_bytes <= super::LOG_RING_BYTES_MAX);
                 }
             }
         }

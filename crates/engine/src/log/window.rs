@@ -1,4 +1,4 @@
-//! Numbers of updates in one lane, and which of them are under way.
+//! Numbers of updates in one log ring, and which of them are under way.
 //!
 //! What must stay true: numbers rise by one and are never used twice as long as the array runs.
 //! Pure.

@@ -8,7 +8,7 @@
 use super::{Log, NewUpdate, Update};
 use crate::datapath::settle::settle as settle_members;
 use crate::datapath::store::Writes;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_units::StripeNo;
@@ -19,14 +19,14 @@ impl Log {
     /// The record of a whole stripe that is to be written on an array that lacks nothing, if it was
     /// written early. If the stripe continues a stream, records of those that follow are on their
     /// way when this returns.
-    pub(crate) fn take_ahead(&self, shard: &Rc<Shard>, stripe: Stripe) -> Option<Update> {
+    pub(crate) fn take_ahead(&self, local: &Rc<LocalArray>, stripe: Stripe) -> Option<Update> {
         let wanted = self.ahead.borrow_mut().wanted(stripe.id());
         if let Some(numbers) = wanted {
-            self.write_ahead(shard, stripe, numbers);
+            self.write_ahead(local, stripe, numbers);
         }
         let taken = self.ahead.borrow_mut().take(stripe.id())?;
         match taken {
-            Ok(body) => Some(Update { shard: Rc::clone(shard), body: Some(body) }),
+            Ok(body) => Some(Update { local: Rc::clone(local), body: Some(body) }),
             Err(body) => {
                 self.recycle(body);
                 None
@@ -36,24 +36,24 @@ impl Log {
 
     /// Number records of whole stripes, as many of the wanted ones of the geometry of `first` as
     /// have a place without waiting, and see them on their way.
-    fn write_ahead(&self, shard: &Rc<Shard>, first: Stripe, numbers: Range<u64>) {
+    fn write_ahead(&self, local: &Rc<LocalArray>, first: Stripe, numbers: Range<u64>) {
         let array = &self.common.array;
         let geometry = array.geometry_of(first);
         let rows = RowRange::new(0, geometry.strip_blocks());
         let (mut bodies, mut held_rows) = (Vec::new(), Vec::new());
-        let mut batches = shard.write_lists.list();
+        let mut batches = local.write_lists.list();
         for number in numbers.start..numbers.end.min(geometry.stripe_count()) {
             let stripe = geometry.stripe(StripeNo(number));
             if !self.may_be_ahead(stripe) {
                 break;
             }
-            let Some(guard) = shard.locks.lock_if_idle(stripe.id(), rows) else { break };
+            let Some(guard) = local.locks.lock_if_idle(stripe.id(), rows) else { break };
             let stored = array.view(stripe).writable;
-            let (kind, pieces) = (RecordKind::InDoubt, shard.piece_lists.list());
+            let (kind, pieces) = (RecordKind::InDoubt, local.piece_lists.list());
             let mut new = NewUpdate { stripe, kind, rows, stored, pieces };
-            let Some(held) = self.space_at_once(shard, &new) else { break };
+            let Some(held) = self.space_at_once(local, &new) else { break };
             let body = self.body_of(&mut new);
-            let (mut update, mut own) = self.number(shard, body, held);
+            let (mut update, mut own) = self.number(local, body, held);
             bodies.extend(update.body.take());
             batches.append(&mut own);
             held_rows.push(guard);
@@ -62,20 +62,20 @@ impl Log {
             return;
         }
         let epoch = self.ahead.borrow().epoch();
-        let shard = Rc::clone(shard);
-        let handle = shard.worker.handle.clone();
+        let local = Rc::clone(local);
+        let handle = local.worker.handle.clone();
         handle.spawn(async move {
-            let _under_way = shard.begin();
-            let failed = Writes::of(&shard, batches).finish_records(&shard).await;
-            let is_good = failed.is_empty() || settle_members(&shard, failed).await.is_ok();
-            let Some(log) = shard.log() else { return };
+            let _under_way = local.begin();
+            let failed = Writes::of(&local, batches).finish_records(&local).await;
+            let is_good = failed.is_empty() || settle_members(&local, failed).await.is_ok();
+            let Some(log) = local.log() else { return };
             if !is_good {
                 log.give_up_ahead();
             }
             let unwanted = log.ahead.borrow_mut().arrive(epoch, bodies);
             drop(held_rows);
             unwanted.into_iter().for_each(|body| log.recycle(body));
-            log.settle_if_awaited(&shard);
+            log.settle_if_awaited(&local);
         });
     }
 

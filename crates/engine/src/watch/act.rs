@@ -1,4 +1,4 @@
-//! What follows from silence, on the home worker: devices are given up, or it is told that they are
+//! What follows from silence, on the coordinator: devices are given up, or it is told that they are
 //! waited for.
 //!
 //! What must stay true: a device is given up before anybody waits for the gate of superblock
@@ -11,11 +11,11 @@
 
 use super::{Judged, LOOK_EVERY, Silence, Standing, Why, judge, silences};
 use crate::canary::{Canary, sings};
+use crate::coordinator;
 use crate::event::names;
-use crate::home;
+use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::BufMut;
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
@@ -25,10 +25,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// A device: its slot, whether it is the one that is being filled to replace another, and its
-/// tenure.
-type Place = (MemberIdx, bool, Tenure);
+/// device epoch.
+type Place = (MemberIdx, bool, DeviceEpoch);
 
-/// What the home worker of an array keeps of silent devices.
+/// What the coordinator of an array keeps of silent devices.
 #[derive(Default)]
 pub(crate) struct Silences {
     /// Those that are waited for, of which that was told.
@@ -36,16 +36,20 @@ pub(crate) struct Silences {
     /// Those of them that need not be waited for any more, and since when.
     free_since: RefCell<BTreeMap<Place, Nanos>>,
     /// Why a slot is failing, if that was decided and not met.
-    reasons: RefCell<BTreeMap<MemberIdx, (Tenure, String)>>,
+    reasons: RefCell<BTreeMap<MemberIdx, (DeviceEpoch, String)>>,
     /// When the others were asked last whether they answer.
     asked_at: Cell<Nanos>,
 }
 
 impl Silences {
-    /// Why the device of this tenure fails, if that was decided here; else `why`.
-    pub(crate) fn reason(&self, (member, tenure): (MemberIdx, Tenure), why: &str) -> String {
+    /// Why the device of this device epoch fails, if that was decided here; else `why`.
+    pub(crate) fn reason(
+        &self,
+        (member, device_epoch): (MemberIdx, DeviceEpoch),
+        why: &str,
+    ) -> String {
         let reasons = self.reasons.borrow();
-        let decided = reasons.get(&member).filter(|(of, _)| *of == tenure);
+        let decided = reasons.get(&member).filter(|(of, _)| *of == device_epoch);
         decided.map_or_else(|| why.to_owned(), |(_, reason)| reason.clone())
     }
 }
@@ -55,183 +59,183 @@ impl Silences {
 const GRACE: Duration = LOOK_EVERY.saturating_mul(2);
 
 /// Some worker has found a device to be silent, or found one to answer that was waited for.
-pub(super) fn act(shard: &Rc<Shard>) {
-    // Before the array has a home there is nobody to tell.
-    if shard.try_home().is_none() || sings(Canary::SilenceNotWatched) {
+pub(super) fn act(local: &Rc<LocalArray>) {
+    // Before the array has a coordinator there is nobody to tell.
+    if local.try_coordinator().is_none() || sings(Canary::SilenceNotWatched) {
         return;
     }
-    let slots = || (0..shard.array.slots.len()).map(MemberIdx::from_at);
-    let found: Vec<[Silence; 2]> = slots().map(|member| silences(shard, member)).collect();
+    let slots = || (0..local.array.slots.len()).map(MemberIdx::from_at);
+    let found: Vec<[Silence; 2]> = slots().map(|member| silences(local, member)).collect();
     let members: Vec<Standing> =
-        slots().map(|at| of_member(shard, at, found[at.at()][0])).collect();
+        slots().map(|at| of_member(local, at, found[at.at()][0])).collect();
     let others: Vec<Standing> =
-        slots().map(|at| of_replacement(shard, at, found[at.at()][1])).collect();
-    ask_others(shard, &members);
-    let layouts = &shard.array.layouts;
+        slots().map(|at| of_replacement(local, at, found[at.at()][1])).collect();
+    ask_others(local, &members);
+    let layouts = &local.array.layouts;
     let is_beyond =
         |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_lost);
     let (members_judged, others_judged) = judge((&members, &others), is_beyond);
     let mut waited_for = BTreeSet::new();
     for member in slots() {
-        let slot = shard.array.slot(member);
+        let slot = local.array.slot(member);
         let pairs = [
-            ((member, false, slot.tenure()), &members, &members_judged),
-            ((member, true, slot.replacement_tenure()), &others, &others_judged),
+            ((member, false, slot.device_epoch()), &members, &members_judged),
+            ((member, true, slot.replacement_device_epoch()), &others, &others_judged),
         ];
         for (place, standings, judged) in pairs {
             let silence = standings[member.at()].silence;
             match judged[member.at()] {
                 Judged::Stays => {}
-                Judged::GivenUp if may_answer_soon(shard, place) => {
+                Judged::GivenUp if may_answer_soon(local, place) => {
                     waited_for.insert(place);
                 }
-                Judged::GivenUp => give_up(shard, place, silence),
-                Judged::WaitedFor(_) if shard.array.waits_no_longer() => let_go(shard, place),
+                Judged::GivenUp => give_up(local, place, silence),
+                Judged::WaitedFor(_) if local.array.waits_no_longer() => let_go(local, place),
                 Judged::WaitedFor(why) => {
                     waited_for.insert(place);
-                    shard.home().silences.free_since.borrow_mut().remove(&place);
-                    tell_once(shard, place, (silence, why));
+                    local.coordinator().silences.free_since.borrow_mut().remove(&place);
+                    tell_once(local, place, (silence, why));
                 }
             }
         }
     }
     let due = |place: &Place| waited_for.contains(place);
-    shard.home().silences.free_since.borrow_mut().retain(|place, _| due(place));
-    tell_who_answers(shard, waited_for);
+    local.coordinator().silences.free_since.borrow_mut().retain(|place, _| due(place));
+    tell_who_answers(local, waited_for);
 }
 
-fn of_member(shard: &Shard, member: MemberIdx, silence: Silence) -> Standing {
-    let slot = shard.array.slot(member);
-    let device = shard.device(member);
+fn of_member(local: &LocalArray, member: MemberIdx, silence: Silence) -> Standing {
+    let slot = local.array.slot(member);
+    let device = local.device(member);
     let is_used = matches!(slot.state(), SlotState::InSync | SlotState::Rebuilding);
     Standing {
         is_in_service: is_used && device.is_some(),
         is_missing: slot.state() != SlotState::InSync || slot.fails(),
         silence,
-        limit: limit(shard, device.as_ref()),
+        limit: limit(local, device.as_ref()),
     }
 }
 
-fn of_replacement(shard: &Shard, member: MemberIdx, silence: Silence) -> Standing {
-    let device = shard.replacement(member);
-    let (is_in_service, limit) = (device.is_some(), limit(shard, device.as_ref()));
+fn of_replacement(local: &LocalArray, member: MemberIdx, silence: Silence) -> Standing {
+    let device = local.replacement(member);
+    let (is_in_service, limit) = (device.is_some(), limit(local, device.as_ref()));
     Standing { is_in_service, is_missing: false, silence, limit }
 }
 
-fn limit(shard: &Shard, device: Option<&Rc<dyn Device>>) -> u16 {
-    device.map_or(u16::MAX, |device| shard.array.tuning.silence.looks_of(device.facts()))
+fn limit(local: &LocalArray, device: Option<&Rc<dyn Device>>) -> u16 {
+    device.map_or(u16::MAX, |device| local.array.tuning.silence.looks_of(device.facts()))
 }
 
 /// A device that nobody asks for anything is not known to answer. When some member is half-way to
 /// being given up, all others are asked for a block: who does not answer that is as silent.
-fn ask_others(shard: &Rc<Shard>, members: &[Standing]) {
+fn ask_others(local: &Rc<LocalArray>, members: &[Standing]) {
     let is_half_way = |it: &&Standing| it.is_in_service && it.is_half_way();
     let Some(limit) = members.iter().filter(is_half_way).map(|it| it.limit).min() else { return };
-    let silences = &shard.home().silences;
-    let now = shard.worker.handle.turn_now();
+    let silences = &local.coordinator().silences;
+    let now = local.worker.handle.turn_now();
     let pause = LOOK_EVERY * u32::from(limit.div_ceil(2));
     if silences.asked_at.get() != Nanos::default() && now.since(silences.asked_at.get()) < pause {
         return;
     }
     silences.asked_at.set(now);
     for (at, standing) in members.iter().enumerate() {
-        let device = shard.device(MemberIdx::from_at(at));
+        let device = local.device(MemberIdx::from_at(at));
         let is_to_be_asked = standing.is_in_service && standing.silence.looks == 0;
         if let (Some(device), true) = (device, is_to_be_asked) {
             let block = Command::Read(BufMut::zeroed(BLOCK_BYTES_USIZE));
             // Nobody waits for what it says: looks see whether it says anything.
-            drop(shard.start_on(device.as_ref(), 0, block));
+            drop(local.start_on(device.as_ref(), 0, block));
         }
     }
 }
 
 /// Whether a device was waited for until just now: what is known of it may be older than what is
 /// known of the others.
-fn may_answer_soon(shard: &Rc<Shard>, place: Place) -> bool {
-    let silences = &shard.home().silences;
+fn may_answer_soon(local: &Rc<LocalArray>, place: Place) -> bool {
+    let silences = &local.coordinator().silences;
     if !silences.told.borrow().contains(&place) {
         return false;
     }
-    let now = shard.worker.handle.turn_now();
+    let now = local.worker.handle.turn_now();
     let since = *silences.free_since.borrow_mut().entry(place).or_insert(now);
     now.since(since) < GRACE
 }
 
-fn give_up(shard: &Rc<Shard>, place: Place, silence: Silence) {
-    shard.home().silences.told.borrow_mut().remove(&place);
-    let (member, is_replacement, tenure) = place;
+fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
+    local.coordinator().silences.told.borrow_mut().remove(&place);
+    let (member, is_replacement, device_epoch) = place;
     let waited = silence.time().max(LOOK_EVERY * u32::from(silence.oldest));
     let why = format!("it did not answer for {} ms", waited.as_millis());
     if is_replacement {
-        let_go(shard, place);
-        let shard = Rc::clone(shard);
-        let handle = shard.worker.handle.clone();
+        let_go(local, place);
+        let local = Rc::clone(local);
+        let handle = local.worker.handle.clone();
         handle.spawn(async move {
-            home::replacement_failed(&shard, (member, tenure), why).await;
+            coordinator::replacement_failed(&local, (member, device_epoch), why).await;
         });
         return;
     }
-    if !shard.home().jobs.have_begun() {
-        return let_go(shard, place);
+    if !local.coordinator().jobs.have_begun() {
+        return let_go(local, place);
     }
-    put_out(shard, member, &why);
-    home::take_out_soon(shard, (member, tenure), why);
+    put_out(local, member, &why);
+    coordinator::take_out_soon(local, (member, device_epoch), why);
 }
 
 /// A member is failing from now on, for this reason, and whoever waits for its device is answered.
-/// The others still have to be told, by `home::take_out_alone`; its group can do without it.
-pub(crate) fn put_out(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
-    let slot = shard.array.slot(member);
-    let (tenure, state) = (slot.tenure(), slot.state());
+/// The others still have to be told, by `coordinator::take_out_alone`; its group can do without it.
+pub(crate) fn put_out(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
+    let slot = local.array.slot(member);
+    let (device_epoch, state) = (slot.device_epoch(), slot.state());
     if state == SlotState::Out {
         return;
     }
-    let reasons = &shard.home().silences.reasons;
-    reasons.borrow_mut().insert(member, (tenure, why.to_owned()));
-    shard.array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
-    let_go(shard, (member, false, tenure));
+    let reasons = &local.coordinator().silences.reasons;
+    reasons.borrow_mut().insert(member, (device_epoch, why.to_owned()));
+    local.array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
+    let_go(local, (member, false, device_epoch));
 }
 
 /// Every worker gives the device up.
-fn let_go(shard: &Rc<Shard>, (member, is_replacement, tenure): Place) {
-    home::on_every_shard(shard, move |shard| {
-        let (current, replacement) = shard.tenures(member);
+fn let_go(local: &Rc<LocalArray>, (member, is_replacement, device_epoch): Place) {
+    coordinator::on_every_local(local, move |local| {
+        let (current, replacement) = local.device_epochs(member);
         let (device, of) = match is_replacement {
-            false => (shard.device(member), current),
-            true => (shard.replacement(member), replacement),
+            false => (local.device(member), current),
+            true => (local.replacement(member), replacement),
         };
-        if let Some(device) = device.filter(|_| of == tenure) {
+        if let Some(device) = device.filter(|_| of == device_epoch) {
             device.give_up();
         }
     });
 }
 
-fn tell_once(shard: &Rc<Shard>, place: Place, (silence, why): (Silence, Why)) {
-    if shard.home().silences.told.borrow_mut().insert(place) {
-        let mut fields = fields(shard, place);
+fn tell_once(local: &Rc<LocalArray>, place: Place, (silence, why): (Silence, Why)) {
+    if local.coordinator().silences.told.borrow_mut().insert(place) {
+        let mut fields = fields(local, place);
         fields.push(("silent_ms", silence.time().as_millis().to_string()));
         fields.push(("reason", why.words().to_owned()));
-        shard.array.record(names::MEMBER_SILENT, fields);
+        local.array.record(names::MEMBER_SILENT, fields);
     }
 }
 
-fn tell_who_answers(shard: &Rc<Shard>, waited_for: BTreeSet<Place>) {
-    let told = &shard.home().silences.told;
+fn tell_who_answers(local: &Rc<LocalArray>, waited_for: BTreeSet<Place>) {
+    let told = &local.coordinator().silences.told;
     let answered: Vec<Place> = told.borrow().difference(&waited_for).copied().collect();
     for place in answered {
-        let (member, is_replacement, tenure) = place;
-        let slot = shard.array.slot(member);
-        let of = if is_replacement { slot.replacement_tenure() } else { slot.tenure() };
-        if of == tenure && slot.state() != SlotState::Out {
-            shard.array.record(names::MEMBER_ANSWERED, fields(shard, place));
+        let (member, is_replacement, device_epoch) = place;
+        let slot = local.array.slot(member);
+        let of = if is_replacement { slot.replacement_device_epoch() } else { slot.device_epoch() };
+        if of == device_epoch && slot.state() != SlotState::Out {
+            local.array.record(names::MEMBER_ANSWERED, fields(local, place));
         }
     }
-    shard.array.set_waits_for_silent(!waited_for.is_empty());
+    local.array.set_waits_for_silent(!waited_for.is_empty());
     *told.borrow_mut() = waited_for;
 }
 
-fn fields(shard: &Shard, (member, is_replacement, _): Place) -> Vec<(&'static str, String)> {
-    let device = if is_replacement { shard.replacement(member) } else { shard.device(member) };
+fn fields(local: &LocalArray, (member, is_replacement, _): Place) -> Vec<(&'static str, String)> {
+    let device = if is_replacement { local.replacement(member) } else { local.device(member) };
     let mut fields = vec![("slot", member.to_string())];
     fields.extend(device.map(|device| ("path", device.facts().path.clone())));
     if is_replacement {

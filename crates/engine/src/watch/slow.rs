@@ -8,7 +8,7 @@
 //! - here       what is wished for
 //! - `timing`   how long commands of a member take
 //! - `judge`    who is slow, and who is so no more
-//! - `act`      what follows, on the home worker
+//! - `act`      what follows, on the coordinator
 //! - `avoid`    what reads go around
 //!
 //! Not here: members that do not answer at all (`watch.rs`); single reads that take longer than the

@@ -9,7 +9,7 @@
 //! A write is answered only when a start would find its stripes as they are (*settled*): a process
 //! that is killed takes with it what is in its memory and nowhere else, and the client may live on.
 //!
-//! Not here: writing and reading pages (`home/keeper.rs`, `map_pages.rs`).
+//! Not here: writing and reading pages (`coordinator/map_writer.rs`, `map_pages.rs`).
 
 use super::WrittenMap;
 use crate::canary::{Canary, sings};

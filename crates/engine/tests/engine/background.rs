@@ -173,7 +173,7 @@ fn a_replacement_whose_source_dies_becomes_a_rebuild() {
 /// neither it nor its replacement. They are in dirty regions, which the takeover visits again.
 #[test]
 fn writes_between_the_death_of_a_source_and_the_takeover_are_not_missed() {
-    const LANES: u64 = 8;
+    const LOG_RINGS: u64 = 8;
     for seed in 840..850 {
         let (mut world, disks, _) = world_for(seed, &raid6());
         let opener = world.opener();
@@ -182,32 +182,32 @@ fn writes_between_the_death_of_a_source_and_the_takeover_are_not_missed() {
                 let engine = started(opener, &handle, raid6()).await;
                 filled(&engine, seed).await;
                 engine.replace("tank", MemberIdx(0), "new0", true).await.expect("replacing");
-                let mut lanes = Vec::new();
-                for lane in 0..LANES {
+                let mut log_rings = Vec::new();
+                for log_ring in 0..LOG_RINGS {
                     let (sender, back) = futures_channel::oneshot::channel();
                     let writer = engine.clone();
-                    let area = MODEL_BYTES / LANES;
+                    let area = MODEL_BYTES / LOG_RINGS;
                     handle.spawn(async move {
                         let run = writer.with_volume(1, "tank", async move |volume| {
-                            let mut model = Model::new(seed + lane, MODEL_BYTES);
-                            model.write(&volume, Extent::new(lane * area, 256 << 10)).await;
+                            let mut model = Model::new(seed + log_ring, MODEL_BYTES);
+                            model.write(&volume, Extent::new(log_ring * area, 256 << 10)).await;
                             for _ in 0..60 {
                                 let offset = model.extent().offset % (256 << 10) / 4096 * 4096;
                                 let bytes = 4096.min((256 << 10) - offset);
                                 model
-                                    .write(&volume, Extent::new(lane * area + offset, bytes))
+                                    .write(&volume, Extent::new(log_ring * area + offset, bytes))
                                     .await;
                             }
                             model
                         });
                         assert!(sender.send(run.await.expect("runs")).is_ok());
                     });
-                    lanes.push((Extent::new(lane * area, 256 << 10), back));
+                    log_rings.push((Extent::new(log_ring * area, 256 << 10), back));
                 }
                 handle.sleep(Duration::from_micros(400 * (seed - 839))).await;
                 disks[0].vanish();
                 let mut models = Vec::new();
-                for (extent, back) in lanes {
+                for (extent, back) in log_rings {
                     models.push((extent, back.await.expect("written")));
                 }
                 until_all_in_sync(&engine, &handle).await;

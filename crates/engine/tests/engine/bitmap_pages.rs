@@ -253,7 +253,7 @@ fn a_bit_that_is_on_its_way_while_a_device_joins_is_told_to_it() {
             let engine = engine(opener, &handle, 1);
             let mut spec = assemble_spec(3);
             spec.devices.push("new0".to_owned());
-            engine.assemble(spec).await.expect("starts with the newcomer alone");
+            engine.assemble(spec).await.expect("starts with the joining device alone");
             engine.re_add("tank", "disk2").await.expect("comes back");
             until_idle(&engine, &handle).await;
             engine.fail("tank", MemberIdx(1)).await.expect("the other is in sync");

@@ -9,7 +9,7 @@ use ashlar_layout::{Geometry, RowRange, Shape};
 use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};
 use ashlar_ondisk::format::copy_slots;
 use ashlar_ondisk::log::{
-    BatchEncoder, Holder, Home, LogIdentity, NewRecord, Part, RecordKind, block_checksum,
+    BatchEncoder, BlockChange, Holder, LogIdentity, NewRecord, Part, RecordKind, block_checksum,
 };
 use ashlar_ondisk::{
     BitmapKind, ConsistencyPolicy, Features, MemberEvent, PageIdentity, Superblock,
@@ -43,7 +43,7 @@ pub struct Logged {
     settled_below: u64,
     /// The slot that lacks the newest record, if one does for sure.
     pub lacking: Option<usize>,
-    /// Stripes of which a full record counts: their updates are not lean.
+    /// Stripes of which a full record counts: their updates are not parity-only.
     copied: BTreeSet<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Logged {
         let mut superblock =
             Superblock::decode(&disks[0].peek(slots[0])).expect("it was stopped cleanly");
         superblock.policy = ConsistencyPolicy::Log;
-        superblock.features.incompatible |= Features::INTENT_LOG | Features::LEAN_RECORDS;
+        superblock.features.incompatible |= Features::INTENT_LOG | Features::PARITY_ONLY_RECORDS;
         superblock.unclean = true;
         superblock.generation += 1;
         for (entry, tag) in superblock.members.iter_mut().zip(0x5EED_0000_0001_u64..) {
@@ -105,17 +105,17 @@ impl Logged {
         logged
     }
 
-    fn home_of(&self, stripe: u64, strip: usize) -> ashlar_layout::Place {
+    fn place_of(&self, stripe: u64, strip: usize) -> ashlar_layout::Place {
         let stripe = self.geometry.stripe(StripeNo(stripe));
         self.geometry.place(stripe, StripIdx::from_at(strip))
     }
 
     fn slot_of(&self, stripe: u64, strip: usize) -> usize {
-        self.home_of(stripe, strip).member.at()
+        self.place_of(stripe, strip).member.at()
     }
 
     fn at(&self, (stripe, strip, row): Place) -> (&SimDisk, u64) {
-        let place = self.home_of(stripe, strip);
+        let place = self.place_of(stripe, strip);
         let offset =
             self.superblock.areas.data.offset + place.offset + u64::from(row) * BLOCK_BYTES;
         (&self.disks[place.member.at()], offset)
@@ -186,9 +186,9 @@ impl Logged {
         }
     }
 
-    /// A lean update of one block, if there is one that may be: where it lies. Unless it is the
-    /// last one its block is in place; of its parity it may be any part.
-    pub fn lean(&mut self, left: Left, is_last: bool) -> Option<(SimDisk, u64)> {
+    /// A parity-only update of one block, if there is one that may be: where it lies. Unless it is
+    /// the last one its block is in place; of its parity it may be any part.
+    pub fn parity_only(&mut self, left: Left, is_last: bool) -> Option<(SimDisk, u64)> {
         let k = self.geometry.data_strips();
         let stripes = self.newest.keys().map(|place| place.0).max().expect("some") + 1;
         let stripe = self.random.below(stripes);
@@ -203,7 +203,7 @@ impl Logged {
         let (place, rows) = ((stripe, strip, row), RowRange::new(row, row + 1));
         let old = self.newest.clone();
         self.change_row(stripe, row, &[strip]);
-        let home = Home {
+        let change = BlockChange {
             strip: StripIdx::from_at(strip),
             old: block_checksum(&old[&place]),
             new: block_checksum(&self.newest[&place]),
@@ -213,7 +213,7 @@ impl Logged {
         for (at, parity) in holders.iter().enumerate() {
             let is_likely = left != Left::Part || self.random.percent(60);
             if left == Left::All || (lacks != Some(at as u64) && is_likely) {
-                self.log(RecordKind::Lean(home), (stripe, *parity, rows), &holders);
+                self.log(RecordKind::ParityOnly(change), (stripe, *parity, rows), &holders);
             }
         }
         let is_there = left == Left::All && (!is_last || self.random.percent(60));

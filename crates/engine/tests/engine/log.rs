@@ -2,9 +2,9 @@
 //! costs, and what FLUSH has left to do.
 //!
 //! What must stay true: all figures follow from the rules (docs/on-disk-format.md, Stripe intent
-//! log), none is measured. Not here: space (`log_space.rs`), lean records (`log_lean.rs`), devices
-//! that fail (`log_faults.rs`), what a restart makes of the log (`log_replay.rs`,
-//! `log_crashes.rs`).
+//! log), none is measured. Not here: space (`log_space.rs`), parity-only records
+//! (`log_parity_only.rs`), devices that fail (`log_faults.rs`), what a restart makes of the log
+//! (`log_replay.rs`, `log_crashes.rs`).
 
 use crate::world::{Model, add_disks, assemble_spec, create_spec, engine, submit};
 use ashlar_engine::{ArrayCounts, ArrayVolume, CreateSpec, Engine};
@@ -80,7 +80,7 @@ fn each_kind_of_write_costs_exactly_the_batches_of_its_holders() {
     world
         .run(async move |handle| {
             let (engine, _) = started(opener, &handle, (raid6(), 2)).await;
-            // One block: at home the block; on both parity members the new parity of its row.
+            // One block: at its place the block; on both parity members the new parity of its row.
             let one = (2 + 2 + 2) * BLOCK;
             assert_eq!(cost(&engine, Extent::new(BLOCK, BLOCK)).await, (1, 3, one));
             // Three of four strips of four blocks, in full.
@@ -214,7 +214,8 @@ fn an_update_whose_record_would_be_too_long_goes_in_pieces() {
             let shape = Shape { strip_bytes, ..crate::world::shape(Level::Raid5, 4, None, None) };
             let (engine, mut model) = started(opener, &handle, (shape, 4)).await;
             engine.fail("tank", MemberIdx(0)).await.expect("one may go");
-            // Lanes of 256 KiB, records of 64 KiB: a header, and fifteen of the 32 rows of a strip.
+            // Log rings of 256 KiB, records of 64 KiB: a header, and fifteen of the 32 rows of a
+            // strip.
             let stripe = 3 * strip_bytes;
             let (records, ..) = cost(&engine, Extent::new(0, stripe)).await;
             assert_eq!(records, (stripe / BLOCK).div_ceil(15));

@@ -192,7 +192,7 @@ fn whole_stripes_of_healthy_arrays_survive_a_power_cut_without_a_log_of_their_da
 
 /// Records of single blocks have parity only, of the block no more than what it was and is to be.
 #[test]
-fn lean_updates_cost_nothing_with_the_power_where_blocks_are_written_whole() {
+fn parity_only_updates_cost_nothing_with_the_power_where_blocks_are_written_whole() {
     for out_before in [false, true] {
         survive_all(60, |m| Conditions {
             atomic_bytes: 4096,

@@ -127,7 +127,7 @@ fn survive(shape: &Shape, seed: u64) -> ReplaySummary {
         }
         let is_last = number + 1 == updates;
         let left = if is_last && random.percent(50) { Left::Part } else { Left::All };
-        if random.percent(50) && logged.lean(left, is_last).is_some() {
+        if random.percent(50) && logged.parity_only(left, is_last).is_some() {
             continue;
         }
         let is_doubt = has_doubt && random.percent(40);
@@ -320,26 +320,26 @@ fn a_member_that_comes_back_after_a_start_that_was_cut_off_does_not_undo_half_of
     assert!(half_done > 5, "{half_done} starts were cut off with something in place");
 }
 
-/// The block of a lean update cannot be read at one start, which is cut off, and can at the next:
-/// neither the update nor the row may be half there.
+/// The block of a parity-only update cannot be read at one start, which is cut off, and can at the
+/// next: neither the update nor the row may be half there.
 #[test]
-fn a_block_that_a_lean_update_asks_for_may_be_unreadable_at_one_start_and_readable_at_the_next() {
+fn the_block_of_a_parity_only_update_may_be_unreadable_at_one_start_and_readable_later() {
     let (mut updates, mut half_done) = (0, 0);
     for seed in 0..120 {
         let mut world = SimWorld::new(seed);
         let shape = crate::world::shape(Level::Raid6, 6, None, None);
         let (disks, mut logged) = written(&mut world, &shape, seed);
-        let Some((home, offset)) = logged.lean(Left::All, true) else { continue };
+        let Some((changed, offset)) = logged.parity_only(Left::All, true) else { continue };
         updates += 1;
         logged.crash();
-        home.break_media(Extent::new(offset, BLOCK_BYTES));
+        changed.break_media(Extent::new(offset, BLOCK_BYTES));
         let mut random = Random::stream(seed, 9);
         let data = logged.superblock.areas.data;
         let before: Vec<Vec<u8>> = disks.iter().map(|disk| disk.peek_durable(data)).collect();
         cut_start(&mut world, 6, &mut random);
         let is_changed = |(disk, before): (&SimDisk, &Vec<u8>)| disk.peek_durable(data) != *before;
         half_done += usize::from(disks.iter().zip(&before).any(is_changed));
-        home.mend_media();
+        changed.repair_media();
         let opener = world.opener();
         world
             .run(async move |handle| start_and_look(handle, (opener, disks), logged, seed).await)

@@ -32,8 +32,8 @@ fn the_ring_goes_round_many_times_and_settles_as_it_goes() {
             });
             run.await.expect("runs");
             let after = counts(&engine).await;
-            let lane_bytes = 1 << 20;
-            let rounds = (after.log_bytes - before.log_bytes) / (6 * lane_bytes);
+            let log_ring_bytes = 1 << 20;
+            let rounds = (after.log_bytes - before.log_bytes) / (6 * log_ring_bytes);
             let settles = after.log_settles - before.log_settles;
             assert!(rounds >= 15, "{rounds} rounds");
             assert!(settles >= rounds && settles <= 4 * rounds, "{settles} in {rounds} rounds");
@@ -107,7 +107,7 @@ fn updates_wait_for_space_when_the_ring_is_full_and_all_of_them_end() {
 fn fails_batches_when_the_ring_is_full(seed: u64) -> bool {
     let mut world = SimWorld::new(seed);
     let disks = slow_to_flush(&mut world, 2);
-    // Of a mirror every record goes to all members, so all their lanes are full at once.
+    // Of a mirror every record goes to all members, so all their log rings are full at once.
     let mirror = crate::world::shape(Level::Raid1, 2, None, None);
     let opener = world.opener();
     let ended = world.run(async move |handle| {

@@ -26,7 +26,7 @@ mod kills;
 mod log;
 mod log_crashes;
 mod log_faults;
-mod log_lean;
+mod log_parity_only;
 mod log_replay;
 mod log_shortcuts;
 mod log_space;

@@ -140,7 +140,7 @@ fn a_block_that_was_made_right_meanwhile_is_asked_for_again_before_a_read_gives_
         let handle = tank.handle.clone();
         tank.handle.spawn(async move {
             handle.sleep(ms(2)).await;
-            first.mend_media();
+            first.repair_media();
             second.break_media(Extent::new(other_offset, BLOCK_BYTES));
         });
         tank.check(0, Extent::new(0, BLOCK_BYTES)).await;

@@ -1,4 +1,5 @@
-//! A bitmap while all members are there, the full log with home copies as soon as one is missing.
+//! A bitmap while all members are there, the full log with copies in place as soon as one is
+//! missing.
 //!
 //! It closes the hole of the degraded array, in which every crash is dangerous, and leaves that of
 //! a crash and a loss at once.
@@ -12,7 +13,7 @@ use crate::update::{Round, Update};
 /// Bitmap, then log.
 pub struct LogWhenDegraded;
 
-const LOG: Full = Full { home_copy: true };
+const LOG: Full = Full { copy_in_place: true };
 
 impl Strategy for LogWhenDegraded {
     fn name(&self) -> &'static str {

@@ -1,35 +1,36 @@
 //! Stripe intent log, full form: the new data and each member's own new parity on every live parity
-//! member, and (with a home copy) each new block in the log of its own member too; then data in
+//! member, and (with a copy in place) each new block in the log of its own member too; then data in
 //! place, then parity.
 //!
 //! What must stay true: nothing is overwritten before every record is durable. So a record that
-//! some live parity member or home lacks is of an update that overwrote nothing, and is discarded;
-//! the newest record that all parity members hold is rolled forward, if the homes hold it too. With
-//! no parity member left, all data members are there, and the home copies mend what is torn.
+//! some live parity member or changed member lacks is of an update that overwrote nothing, and is
+//! discarded; the newest record that all parity members hold is rolled forward, if the changed
+//! members hold it too. With no parity member left, all data members are there, and the copies in
+//! place repair what is torn.
 
 use super::Strategy;
 use crate::device::{Array, Body, Item, Record};
 use crate::field;
 use crate::update::{Round, Update};
 
-/// The full form, with or without home copies.
+/// The full form, with or without copies in place.
 pub struct Full {
     /// Whether each new block goes to the log of its own member as well.
-    pub home_copy: bool,
+    pub copy_in_place: bool,
 }
 
 impl Strategy for Full {
     fn name(&self) -> &'static str {
-        if self.home_copy { "full + home copy (E)" } else { "full, no home copy" }
+        if self.copy_in_place { "full + copy in place (E)" } else { "full, no copy in place" }
     }
 
     fn rounds(&self, update: &Update) -> Vec<Round> {
         let new = || update.changed.iter().map(|&c| (c, update.new[c])).collect();
         let at_parity = |c: usize| Body::Full(new(), Some(update.new[c]));
         let mut records = update.records(update.parities(), at_parity);
-        if self.home_copy {
-            let at_home = |c: usize| Body::Full(vec![(c, update.new[c])], None);
-            records.extend(update.records(update.homes(), at_home));
+        if self.copy_in_place {
+            let in_place = |c: usize| Body::Full(vec![(c, update.new[c])], None);
+            records.extend(update.records(update.live_changed(), in_place));
         }
         vec![records, update.data(), update.parity()]
     }
@@ -37,7 +38,7 @@ impl Strategy for Full {
     fn restart(&self, array: &Array) -> Vec<Round> {
         let stripes = 0..array.shape.stripes;
         vec![
-            stripes.flat_map(|s| restart_row(array, s, self.home_copy)).collect(),
+            stripes.flat_map(|s| restart_row(array, s, self.copy_in_place)).collect(),
             array.settle_records(),
         ]
     }
@@ -45,12 +46,13 @@ impl Strategy for Full {
 
 /// What a restart writes to one stripe.
 ///
-/// Homes are asked (`home_copy`) because the restart itself may be cut off, and the last parity
-/// member lost with it: then only home copies can mend the blocks that it tore.
-pub(crate) fn restart_row(array: &Array, stripe: usize, home_copy: bool) -> Round {
+/// The changed members are asked (`copy_in_place`) because the restart itself may be cut off, and
+/// the last parity member lost with it: then only copies in place can repair the blocks that it
+/// tore.
+pub(crate) fn restart_row(array: &Array, stripe: usize, copy_in_place: bool) -> Round {
     let Some(held) = array.newest_on_all_parities(stripe) else { return Round::new() };
     if held.is_empty() {
-        return from_homes(array, stripe);
+        return from_copies(array, stripe);
     }
     let mut row = array.row(stripe);
     for (column, record) in held {
@@ -60,21 +62,21 @@ pub(crate) fn restart_row(array: &Array, stripe: usize, home_copy: bool) -> Roun
             let holds = |r: &Record| r.sequence == record.sequence;
             array.devices[member].is_some() && !array.records(member, stripe).any(holds)
         };
-        if home_copy && data.iter().any(lacks) {
+        if copy_in_place && data.iter().any(lacks) {
             return Round::new();
         }
         row[column] = *parity;
-        // With home copies, only what a live member has of its own: a lost block follows from the
-        // rest of the row.
+        // With copies in place, only what a live member has of its own: a lost block follows from
+        // the rest of the row.
         let is_used = |&&(c, _): &&(usize, _)| {
-            !home_copy || array.devices[array.shape.member(stripe, c)].is_some()
+            !copy_in_place || array.devices[array.shape.member(stripe, c)].is_some()
         };
         data.iter().filter(is_used).for_each(|&(c, block)| row[c] = Some(block));
     }
     field::solve(&row, array.shape.k).map_or_else(Round::new, |data| array.make(stripe, &data))
 }
 
-fn from_homes(array: &Array, stripe: usize) -> Round {
+fn from_copies(array: &Array, stripe: usize) -> Round {
     let newest = |member| {
         let record = array.records(member, stripe).next()?;
         let Body::Full(data, _) = &record.body else { return None };

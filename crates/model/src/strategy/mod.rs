@@ -4,17 +4,18 @@
 //! - [`none`]: data and parity at once; a resync of everything after a crash
 //! - [`bitmap`]: a dirty bit first; a resync of dirty stripes
 //! - [`ppl`]: the parity of what does not change first, on the parity member; one parity only
-//! - [`lean`]: new parity and checksums first, on the parity members; right for one block, wrong
-//!   for more
-//! - [`full`]: new data and new parity first, on the parity members, with or without a copy at home
+//! - [`parity_only`]: new parity and checksums first, on the parity members; right for one block,
+//!   wrong for more
+//! - [`full`]: new data and new parity first, on the parity members, with or without a copy in
+//!   place
 //! - [`relaxed`]: full, but whole rows of healthy arrays are not logged
 //! - [`degraded`]: bitmap while healthy, full while degraded
 
 pub mod bitmap;
 pub mod degraded;
 pub mod full;
-pub mod lean;
 pub mod none;
+pub mod parity_only;
 pub mod ppl;
 pub mod relaxed;
 
@@ -43,10 +44,10 @@ pub const ALL: [&dyn Strategy; 9] = [
     &none::Plain,
     &bitmap::Bitmap,
     &ppl::Ppl,
-    &lean::Lean { every_width: true },
-    &lean::Lean { every_width: false },
-    &full::Full { home_copy: false },
-    &full::Full { home_copy: true },
+    &parity_only::ParityOnly { every_width: true },
+    &parity_only::ParityOnly { every_width: false },
+    &full::Full { copy_in_place: false },
+    &full::Full { copy_in_place: true },
     &relaxed::Relaxed,
     &degraded::LogWhenDegraded,
 ];

@@ -1,4 +1,4 @@
-//! Full form with home copies, but an update of all blocks of a row of a healthy array is not
+//! Full form with copies in place, but an update of all blocks of a row of a healthy array is not
 //! logged: a record without data goes first, then data and parity in one round.
 //!
 //! That record is needed: without it an older one of the same row would be rolled forward over the
@@ -13,7 +13,7 @@ use crate::update::{Round, Update};
 /// The full form with relaxed full-stripe writes.
 pub struct Relaxed;
 
-const LOG: Full = Full { home_copy: true };
+const LOG: Full = Full { copy_in_place: true };
 
 impl Strategy for Relaxed {
     fn name(&self) -> &'static str {

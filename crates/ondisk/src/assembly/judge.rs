@@ -14,12 +14,13 @@
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
 
-use super::halves::{Candidate, candidates, lived_on, newest, speaker};
 use super::older::{self, Older};
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
 use super::refusal;
+use super::split_brain::{Candidate, candidates, lived_on, newest, speaker};
 use super::verdict::{
-    Extra, ExtraReason, Newcomer, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start, Verdict,
+    Extra, ExtraReason, JoiningDevice, ReadOnlyReason, Refusal, SlotState, SlotVerdict, Start,
+    Verdict,
 };
 use crate::check::GENERATION_START_END;
 use crate::features::{Access, Features};
@@ -92,14 +93,14 @@ fn choose<'a>(
     }
     let speaker = match request.trust {
         None => best,
-        // Only a side that really parted can be trusted: not a member that merely slept.
+        // Only a side that really split can be trusted: not a member that was merely away.
         Some(side) => {
             one_side(&all, best, side).ok_or_else(|| refuse(refusal::no_such_half(best, side)))?
         }
     };
     let apart = lived_on(&all, speaker);
     if !apart.is_empty() && request.trust.is_none() {
-        return Err(refuse(refusal::two_halves(speaker, &all, &apart, readings)));
+        return Err(refuse(refusal::split_brain(speaker, &all, &apart, readings)));
     }
     let lived_on = apart.into_iter().map(|(at, _)| at).collect();
     Ok(Chosen { newest: speaker, candidates: all, lived_on })
@@ -122,14 +123,14 @@ fn choose_array(readings: &[MemberReading], request: &AssemblyRequest) -> Result
     }
 }
 
-/// The newest superblock of the side `incarnation`, if it is one of the two that parted.
+/// The newest superblock of the side `incarnation`, if it is one of the two that split.
 fn one_side<'a>(
     all: &[Candidate<'a>],
     best: &'a Superblock,
     incarnation: Uuid,
 ) -> Option<&'a Superblock> {
-    let parted = lived_on(all, best).iter().any(|(_, own)| own.incarnation == incarnation);
-    if !parted && best.incarnation != incarnation {
+    let split = lived_on(all, best).iter().any(|(_, own)| own.incarnation == incarnation);
+    if !split && best.incarnation != incarnation {
         return None;
     }
     newest(all, Some(incarnation)).map(|(_, speaker)| speaker)
@@ -173,7 +174,7 @@ fn judge(readings: &[MemberReading], request: &AssemblyRequest, chosen: &Chosen<
         .map(|slot| slot_verdict(best, MemberIdx(slot), &attached))
         .collect();
     if !chosen.lived_on.is_empty() {
-        forced |= ForcedActions::CHOSE_HALF;
+        forced |= ForcedActions::CHOSE_SIDE;
     }
     let older: Vec<Older<'_>> =
         copies.iter().map(|copy| Older::new(&readings[copy.reading])).collect();
@@ -228,10 +229,10 @@ fn slot_verdict(
         (Some(entry), Some(_)) => SlotState::Stale { out_since: entry.out_since },
         _ => SlotState::Missing,
     };
-    let newcomer = best
-        .newcomer(slot)
-        .map(|entry| Newcomer { entry: *entry, reading: reading_of(entry.uuid) });
-    SlotVerdict { slot, state, holder, reading, newcomer }
+    let joining_device = best
+        .joining_device(slot)
+        .map(|entry| JoiningDevice { entry: *entry, reading: reading_of(entry.uuid) });
+    SlotVerdict { slot, state, holder, reading, joining_device }
 }
 
 fn judge_start(
@@ -257,7 +258,7 @@ fn judge_start(
     if slots.iter().all(|slot| slot.state == SlotState::Current) {
         return Start::Whole;
     }
-    // The log mends what was under way at the crash, but not what the flag tells of.
+    // The log repairs what was under way at the crash, but not what the flag tells of.
     let is_in_doubt =
         best.resync_dirty_regions || best.unclean && best.policy == ConsistencyPolicy::Bitmap;
     // Copies of a mirror need no parity to be right: any current one answers.

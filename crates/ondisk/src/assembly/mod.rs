@@ -12,17 +12,17 @@
 //! - `older`: finding devices that are older copies of members
 //! - `refusal`: the lines for people
 
-mod halves;
 mod judge;
 mod older;
 mod reading;
 mod refusal;
+mod split_brain;
 mod verdict;
 
-pub use halves::has_only_missed;
 pub use judge::{arrays, assemble};
 pub use reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
+pub use split_brain::has_only_missed;
 pub use verdict::{
-    Extra, ExtraReason, Newcomer, ReadOnlyReason, Refusal, RefusalKind, SlotState, SlotVerdict,
-    Start, Verdict,
+    Extra, ExtraReason, JoiningDevice, ReadOnlyReason, Refusal, RefusalKind, SlotState,
+    SlotVerdict, Start, Verdict,
 };

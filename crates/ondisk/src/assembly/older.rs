@@ -6,8 +6,8 @@
 //! one device claims of marks that nobody else has sets all the others apart: then too few are
 //! left, and the array is refused, or what is left is one copy of a mirror.
 
-use super::halves::Candidate;
 use super::reading::MemberReading;
+use super::split_brain::Candidate;
 use super::verdict::{Extra, ExtraReason};
 use crate::flush_mark::FlushMark;
 use crate::member::{MemberEntry, Role};

@@ -5,9 +5,9 @@
 
 use uuid::Uuid;
 
-use super::halves::Candidate;
 use super::older::Older;
 use super::reading::{ArrayChoice, AssemblyRequest, FoundArray, MemberReading, ReadLabel};
+use super::split_brain::Candidate;
 use super::verdict::{Refusal, RefusalKind, SlotState, SlotVerdict};
 use crate::fault::SuperblockFault;
 use crate::superblock::Superblock;
@@ -112,7 +112,7 @@ pub(super) fn same_member_twice(
     )
 }
 
-pub(super) fn two_halves(
+pub(super) fn split_brain(
     speaker: &Superblock,
     all: &[Candidate<'_>],
     apart: &[Candidate<'_>],
@@ -121,9 +121,9 @@ pub(super) fn two_halves(
     let rest: Vec<Candidate<'_>> =
         all.iter().filter(|(at, _)| apart.iter().all(|(other, _)| other != at)).copied().collect();
     refusal(
-        RefusalKind::TwoHalves,
+        RefusalKind::SplitBrain,
         format!(
-            "array {}: its members were started separately and parted: {} against {}; nothing was written \
+            "array {}: its members were started separately and split: {} against {}; nothing was written \
              and both sides are as they were; examine both, then assemble again and name the incarnation \
              to trust (the other side will be rebuilt from it and lose what only it has)",
             speaker.array_name,
@@ -144,7 +144,7 @@ fn side(members: &[Candidate<'_>], readings: &[MemberReading]) -> String {
 
 pub(super) fn no_such_half(best: &Superblock, trust: Uuid) -> Refusal {
     refusal(
-        RefusalKind::NoSuchHalf,
+        RefusalKind::NoSuchSide,
         format!(
             "array {}: no member carries the incarnation to trust, {}; nothing was written; \
              take the incarnation from the refusal or from examine",
@@ -207,7 +207,7 @@ fn describe_missing(slot: &SlotVerdict, older: &[Older<'_>]) -> String {
             copy.path
         ),
         SlotState::Stale { out_since } => format!("out since generation {out_since}"),
-        _ if slot.newcomer.is_some_and(|new| new.reading.is_some()) => {
+        _ if slot.joining_device.is_some_and(|new| new.reading.is_some()) => {
             "still being rebuilt".to_owned()
         }
         _ if slot.holder.is_none() => "nobody's".to_owned(),

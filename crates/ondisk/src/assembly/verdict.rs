@@ -24,7 +24,7 @@ pub enum SlotState {
 
 /// A member on its way into a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Newcomer {
+pub struct JoiningDevice {
     /// Its entry: Rebuilding or Replacement.
     pub entry: MemberEntry,
     /// Index of the reading of its device; `None` if it was not found or is not usable.
@@ -43,7 +43,7 @@ pub struct SlotVerdict {
     /// Index of the reading of the holder's device; `None` exactly if the slot is missing.
     pub reading: Option<usize>,
     /// The member being rebuilt or copied into the slot.
-    pub newcomer: Option<Newcomer>,
+    pub joining_device: Option<JoiningDevice>,
 }
 
 /// Why a device is not attached.
@@ -132,9 +132,9 @@ pub enum RefusalKind {
     /// The same member was found on two devices.
     SameMemberTwice,
     /// Two halves lived on separately.
-    TwoHalves,
+    SplitBrain,
     /// The side to trust was not found.
-    NoSuchHalf,
+    NoSuchSide,
     /// Its generation is beyond what an array gets to: its next superblocks would not be believed.
     GenerationsUsedUp,
     /// More members are missing than parity can replace.

@@ -36,11 +36,11 @@ pub struct LogIdentity {
 pub struct BatchHead {
     /// Who wrote it.
     pub identity: LogIdentity,
-    /// The lane.
-    pub lane: u16,
-    /// Number of the batch in its lane on this device, rising.
+    /// The log ring.
+    pub log_ring: u16,
+    /// Number of the batch in its log ring on this device, rising.
     pub sequence: u64,
-    /// Every update of the lane with a lower sequence is durable in place.
+    /// Every update of the log ring with a lower sequence is durable in place.
     pub settled_below: u64,
 }
 
@@ -157,14 +157,14 @@ impl<'b> HeaderEncoder<'b> {
 
     /// Writes head and checksum; returns the length of the batch in bytes, a multiple of 4 KiB.
     /// `payload` is what the parts of all records hold, in pieces of any length. `sequence` is the
-    /// number of the batch in its lane on this device. A batch without records is good for saying
-    /// what is settled.
+    /// number of the batch in its log ring on this device. A batch without records is good for
+    /// saying what is settled.
     ///
     /// # Panics
     /// If a record of the batch is called settled, or the payload is not as long as the parts.
     pub fn finish<'p>(
         self,
-        lane: u16,
+        log_ring: u16,
         sequence: u64,
         settled_below: u64,
         payload: impl IntoIterator<Item = &'p [u8]>,
@@ -177,7 +177,7 @@ impl<'b> HeaderEncoder<'b> {
             checksum: 0.into(),
             length: length.into(),
             header_length: header_length.into(),
-            lane: lane.into(),
+            log_ring: log_ring.into(),
             record_count: self.record_count.into(),
             array_tag: self.identity.array_tag.into(),
             log_tag: self.identity.log_tag.into(),
@@ -265,9 +265,9 @@ impl<'b> BatchEncoder<'b> {
     ///
     /// # Panics
     /// If a record of the batch is called settled.
-    pub fn finish(self, lane: u16, sequence: u64, settled_below: u64) -> usize {
+    pub fn finish(self, log_ring: u16, sequence: u64, settled_below: u64) -> usize {
         let payload = &self.payload[..self.payload_end];
-        self.head.finish(lane, sequence, settled_below, [payload])
+        self.head.finish(log_ring, sequence, settled_below, [payload])
     }
 }
 
@@ -303,7 +303,7 @@ impl Claim {
                     log_tag: raw.log_tag.get(),
                     incarnation: Uuid::from_bytes(raw.incarnation),
                 },
-                lane: raw.lane.get(),
+                log_ring: raw.log_ring.get(),
                 sequence: raw.sequence.get(),
                 settled_below: raw.settled_below.get(),
             },

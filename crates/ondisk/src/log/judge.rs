@@ -13,7 +13,7 @@
 //!   came back it has a new tag, and what it was given by its rebuild is newer than records that do
 //!   not name it. So has a replacement that takes over from a device that failed: updates went by
 //!   without it meanwhile.
-//! - **Settled: below the highest `settled_below` of the lane on any device in service.** The
+//! - **Settled: below the highest `settled_below` of the log ring on any device in service.** The
 //!   writer uses space again only for what the same device calls settled. So of an update that is
 //!   not settled by that measure no device in service has lost its record since, and an incomplete
 //!   one was never complete.
@@ -30,17 +30,17 @@
 //!   right one: hence parity, too, and first.
 //! - **A first write outdates older records and leaves no doubt**: the stripe counts as written
 //!   only after it is durable. Of a stripe that the map calls unwritten nothing counts.
-//! - **A lean record is asked about only if no later complete record touches its row.** Parity goes
-//!   in place only after the block is durable. So if the block found is the old one, nothing of
-//!   parity was in place and the record is dropped; if it is the new one, parity is written; if its
-//!   device is lost, parity is written too, and the new block follows from it. A block that is
-//!   neither was damaged: it is lost, and computed anew from that parity. One that cannot be read
-//!   is computed anew as well, but only after it was overwritten: were it readable again, and old,
-//!   at a restart after a restart that was cut off, parity would be in place and the record
-//!   dropped. A later record of the row was planned when this update had ended: its block is
-//!   durable, or was made something else since, by that record or after its device was out. So
-//!   nothing is asked, and it is not called damaged. Older blocks of its strip and row are never
-//!   written over it.
+//! - **A parity-only record is asked about only if no later complete record touches its row.**
+//!   Parity goes in place only after the block is durable. So if the block found is the old one,
+//!   nothing of parity was in place and the record is dropped; if it is the new one, parity is
+//!   written; if its device is lost, parity is written too, and the new block follows from it. A
+//!   block that is neither was damaged: it is lost, and computed anew from that parity. One that
+//!   cannot be read is computed anew as well, but only after it was overwritten: were it readable
+//!   again, and old, at a restart after a restart that was cut off, parity would be in place and
+//!   the record dropped. A later record of the row was planned when this update had ended: its
+//!   block is durable, or was made something else since, by that record or after its device was
+//!   out. So nothing is asked, and it is not called damaged. Older blocks of its strip and row are
+//!   never written over it.
 //! - **A record that is missing under a later complete one of its rows** cannot be, if the devices
 //!   kept what they called durable. The device that lacks it has lost part of its log, and is
 //!   named: its log is as good as unreadable.
@@ -51,7 +51,7 @@
 //!
 //! Not here: reading logs (`scan.rs`), who has which record (`updates.rs`), writing (the engine).
 
-use super::record::{Home, Record, RecordKind};
+use super::record::{BlockChange, Record, RecordKind};
 use super::rows::RowSet;
 use super::scan::MemberLog;
 use super::updates::{Contradiction, DeviceLog, Update, updates_by_stripe};
@@ -59,9 +59,9 @@ use ashlar_layout::{Geometry, RowRange};
 use ashlar_units::{BLOCK_BYTES, StripIdx, StripeNo};
 use std::collections::BTreeMap;
 
-/// A block of data in its place, which a lean record is about.
+/// A block of data in its place, which a parity-only record is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct HomeBlock {
+pub struct ChangedBlock {
     /// Its stripe.
     pub stripe: StripeNo,
     /// Its strip.
@@ -87,7 +87,7 @@ pub struct LostBlock {
     /// Its row.
     pub row: u32,
     /// What it was and was to be.
-    pub home: Home,
+    pub change: BlockChange,
     /// Whether it can be read. If not, something that is neither is to be written in its place
     /// before anything else.
     pub is_readable: bool,
@@ -132,7 +132,7 @@ pub struct ReplayTally {
     pub in_doubt: u64,
     /// First writes.
     pub first_writes: u64,
-    /// Not complete, or lean and the old block is in place: nothing of them was.
+    /// Not complete, or parity-only and the old block is in place: nothing of them was.
     pub dropped: u64,
     /// Durable in place, as another device says.
     pub settled: u64,
@@ -153,15 +153,16 @@ pub struct Judgement {
     pub damaged: Vec<usize>,
 }
 
-/// The blocks that lean records of a log are about: what is to be read before logs are judged.
-pub fn homes(log: &MemberLog) -> impl Iterator<Item = HomeBlock> {
-    let of = |record: &Record| Some(HomeBlock::of(record, record.kind.home()?));
+/// The blocks that parity-only records of a log are about: what is to be read before logs are
+/// judged.
+pub fn changed_blocks(log: &MemberLog) -> impl Iterator<Item = ChangedBlock> {
+    let of = |record: &Record| Some(ChangedBlock::of(record, record.kind.change()?));
     log.records.iter().filter_map(move |logged| of(&logged.record))
 }
 
-impl HomeBlock {
-    fn of(record: &Record, home: Home) -> HomeBlock {
-        HomeBlock { stripe: record.stripe, strip: home.strip, row: record.rows.start }
+impl ChangedBlock {
+    fn of(record: &Record, change: BlockChange) -> ChangedBlock {
+        ChangedBlock { stripe: record.stripe, strip: change.strip, row: record.rows.start }
     }
 }
 
@@ -171,14 +172,14 @@ pub trait Found {
     fn is_written(&self, stripe: StripeNo) -> bool;
 
     /// A block as it lies in its place.
-    fn block(&self, block: HomeBlock) -> FoundBlock;
+    fn block(&self, block: ChangedBlock) -> FoundBlock;
 }
 
 /// Judges the logs of all devices in service.
 ///
 /// # Errors
 /// If records of one update differ, a holder's strip is not the one that lies on its slot, or two
-/// lanes speak of one stripe.
+/// log rings speak of one stripe.
 pub fn judge(
     devices: &[DeviceLog<'_>],
     geometry: &Geometry,
@@ -187,11 +188,13 @@ pub fn judge(
     let settled = settled_below(devices);
     let mut judgement = Judgement::default();
     for (stripe, updates) in updates_by_stripe(devices, geometry)? {
-        let (counting, settled): (Vec<_>, Vec<_>) =
-            updates.into_iter().partition(|update| update.record.sequence >= settled[&update.lane]);
+        let (counting, settled): (Vec<_>, Vec<_>) = updates
+            .into_iter()
+            .partition(|update| update.record.sequence >= settled[&update.log_ring]);
         judgement.tally.settled += count(settled.len());
         if found.is_written(stripe) {
-            let newer = Newer { homes: homes_on(devices, geometry, stripe), ..Newer::default() };
+            let newer =
+                Newer { changed_blocks: changed_on(devices, geometry, stripe), ..Newer::default() };
             judgement.add_stripe((devices, found), stripe, (&counting, newer));
         } else {
             judgement.tally.unwritten += count(counting.len());
@@ -206,29 +209,29 @@ fn count(number: usize) -> u64 {
     ashlar_units::to_u64(number)
 }
 
-/// For each lane the highest that any device says.
+/// For each log ring the highest that any device says.
 fn settled_below(devices: &[DeviceLog<'_>]) -> BTreeMap<u16, u64> {
     let mut settled: BTreeMap<u16, u64> = BTreeMap::new();
-    for (lane, summary) in devices.iter().flat_map(|device| &device.log.lanes) {
-        let highest = settled.entry(*lane).or_default();
+    for (log_ring, summary) in devices.iter().flat_map(|device| &device.log.log_rings) {
+        let highest = settled.entry(*log_ring).or_default();
         *highest = summary.settled_below.max(*highest);
     }
     settled
 }
 
 /// The devices in service that store each strip of a stripe.
-fn homes_on(
+fn changed_on(
     devices: &[DeviceLog<'_>],
     geometry: &Geometry,
     stripe: StripeNo,
 ) -> BTreeMap<StripIdx, Vec<usize>> {
-    let mut homes: BTreeMap<StripIdx, Vec<usize>> = BTreeMap::new();
+    let mut changed_blocks: BTreeMap<StripIdx, Vec<usize>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate() {
         if let Some(strip) = device.strip_of(geometry, stripe) {
-            homes.entry(strip).or_default().push(at);
+            changed_blocks.entry(strip).or_default().push(at);
         }
     }
-    homes
+    changed_blocks
 }
 
 /// What is known of a stripe, going from its newest update to its oldest.
@@ -245,7 +248,7 @@ struct Newer {
     /// Blocks in place that are damaged.
     lost: Vec<LostBlock>,
     /// The devices that store each strip.
-    homes: BTreeMap<StripIdx, Vec<usize>>,
+    changed_blocks: BTreeMap<StripIdx, Vec<usize>>,
 }
 
 impl Judgement {
@@ -269,22 +272,22 @@ impl Judgement {
             let is_newest = !newer.touched.touches(record.rows);
             newer.touched.insert(record.rows);
             match record.kind {
-                RecordKind::Lean(home)
+                RecordKind::ParityOnly(change)
                     if is_newest
-                        && !newer.is_new(record.rows, home, || {
-                            found.block(HomeBlock::of(record, home))
+                        && !newer.is_new(record.rows, change, || {
+                            found.block(ChangedBlock::of(record, change))
                         }) =>
                 {
                     self.tally.dropped += 1;
                 }
-                RecordKind::Full | RecordKind::Lean(_) => {
+                RecordKind::Full | RecordKind::ParityOnly(_) => {
                     let before = writes.len();
                     newer.roll_forward(update, &mut writes);
                     record
                         .kind
-                        .home()
+                        .change()
                         .into_iter()
-                        .for_each(|home| newer.keep_home(record.rows, home));
+                        .for_each(|change| newer.keep_change(record.rows, change));
                     let is_outdated = writes.len() == before;
                     self.tally.outdated += u64::from(is_outdated);
                     self.tally.rolled_forward += u64::from(!is_outdated);
@@ -310,23 +313,28 @@ impl Judgement {
 }
 
 impl Newer {
-    /// Whether parity of a complete lean update, the newest of its row, is to be written, for all
-    /// that is found in the place of its block.
-    fn is_new(&mut self, rows: RowRange, home: Home, found: impl FnOnce() -> FoundBlock) -> bool {
+    /// Whether parity of a complete parity-only update, the newest of its row, is to be written,
+    /// for all that is found in the place of its block.
+    fn is_new(
+        &mut self,
+        rows: RowRange,
+        change: BlockChange,
+        found: impl FnOnce() -> FoundBlock,
+    ) -> bool {
         let is_readable = match found() {
-            FoundBlock::Holds(checksum) if checksum == home.old => return false,
-            FoundBlock::Holds(checksum) if checksum == home.new => return true,
+            FoundBlock::Holds(checksum) if checksum == change.old => return false,
+            FoundBlock::Holds(checksum) if checksum == change.new => return true,
             FoundBlock::Gone => return true,
             FoundBlock::Holds(_) => true,
             FoundBlock::Unreadable => false,
         };
-        self.lost.push(LostBlock { row: rows.start, home, is_readable });
+        self.lost.push(LostBlock { row: rows.start, change, is_readable });
         true
     }
 
-    /// No older block of the strip is written over that of a lean update.
-    fn keep_home(&mut self, rows: RowRange, home: Home) {
-        let on = self.homes.get(&home.strip).cloned().unwrap_or_default();
+    /// No older block of the strip is written over that of a parity-only update.
+    fn keep_change(&mut self, rows: RowRange, change: BlockChange) {
+        let on = self.changed_blocks.get(&change.strip).cloned().unwrap_or_default();
         on.into_iter().for_each(|at| self.stored.entry(at).or_default().insert(rows));
     }
 

@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::batch::BatchFault;
 use crate::format::{
-    HOLDER_FLAG_FILLED, LOG_HOLDERS_MAX, LOG_PARTS_MAX, LOG_RECORD_ALIGN, RawHolder, RawHome,
-    RawPart, RawRecord,
+    HOLDER_FLAG_FILLED, LOG_HOLDERS_MAX, LOG_PARTS_MAX, LOG_RECORD_ALIGN, RawBlockChange,
+    RawHolder, RawPart, RawRecord,
 };
 use crate::geometry::GeometryRecord;
 use crate::seal::is_zero;
@@ -31,12 +31,12 @@ pub enum RecordKind {
     /// One block of data of one row: new parity lies behind it, on the devices of parity alone. The
     /// block itself is written whole or not at all, and durable before parity goes in place; so
     /// what is found in its place says whether parity is to follow.
-    Lean(Home),
+    ParityOnly(BlockChange),
 }
 
-/// The block of data that a lean record is about. Its row is that of the record.
+/// The block of data that a parity-only record is about. Its row is that of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Home {
+pub struct BlockChange {
     /// The strip it lies on.
     pub strip: StripIdx,
     /// CRC-32C of the block before the update.
@@ -45,14 +45,14 @@ pub struct Home {
     pub new: u32,
 }
 
-/// The checksum of a block in the home of a lean record: CRC-32C.
+/// The checksum of a block in the change of a parity-only record: CRC-32C.
 pub fn block_checksum(block: &[u8]) -> u32 {
     let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, block);
     u32::try_from(checksum).expect("a CRC-32 has 32 bits")
 }
 
-/// The code on disk of a lean record.
-const LEAN: u8 = 4;
+/// The code on disk of a parity-only record.
+const PARITY_ONLY: u8 = 4;
 
 impl RecordKind {
     /// The code on disk.
@@ -61,18 +61,18 @@ impl RecordKind {
             RecordKind::Full => 1,
             RecordKind::InDoubt => 2,
             RecordKind::FirstWrite => 3,
-            RecordKind::Lean(_) => LEAN,
+            RecordKind::ParityOnly(_) => PARITY_ONLY,
         }
     }
 
-    /// The kind with this code, if it is not that of a lean record.
+    /// The kind with this code, if it is not that of a parity-only record.
     fn from_code(code: u8) -> Option<Self> {
         let kinds = [RecordKind::Full, RecordKind::InDoubt, RecordKind::FirstWrite];
         kinds.into_iter().find(|kind| kind.code() == code)
     }
 
     /// The words for people, in the order of the codes.
-    pub const NAMES: [&'static str; 4] = ["full", "in doubt", "first write", "lean"];
+    pub const NAMES: [&'static str; 4] = ["full", "in doubt", "first write", "parity_only"];
 
     /// The word for people.
     pub fn name(self) -> &'static str {
@@ -81,13 +81,13 @@ impl RecordKind {
 
     /// Whether new blocks lie behind a record of this kind.
     pub fn has_payload(self) -> bool {
-        matches!(self, RecordKind::Full | RecordKind::Lean(_))
+        matches!(self, RecordKind::Full | RecordKind::ParityOnly(_))
     }
 
-    /// The block that a lean record is about.
-    pub fn home(self) -> Option<Home> {
+    /// The block that a parity-only record is about.
+    pub fn change(self) -> Option<BlockChange> {
         match self {
-            RecordKind::Lean(home) => Some(home),
+            RecordKind::ParityOnly(change) => Some(change),
             RecordKind::Full | RecordKind::InDoubt | RecordKind::FirstWrite => None,
         }
     }
@@ -116,7 +116,7 @@ pub struct Part {
 /// A record to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecord<'a> {
-    /// Number of the update in its lane; rises from update to update. Never zero.
+    /// Number of the update in its log ring; rises from update to update. Never zero.
     pub sequence: u64,
     /// The stripe.
     pub stripe: StripeNo,
@@ -135,7 +135,7 @@ pub struct NewRecord<'a> {
 /// A record as read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Number of the update in its lane.
+    /// Number of the update in its log ring.
     pub sequence: u64,
     /// The stripe.
     pub stripe: StripeNo,
@@ -199,22 +199,22 @@ impl LogLimits {
             return Err("row_count");
         }
         self.check_holders(record.holders, writer)?;
-        self.check_home(record)?;
+        self.check_change(record)?;
         self.check_parts(record)
     }
 
-    fn check_home(&self, record: &NewRecord<'_>) -> Result<(), &'static str> {
-        let Some(home) = record.kind.home() else { return Ok(()) };
-        if u16::from(home.strip.0) >= self.strips {
-            return Err("home.strip");
+    fn check_change(&self, record: &NewRecord<'_>) -> Result<(), &'static str> {
+        let Some(change) = record.kind.change() else { return Ok(()) };
+        if u16::from(change.strip.0) >= self.strips {
+            return Err("change.strip");
         }
-        if home.old == home.new {
-            return Err("home.new_checksum");
+        if change.old == change.new {
+            return Err("change.new_checksum");
         }
         if record.rows.blocks() != 1 {
             return Err("row_count");
         }
-        let is_holder = record.holders.iter().any(|holder| holder.strip == home.strip);
+        let is_holder = record.holders.iter().any(|holder| holder.strip == change.strip);
         if is_holder { Err("holders.strip") } else { Ok(()) }
     }
 
@@ -261,8 +261,8 @@ impl LogLimits {
 pub(super) fn record_bytes(code: u8, holders: usize, parts: usize) -> usize {
     let bytes =
         size_of::<RawRecord>() + holders * size_of::<RawHolder>() + parts * size_of::<RawPart>();
-    let home = if code == LEAN { size_of::<RawHome>() } else { 0 };
-    (bytes + home).next_multiple_of(LOG_RECORD_ALIGN)
+    let change = if code == PARITY_ONLY { size_of::<RawBlockChange>() } else { 0 };
+    (bytes + change).next_multiple_of(LOG_RECORD_ALIGN)
 }
 
 /// Blocks of payload behind these parts.
@@ -302,12 +302,12 @@ pub(super) fn put(record: &NewRecord<'_>, bytes: &mut [u8]) {
         };
         rest = put_next(raw.as_bytes(), rest);
     }
-    if let Some(home) = record.kind.home() {
-        let raw = RawHome {
-            strip: home.strip.0,
+    if let Some(change) = record.kind.change() {
+        let raw = RawBlockChange {
+            strip: change.strip.0,
             reserved_0: [0; 3],
-            old_checksum: home.old.into(),
-            new_checksum: home.new.into(),
+            old_checksum: change.old.into(),
+            new_checksum: change.new.into(),
         };
         rest = put_next(raw.as_bytes(), rest);
     }
@@ -339,9 +339,9 @@ pub(super) fn take<'a>(
     let (raw_parts, rest) =
         <[RawPart]>::ref_from_prefix_with_elems(rest, parts).map_err(|_| fault("part_count"))?;
     let mut used = size_of::<RawRecord>() + size_of_val(raw_holders) + size_of_val(raw_parts);
-    let kind = if raw.kind == LEAN {
-        used += size_of::<RawHome>();
-        RecordKind::Lean(take_home(rest)?)
+    let kind = if raw.kind == PARITY_ONLY {
+        used += size_of::<RawBlockChange>();
+        RecordKind::ParityOnly(take_change(rest)?)
     } else {
         RecordKind::from_code(raw.kind).ok_or(fault("kind"))?
     };
@@ -367,14 +367,14 @@ pub(super) fn take<'a>(
     Ok((Record { sequence, stripe, kind, rows, holders, parts, payload_offset }, rest))
 }
 
-fn take_home(bytes: &[u8]) -> Result<Home, BatchFault> {
+fn take_change(bytes: &[u8]) -> Result<BlockChange, BatchFault> {
     let fault = |name| BatchFault::Field { name };
-    let (raw, _) = RawHome::ref_from_prefix(bytes).map_err(|_| fault("part_count"))?;
+    let (raw, _) = RawBlockChange::ref_from_prefix(bytes).map_err(|_| fault("part_count"))?;
     if raw.reserved_0 != [0; 3] {
         return Err(fault("reserved"));
     }
     let (old, new) = (raw.old_checksum.get(), raw.new_checksum.get());
-    Ok(Home { strip: StripIdx(raw.strip), old, new })
+    Ok(BlockChange { strip: StripIdx(raw.strip), old, new })
 }
 
 fn holder_of(raw: &RawHolder) -> Holder {

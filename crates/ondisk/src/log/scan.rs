@@ -19,8 +19,8 @@ pub const SCAN_BYTES_MAX: u64 = 1 << 20;
 /// A record in the log of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoggedRecord {
-    /// The lane of its batch.
-    pub lane: u16,
+    /// The log ring of its batch.
+    pub log_ring: u16,
     /// Where its batch begins, in bytes from the start of the log area.
     pub batch_offset: u64,
     /// The record.
@@ -34,9 +34,9 @@ impl LoggedRecord {
     }
 }
 
-/// What was found of one lane.
+/// What was found of one log ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LaneSummary {
+pub struct LogRingSummary {
     /// Batches.
     pub batches: u64,
     /// Records in them.
@@ -52,8 +52,8 @@ pub struct LaneSummary {
 /// What the log area of one device says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemberLog {
-    /// The lanes with a batch of the device and the start asked for.
-    pub lanes: BTreeMap<u16, LaneSummary>,
+    /// The log rings with a batch of the device and the start asked for.
+    pub log_rings: BTreeMap<u16, LogRingSummary>,
     /// The records of these batches, in the order of their places; those the device itself calls
     /// settled are left out.
     pub records: Vec<LoggedRecord>,
@@ -69,18 +69,18 @@ pub struct MemberLog {
     pub hole: Option<LogHole>,
 }
 
-/// A batch that is missing among the others of its lane, which no crash explains.
+/// A batch that is missing among the others of its log ring, which no crash explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("batch {number} of lane {lane} was whole and is damaged")]
+#[error("batch {number} of log ring {log_ring} was whole and is damaged")]
 pub struct LogHole {
-    /// The lane.
-    pub lane: u16,
+    /// The log ring.
+    pub log_ring: u16,
     /// The number of the batch.
     pub number: u64,
 }
 
-/// Batches of a lane that a device has in flight at most: one is begun only when all but the last
-/// before it are whole.
+/// Batches of a log ring that a device has in flight at most: one is begun only when all but the
+/// last before it are whole.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// A scan under way. Ask what is [wanted](LogScan::wanted), read it, hand it in with
@@ -94,7 +94,7 @@ pub struct LogScan {
     at: u64,
     open: Option<OpenBatch>,
     log: MemberLog,
-    /// Of each lane and whole batch, the sequence behind its newest update; 0 if it has none.
+    /// Of each log ring and whole batch, the sequence behind its newest update; 0 if it has none.
     batches: BTreeMap<u16, BTreeMap<u64, u64>>,
 }
 
@@ -182,11 +182,15 @@ impl LogScan {
     pub fn finish(self) -> MemberLog {
         assert!(self.wanted().is_none(), "the scan is not done");
         let mut log = self.log;
-        let lanes = &log.lanes;
-        log.hole =
-            self.batches.iter().find_map(|(lane, batches)| hole(*lane, batches, lanes.get(lane)?));
+        let log_rings = &log.log_rings;
+        log.hole = self
+            .batches
+            .iter()
+            .find_map(|(log_ring, batches)| hole(*log_ring, batches, log_rings.get(log_ring)?));
         log.records.retain(|logged| {
-            lanes.get(&logged.lane).is_some_and(|l| l.settled_below <= logged.record.sequence)
+            log_rings
+                .get(&logged.log_ring)
+                .is_some_and(|l| l.settled_below <= logged.record.sequence)
         });
         log
     }
@@ -226,18 +230,22 @@ impl LogScan {
     }
 
     fn add(&mut self, claim: &Claim, batch_offset: u64, records: Vec<Record>) {
-        let lane = self.log.lanes.entry(claim.head.lane).or_default();
-        lane.batches += 1;
-        lane.records += to_u64(records.len());
-        lane.bytes += claim.bytes;
-        lane.newest_batch = lane.newest_batch.max(claim.head.sequence);
-        lane.settled_below = lane.settled_below.max(claim.head.settled_below);
-        let (lane, settled) = (claim.head.lane, lane.settled_below);
+        let log_ring = self.log.log_rings.entry(claim.head.log_ring).or_default();
+        log_ring.batches += 1;
+        log_ring.records += to_u64(records.len());
+        log_ring.bytes += claim.bytes;
+        log_ring.newest_batch = log_ring.newest_batch.max(claim.head.sequence);
+        log_ring.settled_below = log_ring.settled_below.max(claim.head.settled_below);
+        let (log_ring, settled) = (claim.head.log_ring, log_ring.settled_below);
         let behind =
             records.iter().map(|record| record.sequence.saturating_add(1)).max().unwrap_or(0);
-        self.batches.entry(lane).or_default().insert(claim.head.sequence, behind);
+        self.batches.entry(log_ring).or_default().insert(claim.head.sequence, behind);
         let counting = records.into_iter().filter(|record| record.sequence >= settled);
-        self.log.records.extend(counting.map(|record| LoggedRecord { lane, batch_offset, record }));
+        self.log.records.extend(counting.map(|record| LoggedRecord {
+            log_ring,
+            batch_offset,
+            record,
+        }));
     }
 }
 
@@ -246,7 +254,7 @@ impl LogScan {
 /// Space is used again from the oldest batch on, and only if all its updates are settled. So behind
 /// one that has an update which is not, all were there; and of those all but the newest were whole
 /// when the newest was begun, but for one that may have been under way with it.
-fn hole(lane: u16, batches: &BTreeMap<u64, u64>, summary: &LaneSummary) -> Option<LogHole> {
+fn hole(log_ring: u16, batches: &BTreeMap<u64, u64>, summary: &LogRingSummary) -> Option<LogHole> {
     let newest = *batches.keys().next_back()?;
     let (oldest, _) = batches.iter().find(|(_, behind)| **behind > summary.settled_below)?;
     let mut kept = batches.range(oldest..).map(|(number, _)| *number);
@@ -256,7 +264,7 @@ fn hole(lane: u16, batches: &BTreeMap<u64, u64>, summary: &LaneSummary) -> Optio
         let wanted = std::mem::replace(&mut before, found).saturating_add(1);
         (found != wanted).then_some(wanted)
     })?;
-    (newest - number >= to_u64(BATCHES_IN_FLIGHT_MAX)).then_some(LogHole { lane, number })
+    (newest - number >= to_u64(BATCHES_IN_FLIGHT_MAX)).then_some(LogHole { log_ring, number })
 }
 
 impl OpenBatch {

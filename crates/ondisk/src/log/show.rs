@@ -32,12 +32,12 @@ impl LogScan {
 impl MemberLog {
     /// Batches of the last start.
     pub fn batches(&self) -> u64 {
-        self.lanes.values().map(|lane| lane.batches).sum()
+        self.log_rings.values().map(|log_ring| log_ring.batches).sum()
     }
 
     /// Records in them.
     pub fn records_written(&self) -> u64 {
-        self.lanes.values().map(|lane| lane.records).sum()
+        self.log_rings.values().map(|log_ring| log_ring.records).sum()
     }
 
     /// Records of the kind of that name that the member itself does not call settled.
@@ -62,15 +62,15 @@ impl fmt::Display for MemberLog {
         if let Some(fault) = self.fault {
             writeln!(f, "{:<14} {fault}", "log damaged")?;
         }
-        for (number, lane) in &self.lanes {
+        for (number, log_ring) in &self.log_rings {
             writeln!(
                 f,
                 "{:<14} {} batches, {} records, {}; settled below update {}",
-                format!("lane {number}"),
-                lane.batches,
-                lane.records,
-                ByteSize(lane.bytes),
-                lane.settled_below
+                format!("log ring {number}"),
+                log_ring.batches,
+                log_ring.records,
+                ByteSize(log_ring.bytes),
+                log_ring.settled_below
             )?;
         }
         Ok(())

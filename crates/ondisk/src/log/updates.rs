@@ -2,7 +2,7 @@
 //! and who lacks it.
 //!
 //! What must stay true: records of one update say the same, a holder stores the strip that its
-//! record names, and one lane writes a stripe; anything else is a contradiction that no crash
+//! record names, and one log ring writes a stripe; anything else is a contradiction that no crash
 //! explains. Pure.
 
 use super::record::Record;
@@ -33,12 +33,15 @@ impl DeviceLog<'_> {
 
 /// The logs contradict each other, which no crash explains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the logs contradict each other: {what} (lane {lane}, update {sequence}, stripe {stripe})")]
+#[error(
+    "the logs contradict each other: {what} (log ring {log_ring}, update {sequence}, stripe \
+     {stripe})"
+)]
 pub struct Contradiction {
     /// What about.
     pub what: &'static str,
-    /// The lane.
-    pub lane: u16,
+    /// The log ring.
+    pub log_ring: u16,
     /// The update.
     pub sequence: u64,
     /// The stripe.
@@ -47,7 +50,7 @@ pub struct Contradiction {
 
 /// An update, and who has its record.
 pub(super) struct Update<'a> {
-    pub(super) lane: u16,
+    pub(super) log_ring: u16,
     pub(super) record: &'a Record,
     pub(super) held: Vec<Held<'a>>,
 }
@@ -74,7 +77,7 @@ impl Update<'_> {
 ///
 /// # Errors
 /// If records of one update differ, a holder's strip is not the one that lies on its slot, or two
-/// lanes speak of one stripe.
+/// log rings speak of one stripe.
 pub(super) fn updates_by_stripe<'a>(
     devices: &[DeviceLog<'a>],
     geometry: &Geometry,
@@ -82,10 +85,10 @@ pub(super) fn updates_by_stripe<'a>(
     let mut updates: BTreeMap<(u16, u64), Update<'a>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
         for logged in &device.log.records {
-            let (lane, record) = (logged.lane, &logged.record);
+            let (log_ring, record) = (logged.log_ring, &logged.record);
             let contradiction = |what| Contradiction {
                 what,
-                lane,
+                log_ring,
                 sequence: record.sequence,
                 stripe: record.stripe,
             };
@@ -95,8 +98,8 @@ pub(super) fn updates_by_stripe<'a>(
                 own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
                     contradiction("a holder does not store the strip that its record names")
                 })?;
-            let none = || Update { lane, record, held: Vec::new() };
-            let update = updates.entry((lane, record.sequence)).or_insert_with(none);
+            let none = || Update { log_ring, record, held: Vec::new() };
+            let update = updates.entry((log_ring, record.sequence)).or_insert_with(none);
             if !is_same_update(update.record, record) {
                 return Err(contradiction("its records differ"));
             }
@@ -106,11 +109,11 @@ pub(super) fn updates_by_stripe<'a>(
         }
     }
     let mut stripes: BTreeMap<StripeNo, Vec<Update<'a>>> = BTreeMap::new();
-    for ((lane, sequence), update) in updates {
+    for ((log_ring, sequence), update) in updates {
         let of_stripe = stripes.entry(update.record.stripe).or_default();
-        if of_stripe.first().is_some_and(|first| first.lane != lane) {
-            let what = "two lanes write one stripe";
-            return Err(Contradiction { what, lane, sequence, stripe: update.record.stripe });
+        if of_stripe.first().is_some_and(|first| first.log_ring != log_ring) {
+            let what = "two log rings write one stripe";
+            return Err(Contradiction { what, log_ring, sequence, stripe: update.record.stripe });
         }
         of_stripe.push(update);
     }

@@ -167,7 +167,7 @@ fn stale_members_do_not_count_towards_the_data() {
     assert!(line.contains("slot 0 serial SER0000 (out since generation 11)"), "{line}");
 }
 
-fn with_newcomer(role: Role, base: Superblock) -> Superblock {
+fn with_joining_device(role: Role, base: Superblock) -> Superblock {
     let mut next = updated(&base);
     next.members.push(
         MemberEntry::new(member_uuid(100), MemberIdx(2), role)
@@ -178,25 +178,28 @@ fn with_newcomer(role: Role, base: Superblock) -> Superblock {
 
 #[test]
 fn a_member_being_rebuilt_is_attached_but_does_not_count() {
-    let next = with_newcomer(Role::Rebuilding, lost(&raid6(), &[2]));
+    let next = with_joining_device(Role::Rebuilding, lost(&raid6(), &[2]));
     let mut all = readings(&next);
     all[2] = reading(&next, 100);
     let verdict = judge(&all);
     assert_eq!(verdict.start, Start::Degraded);
     assert_eq!(verdict.slots[2].state, SlotState::Missing);
-    let newcomer = verdict.slots[2].newcomer.expect("listed");
-    assert_eq!((newcomer.entry.role, newcomer.reading), (Role::Rebuilding, Some(2)));
+    let joining_device = verdict.slots[2].joining_device.expect("listed");
+    assert_eq!((joining_device.entry.role, joining_device.reading), (Role::Rebuilding, Some(2)));
 }
 
 #[test]
 fn a_member_being_copied_still_holds_its_slot() {
-    let next = with_newcomer(Role::Replacement, raid6());
+    let next = with_joining_device(Role::Replacement, raid6());
     let mut all = readings(&next);
     all.push(reading(&next, 100));
     let verdict = judge(&all);
     assert_eq!(verdict.start, Start::Whole);
     assert_eq!(verdict.slots[2].state, SlotState::Current);
-    assert_eq!(verdict.slots[2].newcomer.and_then(|newcomer| newcomer.reading), Some(6));
+    assert_eq!(
+        verdict.slots[2].joining_device.and_then(|joining_device| joining_device.reading),
+        Some(6)
+    );
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use ashlar_layout::{Geometry, GeometryParts, LAYOUT_VERSION, Level};
 use ashlar_ondisk::Areas;
 use ashlar_ondisk::format::{
-    AREA_FIELDS, BATCH_FIELDS, FLUSH_MARK_FIELDS, FieldAt, HEADER_FIELDS, HEARTBEAT_FIELDS,
-    HOLDER_FIELDS, HOME_FIELDS, JOB_FIELDS, MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS, RECORD_FIELDS,
-    SPARE_FIELDS,
+    AREA_FIELDS, BATCH_FIELDS, BLOCK_CHANGE_FIELDS, FLUSH_MARK_FIELDS, FieldAt, HEADER_FIELDS,
+    HEARTBEAT_FIELDS, HOLDER_FIELDS, JOB_FIELDS, MEMBER_FIELDS, PAGE_FIELDS, PART_FIELDS,
+    RECORD_FIELDS, SPARE_FIELDS,
 };
 
 use ashlar_units::{MemberIdx, StripeNo};
@@ -66,7 +66,7 @@ fn every_table_of_the_document_lists_the_fields_of_its_record() {
         ("### Log record", RECORD_FIELDS),
         ("### Holder of a record", HOLDER_FIELDS),
         ("### Part of a record", PART_FIELDS),
-        ("### Data block of a parity-only record", HOME_FIELDS),
+        ("### Data block of a parity-only record", BLOCK_CHANGE_FIELDS),
     ];
     for (heading, fields) in tables {
         let wanted: Vec<_> =

@@ -6,7 +6,7 @@
 
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{
-    Batch, BatchEncoder, BatchHead, Holder, Home, LogIdentity, LogLimits, NewRecord, Record,
+    Batch, BatchEncoder, BatchHead, BlockChange, Holder, LogIdentity, LogLimits, NewRecord, Record,
     RecordKind,
 };
 use ashlar_ondisk::{
@@ -158,8 +158,8 @@ fn logged() -> Superblock {
     superblock.policy = ConsistencyPolicy::Log;
     superblock.features.incompatible = Features::INTENT_LOG;
     superblock.resync_dirty_regions = true;
-    let newcomer = MemberEntry::new(member_uuid(100), MemberIdx(2), Role::Replacement);
-    superblock.members.push(newcomer.on_device(DEVICE_BYTES, Text::cut(&serial(100))));
+    let joining_device = MemberEntry::new(member_uuid(100), MemberIdx(2), Role::Replacement);
+    superblock.members.push(joining_device.on_device(DEVICE_BYTES, Text::cut(&serial(100))));
     for (entry, tag) in superblock.members.iter_mut().zip(0x1122_3344_5566_7700..) {
         entry.log_tag = tag;
     }
@@ -216,7 +216,7 @@ fn v1_log_area_decodes_for_ever() {
 
     let limits = LogLimits::of(&superblock.geometry);
     let batch = |block: usize| Batch::decode(&bytes[block * 4096..], &limits).expect("whole");
-    let head = BatchHead { identity, lane: 1, sequence: 7, settled_below: 39 };
+    let head = BatchHead { identity, log_ring: 1, sequence: 7, settled_below: 39 };
     assert_eq!(batch(0).head, head);
     let is = |record: &Record, new: &NewRecord<'_>, payload_offset: u64| {
         let NewRecord { sequence, stripe, kind, rows, holders, parts } = *new;
@@ -225,52 +225,54 @@ fn v1_log_area_decodes_for_ever() {
     };
     assert!(is(&batch(0).records[0], &full, 4096) && is(&batch(0).records[1], &next, 3 * 4096));
     assert!(is(&batch(6).records[0], &doubt, 8192) && is(&batch(6).records[1], &first, 8192));
-    assert_eq!((batch(8).head.lane, batch(8).records.len()), (2, 0));
+    assert_eq!((batch(8).head.log_ring, batch(8).records.len()), (2, 0));
     assert!((1..6).chain([7]).all(|block| Batch::decode(&bytes[block * 4096..], &limits).is_err()));
 }
 
 /// The same array whose devices are said to write 4 KiB whole, but for one that came later.
-fn lean() -> Superblock {
+fn parity_only() -> Superblock {
     let mut superblock = logged();
-    superblock.features.incompatible |= Features::LEAN_RECORDS;
+    superblock.features.incompatible |= Features::PARITY_ONLY_RECORDS;
     superblock.members[..6].iter_mut().for_each(|entry| entry.stated_atomic_bytes = 4096);
     superblock.members[1].stated_atomic_bytes = 16 << 10;
     superblock
 }
 
 #[test]
-fn v1_lean_array_decodes_for_ever() {
-    let encoded = lean().encode().expect("valid");
-    let bytes = stored("v1-lean", include_str!("../images/v1-lean.txt"), &encoded);
-    assert_eq!(Superblock::decode(&bytes), Ok(lean()));
+fn v1_parity_only_array_decodes_for_ever() {
+    let encoded = parity_only().encode().expect("valid");
+    let bytes = stored("v1-parity-only", include_str!("../images/v1-parity-only.txt"), &encoded);
+    assert_eq!(Superblock::decode(&bytes), Ok(parity_only()));
 }
 
-/// A batch of a lean record on slot 4, and a full one behind it.
+/// A batch of a parity-only record on slot 4, and a full one behind it.
 #[test]
-fn v1_lean_records_decode_for_ever() {
-    let superblock = lean();
+fn v1_parity_only_records_decode_for_ever() {
+    let superblock = parity_only();
     let own = superblock.member(superblock.member_uuid).expect("listed").log_tag;
     let array_tag = bitmap::array_tag(superblock.array_uuid);
     let identity = LogIdentity { array_tag, log_tag: own, incarnation: superblock.incarnation };
     let holders = [holder(own, 4), holder(superblock.members[5].log_tag, 5)];
     let (parts, both) = ([part(4, 3, 4)], [part(4, 0, 1)]);
-    let home = Home { strip: StripIdx(2), old: 0x0102_0304, new: 0xF1F2_F3F4 };
-    let (kind, rows) = (RecordKind::Lean(home), RowRange::new(3, 4));
+    let change = BlockChange { strip: StripIdx(2), old: 0x0102_0304, new: 0xF1F2_F3F4 };
+    let (kind, rows) = (RecordKind::ParityOnly(change), RowRange::new(3, 4));
     let stripe = StripeNo(0);
-    let lean = NewRecord { sequence: 40, stripe, kind, rows, holders: &holders, parts: &parts };
+    let parity_only =
+        NewRecord { sequence: 40, stripe, kind, rows, holders: &holders, parts: &parts };
     let (kind, rows) = (RecordKind::Full, RowRange::new(0, 1));
-    let full = NewRecord { sequence: 41, kind, rows, parts: &both, ..lean };
+    let full = NewRecord { sequence: 41, kind, rows, parts: &both, ..parity_only };
     let (mut payload, mut area) = (vec![0; 4096], vec![0; 3 * 4096]);
     (payload[0], payload[4095]) = (1, 2);
     let mut encoder = BatchEncoder::new(&mut area, 4096, identity);
-    encoder.push(&lean, [&payload[..]]);
+    encoder.push(&parity_only, [&payload[..]]);
     encoder.push(&full, [&payload[..]]);
     assert_eq!(encoder.finish(1, 7, 39), 3 * 4096);
-    let bytes = stored("v1-lean-log", include_str!("../images/v1-lean-log.txt"), &area);
+    let bytes =
+        stored("v1-parity-only-log", include_str!("../images/v1-parity-only-log.txt"), &area);
     let limits = LogLimits::of(&superblock.geometry);
     let batch = Batch::decode(&bytes, &limits).expect("whole");
     let kinds: Vec<RecordKind> = batch.records.iter().map(|record| record.kind).collect();
-    assert_eq!(kinds, [RecordKind::Lean(home), RecordKind::Full]);
+    assert_eq!(kinds, [RecordKind::ParityOnly(change), RecordKind::Full]);
     assert_eq!(batch.records[0].placed_parts().collect::<Vec<_>>(), [(parts[0], 4096)]);
     assert_eq!(batch.records[1].placed_parts().collect::<Vec<_>>(), [(both[0], 8192)]);
 }

@@ -85,7 +85,7 @@ fn a_batch_comes_back_as_it_was() {
     let bytes = sample_batch();
     assert_eq!(bytes.len(), 5 * BLOCK, "a header and four blocks");
     let batch = Batch::decode(&bytes, &limits()).expect("whole");
-    let head = BatchHead { identity: identity(7), lane: 3, sequence: 1000, settled_below: 38 };
+    let head = BatchHead { identity: identity(7), log_ring: 3, sequence: 1000, settled_below: 38 };
     assert_eq!((batch.head, batch.bytes), (head, 5 * 4096));
     let [full, doubt, single] = batch.records.as_slice() else { panic!("three records") };
     assert_eq!((full.sequence, full.stripe, full.kind), (40, StripeNo(14), RecordKind::Full));

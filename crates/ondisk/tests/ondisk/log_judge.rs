@@ -18,8 +18,8 @@ use ashlar_model::chance::Chance;
 use ashlar_model::field::{Block, solve, whole_row};
 use ashlar_ondisk::GeometryRecord;
 use ashlar_ondisk::log::{
-    DeviceLog, Found, FoundBlock, Holder, Home, HomeBlock, LaneSummary, LoggedRecord, MemberLog,
-    Part, Record, RecordKind, block_checksum, judge,
+    BlockChange, ChangedBlock, DeviceLog, Found, FoundBlock, Holder, LogRingSummary, LoggedRecord,
+    MemberLog, Part, Record, RecordKind, block_checksum, judge,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -34,7 +34,8 @@ struct Shape {
     rows: usize,
     updates: usize,
     tears: bool,
-    /// Devices of data have no caches, and blocks do not tear: updates of one block may be lean.
+    /// Devices of data have no caches, and blocks do not tear: updates of one block may be
+    /// parity-only.
     is_solid: bool,
 }
 
@@ -159,29 +160,29 @@ impl<'c> Universe<'c> {
             |at: &usize| !self.out_before.contains(at) && blocks.contains_key(&(*at, rows.start));
         let mut holders: Vec<usize> = (0..self.strips()).filter(stores).collect();
         let mut kind = if is_whole { RecordKind::InDoubt } else { RecordKind::Full };
-        if let Some(home) = self.home(&holders, rows.clone()).filter(|_| !is_whole) {
-            holders.retain(|at| *at != home.strip.at());
-            kind = RecordKind::Lean(home);
+        if let Some(change) = self.change(&holders, rows.clone()).filter(|_| !is_whole) {
+            holders.retain(|at| *at != change.strip.at());
+            kind = RecordKind::ParityOnly(change);
         }
         self.updates.push(Update { kind, rows: range(rows), blocks, holders });
     }
 
-    /// The block that the update is about, if it is to be a lean one.
-    fn home(&mut self, holders: &[usize], rows: std::ops::Range<usize>) -> Option<Home> {
+    /// The block that the update is about, if it is to be a parity-only one.
+    fn change(&mut self, holders: &[usize], rows: std::ops::Range<usize>) -> Option<BlockChange> {
         let data: Vec<usize> = holders.iter().copied().filter(|at| *at < self.shape.k).collect();
         let [at] = data[..] else { return None };
         let versions = &self.versions[&(at, rows.start)];
         let [.., old, new] = versions[..] else { return None };
         let changes_one = self.is_alone(at, rows.start, new.0);
-        // Its record is on devices of parity alone: with those lost, the home copy of an older one
-        // would be believed.
+        // Its record is on devices of parity alone: with those lost, the change copy of an older
+        // one would be believed.
         let has_copy = |update: &Update| {
             update.kind == RecordKind::Full && update.blocks.contains_key(&(at, rows.start))
         };
         let changes_one = changes_one && !self.updates.iter().any(has_copy);
         let may_be = self.shape.is_solid && rows.len() == 1 && holders.len() > 1 && changes_one;
-        let home = Home { strip: strip(at), old: checksum(old.1), new: checksum(new.1) };
-        (may_be && self.choices.yes()).then_some(home)
+        let change = BlockChange { strip: strip(at), old: checksum(old.1), new: checksum(new.1) };
+        (may_be && self.choices.yes()).then_some(change)
     }
 
     /// Whether the update changed no other data of the row, on strips that are out neither.
@@ -206,7 +207,7 @@ impl<'c> Universe<'c> {
             parts: if update.kind.has_payload() { Box::new([part]) } else { Box::new([]) },
             payload_offset: u64::from(update.rows.start) * 4096,
         };
-        LoggedRecord { lane: 3, batch_offset: number as u64 * 64 * 4096, record }
+        LoggedRecord { log_ring: 3, batch_offset: number as u64 * 64 * 4096, record }
     }
 
     /// What lies in the log of the device of `at`.
@@ -220,8 +221,8 @@ impl<'c> Universe<'c> {
         // What the device itself calls settled, its scan leaves out.
         let records = numbers.map(|number| self.record(number, at));
         let records = records.filter(|logged| logged.record.sequence >= settled_below).collect();
-        let lane = LaneSummary { settled_below, ..LaneSummary::default() };
-        MemberLog { lanes: [(3, lane)].into(), records, ..MemberLog::default() }
+        let log_ring = LogRingSummary { settled_below, ..LogRingSummary::default() };
+        MemberLog { log_rings: [(3, log_ring)].into(), records, ..MemberLog::default() }
     }
 }
 
@@ -274,7 +275,7 @@ impl Found for InPlace<'_> {
         true
     }
 
-    fn block(&self, block: HomeBlock) -> FoundBlock {
+    fn block(&self, block: ChangedBlock) -> FoundBlock {
         let (at, row) = (block.strip.at(), usize::try_from(block.row).expect("few"));
         match self.live.contains(&at) {
             true => FoundBlock::Holds(checksum(self.content[&(at, row)])),
@@ -289,11 +290,11 @@ impl Universe<'_> {
     fn durable(&mut self, phase: Phase) -> (Content, bool) {
         let last = self.updates.len();
         let (mut content, mut is_durable) = (Content::new(), true);
-        let lean = self.updates.last().and_then(|update| update.kind.home());
-        // Parity of a lean update follows its block.
-        let is_there = lean.is_none() || phase == Phase::Done || self.choices.yes();
+        let parity_only = self.updates.last().and_then(|update| update.kind.change());
+        // Parity of a parity-only update follows its block.
+        let is_there = parity_only.is_none() || phase == Phase::Done || self.choices.yes();
         for (place, versions) in self.versions.clone() {
-            let is_home = lean.is_some_and(|home| home.strip.at() == place.0);
+            let is_home = parity_only.is_some_and(|change| change.strip.at() == place.0);
             let landed = |number: usize| number < last || phase != Phase::Logging && is_there;
             let may: Vec<_> = versions.iter().filter(|v| landed(v.0)).collect();
             let is_solid = self.shape.is_solid && place.0 < self.shape.k;
@@ -456,7 +457,7 @@ fn every(shape: fn() -> Shape) -> u64 {
 }
 
 #[test]
-fn every_crash_state_of_one_update_is_mended() {
+fn every_crash_state_of_one_update_is_repaired() {
     assert!(
         every(|| Shape { k: 2, m: 1, rows: 2, updates: 1, tears: false, is_solid: false }) > 10_000
     );
@@ -478,7 +479,7 @@ fn every_crash_state_of_one_update_is_mended() {
 }
 
 #[test]
-fn every_crash_state_of_two_updates_of_a_row_is_mended() {
+fn every_crash_state_of_two_updates_of_a_row_is_repaired() {
     assert!(
         every(|| Shape { k: 2, m: 1, rows: 1, updates: 2, tears: false, is_solid: false })
             > 100_000
@@ -489,7 +490,7 @@ fn every_crash_state_of_two_updates_of_a_row_is_mended() {
 }
 
 #[test]
-fn seeded_crash_states_of_more_updates_are_mended() {
+fn seeded_crash_states_of_more_updates_are_repaired() {
     for seed in 0..30_000 {
         let mut chance = Chance(seed);
         let k = 2 + chance.below(3);

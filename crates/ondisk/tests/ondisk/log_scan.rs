@@ -123,7 +123,7 @@ fn a_torn_batch_does_not_hide_a_whole_one_that_lies_before_the_piece_at_hand() {
     put(&mut area, 252, (identity(7), 2, 1));
     let log = scan(&area, identity(7));
     assert_eq!(found(&log), [252 * 4096]);
-    assert_eq!(log.lanes[&2].batches, 1);
+    assert_eq!(log.log_rings[&2].batches, 1);
 }
 
 #[test]
@@ -152,17 +152,17 @@ fn what_the_device_calls_settled_is_left_out_in_any_order_of_places() {
     assert_eq!(log.records.iter().map(|logged| logged.record.sequence).collect::<Vec<_>>(), [42]);
     let parts: Vec<_> = log.records[0].placed_parts().collect();
     assert_eq!(parts, [(part(4, 15, 16), to_u64(8 * BLOCK + length - BLOCK))]);
-    let lane = log.lanes[&3];
-    assert_eq!((lane.batches, lane.records, lane.newest_batch), (2, 3, 1001));
-    assert_eq!((lane.settled_below, lane.bytes), (42, to_u64(length + BLOCK)));
+    let log_ring = log.log_rings[&3];
+    assert_eq!((log_ring.batches, log_ring.records, log_ring.newest_batch), (2, 3, 1001));
+    assert_eq!((log_ring.settled_below, log_ring.bytes), (42, to_u64(length + BLOCK)));
     // The other way round in the area: the word comes before the records.
     area.copy_within(20 * BLOCK..21 * BLOCK, 0);
     assert_eq!(scan(&area, identity(7)).records.len(), 1);
 }
 
-/// An area with batches of lane 0 that have one update each, by their number, and say what is
+/// An area with batches of log ring 0 that have one update each, by their number, and say what is
 /// settled.
-fn lane(batches: &[(u64, u64)]) -> Vec<u8> {
+fn log_ring(batches: &[(u64, u64)]) -> Vec<u8> {
     let mut area = vec![0; 64 * BLOCK];
     let holders = [holder(7, 4)];
     for (at, (number, settled)) in batches.iter().enumerate() {
@@ -181,20 +181,20 @@ fn lane(batches: &[(u64, u64)]) -> Vec<u8> {
 /// place and flushed.
 #[test]
 fn a_batch_that_must_have_been_whole_and_is_not_is_a_hole() {
-    let hole = |batches: &[(u64, u64)]| scan(&lane(batches), identity(7)).hole;
-    assert_eq!(hole(&[(1, 0), (2, 0), (4, 0), (5, 0)]), Some(LogHole { lane: 0, number: 3 }));
-    assert_eq!(hole(&[(1, 0), (2, 0), (5, 0), (4, 0)]), Some(LogHole { lane: 0, number: 3 }));
-    assert_eq!(hole(&[(1, 0), (u64::MAX, 0)]), Some(LogHole { lane: 0, number: 2 }));
-    let mut damaged = lane(&[(1, 0), (2, 0), (3, 0), (4, 0)]);
+    let hole = |batches: &[(u64, u64)]| scan(&log_ring(batches), identity(7)).hole;
+    assert_eq!(hole(&[(1, 0), (2, 0), (4, 0), (5, 0)]), Some(LogHole { log_ring: 0, number: 3 }));
+    assert_eq!(hole(&[(1, 0), (2, 0), (5, 0), (4, 0)]), Some(LogHole { log_ring: 0, number: 3 }));
+    assert_eq!(hole(&[(1, 0), (u64::MAX, 0)]), Some(LogHole { log_ring: 0, number: 2 }));
+    let mut damaged = log_ring(&[(1, 0), (2, 0), (3, 0), (4, 0)]);
     assert_eq!(scan(&damaged, identity(7)).hole, None);
     damaged[2 * BLOCK + 4096 + 7] ^= 1;
     let log = scan(&damaged, identity(7));
-    assert_eq!((log.hole, log.fault), (Some(LogHole { lane: 0, number: 2 }), None));
+    assert_eq!((log.hole, log.fault), (Some(LogHole { log_ring: 0, number: 2 }), None));
 }
 
 #[test]
 fn what_a_crash_and_space_that_is_used_again_leave_is_no_hole() {
-    let hole = |batches: &[(u64, u64)]| scan(&lane(batches), identity(7)).hole;
+    let hole = |batches: &[(u64, u64)]| scan(&log_ring(batches), identity(7)).hole;
     assert_eq!(hole(&[]), None);
     assert_eq!(hole(&[(9, 0)]), None);
     assert_eq!(hole(&[(u64::MAX, 0)]), None);
@@ -210,7 +210,7 @@ fn a_batch_that_would_end_beyond_the_area_is_none() {
     put(&mut area, 60, (identity(7), 1, 3));
     assert_eq!(found(&scan(&area, identity(7))), [60 * 4096]);
     assert!(found(&scan(&area[..63 * BLOCK], identity(7))).is_empty());
-    assert!(scan(&[], identity(7)).lanes.is_empty());
+    assert!(scan(&[], identity(7)).log_rings.is_empty());
 }
 
 #[test]
@@ -242,7 +242,7 @@ proptest! {
 
 /// What `examine` shows of a member's log.
 #[test]
-fn a_log_is_shown_with_its_lanes_and_with_what_counts() {
+fn a_log_is_shown_with_its_log_rings_and_with_what_counts() {
     let mut superblock = crate::samples::started(&crate::samples::raid6(), 2);
     assert!(LogScan::of_member(&superblock).is_none(), "no tag, no log");
     superblock.members[0].log_tag = 7;
@@ -259,7 +259,7 @@ fn a_log_is_shown_with_its_lanes_and_with_what_counts() {
         "log            1 batches of the last start, 3 records",
         "counting       3 of them, 2 full, 1 in doubt, 0 first write",
         "older          1 batches, 1 records: they mean nothing",
-        "lane 3         1 batches, 3 records, 20 KiB; settled below update 38",
+        "log ring 3         1 batches, 3 records, 20 KiB; settled below update 38",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

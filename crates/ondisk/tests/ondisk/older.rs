@@ -98,9 +98,17 @@ fn a_device_that_is_being_filled_is_held_to_the_same() {
     superblock.record(member_uuid(2), MemberEvent::Readded).expect("it is out");
     let mut all = readings(&superblock);
     all.iter_mut().for_each(|reading| reading.mark = Some(mark(9, 8)));
-    assert!(judge(&all).slots[2].newcomer.is_some_and(|newcomer| newcomer.reading == Some(2)));
+    assert!(
+        judge(&all).slots[2]
+            .joining_device
+            .is_some_and(|joining_device| joining_device.reading == Some(2))
+    );
     all[2].mark = Some(mark(7, 6));
-    assert!(judge(&all).slots[2].newcomer.is_some_and(|newcomer| newcomer.reading.is_none()));
+    assert!(
+        judge(&all).slots[2]
+            .joining_device
+            .is_some_and(|joining_device| joining_device.reading.is_none())
+    );
     assert_eq!(judge(&all).extra(2), older(7));
 }
 

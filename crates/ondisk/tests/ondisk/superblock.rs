@@ -222,22 +222,22 @@ fn members_of_one_generation_agree_and_differ_only_in_themselves() {
     let two = of_slot(&one, 5);
     assert_ne!(one, two);
     assert!(one.agrees_with(&two) && two.agrees_with(&one));
-    let parted = Superblock { incarnation: incarnation(9), ..two };
-    assert!(!one.agrees_with(&parted));
+    let split = Superblock { incarnation: incarnation(9), ..two };
+    assert!(!one.agrees_with(&split));
 }
 
 #[test]
-fn a_slot_takes_one_holder_and_one_newcomer() {
+fn a_slot_takes_one_holder_and_one_joining_device() {
     let mut superblock = lost(&raid6(), &[2]);
-    let newcomer = |number, role| {
+    let joining_device = |number, role| {
         MemberEntry::new(member_uuid(number), MemberIdx(2), role)
             .on_device(DEVICE_BYTES, Text::cut(&serial(number)))
     };
-    superblock.members.push(newcomer(100, Role::Rebuilding));
+    superblock.members.push(joining_device(100, Role::Rebuilding));
     assert!(superblock.encode().is_ok());
     assert_eq!(superblock.holder(MemberIdx(2)).map(|m| m.uuid), Some(member_uuid(2)));
-    assert_eq!(superblock.newcomer(MemberIdx(2)).map(|m| m.uuid), Some(member_uuid(100)));
-    superblock.members.push(newcomer(101, Role::Replacement));
+    assert_eq!(superblock.joining_device(MemberIdx(2)).map(|m| m.uuid), Some(member_uuid(100)));
+    superblock.members.push(joining_device(101, Role::Replacement));
     assert_eq!(superblock.encode(), Err(SuperblockFault::Field { name: "members.slot" }));
 }
 
@@ -307,7 +307,7 @@ pub fn spare() -> SpareSuperblock {
 
 #[test]
 fn what_is_stated_of_a_spare_is_a_power_of_two_that_older_programs_do_not_drop() {
-    let flag = Features { incompatible: Features::LEAN_RECORDS, ..Features::NONE };
+    let flag = Features { incompatible: Features::PARITY_ONLY_RECORDS, ..Features::NONE };
     let good = SpareSuperblock { stated_atomic_bytes: 16 << 10, features: flag, ..spare() };
     assert_eq!(SpareSuperblock::decode(&good.encode().expect("valid")), Ok(good));
     let fault = Err(SuperblockFault::Field { name: "stated_atomic_bytes" });

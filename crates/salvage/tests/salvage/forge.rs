@@ -215,8 +215,8 @@ pub struct Record {
     pub holders: Vec<(u8, u8)>,
     /// Strip, row and byte of each block.
     pub blocks: Vec<(u8, u16, u8)>,
-    /// Of a lean record: the strip of its block, its byte before and afterwards.
-    pub home: Option<(u8, u8, u8)>,
+    /// Of a parity-only record: the strip of its block, its byte before and afterwards.
+    pub change: Option<(u8, u8, u8)>,
 }
 
 /// A device's name in the log.
@@ -225,7 +225,7 @@ pub fn log_tag(member: u8) -> u64 {
 }
 
 impl Array {
-    /// A batch of lane 1 for a member.
+    /// A batch of log ring 1 for a member.
     pub fn batch(&self, member: u8, settled_below: u64, records: &[Record]) -> Vec<u8> {
         let mut bytes = vec![0; 4096];
         bytes[..8].copy_from_slice(b"ASHLARLG");
@@ -260,7 +260,7 @@ impl Array {
                 bytes.extend_from_slice(&block(*byte));
                 at += 6;
             }
-            if let Some((strip, old, new)) = record.home {
+            if let Some((strip, old, new)) = record.change {
                 bytes[at] = strip;
                 put(&mut bytes, at + 4, &crc(&block(old)).to_le_bytes());
                 put(&mut bytes, at + 8, &crc(&block(new)).to_le_bytes());

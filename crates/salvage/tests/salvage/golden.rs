@@ -1,7 +1,7 @@
 //! The golden images of the format, read as files: they are never edited, and this crate must agree
 //! with them.
 
-use ashlar_salvage::log::{Home, Kind, Writer, read};
+use ashlar_salvage::log::{BlockChange, Kind, Writer, read};
 use ashlar_salvage::pages::{Keeper, Pages};
 use ashlar_salvage::superblock::{Area, Copy, Role, Superblock};
 use ashlar_salvage::uuid_text;
@@ -113,7 +113,7 @@ fn a_log_area_is_read_batch_by_batch() {
     // Read off the image by eye: batches at 0, 6000 and 8000.
     let heads: Vec<(u16, u64, u64, usize)> = batches
         .iter()
-        .map(|it| (it.lane, it.sequence, it.settled_below, it.records.len()))
+        .map(|it| (it.log_ring, it.sequence, it.settled_below, it.records.len()))
         .collect();
     assert_eq!(heads, [(1, 7, 39, 2), (1, 8, 40, 2), (2, 1, 1, 0)]);
     let first = &batches[0].records[0];
@@ -145,8 +145,8 @@ fn a_logged_array_names_the_devices_of_its_log() {
 }
 
 #[test]
-fn a_lean_record_says_what_its_block_was_and_is_to_be() {
-    let image = image(include_str!("../../../ondisk/tests/images/v1-lean-log.txt"));
+fn a_parity_only_record_says_what_its_block_was_and_is_to_be() {
+    let image = image(include_str!("../../../ondisk/tests/images/v1-parity-only-log.txt"));
     let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
     let mut array_uuid = [0; 16];
     array_uuid[..8].copy_from_slice(&number(24).to_be_bytes());
@@ -155,16 +155,16 @@ fn a_lean_record_says_what_its_block_was_and_is_to_be() {
     let area = Area { offset: 0, bytes: u64::try_from(image.len()).expect("small") };
     let batches = read(&image, area, &writer).expect("readable");
     let [batch] = &batches[..] else { panic!("one batch") };
-    let home = Home { strip: 2, old: 0x0102_0304, new: 0xF1F2_F3F4 };
+    let change = BlockChange { strip: 2, old: 0x0102_0304, new: 0xF1F2_F3F4 };
     let kinds: Vec<Kind> = batch.records.iter().map(|it| it.kind).collect();
-    assert_eq!(kinds, [Kind::Lean(home), Kind::Full]);
+    assert_eq!(kinds, [Kind::ParityOnly(change), Kind::Full]);
     let blocks = batch.records.iter().flat_map(|it| &it.payload);
     let blocks: Vec<(u8, u16, u64)> = blocks.map(|it| (it.strip, it.row, it.offset)).collect();
     assert_eq!(blocks, [(4, 3, 0x1000), (4, 0, 0x2000)]);
 }
 
 #[test]
-fn an_array_with_lean_records_is_not_taken_for_a_newer_one() {
-    let found = superblock(include_str!("../../../ondisk/tests/images/v1-lean.txt"));
+fn an_array_with_parity_only_records_is_not_taken_for_a_newer_one() {
+    let found = superblock(include_str!("../../../ondisk/tests/images/v1-parity-only.txt"));
     assert_eq!((found.consistency_policy, found.entries.len()), (3, 7));
 }

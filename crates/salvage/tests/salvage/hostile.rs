@@ -201,7 +201,7 @@ fn record(dice: &mut Dice) -> Record {
             .into_iter()
             .take(if kind == 1 || kind == 4 { 1 + dice.below(3) } else { 0 })
             .collect(),
-        home: (kind == 4).then(|| (2 - row.to_le_bytes()[0], 0x99, 0x42)),
+        change: (kind == 4).then(|| (2 - row.to_le_bytes()[0], 0x99, 0x42)),
     }
 }
 

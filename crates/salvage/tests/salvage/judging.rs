@@ -67,13 +67,13 @@ fn a_start_that_crashed_half_way_leaves_two_incarnations_and_one_array() {
 }
 
 #[test]
-fn two_halves_are_refused_until_one_is_chosen() {
+fn split_brain_are_refused_until_one_is_chosen() {
     let one = Array { incarnation: 0xA0, previous: 0x90, ..Array::new(1, 1, 2, 1) };
     for (generation, incarnation) in [(9, 0xB0), (8, 0xB0)] {
         let other = Array { incarnation, generation, ..one.clone() };
         let mut images = images(&one);
         images[1] = other.member(1, &[]);
-        let Some(Refused::TwoHalves(halves)) = refusal(images.clone()) else { panic!("taken") };
+        let Some(Refused::SplitBrain(halves)) = refusal(images.clone()) else { panic!("taken") };
         assert_eq!(halves, [(0, [0xA0; 16]), (1, [0xB0; 16])]);
         for (believed, good) in [(0xA0, [0, 2].as_slice()), (0xB0, &[1])] {
             let choices = Choices { incarnation: Some([believed; 16]), ..Choices::default() };
@@ -97,7 +97,7 @@ fn sides_that_tie_are_listed_and_one_is_believed_by_a_member_of_it() {
     };
     let (one, other) = (out(1), out(2));
     let images = vec![one.member(0, &[]), other.member(1, &[]), one.member(2, &[])];
-    let refused = Refused::TwoHalves([(0, [0xA0; 16]), (1, [0xA0; 16])]);
+    let refused = Refused::SplitBrain([(0, [0xA0; 16]), (1, [0xA0; 16])]);
     assert_eq!(refusal(images.clone()), Some(refused));
     let readings: Vec<Reading> = images.iter().map(Reading::of).collect();
     let said: Vec<(Vec<usize>, u64, Vec<u16>)> = sides(&readings)
@@ -110,15 +110,15 @@ fn sides_that_tie_are_listed_and_one_is_believed_by_a_member_of_it() {
         let salvage = Salvage::open(images.clone(), &choices)?;
         Ok(salvage.judged().iter().map(|judged| judged.standing).collect::<Vec<_>>())
     };
-    use Standing::{Current, OtherHalf};
+    use Standing::{Current, OtherSide};
     for image in [0, 2] {
-        assert_eq!(believing(&images, image), Ok(vec![Current, OtherHalf, Current]));
+        assert_eq!(believing(&images, image), Ok(vec![Current, OtherSide, Current]));
     }
-    assert_eq!(believing(&images, 1), Ok(vec![OtherHalf, Current, OtherHalf]));
+    assert_eq!(believing(&images, 1), Ok(vec![OtherSide, Current, OtherSide]));
     // An older state, too: nothing newer is read.
     let mut aged = images;
     aged[0] = Array { generation: 11, ..one.clone() }.member(0, &[]);
-    assert_eq!(believing(&aged, 2), Ok(vec![OtherHalf, OtherHalf, Current]));
+    assert_eq!(believing(&aged, 2), Ok(vec![OtherSide, OtherSide, Current]));
     aged[1] = vec![0; aged[1].len()];
     let why = "no superblock of an array";
     assert_eq!(believing(&aged, 1), Err(Refused::CannotBeBelieved(1, why)));
@@ -135,7 +135,7 @@ fn a_member_that_went_on_alone_after_it_was_out_is_another_half() {
     {
         let mut images = images(&new);
         images[1] = Array { generation, incarnation, ..old.clone() }.member(1, &[]);
-        let refused = matches!(refusal(images), Some(Refused::TwoHalves(_)));
+        let refused = matches!(refusal(images), Some(Refused::SplitBrain(_)));
         assert_eq!(refused, apart, "generation {generation}, incarnation {incarnation:x}");
     }
     // One that was told that it is out went nowhere alone.
@@ -161,7 +161,7 @@ fn a_member_that_went_on_alone_is_another_half_though_the_newest_rebuilds_it() {
         Standing::Until(0)
     );
     let alone = Array { generation: 11, incarnation: 0xB0, ..old };
-    assert!(matches!(refusal(of_member(alone)), Some(Refused::TwoHalves(_))));
+    assert!(matches!(refusal(of_member(alone)), Some(Refused::SplitBrain(_))));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
         joined.entries[1] = Entry { member: 9, slot: 1, role, out_since: 0 };
         let mut images = images(&new);
         images[1] = joined.member(9, &[]);
-        let refused = matches!(refusal(images), Some(Refused::TwoHalves(_)));
+        let refused = matches!(refusal(images), Some(Refused::SplitBrain(_)));
         assert_eq!(refused, apart, "role {role}");
     }
 }

@@ -23,7 +23,7 @@ fn update() -> Record {
         kind: 1,
         holders: vec![(0, 0), (2, 2)],
         blocks: Vec::new(),
-        home: None,
+        change: None,
     }
 }
 
@@ -197,19 +197,19 @@ fn the_write_intent_bitmap_raises_doubt_only_if_the_superblock_says_so() {
     }
 }
 
-/// The same update with a lean record, when `found` lies in the place of its block.
-fn lean(found: u8) -> (Array, Vec<Vec<u8>>) {
+/// The same update with a parity-only record, when `found` lies in the place of its block.
+fn parity_only(found: u8) -> (Array, Vec<Vec<u8>>) {
     let (array, mut members) = crashed();
-    let (holders, home) = (vec![(2, 2)], Some((0, 0x11, 0x12)));
-    let record = Record { kind: 4, holders, home, ..with_blocks(&update(), &[(2, 0, 0x33)]) };
+    let (holders, change) = (vec![(2, 2)], Some((0, 0x11, 0x12)));
+    let record = Record { kind: 4, holders, change, ..with_blocks(&update(), &[(2, 0, 0x33)]) };
     log(&array, &mut members, 2, 0, &[record]);
     put(&mut members[0], DATA, &block(found));
     (array, members)
 }
 
 #[test]
-fn a_lean_record_counts_if_its_block_is_the_new_one() {
-    let (_, mut members) = lean(0x12);
+fn a_parity_only_record_counts_if_its_block_is_the_new_one() {
+    let (_, mut members) = parity_only(0x12);
     let salvage = open(members.clone());
     assert_eq!((salvage.log().complete, salvage.log().dropped), (1, 0));
     assert_eq!(read(&salvage, 0), (0x12, How::Direct));
@@ -218,8 +218,8 @@ fn a_lean_record_counts_if_its_block_is_the_new_one() {
 }
 
 #[test]
-fn a_lean_record_is_dropped_if_its_block_is_the_old_one() {
-    let (_, mut members) = lean(0x11);
+fn a_parity_only_record_is_dropped_if_its_block_is_the_old_one() {
+    let (_, mut members) = parity_only(0x11);
     let salvage = open(members.clone());
     assert_eq!((salvage.log().complete, salvage.log().dropped), (0, 1));
     assert_eq!(read(&salvage, 0), (0x11, How::Direct));
@@ -228,16 +228,16 @@ fn a_lean_record_is_dropped_if_its_block_is_the_old_one() {
 }
 
 #[test]
-fn a_block_that_a_lean_record_does_not_know_or_that_is_lost_follows_from_the_others() {
-    let (_, mut members) = lean(0xEE);
+fn a_block_that_a_parity_only_record_does_not_know_or_that_is_lost_follows_from_the_others() {
+    let (_, mut members) = parity_only(0xEE);
     assert_eq!(read(&open(members.clone()), 0), (0x12, How::Reconstructed));
     members.remove(0);
     assert_eq!(read(&open(members), 0), (0x12, How::Reconstructed));
 }
 
 #[test]
-fn a_later_record_of_the_row_tells_that_the_block_of_a_lean_one_became_another() {
-    let (array, mut members) = lean(0x13);
+fn a_later_record_of_the_row_tells_that_the_block_of_a_parity_only_one_became_another() {
+    let (array, mut members) = parity_only(0x13);
     let later = Record { sequence: 6, holders: vec![(2, 2)], ..update() };
     let later = with_blocks(&later, &[(2, 0, 0x32)]);
     log(&array, &mut members, 2, 8192, &[later]);

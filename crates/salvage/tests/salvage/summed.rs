@@ -8,7 +8,8 @@ use ashlar_salvage::{Choices, How, Lost, Salvage};
 /// data follow.
 const MEMBER: [usize; 4] = [1, 2, 3, 0];
 
-/// RAID 6 of 2+2, stripe 0 written: by hand D0 is 1, D1 is 2, P is 3, and Q is 1 + 2 x 2, which is 5.
+/// RAID 6 of 2+2, stripe 0 written: by hand D0 is 1, D1 is 2, P is 3, and Q is 1 + 2 x 2, which is
+/// 5.
 fn raid6() -> (Array, Vec<Vec<u8>>) {
     let array = Array { policy: 3, has_sums: true, ..Array::new(6, 2, 2, 1) };
     let mut members: Vec<Vec<u8>> = (0..4).map(|slot| array.member(slot, &[0])).collect();
@@ -35,7 +36,7 @@ fn read(salvage: &Salvage<Vec<u8>>, number: u64) -> Result<(u8, How), Lost> {
 }
 
 #[test]
-fn wrong_blocks_are_mended_from_right_ones_and_named() {
+fn wrong_blocks_are_repaired_from_right_ones_and_named() {
     let (_, members) = raid6();
     let salvage = open(members.clone());
     assert_eq!(read(&salvage, 0), Ok((1, How::Direct)));
@@ -48,7 +49,7 @@ fn wrong_blocks_are_mended_from_right_ones_and_named() {
         let salvage = open(members);
         for strip in 0..2_u64 {
             let is_wrong = [one, other].iter().any(|it| u64::try_from(*it) == Ok(strip));
-            let how = if is_wrong { How::Mended } else { How::Direct };
+            let how = if is_wrong { How::Repaired } else { How::Direct };
             let first = strip * salvage.geometry().strip_blocks();
             let byte = u8::try_from(strip).expect("two") + 1;
             assert_eq!(read(&salvage, first), Ok((byte, how)), "{one} {other}");
@@ -79,7 +80,7 @@ fn a_right_block_in_a_wrong_place_is_wrong() {
     let (_, mut members) = raid6();
     let other = members[MEMBER[1]][DATA..DATA + 4096].to_vec();
     put(&mut members[MEMBER[0]], DATA, &other);
-    assert_eq!(read(&open(members), 0), Ok((1, How::Mended)));
+    assert_eq!(read(&open(members), 0), Ok((1, How::Repaired)));
 }
 
 /// A page that tore leaves the one before it, and one that nobody has says nothing.

@@ -7,12 +7,12 @@
 //!
 //! In reading order:
 //! - `subject`  arrays with data in them, whole and degraded, stopped and crashed
-//! - `evil`     what is done to their devices, and what may be lost by it
+//! - `damage`     what is done to their devices, and what may be lost by it
 //! - `forge`    records that say something else under a right checksum
 //! - `trial`    one start, everything read and written, and what is demanded
 //! - `tally`    what came of many
 
-mod evil;
+mod damage;
 mod forge;
 mod subject;
 mod tally;

@@ -7,7 +7,7 @@
 //! also: every block is right or an error. A block of a stripe that was being written when the host
 //! stopped is not judged here: universes do.
 
-use super::evil::{Excused, Victims};
+use super::damage::{Excused, Victims};
 use super::subject::{BLOCKS, DISK_BYTES, Subject, engine, flush, names, write};
 use crate::config::Payload;
 use crate::content::{WriteId, is_of, is_zero};

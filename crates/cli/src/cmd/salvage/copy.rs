@@ -165,7 +165,7 @@ impl Walk<'_> {
             return;
         }
         verified.stripes_disagreeing += 1;
-        let slot = |strip| self.salvage.geometry().home(stripe, strip).slot;
+        let slot = |strip| self.salvage.geometry().strip_place(stripe, strip).slot;
         let parities = disagreeing(&check);
         let suspect_slot = check.suspect.map(slot);
         if let Some(last) = verified.disagreements.last_mut()

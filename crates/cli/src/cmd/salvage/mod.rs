@@ -196,7 +196,7 @@ fn explained(refused: &Refused, paths: &[PathBuf], sides: &[Side]) -> Fault {
             format!("{} and {} are copies of the same member", name(one), name(other)),
             "leave one of them out".to_owned(),
         ),
-        Refused::TwoHalves([(one, _), (other, _)]) => (
+        Refused::SplitBrain([(one, _), (other, _)]) => (
             format!("{} and {} were used apart from each other", name(one), name(other)),
             format!("say by one member which to believe: {}", candidates(sides, paths)),
         ),

@@ -220,7 +220,7 @@ impl Member {
             Standing::Incoherent => "incoherent",
             Standing::Older => "older_copy",
             Standing::NotListed => "not_listed",
-            Standing::OtherHalf => "other_half",
+            Standing::OtherSide => "other_half",
             Standing::Unknown(_) => "unknown",
         }
     }
@@ -235,7 +235,7 @@ impl Member {
                 "an older copy: it lacks writes that the others know to be flushed".to_owned()
             }
             Standing::NotListed => "not a member any more".to_owned(),
-            Standing::OtherHalf => "of the other half".to_owned(),
+            Standing::OtherSide => "of the other half".to_owned(),
             Standing::Unknown(why) => format!("unknown: {why}"),
         };
         if self.judged.by_hand {
@@ -284,7 +284,7 @@ const HOWS: [(How, &str, &str); 7] = [
     (How::Direct, "direct", "read where it lies"),
     (How::FromLog, "from_log", "read from the stripe intent log"),
     (How::Reconstructed, "reconstructed", "reconstructed"),
-    (How::Mended, "mended", "reconstructed: what lay there was not what was written"),
+    (How::Repaired, "repaired", "reconstructed: what lay there was not what was written"),
     (How::InDoubt, "in_doubt", "reconstructed where writes were in flight: may be wrong"),
     (How::ByHand, "by_hand", "from members put in by hand: may be old"),
 ];

@@ -1,6 +1,6 @@
 //! Rows in doubt of arrays with checksums: which of their blocks are not what the table says they
 //! are, and follow from the rest of their row, which proves it. The row is generated from the
-//! others then (`mend`), and they are put back with it.
+//! others then (`apply`), and they are put back with it.
 //!
 //! What must stay true: blocks are named only where afterwards every block that is here is what the
 //! table says of it, and the row is a codeword. The table is as of the last flush or later, so each
@@ -10,10 +10,10 @@
 //! be what the table says. Where that is not so nothing is named: what is found is believed
 //! (docs/on-disk-format.md, rule R9; docs/adr/0013-checksums-of-blocks.md says what that leaves).
 
-use super::mend::read_strips;
+use super::apply::read_strips;
 use crate::checksums::{block_of, is_known_right};
 use crate::error::Refusal;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_parity::Locality;
@@ -26,38 +26,38 @@ use std::rc::Rc;
 /// # Errors
 /// If more members fail than the parity replaces.
 pub(super) async fn to_put_back(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, rows): (Stripe, RowRange),
 ) -> Result<Vec<StripSet>, Refusal> {
-    if shard.array.checksums.is_none() {
+    if local.array.checksums.is_none() {
         return Ok(vec![StripSet::EMPTY; to_usize(rows.blocks().into())]);
     }
-    let strips = shard.array.view(stripe).readable;
+    let strips = local.array.view(stripe).readable;
     let mut named = Vec::new();
-    match read_strips(shard, stripe, strips, rows).await? {
+    match read_strips(local, stripe, strips, rows).await? {
         Ok(read) => {
             for (at, row) in (rows.start..rows.end).enumerate() {
                 let of_row = at * BLOCK_BYTES_USIZE..(at + 1) * BLOCK_BYTES_USIZE;
                 let blocks = read.iter().map(|bytes| &bytes[of_row.clone()]);
                 let found = Row { stripe, row, blocks: strips.iter().zip(blocks).collect() };
-                named.push(found.to_put_back(shard, StripSet::EMPTY).await);
+                named.push(found.to_put_back(local, StripSet::EMPTY).await);
             }
         }
         // The media do not give all of it back: perhaps of this row they do.
         Err(_) if rows.blocks() > 1 => {
             for row in rows.start..rows.end {
                 let row = RowRange::new(row, row + 1);
-                named.extend(Box::pin(to_put_back(shard, (stripe, row))).await?);
+                named.extend(Box::pin(to_put_back(local, (stripe, row))).await?);
             }
         }
         Err(unreadable) => {
-            let here = shard.array.view(stripe).readable;
+            let here = local.array.view(stripe).readable;
             let strips = here.minus(unreadable);
-            named.push(match read_strips(shard, stripe, strips, rows).await? {
+            named.push(match read_strips(local, stripe, strips, rows).await? {
                 Ok(read) => {
                     let blocks = strips.iter().zip(read.iter().map(|bytes| &bytes[..])).collect();
                     let found = Row { stripe, row: rows.start, blocks };
-                    found.to_put_back(shard, here.and(unreadable)).await
+                    found.to_put_back(local, here.and(unreadable)).await
                 }
                 Err(_) => StripSet::EMPTY,
             });
@@ -77,23 +77,23 @@ struct Row<'b> {
 impl Row<'_> {
     /// The strips whose blocks are not what was stored there, and those that are `unreadable`, if
     /// the others prove what they were.
-    async fn to_put_back(&self, shard: &Rc<Shard>, unreadable: StripSet) -> StripSet {
+    async fn to_put_back(&self, local: &Rc<LocalArray>, unreadable: StripSet) -> StripSet {
         let mut right = StripSet::EMPTY;
         for (strip, block) in &self.blocks {
-            if self.is_what_was_stored(shard, *strip, block).await {
+            if self.is_what_was_stored(local, *strip, block).await {
                 right = right.with(*strip);
             }
         }
         let all: StripSet = self.blocks.iter().map(|(strip, _)| *strip).collect();
         let all = all.or(unreadable);
-        let needed = shard.array.geometry_of(self.stripe).data_strips();
+        let needed = local.array.geometry_of(self.stripe).data_strips();
         if right == all || right.count() < needed {
             return StripSet::EMPTY;
         }
-        for (strip, block) in self.decode(shard, right.lowest(needed), all) {
+        for (strip, block) in self.decode(local, right.lowest(needed), all) {
             let is_proven = match right.contains(strip) {
                 true => self.blocks.contains(&(strip, &block[..])),
-                false => self.is_what_was_stored(shard, strip, &block).await,
+                false => self.is_what_was_stored(local, strip, &block).await,
             };
             if !is_proven {
                 return StripSet::EMPTY;
@@ -103,17 +103,27 @@ impl Row<'_> {
     }
 
     /// Whether the table knows of the block and says that this is it.
-    async fn is_what_was_stored(&self, shard: &Rc<Shard>, strip: StripIdx, block: &[u8]) -> bool {
-        let member = shard.array.member_of(self.stripe, strip);
-        let owner = (member, shard.tenures(member).0);
-        let number = block_of(&shard.array, self.stripe, strip, self.row);
-        is_known_right(shard, owner, (number, block)).await.unwrap_or(false)
+    async fn is_what_was_stored(
+        &self,
+        local: &Rc<LocalArray>,
+        strip: StripIdx,
+        block: &[u8],
+    ) -> bool {
+        let member = local.array.member_of(self.stripe, strip);
+        let owner = (member, local.device_epochs(member).0);
+        let number = block_of(&local.array, self.stripe, strip, self.row);
+        is_known_right(local, owner, (number, block)).await.unwrap_or(false)
     }
 
     /// All strips but the survivors, as they follow from these.
-    fn decode(&self, shard: &Shard, survivors: StripSet, all: StripSet) -> Vec<(StripIdx, BufMut)> {
+    fn decode(
+        &self,
+        local: &LocalArray,
+        survivors: StripSet,
+        all: StripSet,
+    ) -> Vec<(StripIdx, BufMut)> {
         let wanted = all.minus(survivors);
-        let cached = shard.decode_plan(self.stripe, survivors, wanted);
+        let cached = local.decode_plan(self.stripe, survivors, wanted);
         let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
         let sources = self.blocks.iter().filter(|(strip, _)| is_source(*strip));
         let sources: Vec<&[u8]> = sources.map(|(_, bytes)| *bytes).collect();

@@ -1,4 +1,4 @@
-//! What follows when a member is slow, on the home worker: it is told, reads go around it, or a
+//! What follows when a member is slow, on the coordinator: it is told, reads go around it, or a
 //! spare takes its slot.
 //!
 //! What must stay true: what is known of a device is forgotten when another one comes into its
@@ -14,9 +14,9 @@ use super::timing::Total;
 use super::{SlowLimits, SlowReaction};
 use crate::background;
 use crate::event::names;
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use ashlar_units::MemberIdx;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use std::rc::Rc;
 /// left that tell how it is.
 const PROBES_MIN: u64 = 4;
 
-/// What the home worker of an array keeps of slow members.
+/// What the coordinator of an array keeps of slow members.
 #[derive(Default)]
 pub(crate) struct SlowMembers {
     judge: RefCell<Judge>,
@@ -40,7 +40,7 @@ pub(crate) struct SlowMembers {
 /// What was timed of a slot's device when its last period began.
 #[derive(Clone, Copy, Default)]
 struct Counted {
-    tenure: Option<Tenure>,
+    device_epoch: Option<DeviceEpoch>,
     totals: [Total; 2],
 }
 
@@ -63,66 +63,66 @@ impl SlowMembers {
     }
 }
 
-/// Compare the members as long as the array runs. Spawned once, on the home worker.
-pub(crate) async fn watch(shard: Rc<Shard>) {
-    let (handle, period) = (shard.worker.handle.clone(), shard.array.tuning.slow.period());
-    let shard = {
-        let weak = Rc::downgrade(&shard);
-        drop(shard);
+/// Compare the members as long as the array runs. Spawned once, on the coordinator.
+pub(crate) async fn watch(local: Rc<LocalArray>) {
+    let (handle, period) = (local.worker.handle.clone(), local.array.tuning.slow.period());
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
         weak
     };
     loop {
         handle.sleep(period).await;
-        let Some(shard) = shard.upgrade() else { return };
-        if shard.array.is_stopping() {
+        let Some(local) = local.upgrade() else { return };
+        if local.array.is_stopping() {
             return;
         }
-        end_period(&shard);
+        end_period(&local);
     }
 }
 
-fn members(shard: &Shard) -> impl Iterator<Item = MemberIdx> + use<> {
-    (0..shard.array.slots.len()).map(MemberIdx::from_at)
+fn members(local: &LocalArray) -> impl Iterator<Item = MemberIdx> + use<> {
+    (0..local.array.slots.len()).map(MemberIdx::from_at)
 }
 
-fn end_period(shard: &Rc<Shard>) {
-    let (slow, limits) = (&shard.home().slow, &shard.array.tuning.slow);
-    slow.counted.borrow_mut().resize(shard.array.slots.len(), Counted::default());
-    let timed: Vec<Timed> = members(shard).map(|member| timed_of(shard, member)).collect();
-    let layouts = &shard.array.layouts;
+fn end_period(local: &Rc<LocalArray>) {
+    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.slow);
+    slow.counted.borrow_mut().resize(local.array.slots.len(), Counted::default());
+    let timed: Vec<Timed> = members(local).map(|member| timed_of(local, member)).collect();
+    let layouts = &local.array.layouts;
     let has_parity = layouts.parity_strips_max() > 0;
     let is_too_many =
         |member: MemberIdx, is_slow: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_slow);
     let turns = slow.judge.borrow_mut().end_period(&timed, limits, is_too_many);
     for (member, turn) in turns {
-        tell(shard, member, turn);
+        tell(local, member, turn);
     }
-    for member in members(shard) {
+    for member in members(local) {
         let is_slow = slow.figures(member, limits).is_some();
         let is_avoided = is_slow && limits.reaction == SlowReaction::Avoid && has_parity;
-        shard.array.avoided.set(member, is_avoided);
+        local.array.avoided.set(member, is_avoided);
         if !is_slow {
             slow.without_spare.borrow_mut().remove(&member);
-        } else if limits.reaction == SlowReaction::Replace && has_parity && may_copy(shard) {
-            take_spare(shard, member);
+        } else if limits.reaction == SlowReaction::Replace && has_parity && may_copy(local) {
+            take_spare(local, member);
         }
     }
 }
 
 /// What was timed of the member since its last period, which ends here.
-fn timed_of(shard: &Shard, member: MemberIdx) -> Timed {
-    let (slow, limits) = (&shard.home().slow, &shard.array.tuning.slow);
-    let slot = shard.array.slot(member);
+fn timed_of(local: &LocalArray, member: MemberIdx) -> Timed {
+    let (slow, limits) = (&local.coordinator().slow, &local.array.tuning.slow);
+    let slot = local.array.slot(member);
     let mut totals = [Total::default(); 2];
-    for tally in shard.array.tallies(member) {
+    for tally in local.array.tallies(member) {
         let own = [&tally.timings.reads, &tally.timings.writes];
         totals = [0, 1].map(|kind| totals[kind].and(own[kind].total()));
     }
     let mut counted = slow.counted.borrow_mut();
     let counted = &mut counted[member.at()];
     let is_in_sync = slot.state() == SlotState::InSync;
-    if !is_in_sync || counted.tenure != Some(slot.tenure()) {
-        *counted = Counted { tenure: is_in_sync.then(|| slot.tenure()), totals };
+    if !is_in_sync || counted.device_epoch != Some(slot.device_epoch()) {
+        *counted = Counted { device_epoch: is_in_sync.then(|| slot.device_epoch()), totals };
         slow.judge.borrow_mut().forget(member);
         return Timed::default();
     }
@@ -136,38 +136,38 @@ fn timed_of(shard: &Shard, member: MemberIdx) -> Timed {
         since.mean(count_min)
     };
     let means = [0, 1].map(mean);
-    Timed { may_be_judged: shard.replacement(member).is_none(), means }
+    Timed { may_be_judged: local.replacement(member).is_none(), means }
 }
 
-fn tell(shard: &Shard, member: MemberIdx, turn: Turn) {
+fn tell(local: &LocalArray, member: MemberIdx, turn: Turn) {
     let mut fields = vec![("slot", member.to_string())];
-    fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
-    let limits = &shard.array.tuning.slow;
-    match (turn, shard.home().slow.figures(member, limits)) {
+    fields.extend(local.device(member).map(|device| ("path", device.facts().path.clone())));
+    let limits = &local.array.tuning.slow;
+    match (turn, local.coordinator().slow.figures(member, limits)) {
         (Turn::Slow, Some(SlowFigures { kind, own, peers, lasts })) => {
             fields.push(("commands", kind.to_string()));
             fields.push(("own_us", own.as_micros().to_string()));
             fields.push(("peers_us", peers.as_micros().to_string()));
             fields.push(("lasts_s", lasts.as_secs().to_string()));
             fields.push(("reaction", limits.reaction.word().to_owned()));
-            shard.array.record(names::MEMBER_SLOW, fields);
+            local.array.record(names::MEMBER_SLOW, fields);
         }
-        _ => shard.array.record(names::MEMBER_SLOW_NO_MORE, fields),
+        _ => local.array.record(names::MEMBER_SLOW_NO_MORE, fields),
     }
 }
 
 /// Whether a spare may be spent on a member that works.
-fn may_copy(shard: &Shard) -> bool {
-    let array = &shard.array;
+fn may_copy(local: &LocalArray) -> bool {
+    let array = &local.array;
     let is_at_rest = |member| {
-        array.slot(member).state() == SlotState::InSync && shard.replacement(member).is_none()
+        array.slot(member).state() == SlotState::InSync && local.replacement(member).is_none()
     };
     let takes_changes = !array.is_read_only() && !array.is_stopping();
-    takes_changes && shard.home().jobs.have_begun() && members(shard).all(is_at_rest)
+    takes_changes && local.coordinator().jobs.have_begun() && members(local).all(is_at_rest)
 }
 
-fn take_spare(shard: &Rc<Shard>, member: MemberIdx) {
-    if shard.home().slow.take_turn() {
-        background::copy_to_spare(shard, member);
+fn take_spare(local: &Rc<LocalArray>, member: MemberIdx) {
+    if local.coordinator().slow.take_turn() {
+        background::copy_to_spare(local, member);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Not here: who they are (`act.rs`), how a read is reconstructed (`datapath/reconstruct.rs`).
 
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
 use ashlar_units::{MemberIdx, StripSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// One in so many reads that would go around a member goes to it.
 const PROBE_EVERY: u64 = 64;
 
-/// The members that reads go around; changed by the home worker alone.
+/// The members that reads go around; changed by the coordinator alone.
 #[derive(Debug)]
 pub(crate) struct Avoided {
     count: AtomicUsize,
@@ -38,7 +38,7 @@ impl Avoided {
         self.slots[member.at()].load(Relaxed)
     }
 
-    /// Home only.
+    /// Coordinator only.
     pub(super) fn set(&self, member: MemberIdx, is_avoided: bool) {
         match (self.slots[member.at()].swap(is_avoided, Relaxed), is_avoided) {
             (false, true) => drop(self.count.fetch_add(1, Relaxed)),
@@ -51,9 +51,9 @@ impl Avoided {
 /// Which strips of the stripe a read of `strips` goes around: none if it touches none of them, or
 /// if it is to see how such a member is.
 #[cold]
-pub(crate) fn around(shard: &Shard, stripe: Stripe, strips: StripSet) -> StripSet {
-    let avoided = avoided_of(shard, stripe);
-    if !strips.iter().any(|strip| avoided.contains(strip)) || is_probe(shard) {
+pub(crate) fn around(local: &LocalArray, stripe: Stripe, strips: StripSet) -> StripSet {
+    let avoided = avoided_of(local, stripe);
+    if !strips.iter().any(|strip| avoided.contains(strip)) || is_probe(local) {
         return StripSet::EMPTY;
     }
     avoided
@@ -61,25 +61,25 @@ pub(crate) fn around(shard: &Shard, stripe: Stripe, strips: StripSet) -> StripSe
 
 /// Those of a stripe's copies that reads should go to.
 #[cold]
-pub(crate) fn preferred(shard: &Shard, stripe: Stripe, copies: StripSet) -> StripSet {
-    let avoided = avoided_of(shard, stripe);
+pub(crate) fn preferred(local: &LocalArray, stripe: Stripe, copies: StripSet) -> StripSet {
+    let avoided = avoided_of(local, stripe);
     let (slow, others) = (copies.and(avoided), copies.minus(avoided));
     match () {
         () if slow.is_empty() || others.is_empty() => copies,
-        () if is_probe(shard) => slow,
+        () if is_probe(local) => slow,
         () => others,
     }
 }
 
-fn is_probe(shard: &Shard) -> bool {
-    shard.reads_around.set(shard.reads_around.get().wrapping_add(1));
-    shard.reads_around.get().is_multiple_of(PROBE_EVERY)
+fn is_probe(local: &LocalArray) -> bool {
+    local.reads_around.set(local.reads_around.get().wrapping_add(1));
+    local.reads_around.get().is_multiple_of(PROBE_EVERY)
 }
 
 /// The stripe's strips on members that are avoided, if it can do without them now.
-fn avoided_of(shard: &Shard, stripe: Stripe) -> StripSet {
-    let array = &shard.array;
-    if !array.written.is_written(stripe) || array.room.has_torn() || !is_whole(shard, stripe) {
+fn avoided_of(local: &LocalArray, stripe: Stripe) -> StripSet {
+    let array = &local.array;
+    if !array.written.is_written(stripe) || array.room.has_torn() || !is_whole(local, stripe) {
         return StripSet::EMPTY;
     }
     let strips = array.view(stripe).readable.iter();
@@ -88,8 +88,8 @@ fn avoided_of(shard: &Shard, stripe: Stripe) -> StripSet {
         .fold(StripSet::EMPTY, StripSet::with)
 }
 
-fn is_whole(shard: &Shard, stripe: Stripe) -> bool {
-    let array = &shard.array;
+fn is_whole(local: &LocalArray, stripe: Stripe) -> bool {
+    let array = &local.array;
     let view = array.view(stripe);
     let is_sound = |strip| !array.slot(array.member_of(stripe, strip)).fails();
     view.is_parity_valid && array.lacks_nothing(stripe) && view.readable.iter().all(is_sound)

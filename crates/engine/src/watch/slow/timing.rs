@@ -7,8 +7,8 @@
 //! Not here: the histograms that operators see (`metrics/latency.rs`).
 
 use crate::datapath::store::StoreWrite;
+use crate::local_array::LocalArray;
 use crate::metrics::Counter;
-use crate::shard::Shard;
 use ashlar_device::{Fault, Outcome};
 use ashlar_ring::Pending;
 use ashlar_units::Nanos;
@@ -83,8 +83,8 @@ impl Total {
 
 /// Wait for all of these writes at once and time each, if it is their turn. Whoever waits for them
 /// then finds them answered.
-pub(crate) async fn time_writes(shard: &Shard, writes: &mut [StoreWrite], began: Nanos) {
-    let turn = shard.writes_awaited.replace(shard.writes_awaited.get().wrapping_add(1));
+pub(crate) async fn time_writes(local: &LocalArray, writes: &mut [StoreWrite], began: Nanos) {
+    let turn = local.writes_awaited.replace(local.writes_awaited.get().wrapping_add(1));
     if !turn.is_multiple_of(TIMED_EVERY) || writes.len() > WRITES_MAX {
         return;
     }
@@ -92,7 +92,7 @@ pub(crate) async fn time_writes(shard: &Shard, writes: &mut [StoreWrite], began:
     let mut left = (1u128 << writes.len()) - 1;
     poll_fn(|context| {
         for (at, write) in writes.iter_mut().enumerate() {
-            if left & 1 << at != 0 && is_answered(shard, write, began, context) {
+            if left & 1 << at != 0 && is_answered(local, write, began, context) {
                 left &= !(1 << at);
             }
         }
@@ -102,15 +102,15 @@ pub(crate) async fn time_writes(shard: &Shard, writes: &mut [StoreWrite], began:
 }
 
 fn is_answered(
-    shard: &Shard,
+    local: &LocalArray,
     (target, pending, _): &mut StoreWrite,
     began: Nanos,
     context: &mut Context<'_>,
 ) -> bool {
     let Poll::Ready(outcome) = Pin::new(&mut *pending).poll(context) else { return false };
     if let Some(member) = target.if_current() {
-        let took = shard.worker.handle.turn_now().since(began);
-        shard.tally(member).timings.writes.add(took);
+        let took = local.worker.handle.turn_now().since(began);
+        local.tally(member).timings.writes.add(took);
     }
     let gone = || Outcome { result: Err(Fault::GONE), buffer: None };
     *pending = Pending::ready(outcome.unwrap_or_else(gone));

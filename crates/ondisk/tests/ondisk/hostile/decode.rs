@@ -11,7 +11,7 @@ use ashlar_ondisk::bitmap::array_tag;
 use ashlar_ondisk::checksums::SumPageIdentity;
 use ashlar_ondisk::examine::Examination;
 use ashlar_ondisk::log::{
-    Batch, DeviceLog, Found, FoundBlock, HomeBlock, LogLimits, LogScan, MemberLog, judge,
+    Batch, ChangedBlock, DeviceLog, Found, FoundBlock, LogLimits, LogScan, MemberLog, judge,
 };
 use ashlar_ondisk::{
     BitmapKind, Features, Heartbeat, PageIdentity, SpareSuperblock, Superblock, SuperblockCopies,
@@ -186,7 +186,7 @@ impl Found for Anything {
         stripe.0 % 3 != 2
     }
 
-    fn block(&self, block: HomeBlock) -> FoundBlock {
+    fn block(&self, block: ChangedBlock) -> FoundBlock {
         match block.row % 3 {
             0 => FoundBlock::Gone,
             1 => FoundBlock::Unreadable,

@@ -119,7 +119,7 @@ impl World {
 
     fn refused(&mut self, kind: RefusalKind, here: &[usize]) {
         self.tell(format!("start of {here:?}: {kind:?}"));
-        if kind == RefusalKind::TwoHalves {
+        if kind == RefusalKind::SplitBrain {
             let nodes: Vec<Node> = here.iter().map(|at| self.disks[*at].node).collect();
             let has_all =
                 |node: &Node| nodes.iter().all(|other| self.origins.came_from(*node, *other));
@@ -143,9 +143,10 @@ impl World {
             {
                 attached.push((holder.uuid, here[at]));
             }
-            if let Some((newcomer, at)) = slot.newcomer.and_then(|it| Some((it.entry, it.reading?)))
+            if let Some((joining_device, at)) =
+                slot.joining_device.and_then(|it| Some((it.entry, it.reading?)))
             {
-                attached.push((newcomer.uuid, here[at]));
+                attached.push((joining_device.uuid, here[at]));
             }
         }
         let found = superblock.clone();
@@ -280,7 +281,7 @@ impl World {
         let is_free = |at: &usize| running.attached.iter().all(|(_, used)| used != at);
         let free: Vec<usize> = (0..self.disks.len()).filter(is_free).collect();
         let slot = MemberIdx::from_at(self.below(usize::from(next.geometry.slots())));
-        if free.is_empty() || next.newcomer(slot).is_some() {
+        if free.is_empty() || next.joining_device(slot).is_some() {
             return;
         }
         let at = free[self.below(free.len())];
@@ -303,7 +304,7 @@ impl World {
         let is_back = |at: usize| {
             let own = self.disks[at].superblock.as_ref()?;
             let entry = next.member(own.member_uuid)?;
-            let is_free = next.newcomer(entry.slot).is_none();
+            let is_free = next.joining_device(entry.slot).is_none();
             let is_back = is_free && has_only_missed(own, next, running.found);
             is_back.then_some((own.member_uuid, at))
         };
@@ -319,16 +320,17 @@ impl World {
 
     /// A device that was on its way into its slot holds all there is.
     fn complete(&mut self, running: &mut Running, next: &mut Superblock) {
-        let newcomer = next.members.iter().find(|entry| entry.role.is_newcomer()).copied();
-        let Some(newcomer) = newcomer else { return };
-        let at = running.device_of(newcomer.uuid).expect("it is in service");
-        let replaced = next.holder(newcomer.slot).map(|holder| holder.uuid);
-        if let Some(holder) = replaced.filter(|_| newcomer.role == Role::Replacement) {
+        let joining_device =
+            next.members.iter().find(|entry| entry.role.is_joining_device()).copied();
+        let Some(joining_device) = joining_device else { return };
+        let at = running.device_of(joining_device.uuid).expect("it is in service");
+        let replaced = next.holder(joining_device.slot).map(|holder| holder.uuid);
+        if let Some(holder) = replaced.filter(|_| joining_device.role == Role::Replacement) {
             next.record(holder, MemberEvent::Dismissed).expect("a holder can be dismissed");
             running.attached.retain(|(member, _)| *member != holder);
         }
         (self.disks[at].node, self.disks[at].touched) = (running.node, running.node);
-        next.record(newcomer.uuid, MemberEvent::Completed).expect("it was on its way");
+        next.record(joining_device.uuid, MemberEvent::Completed).expect("it was on its way");
         self.tell(format!("disk{at} is in sync, update {}", next.generation));
     }
 }
@@ -337,7 +339,8 @@ impl World {
 fn lose(next: &mut Superblock, member: Uuid) {
     let entry = *next.member(member).expect("it is listed");
     next.record(member, MemberEvent::Lost).expect("it was in service");
-    let replacement = next.newcomer(entry.slot).filter(|it| it.role == Role::Replacement).copied();
+    let replacement =
+        next.joining_device(entry.slot).filter(|it| it.role == Role::Replacement).copied();
     if let Some(replacement) = replacement.filter(|_| entry.role == Role::Active) {
         next.record(replacement.uuid, MemberEvent::SourceLost).expect("it is a replacement");
     }

@@ -17,7 +17,7 @@ use std::fmt;
 
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Evil {
+enum Damage {
     /// Bits flipped in one area of one member.
     Flips,
     /// A run of bytes that are zeros, ones or junk.
@@ -54,24 +54,24 @@ enum Evil {
     ForgedTable,
 }
 
-const ALL: [Evil; 17] = [
-    Evil::Flips,
-    Evil::Run,
-    Evil::SwappedSectors,
-    Evil::CopiedPart,
-    Evil::SwappedMembers,
-    Evil::Shrunk,
-    Evil::Grown,
-    Evil::Gone,
-    Evil::Foreign,
-    Evil::Twice,
-    Evil::Stale,
-    Evil::ForgedSuperblock,
-    Evil::ForgedEverywhere,
-    Evil::ForgedMap,
-    Evil::ForgedIntent,
-    Evil::ForgedLog,
-    Evil::ForgedTable,
+const ALL: [Damage; 17] = [
+    Damage::Flips,
+    Damage::Run,
+    Damage::SwappedSectors,
+    Damage::CopiedPart,
+    Damage::SwappedMembers,
+    Damage::Shrunk,
+    Damage::Grown,
+    Damage::Gone,
+    Damage::Foreign,
+    Damage::Twice,
+    Damage::Stale,
+    Damage::ForgedSuperblock,
+    Damage::ForgedEverywhere,
+    Damage::ForgedMap,
+    Damage::ForgedIntent,
+    Damage::ForgedLog,
+    Damage::ForgedTable,
 ];
 
 /// What a read may be wrong about.
@@ -87,7 +87,7 @@ pub(crate) struct Excused {
     /// Members that are stale: where they are alone they cannot know.
     pub(crate) stale: BTreeSet<usize>,
     /// Members with something on them that is not what was written there.
-    pub(crate) spoilt: BTreeSet<usize>,
+    pub(crate) damaged: BTreeSet<usize>,
     /// Stripes with data on one of these that its checksums tell; a row in doubt after a crash is
     /// believed where more of it is wrong or gone than parity replaces.
     pub(crate) told: BTreeSet<(usize, u64)>,
@@ -95,9 +95,9 @@ pub(crate) struct Excused {
 
 impl Excused {
     /// Excuse what a crashed array believes of its rows in doubt, of groups with more `useless` and
-    /// spoilt members than `parity` replaces.
+    /// damaged members than `parity` replaces.
     pub(crate) fn rows_in_doubt(&mut self, geometry: &Geometry, useless: &[bool]) {
-        let is_bad = |slot: &usize| useless[*slot] || self.spoilt.contains(slot);
+        let is_bad = |slot: &usize| useless[*slot] || self.damaged.contains(slot);
         let own = |slot: usize| geometry.failure_sets().find(|set| set.contains(&slot));
         let is_beyond = |slot: usize| {
             own(slot).into_iter().flatten().filter(is_bad).count() > geometry.parity_strips()
@@ -123,7 +123,7 @@ pub(crate) struct Victims<'v> {
     pub(crate) story: Vec<String>,
 }
 
-/// An area, as far as evil is concerned.
+/// An area, as far as damage is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Superblocks,
@@ -150,8 +150,8 @@ impl Victims<'_> {
     pub(crate) fn suffer(&mut self) {
         let count = 1 + self.random.below(3);
         for _ in 0..count {
-            let evil = ALL[to_usize(self.random.below(to_u64(ALL.len())))];
-            self.commit(evil);
+            let damage = ALL[to_usize(self.random.below(to_u64(ALL.len())))];
+            self.commit(damage);
         }
     }
 
@@ -163,54 +163,54 @@ impl Victims<'_> {
         to_usize(self.random.below(to_u64(self.disks.len())))
     }
 
-    fn commit(&mut self, evil: Evil) {
+    fn commit(&mut self, damage: Damage) {
         let at = self.member();
-        self.say(format_args!("{evil:?} of disk{at}"));
-        match evil {
-            Evil::Flips => self.flip(at),
-            Evil::Run => self.run(at),
-            Evil::SwappedSectors => self.swap_sectors(at),
-            Evil::CopiedPart => self.copy_part(at),
-            Evil::SwappedMembers => {
+        self.say(format_args!("{damage:?} of disk{at}"));
+        match damage {
+            Damage::Flips => self.flip(at),
+            Damage::Run => self.run(at),
+            Damage::SwappedSectors => self.swap_sectors(at),
+            Damage::CopiedPart => self.copy_part(at),
+            Damage::SwappedMembers => {
                 let other = self.member();
                 self.say(format_args!("with disk{other}"));
                 let image = self.disks[at].image();
                 self.disks[at].put_image(&self.disks[other].image());
                 self.disks[other].put_image(&image);
             }
-            Evil::Shrunk => {
+            Damage::Shrunk => {
                 let bytes = self.random.below(DISK_BYTES / 512) * 512;
                 self.disks[at].set_size(bytes);
             }
-            Evil::Grown => {
+            Damage::Grown => {
                 let more = (1 + self.random.below(1 << 12)) * 512;
                 self.disks[at].set_size(DISK_BYTES + more);
             }
-            Evil::Gone => {
+            Damage::Gone => {
                 self.disks[at].vanish();
                 self.gone.push(at);
             }
-            Evil::Foreign => {
+            Damage::Foreign => {
                 self.disks[at].wipe();
                 self.strangers.insert(at);
                 let junk: Vec<u8> =
                     (0..256 << 10).map(|_| self.random.below(256)).map(low).collect();
                 self.disks[at].poke(0, &junk);
             }
-            Evil::Twice => self.twin.put_image(&self.disks[at].image()),
-            Evil::Stale => {
+            Damage::Twice => self.twin.put_image(&self.disks[at].image()),
+            Damage::Stale => {
                 self.disks[at].put_image(&self.subject.older[at]);
                 self.excused.stale.insert(at);
             }
-            Evil::ForgedSuperblock => self.forge_superblock(at),
-            Evil::ForgedEverywhere => {
+            Damage::ForgedSuperblock => self.forge_superblock(at),
+            Damage::ForgedEverywhere => {
                 let seed = self.random.next_u64();
                 (0..self.disks.len()).for_each(|at| self.forge_all_copies(at, seed));
             }
-            Evil::ForgedMap => self.forge_page(at, self.subject.superblock.areas.written_map),
-            Evil::ForgedIntent => self.forge_page(at, self.subject.superblock.areas.write_intent),
-            Evil::ForgedTable => self.forge_page(at, self.subject.superblock.areas.checksums),
-            Evil::ForgedLog => self.forge_log(at),
+            Damage::ForgedMap => self.forge_page(at, self.subject.superblock.areas.written_map),
+            Damage::ForgedIntent => self.forge_page(at, self.subject.superblock.areas.write_intent),
+            Damage::ForgedTable => self.forge_page(at, self.subject.superblock.areas.checksums),
+            Damage::ForgedLog => self.forge_log(at),
         }
     }
 
@@ -247,7 +247,7 @@ impl Victims<'_> {
     /// What lies there is something else now.
     fn spoil(&mut self, at: usize, extent: Extent, bytes: &[u8]) {
         self.disks[at].poke(extent.offset, bytes);
-        self.excused.spoilt.insert(at);
+        self.excused.damaged.insert(at);
         let stripes = self.stripes_in(at, extent);
         match self.subject.superblock.checksums {
             ChecksumKind::None => self.excused.stripes.extend(stripes),

@@ -1,4 +1,4 @@
-//! One lane on one device: records wait here for the batch that takes them to the device.
+//! One log ring on one device: records wait here for the batch that takes them to the device.
 //!
 //! What must stay true: a record is done when its batch is whole on the device, forced to media if
 //! the device has a volatile cache; at most [`batches_in_flight`] batches are under way, and one is
@@ -8,7 +8,7 @@
 //! it lies. A batch takes the records that are there when a writer gets to run, so those that came
 //! in the same turn of the executor go together.
 
-use super::ring::Ring;
+use super::ring_space::RingSpace;
 use super::shape::LogShape;
 use super::update::Body;
 use crate::array::Array;
@@ -32,13 +32,13 @@ use std::task::{Poll, Waker};
 
 /// A batch grows no longer than this because there are more records; one record may be longer.
 const BATCH_BYTES: usize = 516 << 10;
-/// Header buffers for each lane that is open: one for each batch in flight. A slot has two lanes
-/// while its device is replaced.
+/// Header buffers for each log ring that is open: one for each batch in flight. A slot has two log
+/// rings while its device is replaced.
 const HEADERS_EACH: usize = 2 * BATCHES_IN_FLIGHT_MAX;
 /// The header of a batch: room for fifty records or so.
 const HEADER_BYTES: usize = BLOCK_BYTES_USIZE;
 
-/// What all lanes of an array on one worker share.
+/// What all log rings of an array on one worker share.
 pub(super) struct Common {
     pub(super) array: Arc<Array>,
     pub(super) worker: usize,
@@ -105,17 +105,17 @@ impl Item {
     }
 }
 
-/// One worker's lane on one device.
-pub(super) struct Lane {
+/// One worker's log ring on one device.
+pub(super) struct LogRing {
     common: Rc<Common>,
     handle: ashlar_ring::Handle,
     /// The slot that its device is in, or on its way into.
     member: MemberIdx,
     pub(super) log_tag: u64,
-    /// Let go when the lane is closed and has nothing to write: a stopped array holds no device
+    /// Let go when the log ring is closed and has nothing to write: a stopped array holds no device
     /// open.
     device: RefCell<Option<Rc<dyn Device>>>,
-    pub(super) ring: RefCell<Ring>,
+    pub(super) ring: RefCell<RingSpace>,
     queue: RefCell<VecDeque<Item>>,
     idle_writers: RefCell<Vec<Waker>>,
     is_one_woken: Cell<bool>,
@@ -137,26 +137,26 @@ struct Batch {
     items: Vec<Item>,
 }
 
-impl Lane {
-    /// An empty lane on `device`, with its writers running. If another one `before` it is on the
-    /// device still, it begins once that has ended: what that one has under way may land anywhere
-    /// in the ring.
+impl LogRing {
+    /// An empty log ring on `device`, with its writers running. If another one `before` it is on
+    /// the device still, it begins once that has ended: what that one has under way may land
+    /// anywhere in the ring.
     pub(super) fn open(
         common: &Rc<Common>,
         handle: &ashlar_ring::Handle,
         (member, device, log_tag): (MemberIdx, Rc<dyn Device>, u64),
-        before: Option<Rc<Lane>>,
-    ) -> Rc<Lane> {
+        before: Option<Rc<LogRing>>,
+    ) -> Rc<LogRing> {
         assert!(log_tag != 0, "a device of an array with a log has a log tag");
         let shape = common.shape;
         let has_volatile_cache = device.facts().has_volatile_cache;
-        let lane = Rc::new(Lane {
+        let log_ring = Rc::new(LogRing {
             common: Rc::clone(common),
             handle: handle.clone(),
             member,
             log_tag,
             device: RefCell::new(Some(device)),
-            ring: RefCell::new(Ring::new(shape.lane_bytes, shape.record_bytes_max())),
+            ring: RefCell::new(RingSpace::new(shape.log_ring_bytes, shape.record_bytes_max())),
             queue: RefCell::default(),
             idle_writers: RefCell::default(),
             is_one_woken: Cell::new(false),
@@ -165,10 +165,10 @@ impl Lane {
             ended: Signal::new(),
             fault: Cell::new(None),
         });
-        for _ in 0..lane.writers.get() {
-            handle.spawn(Rc::clone(&lane).write_batches(before.clone()));
+        for _ in 0..log_ring.writers.get() {
+            handle.spawn(Rc::clone(&log_ring).write_batches(before.clone()));
         }
-        lane
+        log_ring
     }
 
     /// Whether it is on that device.
@@ -223,7 +223,7 @@ impl Lane {
         self.fault.get().is_some() || self.ring.borrow().is_next_due()
     }
 
-    async fn write_batches(self: Rc<Self>, before: Option<Rc<Lane>>) {
+    async fn write_batches(self: Rc<Self>, before: Option<Rc<LogRing>>) {
         if let Some(before) = before {
             before.has_ended().await;
         }
@@ -241,7 +241,7 @@ impl Lane {
         self.ended.notify_all();
     }
 
-    /// Wait until nothing of a closed lane is under way.
+    /// Wait until nothing of a closed log ring is under way.
     async fn has_ended(&self) {
         while self.writers.get() > 0 {
             self.ended.changed().await;
@@ -292,15 +292,19 @@ impl Lane {
             pieces += parts;
             items.extend(queue.pop_front());
         }
-        let lane = u16::try_from(self.common.worker).expect("workers are few");
+        let log_ring = u16::try_from(self.common.worker).expect("workers are few");
         let payload = || items.iter().flat_map(|item| item.body.parts_of(item.strip));
-        let bytes =
-            encoder.finish(lane, number, settled_below, payload().map(|piece| &piece.bytes[..]));
+        let bytes = encoder.finish(
+            log_ring,
+            number,
+            settled_below,
+            payload().map(|piece| &piece.bytes[..]),
+        );
         let place = ring.place(to_u64(bytes), promised, (newest_update, settled_below));
         let counts = self.common.counts();
         counts.log_batches.add(1);
         counts.log_bytes.add(to_u64(bytes));
-        let offset = self.common.shape.lane_offset(self.common.worker) + place.offset;
+        let offset = self.common.shape.log_ring_offset(self.common.worker) + place.offset;
         Some(Batch { number: place.number, offset, header: header.freeze(), items })
     }
 
@@ -346,7 +350,7 @@ impl Lane {
         result
     }
 
-    /// Start to write a batch; `None` if the lane has let its device go.
+    /// Start to write a batch; `None` if the log ring has let its device go.
     fn start(&self, batch: &Batch) -> Option<Pending<Outcome>> {
         let device = self.device.borrow().clone()?;
         let payload = batch.items.iter().flat_map(|item| item.body.parts_of(item.strip));

@@ -34,7 +34,7 @@ pub enum Refused {
     /// Two images of the same member.
     Twice(usize, usize),
     /// The array lived on in two halves; an image and the incarnation of each.
-    TwoHalves([(usize, Uuid); 2]),
+    SplitBrain([(usize, Uuid); 2]),
     /// No image was written under the incarnation to believe.
     NoSuchIncarnation,
     /// There is no such slot, or no such image.
@@ -89,7 +89,7 @@ impl fmt::Display for Refused {
                 write!(f, "members of two arrays, {one} and {other}")
             }
             Refused::Twice(..) => f.write_str("two copies of the same member"),
-            Refused::TwoHalves([(_, one), (_, other)]) => write!(
+            Refused::SplitBrain([(_, one), (_, other)]) => write!(
                 f,
                 "the array was used as two halves apart: incarnations {} and {}",
                 uuid_text(one),
@@ -122,7 +122,7 @@ pub enum Standing {
     /// It belongs to the array no longer, or never did by the newest superblock.
     NotListed,
     /// It lived on apart from the half that is believed.
-    OtherHalf,
+    OtherSide,
     /// It has no superblock to say what it is.
     Unknown(&'static str),
 }
@@ -142,19 +142,19 @@ pub struct Judged {
 
 /// The newest superblock, and all images judged by it.
 #[derive(Clone, Debug)]
-pub struct Roster {
+pub struct Membership {
     /// The superblock that counts.
     pub newest: Superblock,
     /// One for each image.
     pub images: Vec<Judged>,
 }
 
-impl Roster {
+impl Membership {
     /// Judge the readings of all images.
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn judge(readings: &[Reading], choices: &Choices) -> Result<Roster, Refused> {
+    pub fn judge(readings: &[Reading], choices: &Choices) -> Result<Membership, Refused> {
         let first = readings.first().ok_or(Refused::NoImages)?;
         let found: Vec<(usize, &Superblock)> = readings
             .iter()
@@ -178,7 +178,7 @@ impl Roster {
             let judged = is_there.then(|| &mut images[*image]).ok_or(Refused::NoSuchSlot(*slot))?;
             (judged.slot, judged.by_hand) = (Some(*slot), true);
         }
-        Ok(Roster { newest, images })
+        Ok(Membership { newest, images })
     }
 }
 
@@ -247,7 +247,7 @@ fn one_half(found: &[(usize, &Superblock)], newest: &Superblock) -> Result<(), R
     };
     let trusted = found.iter().find(|(_, it)| it.member_uuid == newest.member_uuid);
     let trusted = trusted.map_or(0, |(image, _)| *image);
-    Err(Refused::TwoHalves([(trusted, newest.incarnation), (*image, other.incarnation)]))
+    Err(Refused::SplitBrain([(trusted, newest.incarnation), (*image, other.incarnation)]))
 }
 
 /// A member that is put out may lack so many of the generations before.
@@ -307,7 +307,7 @@ fn judged(reading: &Reading, newest: &Superblock) -> Judged {
 
 fn standing(superblock: &Superblock, entry: &Entry, newest: &Superblock) -> Standing {
     if lived_apart(superblock, newest) {
-        return Standing::OtherHalf;
+        return Standing::OtherSide;
     }
     match entry.role {
         Role::Out => return Standing::Stale(entry.out_since),
@@ -315,7 +315,7 @@ fn standing(superblock: &Superblock, entry: &Entry, newest: &Superblock) -> Stan
         Role::Active | Role::Rebuilding | Role::Replacement => {}
     }
     if superblock.generation > newest.generation {
-        return Standing::OtherHalf;
+        return Standing::OtherSide;
     }
     if superblock.generation < newest.generation - 1 {
         return Standing::Incoherent;

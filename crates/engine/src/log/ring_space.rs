@@ -1,4 +1,4 @@
-//! The space of one lane on one device: a ring of batches.
+//! The space of one log ring on one device: a ring of batches.
 //!
 //! What must stay true: space is used again only for batches whose records are all below a
 //! `settled_below` that a whole batch on this same device says, and the space of that batch itself
@@ -16,14 +16,14 @@ use ashlar_units::BLOCK_BYTES;
 use std::collections::VecDeque;
 
 /// Room for batches without records: at most three are on a ring at once, see
-/// [`Ring::wants_notice`].
+/// [`RingSpace::wants_notice`].
 const NOTICE_BYTES: u64 = 4 * BLOCK_BYTES;
 
-/// The space of one lane on one device.
-pub(super) struct Ring {
+/// The space of one log ring on one device.
+pub(super) struct RingSpace {
     capacity: u64,
     slack: u64,
-    /// Where the next batch goes, bytes from the lane's start.
+    /// Where the next batch goes, bytes from the log ring's start.
     head: u64,
     used: u64,
     promised: u64,
@@ -51,14 +51,14 @@ struct Placed {
 pub(super) struct Place {
     /// Its number on this device, from 1.
     pub(super) number: u64,
-    /// Bytes from the lane's start.
+    /// Bytes from the log ring's start.
     pub(super) offset: u64,
 }
 
-impl Ring {
+impl RingSpace {
     /// An empty ring of `capacity` bytes for records of up to `record_bytes_max`.
-    pub(super) fn new(capacity: u64, record_bytes_max: u64) -> Ring {
-        Ring {
+    pub(super) fn new(capacity: u64, record_bytes_max: u64) -> RingSpace {
+        RingSpace {
             capacity,
             slack: record_bytes_max + NOTICE_BYTES,
             head: 0,
@@ -108,8 +108,8 @@ impl Ring {
             && oldest.is_some_and(|oldest| oldest < settled_below && self.announced <= oldest)
     }
 
-    /// Bytes up to the end of the lane from where the next batch would go if its first record takes
-    /// `first`.
+    /// Bytes up to the end of the log ring from where the next batch would go if its first record
+    /// takes `first`.
     pub(super) fn room_for(&self, first: u64) -> u64 {
         let to_end = self.capacity - self.head;
         if first <= to_end { to_end } else { self.capacity }
@@ -177,18 +177,18 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
-    use super::Ring;
+    use super::RingSpace;
 
     const BLOCK: u64 = 4096;
 
-    fn put(ring: &mut Ring, bytes: u64, update: u64, settled: u64) -> super::Place {
+    fn put(ring: &mut RingSpace, bytes: u64, update: u64, settled: u64) -> super::Place {
         ring.promise(bytes);
         ring.place(bytes, bytes, (update, settled))
     }
 
     #[test]
     fn space_comes_back_only_when_this_device_says_that_it_is_settled() {
-        let mut ring = Ring::new(32 * BLOCK, 4 * BLOCK);
+        let mut ring = RingSpace::new(32 * BLOCK, 4 * BLOCK);
         let mut update = 0;
         while ring.can_promise(4 * BLOCK) {
             update += 1;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_batch_that_says_what_is_settled_stays_until_another_says_it() {
-        let mut ring = Ring::new(32 * BLOCK, 4 * BLOCK);
+        let mut ring = RingSpace::new(32 * BLOCK, 4 * BLOCK);
         let first = put(&mut ring, 2 * BLOCK, 1, 1);
         ring.set_whole(first.number);
         let second = put(&mut ring, 2 * BLOCK, 2, 2);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_does_not_fit_before_the_end_goes_to_the_start() {
-        let mut ring = Ring::new(32 * BLOCK, 4 * BLOCK);
+        let mut ring = RingSpace::new(32 * BLOCK, 4 * BLOCK);
         let (mut update, mut wraps, mut last) = (0, 0, 0);
         for round in 0..200 {
             let bytes = (1 + round % 4) * BLOCK;

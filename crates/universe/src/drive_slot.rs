@@ -36,7 +36,7 @@ pub(crate) enum Trouble {
 }
 
 /// One device.
-pub(crate) struct Bay {
+pub(crate) struct DriveSlot {
     pub(crate) disk: SimDisk,
     pub(crate) name: String,
     pub(crate) trouble: Option<Trouble>,
@@ -50,8 +50,8 @@ pub(crate) struct Bay {
 }
 
 /// All of them.
-pub(crate) struct Bays {
-    pub(crate) all: Vec<Bay>,
+pub(crate) struct DriveSlots {
+    pub(crate) all: Vec<DriveSlot>,
     losses: usize,
     /// Which members can lose a stripe together.
     groups: Geometry,
@@ -68,15 +68,15 @@ pub(crate) struct Bays {
 pub(crate) struct Rest {
     /// The newest superblock there is.
     pub(crate) newest: Superblock,
-    /// Of each bay: its slot and role according to that.
+    /// Of each drive slot: its slot and role according to that.
     pub(crate) places: Vec<Option<(usize, Role)>>,
-    /// Of each bay: what it says itself.
+    /// Of each drive slot: what it says itself.
     pub(crate) own: Vec<Option<Superblock>>,
-    /// Of each bay: the generation it knows.
+    /// Of each drive slot: the generation it knows.
     pub(crate) generations: Vec<Option<u64>>,
 }
 
-impl Bay {
+impl DriveSlot {
     /// What it holds can be read at a start.
     fn is_sound(&self) -> bool {
         let is_mute = matches!(self.trouble, Some(Trouble::FailsReads | Trouble::Silent));
@@ -84,14 +84,14 @@ impl Bay {
     }
 }
 
-impl Bays {
-    pub(crate) fn new(world: &mut SimWorld, config: &Config) -> Bays {
+impl DriveSlots {
+    pub(crate) fn new(world: &mut SimWorld, config: &Config) -> DriveSlots {
         let mut all = Vec::new();
         for (at, options) in config.disks.iter().enumerate() {
             let name = format!("disk{at}");
             let disk = world.add_disk(&name, options.clone());
             world.add_path(&name, &second_path(&name));
-            all.push(Bay {
+            all.push(DriveSlot {
                 disk,
                 name,
                 trouble: None,
@@ -102,7 +102,7 @@ impl Bays {
             });
         }
         let geometry = config.one_row();
-        Bays {
+        DriveSlots {
             all,
             losses: config.losses(),
             groups: geometry,
@@ -113,45 +113,50 @@ impl Bays {
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
-        self.all.iter().map(|bay| bay.name.clone()).collect()
+        self.all.iter().map(|drive_slot| drive_slot.name.clone()).collect()
     }
 
     /// The same devices by their other paths.
     pub(crate) fn second_paths(&self) -> Vec<String> {
-        self.all.iter().map(|bay| second_path(&bay.name)).collect()
+        self.all.iter().map(|drive_slot| second_path(&drive_slot.name)).collect()
     }
 
-    /// The bay in a slot, as far as is known.
+    /// The drive slot in a slot, as far as is known.
     pub(crate) fn in_slot(&self, slot: usize) -> Option<usize> {
-        self.all.iter().position(|bay| bay.slot == Some(slot))
+        self.all.iter().position(|drive_slot| drive_slot.slot == Some(slot))
     }
 
-    /// Bays nobody uses and nothing is wrong with.
+    /// Drive slots nobody uses and nothing is wrong with.
     pub(crate) fn free(&self) -> Vec<usize> {
         let is_free = |at: &usize| {
-            let bay = &self.all[*at];
-            let is_held = bay.slot.is_some() || bay.is_spare || bay.target_of.is_some();
-            !is_held && bay.trouble.is_none()
+            let drive_slot = &self.all[*at];
+            let is_held =
+                drive_slot.slot.is_some() || drive_slot.is_spare || drive_slot.target_of.is_some();
+            !is_held && drive_slot.trouble.is_none()
         };
         (0..self.all.len()).filter(is_free).collect()
     }
 
     pub(crate) fn set_trouble(&mut self, at: usize, trouble: Option<Trouble>, now: Nanos) {
-        let bay = &mut self.all[at];
-        bay.trouble = trouble;
-        bay.suspect_until = now.after(SUSPECT);
+        let drive_slot = &mut self.all[at];
+        drive_slot.trouble = trouble;
+        drive_slot.suspect_until = now.after(SUSPECT);
     }
 
-    fn is_doubtful(&self, slot: usize, now: Nanos) -> bool {
+    fn is_uncertain(&self, slot: usize, now: Nanos) -> bool {
         // A device that is to take the slot brings its trouble along.
-        let is_here = |bay: &&Bay| bay.slot == Some(slot) || bay.target_of == Some(slot);
+        let is_here = |drive_slot: &&DriveSlot| {
+            drive_slot.slot == Some(slot) || drive_slot.target_of == Some(slot)
+        };
         let mut here = self.all.iter().filter(is_here);
-        here.any(|bay| bay.trouble.is_some() || bay.suspect_until > now)
+        here.any(|drive_slot| drive_slot.trouble.is_some() || drive_slot.suspect_until > now)
     }
 
     fn is_broken(&self, slot: usize) -> bool {
-        let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
-        in_slot.any(|bay| bay.disk.unreadable_sectors() > 0 || bay.disk.is_spoilt_anywhere())
+        let mut in_slot = self.all.iter().filter(|drive_slot| drive_slot.slot == Some(slot));
+        in_slot.any(|drive_slot| {
+            drive_slot.disk.unreadable_sectors() > 0 || drive_slot.disk.is_damaged_anywhere()
+        })
     }
 
     /// Whether some group lacks more of these than its parity replaces.
@@ -172,7 +177,10 @@ impl Bays {
     /// Whether the slot may be lost now, with these slots not in sync.
     pub(crate) fn may_lose(&self, slot: usize, out: &[bool], now: Nanos) -> bool {
         let is_spent = |other: &usize| {
-            *other == slot || out[*other] || self.is_doubtful(*other, now) || self.is_broken(*other)
+            *other == slot
+                || out[*other]
+                || self.is_uncertain(*other, now)
+                || self.is_broken(*other)
         };
         self.group(slot).filter(is_spent).count() <= self.losses
     }
@@ -192,7 +200,7 @@ impl Bays {
     ) -> bool {
         let is_spent = |other: &usize| {
             let is_here = || self.strip_is_broken(geometry, stripe, *other);
-            *other == slot || out[*other] || self.is_doubtful(*other, now) || is_here()
+            *other == slot || out[*other] || self.is_uncertain(*other, now) || is_here()
         };
         self.group(slot).filter(is_spent).count() <= self.losses
     }
@@ -201,36 +209,38 @@ impl Bays {
         let strip = geometry.strip_on(geometry.stripe(stripe), MemberIdx::from_at(slot));
         let Some(strip) = strip else { return false };
         let extent = self.strip_extent(geometry, stripe, strip);
-        let mut in_slot = self.all.iter().filter(|bay| bay.slot == Some(slot));
-        in_slot.any(|bay| bay.disk.is_broken(extent) || bay.disk.is_spoilt(extent))
+        let mut in_slot = self.all.iter().filter(|drive_slot| drive_slot.slot == Some(slot));
+        in_slot.any(|drive_slot| {
+            drive_slot.disk.is_broken(extent) || drive_slot.disk.is_damaged(extent)
+        })
     }
 
     /// Blocks of the window that are not what they should be, though the device gives them back:
     /// stripe, strip and row.
-    pub(crate) fn spoilt_blocks(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx, u64)> {
-        let mut spoilt = BTreeSet::new();
-        let Some(geometry) = self.geometry else { return spoilt };
-        if !self.all.iter().any(|bay| bay.disk.is_spoilt_anywhere()) {
-            return spoilt;
+    pub(crate) fn damaged_blocks(&self, config: &Config) -> BTreeSet<(StripeNo, StripIdx, u64)> {
+        let mut damaged = BTreeSet::new();
+        let Some(geometry) = self.geometry else { return damaged };
+        if !self.all.iter().any(|drive_slot| drive_slot.disk.is_damaged_anywhere()) {
+            return damaged;
         }
         let (first, count) = config.window;
         for stripe in (first..first + count).map(StripeNo) {
             for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
                 let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
                 let extent = self.strip_extent(&geometry, stripe, strip);
-                let here = || self.all.iter().filter(|bay| bay.slot == Some(slot));
-                if !here().any(|bay| bay.disk.is_spoilt(extent)) {
+                let here = || self.all.iter().filter(|drive_slot| drive_slot.slot == Some(slot));
+                if !here().any(|drive_slot| drive_slot.disk.is_damaged(extent)) {
                     continue;
                 }
                 for row in 0..extent.bytes / BLOCK_BYTES {
                     let block = Extent::new(extent.offset + row * BLOCK_BYTES, BLOCK_BYTES);
-                    if here().any(|bay| bay.disk.is_spoilt(block)) {
-                        spoilt.insert((stripe, strip, row));
+                    if here().any(|drive_slot| drive_slot.disk.is_damaged(block)) {
+                        damaged.insert((stripe, strip, row));
                     }
                 }
             }
         }
-        spoilt
+        damaged
     }
 
     /// The devices had a life before: what is under the window is not zeros.
@@ -238,7 +248,7 @@ impl Bays {
         let row = |at: u64| geometry.place(geometry.stripe(StripeNo(at)), StripIdx(0)).offset;
         let (start, end) = (row(first), row(first + count - 1) + geometry.strip_bytes());
         let old = vec![0xD5; to_usize(end - start)];
-        self.all.iter().for_each(|bay| bay.disk.poke(self.data_offset + start, &old));
+        self.all.iter().for_each(|drive_slot| drive_slot.disk.poke(self.data_offset + start, &old));
     }
 
     /// Where a strip lies on its device.
@@ -272,7 +282,9 @@ impl Bays {
         for stripe in (first..first + count).map(StripeNo) {
             for strip in (0..geometry.stripe_width()).map(StripIdx::from_at) {
                 let slot = geometry.place(geometry.stripe(stripe), strip).member.at();
-                let fails = |bay: &Bay| bay.slot == Some(slot) && bay.trouble.is_some();
+                let fails = |drive_slot: &DriveSlot| {
+                    drive_slot.slot == Some(slot) && drive_slot.trouble.is_some()
+                };
                 if self.strip_is_broken(&geometry, stripe, slot) || self.all.iter().any(fails) {
                     unreadable.insert((stripe, strip));
                 }
@@ -283,41 +295,45 @@ impl Bays {
 
     /// Whether nothing is wrong with any device, and nothing was a moment ago.
     pub(crate) fn are_well(&self, now: Nanos) -> bool {
-        let is_well = |bay: &Bay| {
-            let is_whole = bay.disk.unreadable_sectors() == 0 && !bay.disk.is_spoilt_anywhere();
-            bay.trouble.is_none() && bay.suspect_until <= now && is_whole
+        let is_well = |drive_slot: &DriveSlot| {
+            let is_whole =
+                drive_slot.disk.unreadable_sectors() == 0 && !drive_slot.disk.is_damaged_anywhere();
+            drive_slot.trouble.is_none() && drive_slot.suspect_until <= now && is_whole
         };
         self.all.iter().all(is_well)
     }
 
     /// Everything that is wrong with a device ends.
     pub(crate) fn heal(&mut self, at: usize, config: &Config, now: Nanos) {
-        let bay = &self.all[at];
-        bay.disk.come_back();
-        bay.disk.stop_failing();
-        bay.disk.stop_lying();
-        bay.disk.speak();
-        bay.disk.set_latency(config.disks[at].latency.clone());
-        if bay.trouble.is_some() {
+        let drive_slot = &self.all[at];
+        drive_slot.disk.come_back();
+        drive_slot.disk.stop_failing();
+        drive_slot.disk.stop_lying();
+        drive_slot.disk.speak();
+        drive_slot.disk.set_latency(config.disks[at].latency.clone());
+        if drive_slot.trouble.is_some() {
             self.set_trouble(at, None, now);
         }
     }
 
     /// There is space under all devices.
     pub(crate) fn make_room(&self) {
-        self.all.iter().for_each(|bay| bay.disk.make_room());
+        self.all.iter().for_each(|drive_slot| drive_slot.disk.make_room());
     }
 
     /// Whoever stood still for a moment, and is not silent for good, goes on.
     pub(crate) fn go_on(&self) {
-        let others = self.all.iter().filter(|bay| bay.trouble != Some(Trouble::Silent));
-        others.for_each(|bay| bay.disk.speak());
+        let others =
+            self.all.iter().filter(|drive_slot| drive_slot.trouble != Some(Trouble::Silent));
+        others.for_each(|drive_slot| drive_slot.disk.speak());
     }
 
     /// Those that were silent when the last life ended do not outlast this one's requests.
     pub(crate) fn speak_some_day(&self, handle: &Handle) {
-        for bay in self.all.iter().filter(|bay| bay.trouble == Some(Trouble::Silent)) {
-            let (disk, own) = (bay.disk.clone(), handle.clone());
+        for drive_slot in
+            self.all.iter().filter(|drive_slot| drive_slot.trouble == Some(Trouble::Silent))
+        {
+            let (disk, own) = (drive_slot.disk.clone(), handle.clone());
             handle.spawn(async move {
                 own.sleep(SILENT_IF_WAITED_FOR).await;
                 disk.speak();
@@ -327,13 +343,13 @@ impl Bays {
 
     /// After a stop: nothing is under way any more that a device could go out for.
     pub(crate) fn forget_suspicions(&mut self) {
-        self.all.iter_mut().for_each(|bay| bay.suspect_until = Nanos(0));
+        self.all.iter_mut().for_each(|drive_slot| drive_slot.suspect_until = Nanos(0));
     }
 
     /// What the devices say while nobody uses them. `None` if there is no array on them.
     pub(crate) fn at_rest(&self) -> Option<Rest> {
         let own: Vec<Option<Superblock>> =
-            self.all.iter().map(|bay| superblock_of(bay, SimDisk::peek)).collect();
+            self.all.iter().map(|drive_slot| superblock_of(drive_slot, SimDisk::peek)).collect();
         let present = own.iter().flatten();
         let newest = present.max_by_key(|superblock| superblock.generation)?.clone();
         let place = |own: &Option<Superblock>| {
@@ -347,18 +363,21 @@ impl Bays {
 
     /// The newest generation that is on the media of a device, and not in its cache alone.
     pub(crate) fn durable_generation(&self) -> Option<u64> {
-        let own = self.all.iter().filter_map(|bay| superblock_of(bay, SimDisk::peek_durable));
+        let own = self
+            .all
+            .iter()
+            .filter_map(|drive_slot| superblock_of(drive_slot, SimDisk::peek_durable));
         own.map(|superblock| superblock.generation).max()
     }
 
     /// Take over from the devices who is where.
     pub(crate) fn adopt(&mut self, rest: &Rest) {
-        for (bay, place) in self.all.iter_mut().zip(&rest.places) {
-            bay.slot = match place {
+        for (drive_slot, place) in self.all.iter_mut().zip(&rest.places) {
+            drive_slot.slot = match place {
                 Some((slot, Role::Active | Role::Rebuilding | Role::Out)) => Some(*slot),
                 _ => None,
             };
-            bay.target_of = match place {
+            drive_slot.target_of = match place {
                 Some((slot, Role::Replacement)) => Some(*slot),
                 _ => None,
             };
@@ -368,10 +387,9 @@ impl Bays {
     /// Slots that no present device holds in sync, as the newest record has it.
     pub(crate) fn out_at_rest(&self, rest: &Rest, slots: usize) -> Vec<bool> {
         let holds = |slot: usize| {
-            self.all
-                .iter()
-                .zip(&rest.places)
-                .any(|(bay, place)| *place == Some((slot, Role::Active)) && bay.is_sound())
+            self.all.iter().zip(&rest.places).any(|(drive_slot, place)| {
+                *place == Some((slot, Role::Active)) && drive_slot.is_sound()
+            })
         };
         (0..slots).map(|slot| !holds(slot)).collect()
     }
@@ -383,14 +401,14 @@ impl Bays {
         let counts = |own: &&Superblock| own.generation + 1 >= rest.newest.generation;
         let records: Vec<&Superblock> = rest.own.iter().flatten().filter(counts).collect();
         let holds = |slot: usize| {
-            self.all.iter().zip(&rest.own).any(|(bay, own)| {
+            self.all.iter().zip(&rest.own).any(|(drive_slot, own)| {
                 let Some(own) = own else { return false };
                 let is_active = |record: &&Superblock| {
                     record
                         .member(own.member_uuid)
                         .is_some_and(|entry| entry.slot.at() == slot && entry.role == Role::Active)
                 };
-                bay.is_sound() && records.iter().all(is_active)
+                drive_slot.is_sound() && records.iter().all(is_active)
             })
         };
         (0..slots).map(|slot| !holds(slot)).collect()
@@ -406,9 +424,13 @@ pub(crate) fn out_of_sync(array: &Array) -> Vec<bool> {
     array.slot_states().into_iter().map(|state| state != SlotState::InSync).collect()
 }
 
-fn superblock_of(bay: &Bay, peek: fn(&SimDisk, Extent) -> Vec<u8>) -> Option<Superblock> {
-    let size = bay.disk.size_bytes();
-    let read = |slot: Extent| peek(&bay.disk, Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
+fn superblock_of(
+    drive_slot: &DriveSlot,
+    peek: fn(&SimDisk, Extent) -> Vec<u8>,
+) -> Option<Superblock> {
+    let size = drive_slot.disk.size_bytes();
+    let read =
+        |slot: Extent| peek(&drive_slot.disk, Extent::new(slot.offset, SUPERBLOCK_BYTES_MAX));
     let copies: Vec<Vec<u8>> = copy_slots(size)?.into_iter().map(read).collect();
     let choice = SuperblockCopies::choose(&[
         Some(&copies[0]),

@@ -1,4 +1,4 @@
-//! Lean records: which updates have them, and what was stated of which device since when.
+//! Parity-only records: which updates have them, and what was stated of which device since when.
 //!
 //! What must stay true: all figures follow from the rules (docs/on-disk-format.md, Stripe intent
 //! log), none is measured. A device of which nothing was stated, or that came since the start, has
@@ -14,7 +14,7 @@ use ashlar_units::{Extent, MemberIdx, StripIdx, StripeNo};
 use ashlar_volume::{Command, Volume};
 
 /// Records, batches and bytes that a client write of one byte over and over costs, and how many
-/// lean records there were so far.
+/// parity-only records there were so far.
 async fn cost_of(engine: &Engine, (extent, byte): (Extent, u8)) -> ((u64, u64, u64), u64) {
     let before = counts(engine).await;
     let write = engine.with_volume(0, "tank", async move |volume| {
@@ -29,7 +29,7 @@ async fn cost_of(engine: &Engine, (extent, byte): (Extent, u8)) -> ((u64, u64, u
         after.log_batches - before.log_batches,
         after.log_bytes - before.log_bytes,
     );
-    (cost, after.lean_records)
+    (cost, after.parity_only_records)
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn a_block_whose_device_writes_it_whole_is_logged_by_its_parity_alone() {
             engine.assemble(assemble_spec(6)).await.expect("assembled");
             let costs = async |place, byte| cost_of(&engine, (place, byte)).await;
             assert_eq!(costs(Extent::new(0, STRIPE), 1).await, ((0, 0, 0), 0), "a first write");
-            let (full, lean) = ((1, 3, (2 + 2 + 2) * BLOCK), (1, 2, (2 + 2) * BLOCK));
+            let (full, parity_only) = ((1, 3, (2 + 2 + 2) * BLOCK), (1, 2, (2 + 2) * BLOCK));
             let strip = 16 << 10;
             let block = Extent::new(0, BLOCK);
-            assert_eq!(costs(block, 2).await, (lean, 1));
+            assert_eq!(costs(block, 2).await, (parity_only, 1));
             assert_eq!(costs(block, 2).await, (full, 1), "old and new are the same");
             let two = Extent::new(3 * strip, 2 * BLOCK);
             assert_eq!(costs(two, 3).await, ((1, 3, 3 * 3 * BLOCK), 1), "two rows");
@@ -71,9 +71,9 @@ fn a_block_whose_device_writes_it_whole_is_logged_by_its_parity_alone() {
         .done();
 }
 
-/// Write the first block of a stripe; how many lean records that took.
-async fn lean_records_of(engine: &Engine, stripe: u64, byte: u8) -> u64 {
-    let before = counts(engine).await.lean_records;
+/// Write the first block of a stripe; how many parity-only records that took.
+async fn parity_only_records_of(engine: &Engine, stripe: u64, byte: u8) -> u64 {
+    let before = counts(engine).await.parity_only_records;
     let (_, now) = cost_of(engine, (Extent::new(stripe * STRIPE, BLOCK), byte)).await;
     now - before
 }
@@ -81,7 +81,7 @@ async fn lean_records_of(engine: &Engine, stripe: u64, byte: u8) -> u64 {
 /// What is stated of a device that comes later counts from the next start on; what is stated of a
 /// spare waits with it, also over a start of the program, and is not for arrays that keep no log.
 #[test]
-fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was_stated_of_it() {
+fn a_device_that_comes_later_has_parity_only_records_from_the_next_start_on_if_stated() {
     let mut world = SimWorld::new(16);
     let options =
         DiskOptions { has_volatile_cache: false, ..DiskOptions::sized(crate::world::DISK_BYTES) };
@@ -103,7 +103,8 @@ fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was
             let on = |stripe| geometry.place(geometry.stripe(StripeNo(stripe)), StripIdx(0)).member;
             let of = |member| (0..40).filter(move |stripe| on(*stripe) == member);
             let (first, second) = (on(0), on((1..40).find(|it| on(*it) != on(0)).expect("many")));
-            let lean = async |stripe: u64, byte| lean_records_of(&engine, stripe, byte).await;
+            let parity_only =
+                async |stripe: u64, byte| parity_only_records_of(&engine, stripe, byte).await;
             let refused = engine.replace_by(
                 "tank",
                 first,
@@ -114,28 +115,40 @@ fn a_device_that_comes_later_has_lean_records_from_the_next_start_on_if_that_was
             assert!(!engine.look_at_statement(None, &stated("new0")).await.expect("it may be"));
             engine.replace_by("tank", first, stated("new0")).await.expect("a copy begins");
             until_idle(&engine, &handle).await;
-            assert_eq!(lean(of(first).next().expect("many"), 2).await, 0, "not before a start");
+            assert_eq!(
+                parity_only(of(first).next().expect("many"), 2).await,
+                0,
+                "not before a start"
+            );
             engine.add_spare_device("spares", stated("new1")).await.expect("nobody's");
             assert_eq!(engine.spares()[0].stated_atomic_bytes, 4096);
             engine.stop("tank").await.expect("stopped clean");
             let devices = names(6).into_iter().chain(["new0".to_owned()]).collect::<Vec<_>>();
             let spec = AssembleSpec { devices: devices.clone(), ..assemble_spec(6) };
             engine.assemble(spec).await.expect("starts");
-            assert_eq!(lean(of(first).nth(1).expect("many"), 2).await, 1, "stated of this one");
-            assert_eq!(lean(of(second).nth(1).expect("many"), 2).await, 0, "and of no other");
+            assert_eq!(
+                parity_only(of(first).nth(1).expect("many"), 2).await,
+                1,
+                "stated of this one"
+            );
+            assert_eq!(
+                parity_only(of(second).nth(1).expect("many"), 2).await,
+                0,
+                "and of no other"
+            );
             engine.fail("tank", second).await.expect("two may go");
             until_idle(&engine, &handle).await;
             let members = &engine.status().await.expect("runs").arrays[0].members;
             let said = |member: MemberIdx| {
                 let member = &members[member.at()];
-                (&*member.path, member.stated_atomic_bytes, member.is_lean)
+                (&*member.path, member.stated_atomic_bytes, member.is_parity_only)
             };
             assert_eq!(said(first), ("new0", 4096, true));
             assert_eq!(said(second), ("new1", 4096, false), "the spare brought it along");
             engine.stop("tank").await.expect("stopped clean");
             let devices = devices.into_iter().chain(["new1".to_owned()]).collect();
             engine.assemble(AssembleSpec { devices, ..assemble_spec(6) }).await.expect("starts");
-            assert_eq!(lean(of(second).nth(2).expect("many"), 2).await, 1);
+            assert_eq!(parity_only(of(second).nth(2).expect("many"), 2).await, 1);
         })
         .done();
 }
@@ -196,25 +209,26 @@ fn a_device_of_which_nothing_was_stated_has_full_records_from_the_moment_it_come
             for stripe in 0..40 {
                 cost_of(&engine, (Extent::new(stripe * STRIPE, STRIPE), 1)).await;
             }
-            let lean = async |stripe: u64, byte| lean_records_of(&engine, stripe, byte).await;
-            assert_eq!((lean(here[0], 2).await, lean(elsewhere[0], 2).await), (1, 1));
+            let parity_only =
+                async |stripe: u64, byte| parity_only_records_of(&engine, stripe, byte).await;
+            assert_eq!((parity_only(here[0], 2).await, parity_only(elsewhere[0], 2).await), (1, 1));
             engine.replace("tank", replaced, "new0", false).await.expect("a copy begins");
-            assert_eq!(lean(here[1], 2).await, 0, "it is on its way");
+            assert_eq!(parity_only(here[1], 2).await, 0, "it is on its way");
             until_idle(&engine, &handle).await;
-            assert_eq!(lean(here[2], 2).await, 0, "it took over");
-            assert_eq!(lean(elsewhere[1], 2).await, 1, "the others are what they were");
+            assert_eq!(parity_only(here[2], 2).await, 0, "it took over");
+            assert_eq!(parity_only(elsewhere[1], 2).await, 1, "the others are what they were");
             engine.stop("tank").await.expect("stopped clean");
             let devices = names(6).into_iter().chain(["new0".to_owned()]).collect();
             engine.assemble(AssembleSpec { devices, ..assemble_spec(6) }).await.expect("starts");
-            assert_eq!(lean(here[3], 2).await, 0, "also after a start");
-            assert_eq!(lean(elsewhere[2], 2).await, 1);
+            assert_eq!(parity_only(here[3], 2).await, 0, "also after a start");
+            assert_eq!(parity_only(elsewhere[2], 2).await, 1);
             // One that comes back missed what the start looked at: not before the next.
             let away = on(elsewhere[3]);
             let path = format!("disk{}", away.at());
             engine.fail("tank", away).await.expect("two may go");
             engine.re_add("tank", &path).await.expect("it is the same member");
             until_idle(&engine, &handle).await;
-            assert_eq!(lean(elsewhere[3], 2).await, 0, "it came back");
+            assert_eq!(parity_only(elsewhere[3], 2).await, 0, "it came back");
         })
         .done();
 }

@@ -1,4 +1,4 @@
-//! What only the home worker of an array does: change the superblocks, the write-intent bitmap and
+//! What only the coordinator of an array does: change the superblocks, the write-intent bitmap and
 //! the written map on the members.
 //!
 //! What must stay true: one change of the superblocks at a time, each with a generation of its own;
@@ -9,13 +9,13 @@
 //! - `proof`    flush marks: what is known to be on every member
 //! - `record`   one superblock update on all members
 //! - `look`     whether devices are still what was opened
-//! - `keeper`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
+//! - `map_writer`   bitmap and map pages, flush rounds, the sweep that cleans idle regions
 //! - `rounds`   many callers, one round of work
 //! - `writes`   superblocks and pages on their way to one device
 
 pub(crate) mod join;
-pub(crate) mod keeper;
 pub(crate) mod look;
+pub(crate) mod map_writer;
 pub(crate) mod proof;
 pub(crate) mod record;
 mod rounds;
@@ -24,9 +24,9 @@ pub(crate) mod writes;
 use crate::canary::{Canary, sings};
 use crate::error::Refusal;
 use crate::event::names;
+use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use crate::watch;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
@@ -37,8 +37,8 @@ use std::future::Future;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What the home worker keeps for an array.
-pub(crate) struct Home {
+/// What the coordinator keeps for an array.
+pub(crate) struct Coordinator {
     superblock: RefCell<Superblock>,
     /// The generation that the members had when this start began.
     pub(crate) found_generation: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Home {
     /// either order.
     intent_pages: Semaphore,
     /// A device has joined: the next round of intent pages is to store all that have bits.
-    has_newcomer: Cell<bool>,
+    has_joining_device: Cell<bool>,
     page_sequence: Cell<u64>,
     marks: proof::Marks,
     pub(crate) jobs: crate::background::Jobs,
@@ -61,18 +61,18 @@ pub(crate) struct Home {
     pub(crate) replayed: Cell<Option<crate::log::replay::ReplaySummary>>,
 }
 
-impl Home {
+impl Coordinator {
     /// Start from the superblock as it is on the members; page sequence numbers go on above
     /// `page_sequence`, flush marks above those of `marks`.
     pub(crate) fn new(superblock: Superblock, page_sequence: u64, marks: proof::Marks) -> Self {
-        Home {
+        Coordinator {
             found_generation: superblock.generation,
             superblock: RefCell::new(superblock),
             gate: Semaphore::new(1),
             intent_rounds: rounds::Rounds::default(),
             flush_rounds: rounds::Rounds::default(),
             intent_pages: Semaphore::new(1),
-            has_newcomer: Cell::new(false),
+            has_joining_device: Cell::new(false),
             page_sequence: Cell::new(page_sequence),
             marks,
             jobs: crate::background::Jobs::default(),
@@ -85,8 +85,8 @@ impl Home {
     }
 
     /// Whether a device has joined since this was asked last.
-    pub(crate) fn take_newcomer(&self) -> bool {
-        self.has_newcomer.take()
+    pub(crate) fn take_joining_device(&self) -> bool {
+        self.has_joining_device.take()
     }
 
     /// The superblock as last recorded.
@@ -121,24 +121,24 @@ impl Home {
 #[error("more members are missing than the parity can replace")]
 pub(crate) struct ArrayLost;
 
-/// Run `action` on the array's home worker; `None` if the array is gone there.
-pub(crate) async fn on_home<T, A, F>(shard: &Rc<Shard>, action: A) -> Option<T>
+/// Run `action` on the array's coordinator; `None` if the array is gone there.
+pub(crate) async fn on_coordinator<T, A, F>(local: &Rc<LocalArray>, action: A) -> Option<T>
 where
     T: Send + 'static,
-    A: FnOnce(Rc<Shard>) -> F + Send + 'static,
+    A: FnOnce(Rc<LocalArray>) -> F + Send + 'static,
     F: Future<Output = T> + 'static,
 {
-    let home = shard.array.home;
-    if home == shard.worker.index {
-        return Some(action(Rc::clone(shard)).await);
+    let coordinator = local.array.coordinator;
+    if coordinator == local.worker.index {
+        return Some(action(Rc::clone(local)).await);
     }
     let (answer, answered) = oneshot::channel();
-    let id = shard.array.identity.id;
-    shard.worker.run_on(home, move |worker| {
-        let Some(shard) = worker.shard(id) else { return };
+    let id = local.array.identity.id;
+    local.worker.run_on(coordinator, move |worker| {
+        let Some(local) = worker.local(id) else { return };
         worker.handle.spawn(async move {
             // Whoever asked may have gone: then nobody wants the answer.
-            let _unwanted = answer.send(action(shard).await);
+            let _unwanted = answer.send(action(local).await);
         });
     });
     answered.await.ok()
@@ -149,13 +149,13 @@ where
 /// # Errors
 /// [`ArrayLost`] if its group could not do without it: then nothing is recorded.
 pub(crate) async fn take_out(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
     why: String,
 ) -> Result<(), ArrayLost> {
-    let taken = on_home(shard, async move |shard: Rc<Shard>| {
-        let _gate = shard.home().gate.acquire().await;
-        take_out_alone(&shard, member, &why).await
+    let taken = on_coordinator(local, async move |local: Rc<LocalArray>| {
+        let _gate = local.coordinator().gate.acquire().await;
+        take_out_alone(&local, member, &why).await
     });
     taken.await.unwrap_or(Err(ArrayLost))
 }
@@ -168,8 +168,11 @@ const BY_HAND: &str = "put out by the operator";
 ///
 /// # Errors
 /// If the group cannot do without the member, or the others could not be told.
-pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Result<(), Refusal> {
-    let (array, name) = (&shard.array, shard.array.name());
+pub(crate) async fn take_out_by_hand(
+    local: &Rc<LocalArray>,
+    member: MemberIdx,
+) -> Result<(), Refusal> {
+    let (array, name) = (&local.array, local.array.name());
     let is_there = array.slot(member).state() != SlotState::Out;
     if is_there && array.is_needed(member) {
         return Err(Refusal::new(
@@ -180,9 +183,9 @@ pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Re
     }
     // Requests that are stuck on it are released before the gate is waited for: whoever has that
     // may be one of them.
-    watch::put_out(shard, member, BY_HAND);
-    let _gate = shard.home().gate.acquire().await;
-    let taken = take_out_alone(shard, member, BY_HAND).await;
+    watch::put_out(local, member, BY_HAND);
+    let _gate = local.coordinator().gate.acquire().await;
+    let taken = take_out_alone(local, member, BY_HAND).await;
     taken.map_err(|_| {
         Refusal::new(
             "array.failed",
@@ -192,35 +195,35 @@ pub(crate) async fn take_out_by_hand(shard: &Rc<Shard>, member: MemberIdx) -> Re
     })
 }
 
-/// The same for the device that had the slot in that tenure. If it has left the slot meanwhile
-/// there is nothing to do: the others say so, and whatever was missed goes to its successor by the
-/// job that fills that one, since the job waits for the row locks of every write that was planned
-/// without it.
+/// The same for the device that had the slot in that device epoch. If it has left the slot
+/// meanwhile there is nothing to do: the others say so, and whatever was missed goes to its
+/// successor by the job that fills that one, since the job waits for the row locks of every write
+/// that was planned without it.
 ///
 /// # Errors
 /// As [`take_out`].
 pub(crate) async fn take_out_holder(
-    shard: &Rc<Shard>,
-    (member, tenure): (MemberIdx, Tenure),
+    local: &Rc<LocalArray>,
+    (member, device_epoch): (MemberIdx, DeviceEpoch),
     why: String,
 ) -> Result<(), ArrayLost> {
-    let taken = on_home(shard, async move |shard: Rc<Shard>| {
-        let _gate = shard.home().gate.acquire().await;
-        if shard.array.slot(member).tenure() != tenure {
+    let taken = on_coordinator(local, async move |local: Rc<LocalArray>| {
+        let _gate = local.coordinator().gate.acquire().await;
+        if local.array.slot(member).device_epoch() != device_epoch {
             return Ok(());
         }
-        take_out_alone(&shard, member, &why).await
+        take_out_alone(&local, member, &why).await
     });
     taken.await.unwrap_or(Err(ArrayLost))
 }
 
 /// The same in the background, for callers that need not wait.
-pub(crate) fn take_out_soon(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), why: String) {
-    let shard = Rc::clone(shard);
-    let handle = shard.worker.handle.clone();
+pub(crate) fn take_out_soon(local: &Rc<LocalArray>, holder: (MemberIdx, DeviceEpoch), why: String) {
+    let local = Rc::clone(local);
+    let handle = local.worker.handle.clone();
     handle.spawn(async move {
         // A member whose group cannot do without it stays: the event says so.
-        let _stays = take_out_holder(&shard, holder, why).await;
+        let _stays = take_out_holder(&local, holder, why).await;
     });
 }
 
@@ -228,9 +231,9 @@ pub(crate) fn take_out_soon(shard: &Rc<Shard>, holder: (MemberIdx, Tenure), why:
 ///
 /// # Errors
 /// [`ArrayLost`] if the array is gone.
-pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
-    let recorded = on_home(shard, async |shard: Rc<Shard>| {
-        let _gate = shard.home().gate.acquire().await;
+pub(crate) async fn all_recorded(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
+    let recorded = on_coordinator(local, async |local: Rc<LocalArray>| {
+        let _gate = local.coordinator().gate.acquire().await;
     });
     recorded.await.ok_or(ArrayLost)
 }
@@ -238,16 +241,16 @@ pub(crate) async fn all_recorded(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
 /// A write ended halfway, or its records did, and no member could be put out for it: the next start
 /// is to resync what is dirty, whatever the log says. The members say so when this returns. If they
 /// cannot, the array takes no more writes: nothing could vouch for them.
-pub(crate) async fn record_doubt(shard: &Rc<Shard>) {
-    let recorded = on_home(shard, async |shard: Rc<Shard>| {
-        let _gate = shard.home().gate.acquire().await;
-        if shard.home().superblock.borrow().resync_dirty_regions {
+pub(crate) async fn record_doubt(local: &Rc<LocalArray>) {
+    let recorded = on_coordinator(local, async |local: Rc<LocalArray>| {
+        let _gate = local.coordinator().gate.acquire().await;
+        if local.coordinator().superblock.borrow().resync_dirty_regions {
             return Ok(());
         }
-        record::update(&shard, |superblock| superblock.resync_dirty_regions = true).await
+        record::update(&local, |superblock| superblock.resync_dirty_regions = true).await
     });
     if !matches!(recorded.await, Some(Ok(()))) {
-        shard.array.set_read_only(true);
+        local.array.set_read_only(true);
     }
 }
 
@@ -255,31 +258,31 @@ pub(crate) async fn record_doubt(shard: &Rc<Shard>) {
 /// that device has been made current meanwhile, the member is out. The members say so when this
 /// returns.
 pub(crate) async fn replacement_failed(
-    shard: &Rc<Shard>,
-    (member, tenure): (MemberIdx, Tenure),
+    local: &Rc<LocalArray>,
+    (member, device_epoch): (MemberIdx, DeviceEpoch),
     why: String,
 ) {
-    let dropped = on_home(shard, async move |shard: Rc<Shard>| {
-        let _gate = shard.home().gate.acquire().await;
-        let slot = shard.array.slot(member);
-        if slot.tenure() == tenure {
+    let dropped = on_coordinator(local, async move |local: Rc<LocalArray>| {
+        let _gate = local.coordinator().gate.acquire().await;
+        let slot = local.array.slot(member);
+        if slot.device_epoch() == device_epoch {
             // A member whose group cannot do without it stays: the event says so.
-            let _stays = take_out_alone(&shard, member, &why).await;
-        } else if slot.replacement_tenure() == tenure {
-            drop_replacement(&shard, member, &why).await;
+            let _stays = take_out_alone(&local, member, &why).await;
+        } else if slot.replacement_device_epoch() == device_epoch {
+            drop_replacement(&local, member, &why).await;
         }
     });
     // The array may have stopped meanwhile: then there is nothing to drop.
     let _gone = dropped.await;
 }
 
-/// The home worker's part of taking a member out. The caller holds the gate.
+/// The coordinator's part of taking a member out. The caller holds the gate.
 pub(crate) async fn take_out_alone(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
     why: &str,
 ) -> Result<(), ArrayLost> {
-    let array = &shard.array;
+    let array = &local.array;
     let state = array.slot(member).state();
     if state == SlotState::Out {
         return Ok(());
@@ -287,16 +290,17 @@ pub(crate) async fn take_out_alone(
     if array.room.is_given_up() {
         return Err(ArrayLost);
     }
-    let has_replacement = shard.replacement(member).is_some();
-    let says_out = record::says_out(&shard.home().superblock.borrow(), member, has_replacement);
+    let has_replacement = local.replacement(member).is_some();
+    let says_out =
+        record::says_out(&local.coordinator().superblock.borrow(), member, has_replacement);
     if state == SlotState::Failing && says_out {
         // It failed while the superblocks were being written, and they say so already.
-        finish_taking_out(shard, member).await;
+        finish_taking_out(local, member).await;
         return Ok(());
     }
-    let why = shard.home().silences.reason((member, array.slot(member).tenure()), why);
+    let why = local.coordinator().silences.reason((member, array.slot(member).device_epoch()), why);
     let mut fields = vec![("slot", member.to_string()), ("reason", why)];
-    fields.extend(shard.device(member).map(|device| ("path", device.facts().path.clone())));
+    fields.extend(local.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.is_needed(member) {
         array.set_fails(member);
         array.record(names::ARRAY_FAILED, fields);
@@ -304,103 +308,104 @@ pub(crate) async fn take_out_alone(
     }
     array.set_slot_state(member, state.next(SlotEvent::Fault).expect("any state can fail"));
     if !sings(Canary::TakeOutNotRecorded) {
-        record::update(shard, |superblock| record::hand_over(superblock, member)).await?;
+        record::update(local, |superblock| record::hand_over(superblock, member)).await?;
     }
     array.record(names::MEMBER_FAILED, fields);
-    finish_taking_out(shard, member).await;
+    finish_taking_out(local, member).await;
     Ok(())
 }
 
 /// The superblocks say that the slot, which was failing, is out: make it so. The caller holds the
 /// gate.
-async fn finish_taking_out(shard: &Rc<Shard>, member: MemberIdx) {
+async fn finish_taking_out(local: &Rc<LocalArray>, member: MemberIdx) {
     let out = SlotState::Failing.next(SlotEvent::OutRecorded).expect("it was failing");
-    shard.array.set_slot_state(member, out);
-    hand_over_to_replacement(shard, member).await;
-    crate::background::member_went_out(shard, member);
+    local.array.set_slot_state(member, out);
+    hand_over_to_replacement(local, member).await;
+    crate::background::member_went_out(local, member);
 }
 
 /// The slot's device is let go everywhere; if one was being filled to replace it, that one takes
 /// over, to be rebuilt: it missed what was written since the slot was failing. (The superblock says
 /// so already.)
-async fn hand_over_to_replacement(shard: &Rc<Shard>, member: MemberIdx) {
-    let array = &shard.array;
-    let log_tag = shard.home().superblock.borrow().newcomer(member).map(|entry| entry.log_tag);
-    let Some(log_tag) = log_tag.filter(|_| shard.replacement(member).is_some()) else {
-        on_every_shard(shard, move |shard| {
+async fn hand_over_to_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
+    let array = &local.array;
+    let log_tag =
+        local.coordinator().superblock.borrow().joining_device(member).map(|entry| entry.log_tag);
+    let Some(log_tag) = log_tag.filter(|_| local.replacement(member).is_some()) else {
+        on_every_local(local, move |local| {
             // What it was asked is nobody's business any more, whether it ever answers or not.
-            shard.give_up(member);
-            shard.set_devices(member, SlotDevices::default());
+            local.give_up(member);
+            local.set_devices(member, SlotDevices::default());
         });
         return;
     };
     let slot = array.slot(member);
     let copied_below = slot.whole_below();
     slot.set_nothing_rebuilt();
-    let tenure = slot.replacement_tenure();
-    array.set_tenure(member, tenure);
+    let device_epoch = slot.replacement_device_epoch();
+    array.set_device_epoch(member, device_epoch);
     // On every worker before the slot may be written again: a write must not go to the device that
     // went.
-    everywhere(shard, move |shard| {
-        shard.give_up(member);
-        let taking_over = shard.slot_devices(member).replacement;
+    everywhere(local, move |local| {
+        local.give_up(member);
+        let taking_over = local.slot_devices(member).replacement;
         let current = taking_over.map(|SlotDevice { device, tags }| {
             let tags = Tags { log: log_tag, ..tags };
             SlotDevice { device, tags }
         });
         let devices = SlotDevices { current, replacement: None };
-        shard.set_devices(member, devices);
-        shard.set_tenures(member, (tenure, tenure));
+        local.set_devices(member, devices);
+        local.set_device_epochs(member, (device_epoch, device_epoch));
     })
     .await;
     let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
     array.set_slot_state(member, joined);
-    crate::background::replacement_took_over(shard, member, copied_below);
+    crate::background::replacement_took_over(local, member, copied_below);
 }
 
-async fn drop_replacement(shard: &Rc<Shard>, member: MemberIdx, why: &str) {
-    if shard.replacement(member).is_none() {
+async fn drop_replacement(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
+    if local.replacement(member).is_none() {
         return;
     }
-    detach_replacement(shard, member);
+    detach_replacement(local, member);
     let dropped =
-        record::update(shard, |superblock| record::drop_newcomer(superblock, member)).await;
+        record::update(local, |superblock| record::drop_joining_device(superblock, member)).await;
     let mut fields = vec![("slot", member.to_string()), ("reason", why.to_owned())];
     fields.push(("role", "replacement".to_owned()));
     if dropped.is_err() {
         fields.push(("recorded", "no".to_owned()));
     }
-    shard.array.record(names::MEMBER_FAILED, fields);
-    crate::background::notify(shard);
+    local.array.record(names::MEMBER_FAILED, fields);
+    crate::background::notify(local);
 }
 
-fn detach_replacement(shard: &Rc<Shard>, member: MemberIdx) {
-    on_every_shard(shard, move |shard| {
+fn detach_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
+    on_every_local(local, move |local| {
         // It failed: whoever waits for it need not wait any more.
-        shard.replacement(member).into_iter().for_each(|device| device.give_up());
-        let devices = SlotDevices { replacement: None, ..shard.slot_devices(member) };
-        shard.set_devices(member, devices);
+        local.replacement(member).into_iter().for_each(|device| device.give_up());
+        let devices = SlotDevices { replacement: None, ..local.slot_devices(member) };
+        local.set_devices(member, devices);
     });
 }
 
 /// Run `action` on the array's share of every worker, and wait until all have run it. What those
 /// workers do afterwards sees whatever was changed here before.
 pub(crate) async fn everywhere(
-    shard: &Rc<Shard>,
-    action: impl Fn(&Rc<Shard>) + Clone + Send + 'static,
+    local: &Rc<LocalArray>,
+    action: impl Fn(&Rc<LocalArray>) + Clone + Send + 'static,
 ) {
-    let id = shard.array.identity.id;
+    let id = local.array.identity.id;
     let mut under_way = Vec::new();
-    for worker in 0..shard.worker.worker_count() {
-        if worker == shard.worker.index {
-            action(shard);
+    for worker in 0..local.worker.worker_count() {
+        if worker == local.worker.index {
+            action(local);
             continue;
         }
         let action = action.clone();
         let (done, is_done) = oneshot::channel::<()>();
-        shard.worker.run_on(worker, move |worker| {
-            if let Some(shard) = worker.shard(id) {
-                action(&shard);
+        local.worker.run_on(worker, move |worker| {
+            if let Some(local) = worker.local(id) {
+                action(&local);
             }
             drop(done);
         });
@@ -413,20 +418,20 @@ pub(crate) async fn everywhere(
 }
 
 /// Run `action` on the array's share of every worker: here at once, elsewhere soon.
-pub(crate) fn on_every_shard(
-    shard: &Rc<Shard>,
-    action: impl Fn(&Rc<Shard>) + Clone + Send + 'static,
+pub(crate) fn on_every_local(
+    local: &Rc<LocalArray>,
+    action: impl Fn(&Rc<LocalArray>) + Clone + Send + 'static,
 ) {
-    let id = shard.array.identity.id;
-    for worker in 0..shard.worker.worker_count() {
-        if worker == shard.worker.index {
-            action(shard);
+    let id = local.array.identity.id;
+    for worker in 0..local.worker.worker_count() {
+        if worker == local.worker.index {
+            action(local);
             continue;
         }
         let action = action.clone();
-        shard.worker.run_on(worker, move |worker| {
-            if let Some(shard) = worker.shard(id) {
-                action(&shard);
+        local.worker.run_on(worker, move |worker| {
+            if let Some(local) = worker.local(id) {
+                action(&local);
             }
         });
     }

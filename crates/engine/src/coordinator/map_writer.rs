@@ -7,15 +7,15 @@
 
 use super::record::{aligned, ended};
 use super::writes::DeviceWrites;
-use super::{ArrayLost, on_home, proof, take_out_holder};
+use super::{ArrayLost, on_coordinator, proof, take_out_holder};
 use crate::array::Array;
 use crate::background::discard;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::intent::RegionNo;
+use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
 use crate::member::SlotState;
-use crate::shard::{Shard, SlotDevice, SlotDevices};
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use crate::watch;
 use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::Buf;
@@ -34,11 +34,14 @@ const SWEEP_EVERY: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// [`ArrayLost`] if it cannot be.
-pub(crate) async fn make_durable(shard: &Rc<Shard>, region: RegionNo) -> Result<(), ArrayLost> {
-    let made = on_home(shard, async move |shard: Rc<Shard>| {
-        shard.array.intent.set_pending(region);
-        let rounds = &shard.home().intent_rounds;
-        rounds.join(|| write_pending(Rc::clone(&shard))).await
+pub(crate) async fn make_durable(
+    local: &Rc<LocalArray>,
+    region: RegionNo,
+) -> Result<(), ArrayLost> {
+    let made = on_coordinator(local, async move |local: Rc<LocalArray>| {
+        local.array.intent.set_pending(region);
+        let rounds = &local.coordinator().intent_rounds;
+        rounds.join(|| write_pending(Rc::clone(&local))).await
     });
     match made.await {
         Some(true) => Ok(()),
@@ -46,18 +49,18 @@ pub(crate) async fn make_durable(shard: &Rc<Shard>, region: RegionNo) -> Result<
     }
 }
 
-/// One round: all pending bits, page by page; with a newcomer all bits there are. The round before
-/// may have made bits durable where the newcomer was not yet; it is over only now.
-async fn write_pending(shard: Rc<Shard>) -> bool {
-    let intent = &shard.array.intent;
-    if shard.home().take_newcomer() {
+/// One round: all pending bits, page by page; with a joining device all bits there are. The round
+/// before may have made bits durable where the joining device was not yet; it is over only now.
+async fn write_pending(local: Rc<LocalArray>) -> bool {
+    let intent = &local.array.intent;
+    if local.coordinator().take_joining_device() {
         intent.durable_regions().into_iter().for_each(|region| intent.set_pending(region));
     }
     let pending = intent.pending_regions();
     let pages: BTreeSet<usize> = pending.iter().map(|region| intent.page_of(*region)).collect();
-    if shard.home().superblock.borrow().policy != ConsistencyPolicy::None
+    if local.coordinator().superblock.borrow().policy != ConsistencyPolicy::None
         && !sings(Canary::IntentSkipped)
-        && !write_intent_pages(&shard, pages, true).await
+        && !write_intent_pages(&local, pages, true).await
     {
         return false;
     }
@@ -67,17 +70,21 @@ async fn write_pending(shard: Rc<Shard>) -> bool {
     true
 }
 
-async fn write_intent_pages(shard: &Rc<Shard>, pages: BTreeSet<usize>, is_durable: bool) -> bool {
-    let _turn = shard.home().intent_pages.acquire().await;
-    let area = shard.home().superblock.borrow().areas.write_intent.offset;
+async fn write_intent_pages(
+    local: &Rc<LocalArray>,
+    pages: BTreeSet<usize>,
+    is_durable: bool,
+) -> bool {
+    let _turn = local.coordinator().intent_pages.acquire().await;
+    let area = local.coordinator().superblock.borrow().areas.write_intent.offset;
     let to_store = |page: usize| {
-        let words = shard.array.intent.page_words(page);
+        let words = local.array.intent.page_words(page);
         let offset = area + to_u64(page) * BLOCK_BYTES;
-        PageToStore::new(shard, (BitmapKind::WriteIntent, page), (offset, &words))
+        PageToStore::new(local, (BitmapKind::WriteIntent, page), (offset, &words))
     };
     let pages: Vec<PageToStore> = pages.into_iter().map(to_store).collect();
-    shard.counts().intent_page_writes.add(to_u64(pages.len()));
-    write_everywhere(shard, &pages, is_durable).await
+    local.counts().intent_page_writes.add(to_u64(pages.len()));
+    write_everywhere(local, &pages, is_durable).await
 }
 
 /// A page that every member is to get, each with its own name in it.
@@ -92,14 +99,14 @@ struct PageToStore {
 
 impl PageToStore {
     fn new(
-        shard: &Shard,
+        local: &LocalArray,
         (kind, page): (BitmapKind, usize),
         (offset, words): (u64, &[u64]),
     ) -> PageToStore {
         let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
         let mut bits = Box::new([0; WORDS_PER_PAGE]);
         bits[..words.len()].copy_from_slice(words);
-        PageToStore { offset, kind, page, sequence: shard.home().next_page_sequence(), bits }
+        PageToStore { offset, kind, page, sequence: local.coordinator().next_page_sequence(), bits }
     }
 
     /// Its bytes on the member of that tag.
@@ -111,33 +118,33 @@ impl PageToStore {
 
 /// Write pages to every device in service, then flush it if asked. A member that fails goes out;
 /// false if the array cannot do without it.
-async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: bool) -> bool {
+async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_durable: bool) -> bool {
     let mut under_way = Vec::new();
-    for (holder, device) in devices_in_service(shard) {
+    for (holder, device) in devices_in_service(local) {
         let mut writes = DeviceWrites::new(holder.member, &device);
         for page in pages {
-            writes.start(shard, page.offset, page.encode(holder.page_tag));
+            writes.start(local, page.offset, page.encode(holder.page_tag));
         }
         under_way.push((holder, device, writes));
     }
     for (_, _, writes) in &mut under_way {
-        writes.end(shard).await;
+        writes.end(local).await;
     }
     let mut flushes = Vec::new();
     let mut is_kept = true;
     for (holder, device, writes) in under_way {
-        if let Err(fault) = writes.finish(shard).await {
-            is_kept &= lose(shard, holder, ("a bitmap page", fault)).await;
+        if let Err(fault) = writes.finish(local).await {
+            is_kept &= lose(local, holder, ("a bitmap page", fault)).await;
         } else if is_durable {
-            let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
+            let flush = local.start_on(device.as_ref(), 0, Command::Flush);
             flushes.push((holder, flush));
         } else {
-            shard.array.slot(holder.member).set_unflushed();
+            local.array.slot(holder.member).set_unflushed();
         }
     }
     for (holder, flush) in flushes {
         if let Err(fault) = ended(vec![flush]).await {
-            is_kept &= lose(shard, holder, ("a flush", fault)).await;
+            is_kept &= lose(local, holder, ("a flush", fault)).await;
         }
     }
     is_kept
@@ -147,7 +154,7 @@ async fn write_everywhere(shard: &Rc<Shard>, pages: &[PageToStore], is_durable: 
 #[derive(Clone, Copy)]
 pub(crate) struct Holder {
     pub(crate) member: MemberIdx,
-    pub(crate) tenure: Tenure,
+    pub(crate) device_epoch: DeviceEpoch,
     pub(crate) is_replacement: bool,
     /// What pages that lie on it carry.
     page_tag: u64,
@@ -155,8 +162,8 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Its slot, and which of the slot's devices it is.
-    pub(crate) fn owner(&self) -> (MemberIdx, Tenure) {
-        (self.member, self.tenure)
+    pub(crate) fn owner(&self) -> (MemberIdx, DeviceEpoch) {
+        (self.member, self.device_epoch)
     }
 
     /// Something is in its cache: the next flush must include it. (A replacement is always
@@ -167,32 +174,37 @@ impl Holder {
 }
 
 /// The device could not take something: it goes. False if the array cannot do without it.
-pub(crate) async fn lose(shard: &Rc<Shard>, holder: Holder, (what, fault): (&str, Fault)) -> bool {
+pub(crate) async fn lose(
+    local: &Rc<LocalArray>,
+    holder: Holder,
+    (what, fault): (&str, Fault),
+) -> bool {
     let why = format!("{what} could not be written: {fault}");
-    let who = (holder.member, holder.tenure);
+    let who = (holder.member, holder.device_epoch);
     if holder.is_replacement {
-        super::replacement_failed(shard, who, why).await;
+        super::replacement_failed(local, who, why).await;
         return true;
     }
-    take_out_holder(shard, who, why).await.is_ok()
+    take_out_holder(local, who, why).await.is_ok()
 }
 
 /// The devices that take part in writes, with those that are being filled.
-pub(crate) fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)> {
+pub(crate) fn devices_in_service(local: &LocalArray) -> Vec<(Holder, Rc<dyn Device>)> {
     let mut devices = Vec::new();
-    for at in 0..shard.array.slots.len() {
+    for at in 0..local.array.slots.len() {
         let member = MemberIdx::from_at(at);
-        let state = shard.array.slot(member).state();
-        let (tenure, replacement_tenure) = shard.tenures(member);
+        let state = local.array.slot(member).state();
+        let (device_epoch, replacement_device_epoch) = local.device_epochs(member);
         let is_in_service = matches!(state, SlotState::InSync | SlotState::Rebuilding);
-        let SlotDevices { current, replacement } = shard.slot_devices(member);
+        let SlotDevices { current, replacement } = local.slot_devices(member);
         if let (true, Some(SlotDevice { device, tags })) = (is_in_service, current) {
             let page_tag = tags.pages;
-            devices.push((Holder { member, tenure, is_replacement: false, page_tag }, device));
+            devices
+                .push((Holder { member, device_epoch, is_replacement: false, page_tag }, device));
         }
         if let Some(SlotDevice { device, tags }) = replacement {
-            let (tenure, page_tag) = (replacement_tenure, tags.pages);
-            devices.push((Holder { member, tenure, is_replacement: true, page_tag }, device));
+            let (device_epoch, page_tag) = (replacement_device_epoch, tags.pages);
+            devices.push((Holder { member, device_epoch, is_replacement: true, page_tag }, device));
         }
     }
     devices
@@ -202,30 +214,30 @@ pub(crate) fn devices_in_service(shard: &Shard) -> Vec<(Holder, Rc<dyn Device>)>
 ///
 /// # Errors
 /// `Io` if the promise cannot be kept.
-pub(crate) async fn flush(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    let rounds = &shard.home().flush_rounds;
-    if rounds.join(|| flush_round(Rc::clone(shard))).await {
+pub(crate) async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    let rounds = &local.coordinator().flush_rounds;
+    if rounds.join(|| flush_round(Rc::clone(local))).await {
         Ok(())
     } else {
         Err(VolumeErrorKind::Io)
     }
 }
 
-async fn flush_round(shard: Rc<Shard>) -> bool {
+async fn flush_round(local: Rc<LocalArray>) -> bool {
     // Before the flush: a stripe that is first written while it runs is not durable when it ends,
     // and must not be called written by this round.
-    let mark = shard.array.caches.mark();
-    let (numbers, pages) = take_written_pages(&shard);
+    let mark = local.array.caches.mark();
+    let (numbers, pages) = take_written_pages(&local);
     // After the written map was looked at, before the flush: what is called written has its
     // checksums.
-    let sums = store_checksums(&shard).await;
-    let mut is_kept = sums.is_kept && flush_members(&shard).await;
+    let sums = store_checksums(&local).await;
+    let mut is_kept = sums.is_kept && flush_members(&local).await;
     if is_kept && !pages.is_empty() {
-        shard.counts().written_page_writes.add(to_u64(pages.len()));
-        is_kept = write_everywhere(&shard, &pages, true).await;
+        local.counts().written_page_writes.add(to_u64(pages.len()));
+        is_kept = write_everywhere(&local, &pages, true).await;
     }
-    sums.end(&shard, is_kept);
-    let written = &shard.array.written;
+    sums.end(&local, is_kept);
+    let written = &local.array.written;
     if !is_kept {
         numbers.into_iter().for_each(|(page, _)| written.put_back(page));
         return false;
@@ -234,61 +246,61 @@ async fn flush_round(shard: Rc<Shard>) -> bool {
         written.turn_place(page);
         written.stored(page, &words);
     }
-    shard.array.caches.flushed(mark);
-    discard::give_back_soon(&shard);
+    local.array.caches.flushed(mark);
+    discard::give_back_soon(&local);
     true
 }
 
 /// Changed pages of the checksum table are on their way to media: a flush of the members is to
 /// follow.
-pub(crate) async fn store_checksums(shard: &Rc<Shard>) -> checksums::keep::Round {
-    let next_sequence = || shard.home().next_page_sequence();
-    checksums::keep::store(shard, &devices_in_service(shard), next_sequence).await
+pub(crate) async fn store_checksums(local: &Rc<LocalArray>) -> checksums::keep::Round {
+    let next_sequence = || local.coordinator().next_page_sequence();
+    checksums::keep::store(local, &devices_in_service(local), next_sequence).await
 }
 
 /// A page of the written map, and the bits it had when it was taken.
 type TakenPage = (usize, Vec<u64>);
 
 /// Pages of the written map that changed, with the bits they have now, and where they go.
-fn take_written_pages(shard: &Shard) -> (Vec<TakenPage>, Vec<PageToStore>) {
-    if !shard.array.written.has_dirty_pages() {
+fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) {
+    if !local.array.written.has_dirty_pages() {
         return (Vec::new(), Vec::new());
     }
     let (area, places) = {
-        let superblock = shard.home().superblock.borrow();
+        let superblock = local.coordinator().superblock.borrow();
         (superblock.areas.written_map.offset, superblock.written_map_places())
     };
-    let written = &shard.array.written;
+    let written = &local.array.written;
     let take = |page: usize| (page, written.words_to_store(page));
     let numbers: Vec<TakenPage> = written.take_dirty_pages().into_iter().map(take).collect();
     let to_store = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
         let offset = area + place * BLOCK_BYTES;
-        PageToStore::new(shard, (BitmapKind::WrittenMap, *page), (offset, words))
+        PageToStore::new(local, (BitmapKind::WrittenMap, *page), (offset, words))
     };
     let pages = numbers.iter().map(to_store).collect();
     (numbers, pages)
 }
 
-async fn flush_members(shard: &Rc<Shard>) -> bool {
+async fn flush_members(local: &Rc<LocalArray>) -> bool {
     let mut flushes = Vec::new();
-    for (holder, device) in devices_in_service(shard) {
+    for (holder, device) in devices_in_service(local) {
         // A replacement has no mark of its own: it is flushed whenever its slot could need it.
-        let slot = shard.array.slot(holder.member);
+        let slot = local.array.slot(holder.member);
         let is_needed = holder.is_replacement || slot.take_unflushed() || slot.fails();
         if is_needed && !sings(Canary::FlushSkipped) {
-            shard.counts().member_flushes.add(1);
-            let flush = shard.start_on(device.as_ref(), 0, Command::Flush);
+            local.counts().member_flushes.add(1);
+            let flush = local.start_on(device.as_ref(), 0, Command::Flush);
             flushes.push((holder, flush));
         }
     }
     let mut is_kept = true;
     for (holder, flush) in flushes {
         if let Err(fault) = ended(vec![flush]).await {
-            shard.tally(holder.member).counters.write_errors.add(1);
-            is_kept &= lose(shard, holder, ("a flush", fault)).await;
+            local.tally(holder.member).counters.write_errors.add(1);
+            is_kept &= lose(local, holder, ("a flush", fault)).await;
         } else if !holder.is_replacement {
-            shard.array.slot(holder.member).set_fails(false);
+            local.array.slot(holder.member).set_fails(false);
         }
     }
     is_kept
@@ -299,58 +311,58 @@ async fn flush_members(shard: &Rc<Shard>) -> bool {
 ///
 /// # Errors
 /// `Io` if not.
-pub(crate) async fn store_twice(shard: &Rc<Shard>) -> Result<(), VolumeErrorKind> {
-    let written = &shard.array.written;
+pub(crate) async fn store_twice(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
+    let written = &local.array.written;
     let single = written.single_pages();
-    if single.is_empty() || !shard.home().superblock.borrow().has_whole_map() {
+    if single.is_empty() || !local.coordinator().superblock.borrow().has_whole_map() {
         return Ok(());
     }
     single.into_iter().for_each(|page| written.put_back(page));
-    flush(shard).await
+    flush(local).await
 }
 
-/// Clean idle regions as long as the array runs. Spawned once, on the home worker.
-pub(crate) async fn sweep(shard: Rc<Shard>) {
-    let handle = shard.worker.handle.clone();
-    let shard = {
-        let weak = Rc::downgrade(&shard);
-        drop(shard);
+/// Clean idle regions as long as the array runs. Spawned once, on the coordinator.
+pub(crate) async fn sweep(local: Rc<LocalArray>) {
+    let handle = local.worker.handle.clone();
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
         weak
     };
     loop {
         handle.sleep(SWEEP_EVERY).await;
-        let Some(shard) = shard.upgrade() else { return };
-        if shard.array.is_stopping() {
+        let Some(local) = local.upgrade() else { return };
+        if local.array.is_stopping() {
             return;
         }
-        watch::look_if_needed(&shard);
-        proof::prove_if_needed(&shard).await;
-        sweep_once(&shard).await;
+        watch::look_if_needed(&local);
+        proof::prove_if_needed(&local).await;
+        sweep_once(&local).await;
         // A page that changes just now is stored soon, in its other place.
-        if !shard.array.written.has_dirty_pages() {
-            let _later = store_twice(&shard).await;
+        if !local.array.written.has_dirty_pages() {
+            let _later = store_twice(&local).await;
         }
     }
 }
 
 /// Clear the bits of regions that were idle since the last call, unless a member is out: it will
 /// need them when it comes back.
-pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
-    let intent = &shard.array.intent;
+pub(crate) async fn sweep_once(local: &Rc<LocalArray>) {
+    let intent = &local.array.intent;
     let idle = intent.take_idle();
-    let is_flushed = async || sings(Canary::SweptUnflushed) || flush(shard).await.is_ok();
-    if idle.is_empty() || shard.array.missing_slots() != 0 || !is_flushed().await {
+    let is_flushed = async || sings(Canary::SweptUnflushed) || flush(local).await.is_ok();
+    if idle.is_empty() || local.array.missing_slots() != 0 || !is_flushed().await {
         return;
     }
     // The flush may have cost a member: then it lacks what the flush was to make durable.
-    if shard.array.missing_slots() != 0 {
+    if local.array.missing_slots() != 0 {
         return;
     }
     let cleared = idle.into_iter().filter(|region| intent.try_clear(*region));
     let pages: BTreeSet<usize> = cleared.map(|region| intent.page_of(region)).collect();
     if !pages.is_empty() {
         // Not having cleared a bit costs a needless resync after a crash, nothing else.
-        let _kept = write_intent_pages(shard, pages, false).await;
+        let _kept = write_intent_pages(local, pages, false).await;
     }
 }
 
@@ -360,30 +372,30 @@ pub(crate) async fn sweep_once(shard: &Rc<Shard>) {
 ///
 /// # Errors
 /// [`ArrayLost`] if they cannot be written.
-pub(crate) async fn settle_intent(shard: &Rc<Shard>) -> Result<(), ArrayLost> {
-    if shard.array.intent.pending_regions().is_empty() {
+pub(crate) async fn settle_intent(local: &Rc<LocalArray>) -> Result<(), ArrayLost> {
+    if local.array.intent.pending_regions().is_empty() {
         return Ok(());
     }
-    let rounds = &shard.home().intent_rounds;
-    if rounds.join(|| write_pending(Rc::clone(shard))).await { Ok(()) } else { Err(ArrayLost) }
+    let rounds = &local.coordinator().intent_rounds;
+    if rounds.join(|| write_pending(Rc::clone(local))).await { Ok(()) } else { Err(ArrayLost) }
 }
 
 /// Write every page of both maps that has a bit set to every device in service: one has just
 /// joined. Rounds do it, so that it cannot cross another write of the same page.
-pub(crate) async fn write_all_pages(shard: &Rc<Shard>) -> bool {
-    let written = &shard.array.written;
-    shard.home().has_newcomer.set(!sings(Canary::NewcomerNotTold));
-    let rounds = &shard.home().intent_rounds;
-    let is_kept = rounds.join(|| write_pending(Rc::clone(shard))).await;
+pub(crate) async fn write_all_pages(local: &Rc<LocalArray>) -> bool {
+    let written = &local.array.written;
+    local.coordinator().has_joining_device.set(!sings(Canary::JoiningDeviceNotTold));
+    let rounds = &local.coordinator().intent_rounds;
+    let is_kept = rounds.join(|| write_pending(Rc::clone(local))).await;
     for page in written.pages_with_bits() {
         written.put_back_everywhere(page);
     }
-    is_kept && flush(shard).await.is_ok()
+    is_kept && flush(local).await.is_ok()
 }
 
 /// The array stops and everything is flushed: clear all bits that nobody will need.
-pub(crate) async fn clear_all(shard: &Rc<Shard>) {
+pub(crate) async fn clear_all(local: &Rc<LocalArray>) {
     // Twice: the first look only takes note of what was touched since the last one.
-    sweep_once(shard).await;
-    sweep_once(shard).await;
+    sweep_once(local).await;
+    sweep_once(local).await;
 }

@@ -9,8 +9,8 @@ use super::writes::DeviceWrites;
 use super::{ArrayLost, proof};
 use crate::canary::{Canary, sings};
 use crate::event::names;
+use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::Shard;
 use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ondisk::format::copy_slots;
@@ -28,22 +28,22 @@ pub(crate) struct Target {
     pub(crate) device: Rc<dyn Device>,
 }
 
-/// Record `change` under a new generation on every member in service. The caller holds the home
-/// gate.
+/// Record `change` under a new generation on every member in service. The caller holds the
+/// coordinator gate.
 ///
 /// # Errors
 /// [`ArrayLost`] if too few members can take the update. Some may have it: the generation counts as
 /// used.
 pub(crate) async fn update(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), ArrayLost> {
-    let home = shard.home();
-    let mut next = home.superblock();
+    let coordinator = local.coordinator();
+    let mut next = coordinator.superblock();
     next.generation += 1;
     change(&mut next);
-    let result = write_until_taken(shard, &mut next).await;
-    *home.superblock.borrow_mut() = next;
+    let result = write_until_taken(local, &mut next).await;
+    *coordinator.superblock.borrow_mut() = next;
     result
 }
 
@@ -52,31 +52,31 @@ pub(crate) async fn update(
 /// # Errors
 /// As [`update`].
 pub(crate) async fn locked_update(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), ArrayLost> {
-    let _gate = shard.home().gate.acquire().await;
-    update(shard, change).await
+    let _gate = local.coordinator().gate.acquire().await;
+    update(local, change).await
 }
 
 /// Record `next`, which has a new generation already.
 ///
 /// # Errors
 /// As [`update`].
-pub(crate) async fn write(shard: &Rc<Shard>, mut next: Superblock) -> Result<(), ArrayLost> {
-    let home = shard.home();
-    let _gate = home.gate.acquire().await;
-    let result = write_until_taken(shard, &mut next).await;
-    *home.superblock.borrow_mut() = next;
+pub(crate) async fn write(local: &Rc<LocalArray>, mut next: Superblock) -> Result<(), ArrayLost> {
+    let coordinator = local.coordinator();
+    let _gate = coordinator.gate.acquire().await;
+    let result = write_until_taken(local, &mut next).await;
+    *coordinator.superblock.borrow_mut() = next;
     result
 }
 
-async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(), ArrayLost> {
-    let array = &shard.array;
-    let before = shard.home().superblock();
+async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Result<(), ArrayLost> {
+    let array = &local.array;
+    let before = local.coordinator().superblock();
     loop {
-        proof::note_in_table(shard, &before, next);
-        let failed = write_all(shard, next).await;
+        proof::note_in_table(local, &before, next);
+        let failed = write_all(local, next).await;
         if failed.is_empty() {
             return Ok(());
         }
@@ -87,8 +87,8 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
         for (target, fault) in failed {
             let why = format!("its superblock could not be written: {fault}");
             if target.is_replacement {
-                drop_newcomer(next, target.slot);
-                super::detach_replacement(shard, target.slot);
+                drop_joining_device(next, target.slot);
+                super::detach_replacement(local, target.slot);
                 let fields = vec![
                     ("slot", target.slot.to_string()),
                     ("role", "replacement".to_owned()),
@@ -97,8 +97,8 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
                 array.record(names::MEMBER_FAILED, fields);
                 continue;
             }
-            let holder = (target.slot, array.slot(target.slot).tenure());
-            let why = shard.home().silences.reason(holder, &why);
+            let holder = (target.slot, array.slot(target.slot).device_epoch());
+            let why = local.coordinator().silences.reason(holder, &why);
             let path = target.device.facts().path.clone();
             let fields = vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
             if array.is_needed(target.slot) {
@@ -111,46 +111,46 @@ async fn write_until_taken(shard: &Rc<Shard>, next: &mut Superblock) -> Result<(
             array.set_slot_state(target.slot, failing);
             hand_over(next, target.slot);
             array.record(names::MEMBER_FAILED, fields);
-            settle_later(shard, target.slot);
+            settle_later(local, target.slot);
         }
     }
 }
 
 /// The update that is being written will say that the slot is out: finish that once the gate is
 /// free.
-fn settle_later(shard: &Rc<Shard>, member: MemberIdx) {
-    let shard = Rc::clone(shard);
-    let handle = shard.worker.handle.clone();
+fn settle_later(local: &Rc<LocalArray>, member: MemberIdx) {
+    let local = Rc::clone(local);
+    let handle = local.worker.handle.clone();
     handle.spawn(async move {
-        let _gate = shard.home().gate.acquire().await;
-        if shard.array.slot(member).state() == SlotState::Failing {
-            super::finish_taking_out(&shard, member).await;
+        let _gate = local.coordinator().gate.acquire().await;
+        if local.array.slot(member).state() == SlotState::Failing {
+            super::finish_taking_out(&local, member).await;
         }
     });
 }
 
 /// Write the superblock to every member it lists as in service; the ones that failed come back.
-async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<(Target, Fault)> {
-    let mut targets = targets(shard, superblock);
+async fn write_all(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<(Target, Fault)> {
+    let mut targets = targets(local, superblock);
     let mut failed = Vec::new();
     for copies in UPDATE_ORDER {
         let mut started = Vec::new();
         for target in &targets {
-            started.push(start_copies(shard, superblock, target, copies));
+            started.push(start_copies(local, superblock, target, copies));
         }
         for writes in &mut started {
-            writes.end(shard).await;
+            writes.end(local).await;
         }
         let mut alive = Vec::new();
         for (target, writes) in targets.into_iter().zip(started) {
-            match writes.finish(shard).await {
+            match writes.finish(local).await {
                 Ok(()) => alive.push(target),
                 Err(fault) => failed.push((target, fault)),
             }
         }
         let flushes: Vec<_> = alive
             .iter()
-            .map(|target| vec![shard.start_on(target.device.as_ref(), 0, Command::Flush)])
+            .map(|target| vec![local.start_on(target.device.as_ref(), 0, Command::Flush)])
             .collect();
         targets = Vec::new();
         for (target, flush) in alive.into_iter().zip(flushes) {
@@ -164,26 +164,26 @@ async fn write_all(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<(Target, F
 }
 
 /// The devices in service, as `superblock` lists them.
-pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target> {
+pub(crate) fn targets(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Target> {
     let mut targets = Vec::new();
     for entry in &superblock.members {
         let slot = entry.slot;
-        let state = shard.array.slot(slot).state();
+        let state = local.array.slot(slot).state();
         let is_usable = matches!(state, SlotState::InSync | SlotState::Rebuilding);
-        // A start without the slot's own device has the newcomer in its place before the table says
-        // so: what the table says of the one must not be written to the other.
-        let is_newcomers = state == SlotState::Rebuilding
-            && superblock.newcomer(slot).is_some()
+        // A start without the slot's own device has the joining device in its place before the
+        // table says so: what the table says of the one must not be written to the other.
+        let is_joining_devices = state == SlotState::Rebuilding
+            && superblock.joining_device(slot).is_some()
             && !sings(Canary::IdentityMixed);
         let (is_replacement, device) = match entry.role {
-            Role::Active if is_newcomers => continue,
-            Role::Active | Role::Rebuilding if is_usable => (false, shard.device(slot)),
-            Role::Replacement if is_newcomers && shard.replacement(slot).is_none() => {
-                (false, shard.device(slot))
+            Role::Active if is_joining_devices => continue,
+            Role::Active | Role::Rebuilding if is_usable => (false, local.device(slot)),
+            Role::Replacement if is_joining_devices && local.replacement(slot).is_none() => {
+                (false, local.device(slot))
             }
             // After its slot's own device went out, a replacement is listed as rebuilding.
-            Role::Rebuilding => (true, shard.replacement(slot)),
-            Role::Replacement => (true, shard.replacement(slot)),
+            Role::Rebuilding => (true, local.replacement(slot)),
+            Role::Replacement => (true, local.replacement(slot)),
             Role::Active | Role::Out | Role::Removed => continue,
         };
         if let Some(device) = device {
@@ -194,7 +194,7 @@ pub(crate) fn targets(shard: &Rc<Shard>, superblock: &Superblock) -> Vec<Target>
 }
 
 fn start_copies(
-    shard: &Shard,
+    local: &LocalArray,
     superblock: &Superblock,
     target: &Target,
     copies: [usize; 2],
@@ -205,7 +205,7 @@ fn start_copies(
     let buffer = aligned(&bytes);
     let mut writes = DeviceWrites::new(target.slot, &target.device);
     for copy in copies {
-        writes.start(shard, slots[copy].offset, buffer.clone());
+        writes.start(local, slots[copy].offset, buffer.clone());
     }
     writes
 }
@@ -281,9 +281,9 @@ pub(crate) fn hand_over(superblock: &mut Superblock, slot: MemberIdx) {
 }
 
 /// The device on its way into the slot does not get there.
-pub(crate) fn drop_newcomer(superblock: &mut Superblock, slot: MemberIdx) {
+pub(crate) fn drop_joining_device(superblock: &mut Superblock, slot: MemberIdx) {
     for entry in entries_of(superblock, slot) {
-        if entry.role.is_newcomer() {
+        if entry.role.is_joining_device() {
             superblock.record(entry.uuid, MemberEvent::Lost).expect("it was on its way");
         }
     }

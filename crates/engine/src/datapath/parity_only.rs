@@ -1,4 +1,4 @@
-//! The lean form of an update: one block of data whose device writes it whole or not at all.
+//! The parity-only form of an update: one block of data whose device writes it whole or not at all.
 //!
 //! The record goes to the devices of parity alone and has the new parity, and of the block what it
 //! was and what it is to be, by checksum. The block itself goes in place first, durably; then
@@ -22,8 +22,8 @@
 //!   found there, or made of it.
 //! - The device has no volatile cache, so that the block is durable when it is written. (A forced
 //!   write for each block would cost more than the full form, whose records go together.)
-//! - No full record of the stripe counts any more: the home copy of an older block would be rolled
-//!   forward over this one if all devices of parity, which alone have its record, were lost.
+//! - No full record of the stripe counts any more: the copy in place of an older block would be
+//!   rolled forward over this one if all devices of parity, which alone have its record, were lost.
 //! - Old and new block differ in their checksums.
 //! - Parity does not go in place before the block is durable, or its device is recorded as out.
 //!
@@ -35,81 +35,82 @@ use super::store::{FailedMembers, Writes};
 use super::write::Payload;
 use crate::canary::{Canary, sings};
 use crate::lists::List;
+use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::member::SlotState;
-use crate::shard::Shard;
 use ashlar_layout::{RowRange, Stripe, WriteKind, WritePlan};
-use ashlar_ondisk::log::{Home, RecordKind, block_checksum};
+use ashlar_ondisk::log::{BlockChange, RecordKind, block_checksum};
 use ashlar_units::StripIdx;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// The kind of record that a planned update has, of which `old` was read: lean, if it may be.
+/// The kind of record that a planned update has, of which `old` was read: parity-only, if it may
+/// be.
 pub(super) fn kind_of(
-    shard: &Shard,
+    local: &LocalArray,
     (stripe, kind): (Stripe, Option<RecordKind>),
     (plan, payload): (&WritePlan, &Payload),
     old: &RowSet,
 ) -> Option<RecordKind> {
-    let may_be = (shard.array.may_be_lean() || sings(Canary::LeanUnstated))
-        && shard
+    let may_be = (local.array.may_be_parity_only() || sings(Canary::ParityOnlyUnstated))
+        && local
             .log()
-            .is_some_and(|log| log.has_no_copies(stripe) || sings(Canary::LeanOverCopies));
+            .is_some_and(|log| log.has_no_copies(stripe) || sings(Canary::ParityOnlyOverCopies));
     if kind != Some(RecordKind::Full) || !may_be {
         return kind;
     }
-    home_of(shard, stripe, (plan, payload), old).map(RecordKind::Lean).or(kind)
+    change_of(local, stripe, (plan, payload), old).map(RecordKind::ParityOnly).or(kind)
 }
 
-fn home_of(
-    shard: &Shard,
+fn change_of(
+    local: &LocalArray,
     stripe: Stripe,
     (plan, payload): (&WritePlan, &Payload),
     old: &RowSet,
-) -> Option<Home> {
+) -> Option<BlockChange> {
     let [band] = plan.bands() else { return None };
     let strip = band.written.iter().next().filter(|_| band.written.count() == 1)?;
     let is_one_block = band.rows.blocks() == 1 && band.kind == WriteKind::ReadModifyWrite;
     let has_parity = !band.stored(plan.writable()).minus(band.written).is_empty();
-    if !(is_one_block && has_parity && is_whole(shard, stripe, strip)) {
+    if !(is_one_block && has_parity && is_whole(local, stripe, strip)) {
         return None;
     }
     let old = block_checksum(old.slice(strip, band.rows));
     let new = block_checksum(payload.slice(strip, band.rows));
-    (old != new).then_some(Home { strip, old, new })
+    (old != new).then_some(BlockChange { strip, old, new })
 }
 
 /// Whether what lies in the strip's place after a crash is a block, old or new.
-fn is_whole(shard: &Shard, stripe: Stripe, strip: StripIdx) -> bool {
-    let array = &shard.array;
+fn is_whole(local: &LocalArray, stripe: Stripe, strip: StripIdx) -> bool {
+    let array = &local.array;
     let member = array.member_of(stripe, strip);
     let slot = array.slot(member);
-    let is_said = slot.writes_whole() || sings(Canary::LeanUnstated);
-    is_said && slot.state() == SlotState::InSync && shard.replacement(member).is_none()
+    let is_said = slot.writes_whole() || sings(Canary::ParityOnlyUnstated);
+    is_said && slot.state() == SlotState::InSync && local.replacement(member).is_none()
 }
 
-/// Carry out the writes of a lean update: the block, and when it is durable, parity.
+/// Carry out the writes of a parity-only update: the block, and when it is durable, parity.
 ///
 /// # Errors
 /// If the block's device failed and the members cannot do without it: then parity is not in place.
 pub(super) async fn store(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
-    (home, rows): (Home, RowRange),
+    (change, rows): (BlockChange, RowRange),
     payload: &Payload,
     mut parity: List<Piece>,
 ) -> Result<FailedMembers, VolumeErrorKind> {
-    let mut writes = Writes::noting(shard, None);
-    writes.start(shard, (stripe, home.strip, rows.start), payload.shared(home.strip, rows));
-    if !sings(Canary::LeanParityTooSoon) {
-        let failed = writes.finish(shard).await;
-        if !failed.is_empty() || shard.array.has_failing_slots() {
-            Box::pin(settle(shard, failed)).await?;
+    let mut writes = Writes::noting(local, None);
+    writes.start(local, (stripe, change.strip, rows.start), payload.shared(change.strip, rows));
+    if !sings(Canary::ParityOnlyParityTooSoon) {
+        let failed = writes.finish(local).await;
+        if !failed.is_empty() || local.array.has_failing_slots() {
+            Box::pin(settle(local, failed)).await?;
         }
-        writes = Writes::noting(shard, None);
+        writes = Writes::noting(local, None);
     }
     for Piece { part, bytes } in parity.drain(..) {
-        writes.start(shard, (stripe, part.strip, part.rows.start), bytes);
+        writes.start(local, (stripe, part.strip, part.rows.start), bytes);
     }
-    Ok(writes.finish(shard).await)
+    Ok(writes.finish(local).await)
 }

@@ -10,17 +10,17 @@
 //!   the newest was not.
 //!
 //! Each means that somebody started it, or the newest, on its own, and its content and ours have
-//! parted.
+//! split.
 //!
 //! Not if that start or update never came about: it takes no request before every member that it
 //! lists as in service has it. So if it lists one that went the way of the newest, nothing was ever
-//! served under it, and the member merely slept: a crash in the middle of a start, and the devices
-//! that had got it already were not there at the next. The one that it lists may be in sync still
-//! under a later generation, or be out or replaced since and tell it by its own superblock, or be
-//! gone altogether: then the generation at which the newest put it out tells it, if that is later
-//! than what it should have got. One that had been out there and was being rebuilt tells nothing:
-//! what was served before it came back needed it not. Nor, of two that carry one generation, does
-//! what the newest lists: its own update may be the one that never came about.
+//! served under it, and the member was merely away: a crash in the middle of a start, and the
+//! devices that had got it already were not there at the next. The one that it lists may be in sync
+//! still under a later generation, or be out or replaced since and tell it by its own superblock,
+//! or be gone altogether: then the generation at which the newest put it out tells it, if that is
+//! later than what it should have got. One that had been out there and was being rebuilt tells
+//! nothing: what was served before it came back needed it not. Nor, of two that carry one
+//! generation, does what the newest lists: its own update may be the one that never came about.
 //!
 //! Nor is an older copy of a member that was put out since another half: the member itself went on
 //! from there.
@@ -70,7 +70,7 @@ pub(super) fn newest<'a>(
 
 /// The candidate that speaks for the array: the newest. Several may have its generation and not
 /// agree, after starts that were cut off with other members each; then it is one of them from which
-/// nobody has parted, if there is one: under the others nothing was ever served.
+/// nobody has split, if there is one: under the others nothing was ever served.
 pub(super) fn speaker<'a>(candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let newest = newest(candidates, None)?;
     let is_equal = |(_, own): &&Candidate<'a>| own.generation == newest.1.generation;
@@ -84,15 +84,15 @@ pub(super) fn lived_on<'a>(
     candidates: &[Candidate<'a>],
     newest: &Superblock,
 ) -> Vec<Candidate<'a>> {
-    let parted = |(_, own): &&Candidate<'a>| has_parted(own, newest);
-    let went_along = |it: &&Candidate<'a>| !parted(it) && newest.member(it.1.member_uuid).is_some();
+    let split = |(_, own): &&Candidate<'a>| has_split(own, newest);
+    let went_along = |it: &&Candidate<'a>| !split(it) && newest.member(it.1.member_uuid).is_some();
     let witnesses: Vec<&Superblock> =
         candidates.iter().filter(went_along).map(|(_, superblock)| *superblock).collect();
-    let slept = |own: &Superblock| {
+    let was_away = |own: &Superblock| {
         newest.member(own.member_uuid).is_none_or(is_out)
             && (was_left_behind(own, newest) || witnesses.iter().any(|it| shows_idle(it, own)))
     };
-    candidates.iter().filter(|it| parted(it) && !slept(it.1)).copied().collect()
+    candidates.iter().filter(|it| split(it) && !was_away(it.1)).copied().collect()
 }
 
 /// Whether `witness`, which went the way of the newest, shows that nothing was served under `own`:
@@ -134,7 +134,7 @@ fn is_active(entry: &MemberEntry) -> bool {
     entry.role == Role::Active
 }
 
-fn has_parted(own: &Superblock, newest: &Superblock) -> bool {
+fn has_split(own: &Superblock, newest: &Superblock) -> bool {
     if own.generation > newest.generation {
         // Only when the other side is trusted: otherwise this one would be the newest.
         return true;
@@ -202,9 +202,9 @@ fn is_same_loss(seen: &MemberEntry, entry: &MemberEntry) -> bool {
 pub fn has_only_missed(own: &Superblock, listed: &Superblock, found: u64) -> bool {
     let entry = listed.member(own.member_uuid).filter(|_| listed.array_uuid == own.array_uuid);
     let (Some(entry), Some(seen)) = (entry, own.member(own.member_uuid)) else { return false };
-    let slept =
+    let was_away =
         own.generation < entry.out_since && entry.out_incarnations.contains(&own.incarnation);
     let is_of_this_start = own.incarnation == listed.incarnation
         || own.incarnation == listed.previous_incarnation && own.generation <= found;
-    entry.role == Role::Out && (slept || is_same_loss(seen, entry) && is_of_this_start)
+    entry.role == Role::Out && (was_away || is_same_loss(seen, entry) && is_of_this_start)
 }

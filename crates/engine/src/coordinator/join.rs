@@ -10,20 +10,20 @@
 //! 3. a step of the job takes the stripe's row lock, so it reads after such a write has ended, and
 //!    visits the stripes of entered regions even if they look unwritten (`background/course.rs`).
 //!
-//! The slot takes writes a moment before the members record the newcomer. That only makes work:
-//! nothing is read from the device before the job has been there, and after a crash in between the
-//! device does not belong to the array.
+//! The slot takes writes a moment before the members record the joining device. That only makes
+//! work: nothing is read from the device before the job has been there, and after a crash in
+//! between the device does not belong to the array.
 
-use super::{everywhere, keeper, proof, record};
+use super::{everywhere, map_writer, proof, record};
 use crate::background::{self, table};
 use crate::canary::{Canary, sings};
 use crate::control_io;
 use crate::create::{draw_log_tag, draw_uuid};
 use crate::error::Refusal;
 use crate::event::names;
+use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
 use crate::map_pages;
 use crate::member::{SlotEvent, SlotState};
-use crate::shard::{Shard, SlotDevice, SlotDevices, Tags};
 use ashlar_device::{Command, Device, DeviceFacts, Opened};
 use ashlar_ondisk::assembly::has_only_missed;
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
@@ -52,8 +52,8 @@ pub(crate) struct Stated {
 }
 
 /// What is stated matters to a log; a spare may come into an array that keeps none.
-fn of_use(shard: &Shard, atomic_write_bytes: u32) -> u32 {
-    if shard.array.log.is_some() { atomic_write_bytes } else { 0 }
+fn of_use(local: &LocalArray, atomic_write_bytes: u32) -> u32 {
+    if local.array.log.is_some() { atomic_write_bytes } else { 0 }
 }
 
 /// A new device takes a slot that is out, and is rebuilt.
@@ -61,12 +61,12 @@ fn of_use(shard: &Shard, atomic_write_bytes: u32) -> u32 {
 /// # Errors
 /// If the slot is not out, the device is too small or fails, or the members cannot record it.
 pub(crate) async fn as_rebuilding(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
-    newcomer: Stated,
+    joining_device: Stated,
 ) -> Result<(), Refusal> {
-    let uuid = draw_uuid(&shard.worker);
-    with_uuid(shard, member, (newcomer, uuid)).await
+    let uuid = draw_uuid(&local.worker);
+    with_uuid(local, member, (joining_device, uuid)).await
 }
 
 /// The same for a device that has an identity already: a spare.
@@ -74,21 +74,21 @@ pub(crate) async fn as_rebuilding(
 /// # Errors
 /// As [`as_rebuilding`].
 pub(crate) async fn with_uuid(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
     (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
-    check(shard, &facts)?;
-    expect_state(shard, member, SlotState::Out)?;
-    prepare(shard, (&opened, uuid)).await?;
-    let newcomer = MemberEntry::new(uuid, member, Role::Rebuilding)
+    check(local, &facts)?;
+    expect_state(local, member, SlotState::Out)?;
+    prepare(local, (&opened, uuid)).await?;
+    let joining_device = MemberEntry::new(uuid, member, Role::Rebuilding)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
-    let log_tag = draw_log_tag(&shard.worker);
-    let stated_atomic_bytes = of_use(shard, atomic_write_bytes);
-    let newcomer = MemberEntry { log_tag, stated_atomic_bytes, ..newcomer };
-    let enlist = move |superblock: &mut Superblock| enlist(superblock, newcomer);
-    fill(shard, member, (opened, newcomer.uuid, log_tag), enlist).await
+    let log_tag = draw_log_tag(&local.worker);
+    let stated_atomic_bytes = of_use(local, atomic_write_bytes);
+    let joining_device = MemberEntry { log_tag, stated_atomic_bytes, ..joining_device };
+    let enlist = move |superblock: &mut Superblock| enlist(superblock, joining_device);
+    fill(local, member, (opened, joining_device.uuid, log_tag), enlist).await
 }
 
 /// A member that was put out of its slot comes back to it with what it held; only stripes of dirty
@@ -97,19 +97,22 @@ pub(crate) async fn with_uuid(
 /// # Errors
 /// If the device is not that member, or has been used otherwise meanwhile; else as
 /// [`as_rebuilding`].
-pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Result<(), Refusal> {
-    check(shard, opened.facts())?;
-    let (member, uuid) = recognise(shard, &opened).await?;
-    expect_state(shard, member, SlotState::Out)?;
-    prepare(shard, (&opened, uuid)).await?;
-    let log_tag = draw_log_tag(&shard.worker);
+pub(crate) async fn returned(
+    local: &Rc<LocalArray>,
+    opened: Arc<dyn Opened>,
+) -> Result<(), Refusal> {
+    check(local, opened.facts())?;
+    let (member, uuid) = recognise(local, &opened).await?;
+    expect_state(local, member, SlotState::Out)?;
+    prepare(local, (&opened, uuid)).await?;
+    let log_tag = draw_log_tag(&local.worker);
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
         let entry = superblock.members.iter_mut().find(|entry| entry.uuid == uuid);
         entry.expect("it is listed").log_tag = log_tag;
         enter_job(superblock, (JobKind::Rebuild, member, uuid));
     };
-    fill(shard, member, (opened, uuid, log_tag), enlist).await
+    fill(local, member, (opened, uuid, log_tag), enlist).await
 }
 
 /// A new device is filled while the slot's own still serves, then takes its place.
@@ -117,12 +120,12 @@ pub(crate) async fn returned(shard: &Rc<Shard>, opened: Arc<dyn Opened>) -> Resu
 /// # Errors
 /// If the slot is not in sync or is being replaced already; else as [`as_rebuilding`].
 pub(crate) async fn as_replacement(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
-    newcomer: Stated,
+    joining_device: Stated,
 ) -> Result<(), Refusal> {
-    let uuid = draw_uuid(&shard.worker);
-    replacement_with_uuid(shard, member, (newcomer, uuid)).await
+    let uuid = draw_uuid(&local.worker);
+    replacement_with_uuid(local, member, (joining_device, uuid)).await
 }
 
 /// The same for a device that has an identity already: a spare.
@@ -130,50 +133,50 @@ pub(crate) async fn as_replacement(
 /// # Errors
 /// As [`as_replacement`].
 pub(crate) async fn replacement_with_uuid(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
     (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
-    check(shard, &facts)?;
-    expect_state(shard, member, SlotState::InSync)?;
-    prepare(shard, (&opened, uuid)).await?;
-    let log_tag = draw_log_tag(&shard.worker);
-    let newcomer = MemberEntry::new(uuid, member, Role::Replacement)
+    check(local, &facts)?;
+    expect_state(local, member, SlotState::InSync)?;
+    prepare(local, (&opened, uuid)).await?;
+    let log_tag = draw_log_tag(&local.worker);
+    let joining_device = MemberEntry::new(uuid, member, Role::Replacement)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
-    let stated_atomic_bytes = of_use(shard, atomic_write_bytes);
-    let newcomer = MemberEntry { log_tag, stated_atomic_bytes, ..newcomer };
-    let gate = shard.home().gate().await;
-    expect_state(shard, member, SlotState::InSync)?;
-    let slot = shard.array.slot(member);
-    let tenure = slot.draw_tenure();
+    let stated_atomic_bytes = of_use(local, atomic_write_bytes);
+    let joining_device = MemberEntry { log_tag, stated_atomic_bytes, ..joining_device };
+    let gate = local.coordinator().gate().await;
+    expect_state(local, member, SlotState::InSync)?;
+    let slot = local.array.slot(member);
+    let device_epoch = slot.draw_device_epoch();
     slot.set_nothing_rebuilt();
-    slot.set_replacement_tenure(tenure);
-    let tags = Tags::of(&shard.home().superblock(), &newcomer);
-    everywhere(shard, move |shard| {
-        let device = opened.attach(&shard.worker.handle);
+    slot.set_replacement_device_epoch(device_epoch);
+    let tags = Tags::of(&local.coordinator().superblock(), &joining_device);
+    everywhere(local, move |local| {
+        let device = opened.attach(&local.worker.handle);
         let replacement = Some(SlotDevice { device, tags });
-        shard.set_devices(member, SlotDevices { replacement, ..shard.slot_devices(member) });
-        shard.set_tenures(member, (shard.tenures(member).0, tenure));
+        local.set_devices(member, SlotDevices { replacement, ..local.slot_devices(member) });
+        local.set_device_epochs(member, (local.device_epochs(member).0, device_epoch));
     })
     .await;
-    greet(shard, shard.replacement(member)).await;
-    let recorded = record::update(shard, |superblock| enlist(superblock, newcomer)).await;
-    let is_listed = shard.home().superblock().newcomer(member).is_some();
+    greet(local, local.replacement(member)).await;
+    let recorded = record::update(local, |superblock| enlist(superblock, joining_device)).await;
+    let is_listed = local.coordinator().superblock().joining_device(member).is_some();
     drop(gate);
     if recorded.is_err() || !is_listed {
-        super::detach_replacement(shard, member);
+        super::detach_replacement(local, member);
         return Err(did_not_take(&facts));
     }
-    begin(shard, member, &facts, "replacement").await;
-    background::start_copy(shard, newcomer);
+    begin(local, member, &facts, "replacement").await;
+    background::start_copy(local, joining_device);
     Ok(())
 }
 
 /// The members list a device only when it has a flush mark.
-async fn greet(shard: &Rc<Shard>, joined: Option<Rc<dyn Device>>) {
+async fn greet(local: &Rc<LocalArray>, joined: Option<Rc<dyn Device>>) {
     if let Some(device) = joined {
-        proof::greet(shard, device.as_ref()).await;
+        proof::greet(local, device.as_ref()).await;
     }
 }
 
@@ -182,15 +185,15 @@ pub(crate) fn bytes_needed(superblock: &Superblock) -> u64 {
     (superblock.areas.data.end() + TAIL_COPIES_BYTES).max(MEMBER_BYTES_MIN)
 }
 
-fn check(shard: &Shard, facts: &DeviceFacts) -> Result<(), Refusal> {
-    if shard.array.is_read_only() || shard.array.is_stopping() {
+fn check(local: &LocalArray, facts: &DeviceFacts) -> Result<(), Refusal> {
+    if local.array.is_read_only() || local.array.is_stopping() {
         return Err(Refusal::new(
             TAKES_NO_CHANGES,
-            format!("array '{}' takes no changes now; nothing was written", shard.array.name()),
+            format!("array '{}' takes no changes now; nothing was written", local.array.name()),
             "assemble it for writing first",
         ));
     }
-    let needed = bytes_needed(&shard.home().superblock());
+    let needed = bytes_needed(&local.coordinator().superblock());
     if member_bytes(facts.size_bytes) < needed {
         let (path, has) = (&facts.path, facts.size_bytes);
         return Err(Refusal::new(
@@ -211,14 +214,14 @@ fn check(shard: &Shard, facts: &DeviceFacts) -> Result<(), Refusal> {
 }
 
 /// The slot is in this state and nobody is on the way into it.
-fn expect_state(shard: &Shard, member: MemberIdx, wanted: SlotState) -> Result<(), Refusal> {
-    let state = shard.array.slot(member).state();
-    let is_free =
-        shard.home().superblock().newcomer(member).is_none() && shard.replacement(member).is_none();
+fn expect_state(local: &LocalArray, member: MemberIdx, wanted: SlotState) -> Result<(), Refusal> {
+    let state = local.array.slot(member).state();
+    let is_free = local.coordinator().superblock().joining_device(member).is_none()
+        && local.replacement(member).is_none();
     if state == wanted && is_free {
         return Ok(());
     }
-    let name = shard.array.name();
+    let name = local.array.name();
     let what = if is_free {
         format!("slot {member} of array '{name}' is {state}, not {wanted}; nothing was changed")
     } else {
@@ -233,12 +236,12 @@ fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES 
 
 /// Maps of an earlier life go; pages with bits are written once the device takes part.
 async fn prepare(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (opened, uuid): (&Arc<dyn Opened>, Uuid),
 ) -> Result<(), Refusal> {
-    let device = opened.attach(&shard.worker.handle);
-    let (worker, path) = (&shard.worker, &opened.facts().path);
-    let superblock = shard.home().superblock();
+    let device = opened.attach(&local.worker.handle);
+    let (worker, path) = (&local.worker, &opened.facts().path);
+    let superblock = local.coordinator().superblock();
     // What it says of an earlier life must not be taken for marks of this one; a member that comes
     // back has its own.
     let is_back = superblock.member(uuid).is_some_and(|entry| entry.role == Role::Out);
@@ -258,63 +261,63 @@ async fn prepare(
 /// The device takes the slot, which is out, and its rebuild begins. `enlist` says so in the
 /// superblock.
 async fn fill(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     member: MemberIdx,
     (opened, uuid, log): (Arc<dyn Opened>, Uuid, u64),
     enlist: impl FnOnce(&mut Superblock),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
-    let gate = shard.home().gate().await;
-    expect_state(shard, member, SlotState::Out)?;
-    let tags = Tags { log, pages: shard.home().superblock().page_tag(uuid) };
-    let (array, slot) = (&shard.array, shard.array.slot(member));
-    let tenure = slot.draw_tenure();
+    let gate = local.coordinator().gate().await;
+    expect_state(local, member, SlotState::Out)?;
+    let tags = Tags { log, pages: local.coordinator().superblock().page_tag(uuid) };
+    let (array, slot) = (&local.array, local.array.slot(member));
+    let device_epoch = slot.draw_device_epoch();
     slot.set_nothing_rebuilt();
-    array.set_tenure(member, tenure);
+    array.set_device_epoch(member, device_epoch);
     // A copy to a device that was to replace the one before may still end, and must not speak of
     // this one.
     if !sings(Canary::CopySpeaksOn) {
-        slot.set_replacement_tenure(tenure);
+        slot.set_replacement_device_epoch(device_epoch);
     }
-    everywhere(shard, move |shard| {
-        let device = opened.attach(&shard.worker.handle);
+    everywhere(local, move |local| {
+        let device = opened.attach(&local.worker.handle);
         let current = Some(SlotDevice { device, tags });
-        shard.set_devices(member, SlotDevices { current, replacement: None });
-        shard.set_tenures(member, (tenure, tenure));
+        local.set_devices(member, SlotDevices { current, replacement: None });
+        local.set_device_epochs(member, (device_epoch, device_epoch));
     })
     .await;
     let joined = SlotState::Out.next(SlotEvent::DeviceJoined).expect("the slot is out");
     array.set_slot_state(member, joined);
-    greet(shard, shard.device(member)).await;
-    let recorded = record::update(shard, enlist).await;
-    let entry = shard.home().superblock().member(uuid).copied();
+    greet(local, local.device(member)).await;
+    let recorded = record::update(local, enlist).await;
+    let entry = local.coordinator().superblock().member(uuid).copied();
     if recorded.is_err() {
         // The members could not be told; to them the slot is out as before.
         array.set_slot_state(member, SlotState::Out);
-        super::on_every_shard(shard, move |shard| {
-            shard.set_devices(member, SlotDevices::default());
+        super::on_every_local(local, move |local| {
+            local.set_devices(member, SlotDevices::default());
         });
     }
     drop(gate);
-    let has_joined = slot.tenure() == tenure && slot.state() == SlotState::Rebuilding;
+    let has_joined = slot.device_epoch() == device_epoch && slot.state() == SlotState::Rebuilding;
     let Some(entry) = entry.filter(|entry| has_joined && entry.role == Role::Rebuilding) else {
         return Err(did_not_take(&facts));
     };
-    begin(shard, member, &facts, "rebuilding").await;
-    let policy = shard.home().superblock().policy;
+    begin(local, member, &facts, "rebuilding").await;
+    let policy = local.coordinator().superblock().policy;
     let is_readded = entry.out_since != 0 && policy != ConsistencyPolicy::None;
-    background::start_rebuild(shard, entry, is_readded);
+    background::start_rebuild(local, entry, is_readded);
     Ok(())
 }
 
-/// The newcomer is recorded: it gets the maps, and every worker is heard from once more.
-async fn begin(shard: &Rc<Shard>, member: MemberIdx, facts: &DeviceFacts, role: &'static str) {
+/// The joining device is recorded: it gets the maps, and every worker is heard from once more.
+async fn begin(local: &Rc<LocalArray>, member: MemberIdx, facts: &DeviceFacts, role: &'static str) {
     let fields =
         vec![("slot", member.to_string()), ("path", facts.path.clone()), ("role", role.to_owned())];
-    shard.array.record(names::MEMBER_JOINED, fields);
+    local.array.record(names::MEMBER_JOINED, fields);
     // A device that cannot take the maps goes out by itself, and its job with it.
-    let _kept = keeper::write_all_pages(shard).await;
-    everywhere(shard, |_| {}).await;
+    let _kept = map_writer::write_all_pages(local).await;
+    everywhere(local, |_| {}).await;
 }
 
 fn did_not_take(facts: &DeviceFacts) -> Refusal {
@@ -326,10 +329,10 @@ fn did_not_take(facts: &DeviceFacts) -> Refusal {
 }
 
 /// List a new member and the job that fills it; a holder that is out is dismissed.
-fn enlist(superblock: &mut Superblock, newcomer: MemberEntry) {
-    let slot = newcomer.slot;
+fn enlist(superblock: &mut Superblock, joining_device: MemberEntry) {
+    let slot = joining_device.slot;
     // A device that was here before, and was dismissed, starts a new life.
-    superblock.members.retain(|entry| entry.uuid != newcomer.uuid);
+    superblock.members.retain(|entry| entry.uuid != joining_device.uuid);
     let out = superblock.holder(slot).filter(|holder| holder.role == Role::Out).copied();
     if let Some(holder) = out {
         superblock.record(holder.uuid, MemberEvent::Dismissed).expect("it is out");
@@ -338,13 +341,14 @@ fn enlist(superblock: &mut Superblock, newcomer: MemberEntry) {
         let oldest = superblock.members.iter().position(|entry| entry.role == Role::Removed);
         superblock.members.remove(oldest.expect("slots are fewer than entries"));
     }
-    superblock.members.push(newcomer);
+    superblock.members.push(joining_device);
     // Who does not know of the statement must not drop it.
-    if newcomer.stated_atomic_bytes != 0 {
-        superblock.features.incompatible |= Features::LEAN_RECORDS;
+    if joining_device.stated_atomic_bytes != 0 {
+        superblock.features.incompatible |= Features::PARITY_ONLY_RECORDS;
     }
-    let kind = if newcomer.role == Role::Rebuilding { JobKind::Rebuild } else { JobKind::Replace };
-    enter_job(superblock, (kind, slot, newcomer.uuid));
+    let kind =
+        if joining_device.role == Role::Rebuilding { JobKind::Rebuild } else { JobKind::Replace };
+    enter_job(superblock, (kind, slot, joining_device.uuid));
 }
 
 fn enter_job(superblock: &mut Superblock, (kind, slot, uuid): (JobKind, MemberIdx, Uuid)) {
@@ -355,17 +359,17 @@ fn enter_job(superblock: &mut Superblock, (kind, slot, uuid): (JobKind, MemberId
 
 /// The member on the device and its slot, if it was put out of that and nobody started it since.
 async fn recognise(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     opened: &Arc<dyn Opened>,
 ) -> Result<(MemberIdx, Uuid), Refusal> {
-    if shard.array.slots_out().is_empty() {
-        let what = format!("no slot of array '{}' is out; nothing was changed", shard.array.name());
+    if local.array.slots_out().is_empty() {
+        let what = format!("no slot of array '{}' is out; nothing was changed", local.array.name());
         return Err(Refusal::new("member.none_out", what, "see `ashlar status`"));
     }
     let path = &opened.facts().path;
-    let device = opened.attach(&shard.worker.handle);
-    let (choice, mark) = read_superblock(shard, device.as_ref()).await;
-    let listed = shard.home().superblock();
+    let device = opened.attach(&local.worker.handle);
+    let (choice, mark) = read_superblock(local, device.as_ref()).await;
+    let listed = local.coordinator().superblock();
     let stranger = |why: &str| {
         Refusal::new(
             "member.not_returned",
@@ -384,7 +388,7 @@ async fn recognise(
         return Err(stranger("is smaller than the member was"));
     }
     let stale = |why: &str| {
-        let (name, slot) = (shard.array.name(), entry.slot);
+        let (name, slot) = (local.array.name(), entry.slot);
         Refusal::new(
             "member.not_returned",
             format!("{path} {why}; nothing was written"),
@@ -394,7 +398,7 @@ async fn recognise(
     if choice.as_ref().is_some_and(Choice::is_cut_short) {
         return Err(stale("was cut short and made longer again, so data on it is lost"));
     }
-    if !has_only_missed(own, &listed, shard.home().found_generation) {
+    if !has_only_missed(own, &listed, local.coordinator().found_generation) {
         return Err(stale(why_not(own)));
     }
     if mark.map_or(0, |mark| mark.sequence) < entry.out_flushed && !sings(Canary::OlderCopyTrusted)
@@ -417,14 +421,14 @@ fn why_not(own: &Superblock) -> &'static str {
 }
 
 async fn read_superblock(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     device: &dyn Device,
 ) -> (Option<Choice>, Option<FlushMark>) {
     let mut ranges = [None, None];
     let wanted = examine_ranges(device.facts().size_bytes);
     for (range, extent) in ranges.iter_mut().zip(wanted.into_iter().flatten()) {
         // A range that cannot be read counts as lost copies.
-        *range = control_io::read(&shard.worker, device, extent).await.ok();
+        *range = control_io::read(&local.worker, device, extent).await.ok();
     }
     let copies = split_copies(ranges[0].as_deref(), ranges[1].as_deref());
     let found = SuperblockCopies::choose(&copies);

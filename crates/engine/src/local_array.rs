@@ -6,16 +6,16 @@
 //! copied.
 
 use crate::array::Array;
+use crate::coordinator::Coordinator;
 use crate::datapath::gather::GatherRead;
 use crate::datapath::read::ReadPart;
 use crate::datapath::rows::StripRows;
 use crate::datapath::store::StoreWrite;
-use crate::home::Home;
 use crate::lists::Lists;
 use crate::log::{Log, Piece};
 use crate::metrics::{ArrayCounters, MemberTally, StageLatencies};
 use crate::scratch::Scratch;
-use crate::slot::Tenure;
+use crate::slot::DeviceEpoch;
 use crate::stripe::lock::RowLocks;
 use crate::watch::Watch;
 use crate::worker::Worker;
@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// An array's share on one worker.
-pub(crate) struct Shard {
+pub(crate) struct LocalArray {
     pub(crate) worker: Rc<Worker>,
     pub(crate) array: Arc<Array>,
     pub(crate) locks: RowLocks,
@@ -52,9 +52,9 @@ pub(crate) struct Shard {
     pub(crate) watch: Rc<Watch>,
     devices: RefCell<Vec<SlotDevices>>,
     log: Option<Log>,
-    /// Tenures of each slot's device and of the one that is to replace it, as far as this worker
-    /// was told.
-    tenures: RefCell<Vec<(Tenure, Tenure)>>,
+    /// Device epochs of each slot's device and of the one that is to replace it, as far as this
+    /// worker was told.
+    device_epochs: RefCell<Vec<(DeviceEpoch, DeviceEpoch)>>,
     mirror_turn: Cell<u64>,
     writes_begun: Cell<u64>,
     /// Writes that were waited for, of which some are timed.
@@ -62,8 +62,8 @@ pub(crate) struct Shard {
     /// Reads that could go around a slow member.
     pub(crate) reads_around: Cell<u64>,
     decode_plans: RefCell<Vec<Rc<CachedPlan>>>,
-    /// There on the home worker only.
-    home: OnceCell<Home>,
+    /// There on the coordinator only.
+    coordinator: OnceCell<Coordinator>,
 }
 
 /// A decode plan and what it is for.
@@ -112,12 +112,12 @@ impl Tags {
 /// Stripe buffers that one array may take on one worker beyond the minimum, bytes.
 const SCRATCH_TARGET_BYTES: usize = 24 << 20;
 
-impl Shard {
+impl LocalArray {
     pub(crate) fn new(
         worker: &Rc<Worker>,
         array: &Arc<Array>,
         devices: Vec<SlotDevices>,
-    ) -> io::Result<Rc<Shard>> {
+    ) -> io::Result<Rc<LocalArray>> {
         let strip_bytes = ashlar_units::to_usize(array.layouts.strip_bytes_max());
         let width = array.layouts.stripe_width_max();
         for (at, devices) in devices.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Shard {
                 log.set_devices(MemberIdx::from_at(at), devices);
             }
         }
-        let shard = Rc::new(Shard {
+        let local = Rc::new(LocalArray {
             worker: Rc::clone(worker),
             array: Arc::clone(array),
             locks: RowLocks::default(),
@@ -145,8 +145,11 @@ impl Shard {
             under_way: Cell::new(0),
             changes_under_way: Cell::new(0),
             watch,
-            tenures: RefCell::new(
-                devices.iter().map(|_| (Tenure::FIRST, Tenure::FIRST_REPLACEMENT)).collect(),
+            device_epochs: RefCell::new(
+                devices
+                    .iter()
+                    .map(|_| (DeviceEpoch::FIRST, DeviceEpoch::FIRST_REPLACEMENT))
+                    .collect(),
             ),
             devices: RefCell::new(devices),
             log,
@@ -155,31 +158,31 @@ impl Shard {
             writes_awaited: Cell::new(0),
             reads_around: Cell::new(0),
             decode_plans: RefCell::default(),
-            home: OnceCell::new(),
+            coordinator: OnceCell::new(),
         });
-        shard.watch.set_shard(&shard);
-        Ok(shard)
+        local.watch.set_local(&local);
+        Ok(local)
     }
 
-    /// Make this the home worker's share.
+    /// Make this the coordinator's share.
     ///
     /// # Panics
     /// If it was made that before.
-    pub(crate) fn set_home(&self, home: Home) {
-        assert!(self.home.set(home).is_ok(), "an array has one home");
+    pub(crate) fn set_coordinator(&self, coordinator: Coordinator) {
+        assert!(self.coordinator.set(coordinator).is_ok(), "an array has one coordinator");
     }
 
-    /// What only the home worker keeps.
+    /// What only the coordinator keeps.
     ///
     /// # Panics
-    /// On any other worker: callers come here by `on_home`.
-    pub(crate) fn home(&self) -> &Home {
-        self.home.get().expect("only asked on the home worker")
+    /// On any other worker: callers come here by `on_coordinator`.
+    pub(crate) fn coordinator(&self) -> &Coordinator {
+        self.coordinator.get().expect("only asked on the coordinator")
     }
 
     /// The same where it may be asked too early, or on another worker.
-    pub(crate) fn try_home(&self) -> Option<&Home> {
-        self.home.get()
+    pub(crate) fn try_coordinator(&self) -> Option<&Coordinator> {
+        self.coordinator.get()
     }
 
     /// The stripe intent log, if the array has one and this worker owns stripes.
@@ -252,13 +255,17 @@ impl Shard {
     }
 
     /// Which of the slot's devices commands started here now go to, and which one is replacing it.
-    pub(crate) fn tenures(&self, member: MemberIdx) -> (Tenure, Tenure) {
-        self.tenures.borrow()[member.at()]
+    pub(crate) fn device_epochs(&self, member: MemberIdx) -> (DeviceEpoch, DeviceEpoch) {
+        self.device_epochs.borrow()[member.at()]
     }
 
     /// Set both, together with the devices.
-    pub(crate) fn set_tenures(&self, member: MemberIdx, tenures: (Tenure, Tenure)) {
-        self.tenures.borrow_mut()[member.at()] = tenures;
+    pub(crate) fn set_device_epochs(
+        &self,
+        member: MemberIdx,
+        device_epochs: (DeviceEpoch, DeviceEpoch),
+    ) {
+        self.device_epochs.borrow_mut()[member.at()] = device_epochs;
     }
 
     /// Nobody waits for the slot's device any more.
@@ -344,8 +351,8 @@ impl Shard {
     }
 }
 
-/// Something under way on a shard.
-pub(crate) struct UnderWay(Rc<Shard>);
+/// Something under way on a local array.
+pub(crate) struct UnderWay(Rc<LocalArray>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {

@@ -12,10 +12,10 @@ use super::{ReplaySummary, Source, lose, lost};
 use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
 use crate::checksums::{self, block_of};
+use crate::coordinator::{map_writer, record};
 use crate::datapath::settle::block_lost;
 use crate::error::Refusal;
-use crate::home::{keeper, record};
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{RowRange, Stripe};
@@ -44,32 +44,32 @@ struct Piece {
 ///
 /// # Errors
 /// If more members fail than the parity replaces.
-pub(super) async fn mend(
-    shard: &Rc<Shard>,
+pub(super) async fn apply(
+    local: &Rc<LocalArray>,
     sources: &[Source],
     stripes: &[StripeReplay],
     summary: &mut ReplaySummary,
 ) -> Result<(), Refusal> {
-    spoil(shard, stripes).await?;
+    spoil(local, stripes).await?;
     let mut failed = BTreeSet::new();
-    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(shard, stripe)).peekable();
+    let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(local, stripe)).peekable();
     while pieces.peek().is_some() {
         let window: Vec<Piece> = pieces.by_ref().take(PIECES_MAX).collect();
-        let now_failed = copy(shard, sources, window, &failed, summary).await;
+        let now_failed = copy(local, sources, window, &failed, summary).await;
         for (at, fault) in now_failed {
             if failed.insert(at) {
-                lose(shard, &sources[at].target, fault.to_string()).await?;
+                lose(local, &sources[at].target, fault.to_string()).await?;
             }
         }
-        store_checksums_if_many(shard).await?;
+        store_checksums_if_many(local).await?;
     }
     for replay in stripes {
-        let stripe = shard.array.layouts.recorded(replay.stripe);
-        for block in replay.lost.iter().filter(|_| !sings(Canary::LeanLostLeft)) {
+        let stripe = local.array.layouts.recorded(replay.stripe);
+        for block in replay.lost.iter().filter(|_| !sings(Canary::ParityOnlyLostLeft)) {
             let rows = RowRange::new(block.row, block.row + 1);
-            let strip = StripSet::only(block.home.strip);
-            if !generate(shard, (stripe, rows), strip).await? {
-                block_lost(shard, stripe);
+            let strip = StripSet::only(block.change.strip);
+            if !generate(local, (stripe, rows), strip).await? {
+                block_lost(local, stripe);
                 summary.rows_left += 1;
             }
         }
@@ -77,33 +77,33 @@ pub(super) async fn mend(
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
-                for (rows, wrong) in to_generate(shard, (stripe, tile)).await? {
+                for (rows, wrong) in to_generate(local, (stripe, tile)).await? {
                     summary.put_back += u64::from(rows.blocks()) * to_u64(wrong.count());
                     let run = (stripe, rows);
-                    summary.rows_left += generate_or_leave(shard, run, wrong).await?;
+                    summary.rows_left += generate_or_leave(local, run, wrong).await?;
                 }
-                store_checksums_if_many(shard).await?;
+                store_checksums_if_many(local).await?;
             }
         }
     }
     if sings(Canary::ReplayNotFlushed) {
         return Ok(());
     }
-    flush(shard).await
+    flush(local).await
 }
 
 /// Memory is bounded: changed pages of the checksum table go to the members, with what they speak
 /// of.
-async fn store_checksums_if_many(shard: &Rc<Shard>) -> Result<(), Refusal> {
-    if checksums::are_mostly_dirty(&shard.array) { flush(shard).await } else { Ok(()) }
+async fn store_checksums_if_many(local: &Rc<LocalArray>) -> Result<(), Refusal> {
+    if checksums::are_mostly_dirty(&local.array) { flush(local).await } else { Ok(()) }
 }
 
-fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
+fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    let stripe = shard.array.layouts.recorded(replay.stripe);
+    let stripe = local.array.layouts.recorded(replay.stripe);
     let left_out = usize::from(sings(Canary::ReplaySkipsOne));
     for write in replay.writes.iter().skip(left_out) {
-        let place = shard.array.device_offset(stripe, write.strip, write.rows.start);
+        let place = local.array.device_offset(stripe, write.strip, write.rows.start);
         let mut done = 0;
         while done < write.rows.bytes() {
             let bytes = PIECE_BYTES.min(write.rows.bytes() - done);
@@ -120,19 +120,19 @@ fn pieces_of(shard: &Shard, replay: &StripeReplay) -> Vec<Piece> {
 
 /// Copy the pieces of devices that have not failed; those that fail now come back.
 async fn copy(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     sources: &[Source],
     pieces: Vec<Piece>,
     failed: &BTreeSet<usize>,
     summary: &mut ReplaySummary,
 ) -> Vec<(usize, Fault)> {
-    let area = shard.home().superblock().areas.intent_log.offset;
+    let area = local.coordinator().superblock().areas.intent_log.offset;
     let mut now_failed = Vec::new();
     let mut reads = Vec::new();
     for piece in pieces.into_iter().filter(|piece| !failed.contains(&piece.source)) {
         let buffer = BufMut::zeroed(to_usize(piece.place.bytes));
         let device = sources[piece.source].target.device.as_ref();
-        let read = shard.start_on(device, area + piece.log_offset, Command::Read(buffer));
+        let read = local.start_on(device, area + piece.log_offset, Command::Read(buffer));
         reads.push((piece, read));
     }
     let mut writes = Vec::new();
@@ -141,8 +141,8 @@ async fn copy(
             Ok(bytes) => {
                 let device = sources[piece.source].target.device.as_ref();
                 let bytes = bytes.freeze();
-                let noted = noted(shard, &sources[piece.source], piece.place.offset, &bytes);
-                let write = shard.start_on(device, piece.place.offset, Command::Write(bytes));
+                let noted = noted(local, &sources[piece.source], piece.place.offset, &bytes);
+                let write = local.start_on(device, piece.place.offset, Command::Write(bytes));
                 writes.push((piece.source, noted, write));
                 summary.blocks += piece.place.bytes / BLOCK_BYTES;
             }
@@ -151,7 +151,7 @@ async fn copy(
     }
     for (source, noted, write) in writes {
         let stored = match result(write).await {
-            Ok(()) => note_alone(shard, noted).await,
+            Ok(()) => note_alone(local, noted).await,
             fault => fault,
         };
         if let Err(fault) = stored {
@@ -162,11 +162,15 @@ async fn copy(
 }
 
 /// Blocks at `offset` of a source's device.
-fn noted(shard: &Shard, source: &Source, offset: u64, bytes: &Buf) -> Noted {
+fn noted(local: &LocalArray, source: &Source, offset: u64, bytes: &Buf) -> Noted {
     let slot = source.target.slot;
-    let (current, replacement) = shard.tenures(slot);
-    let tenure = if source.target.is_replacement { replacement } else { current };
-    Noted::new((slot, tenure), (offset - shard.array.data_offset) / BLOCK_BYTES, bytes.clone())
+    let (current, replacement) = local.device_epochs(slot);
+    let device_epoch = if source.target.is_replacement { replacement } else { current };
+    Noted::new(
+        (slot, device_epoch),
+        (offset - local.array.data_offset) / BLOCK_BYTES,
+        bytes.clone(),
+    )
 }
 
 const GONE: Fault = Fault { kind: FaultKind::Gone, errno: 0 };
@@ -185,14 +189,14 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
 /// to be put back. What lies there is not read again: whoever did would believe a device that has
 /// lost what was put back.
 async fn to_generate(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, tile): (Stripe, RowRange),
 ) -> Result<Vec<(RowRange, StripSet)>, Refusal> {
     if sings(Canary::ProvenNotPutBack) {
         return Ok(vec![(tile, StripSet::EMPTY)]);
     }
     let mut runs: Vec<(RowRange, StripSet)> = Vec::new();
-    for (row, wrong) in (tile.start..).zip(to_put_back(shard, (stripe, tile)).await?) {
+    for (row, wrong) in (tile.start..).zip(to_put_back(local, (stripe, tile)).await?) {
         match runs.last_mut() {
             Some((rows, alike)) if *alike == wrong => rows.end = row + 1,
             _ => runs.push((RowRange::new(row, row + 1), wrong)),
@@ -206,18 +210,18 @@ async fn to_generate(
 /// compute anything from: their lost blocks are lost, which is no reason to refuse the rest of the
 /// array.
 async fn generate_or_leave(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, run): (Stripe, RowRange),
     wrong: StripSet,
 ) -> Result<u64, Refusal> {
-    if generate(shard, (stripe, run), wrong).await? {
+    if generate(local, (stripe, run), wrong).await? {
         return Ok(0);
     }
     let mut left = 0;
     for row in run.start..run.end {
         let rows = RowRange::new(row, row + 1);
-        if !generate(shard, (stripe, rows), wrong).await? {
-            block_lost(shard, stripe);
+        if !generate(local, (stripe, rows), wrong).await? {
+            block_lost(local, stripe);
             left += 1;
         }
     }
@@ -230,11 +234,11 @@ async fn generate_or_leave(
 /// many of their blocks cannot be read. What lies on the strips that are `unreadable` from the
 /// beginning is not to be believed.
 async fn generate(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, rows): (Stripe, RowRange),
     mut unreadable: StripSet,
 ) -> Result<bool, Refusal> {
-    let array = &shard.array;
+    let array = &local.array;
     let data_strips = array.geometry_of(stripe).data_strips();
     // Each pass knows of at least one unreadable strip more, so this ends.
     loop {
@@ -242,14 +246,14 @@ async fn generate(
         let readable = view.readable.minus(unreadable);
         if readable.count() < data_strips {
             let is_for_media = view.readable.count() >= data_strips;
-            return if is_for_media { Ok(false) } else { Err(lost(shard)) };
+            return if is_for_media { Ok(false) } else { Err(lost(local)) };
         }
         let survivors = readable.lowest(data_strips);
-        match read_strips(shard, stripe, survivors, rows).await? {
+        match read_strips(local, stripe, survivors, rows).await? {
             Err(strips) => unreadable = unreadable.or(strips),
             Ok(read) => {
                 let wanted = view.writable.minus(survivors);
-                store(shard, (stripe, rows), read, (survivors, wanted)).await?;
+                store(local, (stripe, rows), read, (survivors, wanted)).await?;
                 return Ok(true);
             }
         }
@@ -259,7 +263,7 @@ async fn generate(
 /// Rows of each strip, rising; else the strips that could not be read. Members that are gone are
 /// put out.
 pub(super) async fn read_strips(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     strips: StripSet,
     rows: RowRange,
@@ -267,8 +271,8 @@ pub(super) async fn read_strips(
     let mut started = Vec::new();
     for strip in strips.iter() {
         let buffer = BufMut::zeroed(to_usize(rows.bytes()));
-        let (member, offset) = shard.array.place(stripe, strip, rows.start);
-        started.push((strip, shard.start(member, offset, Command::Read(buffer))));
+        let (member, offset) = local.array.place(stripe, strip, rows.start);
+        started.push((strip, local.start(member, offset, Command::Read(buffer))));
     }
     let (mut read, mut unreadable) = (Vec::new(), StripSet::EMPTY);
     for (strip, pending) in started {
@@ -281,7 +285,7 @@ pub(super) async fn read_strips(
             Err(fault) => {
                 unreadable = unreadable.with(strip);
                 if fault.kind != FaultKind::Media {
-                    lose_holder(shard, stripe, strip, fault).await?;
+                    lose_holder(local, stripe, strip, fault).await?;
                 }
             }
         }
@@ -290,19 +294,19 @@ pub(super) async fn read_strips(
 }
 
 pub(super) async fn lose_holder(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     stripe: Stripe,
     strip: StripIdx,
     fault: Fault,
 ) -> Result<(), Refusal> {
-    let member = shard.array.member_of(stripe, strip);
-    let taken = crate::home::take_out(shard, member, fault.to_string()).await;
-    taken.map_err(|_| lost(shard))
+    let member = local.array.member_of(stripe, strip);
+    let taken = crate::coordinator::take_out(local, member, fault.to_string()).await;
+    taken.map_err(|_| lost(local))
 }
 
 /// Compute the strips `wanted` from the survivors, and store all that is not there.
 async fn store(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, rows): (Stripe, RowRange),
     read: Vec<BufMut>,
     (survivors, wanted): (StripSet, StripSet),
@@ -310,7 +314,7 @@ async fn store(
     let bytes = to_usize(rows.bytes());
     let mut made: Vec<BufMut> = wanted.iter().map(|_| BufMut::zeroed(bytes)).collect();
     if !wanted.is_empty() {
-        let cached = shard.decode_plan(stripe, survivors, wanted);
+        let cached = local.decode_plan(stripe, survivors, wanted);
         let sources: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
         let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..]).collect();
         let decoded = cached.plan.run(&sources, &mut targets, Locality::Cached);
@@ -318,30 +322,35 @@ async fn store(
     }
     let mut writes: Vec<(StripIdx, bool, Rc<dyn Device>, Buf)> = Vec::new();
     for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {
-        let member = shard.array.member_of(stripe, strip);
+        let member = local.array.member_of(stripe, strip);
         let content = content.freeze();
-        note_as_found(shard, (stripe, strip, rows), &content).await?;
-        if let Some(device) = shard.replacement(member) {
+        note_as_found(local, (stripe, strip, rows), &content).await?;
+        if let Some(device) = local.replacement(member) {
             writes.push((strip, true, device, content.clone()));
         }
-        if let Some(device) = shard.device(member).filter(|_| wanted.contains(strip)) {
+        if let Some(device) = local.device(member).filter(|_| wanted.contains(strip)) {
             writes.push((strip, false, device, content));
         }
     }
     let start = |(strip, is_replacement, device, content): (_, _, Rc<dyn Device>, _)| {
-        let offset = shard.array.device_offset(stripe, strip, rows.start);
-        let write = shard.start_on(device.as_ref(), offset, Command::Write(content));
+        let offset = local.array.device_offset(stripe, strip, rows.start);
+        let write = local.start_on(device.as_ref(), offset, Command::Write(content));
         (strip, is_replacement, write)
     };
     let started: Vec<_> = writes.into_iter().map(start).collect();
     for (strip, is_replacement, write) in started {
         let Err(fault) = result(write).await else { continue };
         if is_replacement {
-            let member = shard.array.member_of(stripe, strip);
-            let tenure = shard.tenures(member).1;
-            crate::home::replacement_failed(shard, (member, tenure), fault.to_string()).await;
+            let member = local.array.member_of(stripe, strip);
+            let device_epoch = local.device_epochs(member).1;
+            crate::coordinator::replacement_failed(
+                local,
+                (member, device_epoch),
+                fault.to_string(),
+            )
+            .await;
         } else {
-            lose_holder(shard, stripe, strip, fault).await?;
+            lose_holder(local, stripe, strip, fault).await?;
         }
     }
     Ok(())
@@ -350,24 +359,24 @@ async fn store(
 /// What is in doubt, and not proven otherwise, is taken as it is found; so its checksums are those
 /// of what is found.
 async fn note_as_found(
-    shard: &Rc<Shard>,
+    local: &Rc<LocalArray>,
     (stripe, strip, rows): (Stripe, StripIdx, RowRange),
     content: &Buf,
 ) -> Result<(), Refusal> {
-    let member = shard.array.member_of(stripe, strip);
-    let (current, replacement) = shard.tenures(member);
-    let block = block_of(&shard.array, stripe, strip, rows.start);
-    if shard.replacement(member).is_some() {
+    let member = local.array.member_of(stripe, strip);
+    let (current, replacement) = local.device_epochs(member);
+    let block = block_of(&local.array, stripe, strip, rows.start);
+    if local.replacement(member).is_some() {
         let noted = Noted::new((member, replacement), block, content.clone());
-        if let Err(fault) = note_alone(shard, noted).await {
+        if let Err(fault) = note_alone(local, noted).await {
             let owner = (member, replacement);
-            crate::home::replacement_failed(shard, owner, fault.to_string()).await;
+            crate::coordinator::replacement_failed(local, owner, fault.to_string()).await;
         }
     }
-    if shard.device(member).is_some() {
+    if local.device(member).is_some() {
         let noted = Noted::new((member, current), block, content.clone());
-        if let Err(fault) = note_alone(shard, noted).await {
-            lose_holder(shard, stripe, strip, fault).await?;
+        if let Err(fault) = note_alone(local, noted).await {
+            lose_holder(local, stripe, strip, fault).await?;
         }
     }
     Ok(())
@@ -375,19 +384,19 @@ async fn note_as_found(
 
 /// Flush every device in service, with the changed pages of its checksum table; one that cannot is
 /// put out.
-async fn flush(shard: &Rc<Shard>) -> Result<(), Refusal> {
-    let sums = keeper::store_checksums(shard).await;
+async fn flush(local: &Rc<LocalArray>) -> Result<(), Refusal> {
+    let sums = map_writer::store_checksums(local).await;
     if !sums.is_kept {
-        return Err(lost(shard));
+        return Err(lost(local));
     }
-    let targets = record::targets(shard, &shard.home().superblock());
-    let start = |target: &record::Target| shard.start_on(target.device.as_ref(), 0, Command::Flush);
+    let targets = record::targets(local, &local.coordinator().superblock());
+    let start = |target: &record::Target| local.start_on(target.device.as_ref(), 0, Command::Flush);
     let started: Vec<_> = targets.iter().map(start).collect();
     for (target, flushed) in targets.iter().zip(started) {
         if let Err(fault) = result(flushed).await {
-            lose(shard, target, fault.to_string()).await?;
+            lose(local, target, fault.to_string()).await?;
         }
     }
-    sums.end(shard, true);
+    sums.end(local, true);
     Ok(())
 }

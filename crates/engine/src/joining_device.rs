@@ -6,8 +6,8 @@
 
 use crate::aside;
 use crate::control_io;
+use crate::engine_state::EngineState;
 use crate::error::Refusal;
-use crate::roster::Roster;
 use crate::worker::Worker;
 use ashlar_device::{Device, Opened};
 use ashlar_ondisk::examine::{examine_ranges, split_copies};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// A device that may be written.
-pub(crate) struct Newcomer {
+pub(crate) struct JoiningDevice {
     pub(crate) path: String,
     pub(crate) opened: Arc<dyn Opened>,
     pub(crate) device: Rc<dyn Device>,
@@ -26,31 +26,31 @@ pub(crate) struct Newcomer {
 /// word.
 pub(crate) async fn open(
     worker: &Rc<Worker>,
-    roster: &Roster,
+    engine_state: &EngineState,
     path: &str,
     may_destroy: bool,
-) -> Result<Newcomer, Refusal> {
-    let opened = aside::open(worker, roster, path).await?;
+) -> Result<JoiningDevice, Refusal> {
+    let opened = aside::open(worker, engine_state, path).await?;
     if !may_destroy {
-        let signatures = Arc::clone(&roster.config.signatures);
+        let signatures = Arc::clone(&engine_state.config.signatures);
         // Of what is open: its path may lead elsewhere by now.
         let at = opened.descriptor_path().unwrap_or_else(|| path.to_owned());
-        let found = aside::run(worker, &roster.config.aside, move || signatures(&at)).await;
+        let found = aside::run(worker, &engine_state.config.aside, move || signatures(&at)).await;
         if let Some(first) = found.first() {
             return Err(carries(path, &format!("carries {first}")));
         }
     }
     let device = opened.attach(&worker.handle);
-    let newcomer = Newcomer { path: path.to_owned(), opened, device };
-    if !may_destroy && let Some(label) = label_of(worker, &newcomer).await {
+    let joining_device = JoiningDevice { path: path.to_owned(), opened, device };
+    if !may_destroy && let Some(label) = label_of(worker, &joining_device).await {
         return Err(carries(path, &owner(&label)));
     }
-    Ok(newcomer)
+    Ok(joining_device)
 }
 
 /// What one of our superblocks on the device says, if there is one.
-async fn label_of(worker: &Rc<Worker>, newcomer: &Newcomer) -> Option<Label> {
-    let device = newcomer.device.as_ref();
+async fn label_of(worker: &Rc<Worker>, joining_device: &JoiningDevice) -> Option<Label> {
+    let device = joining_device.device.as_ref();
     let [head, tail] = examine_ranges(device.facts().size_bytes)?;
     let head = control_io::read(worker, device, head).await.ok();
     let tail = control_io::read(worker, device, tail).await.ok();

@@ -1,4 +1,4 @@
-//! Members that were started separately and parted: found, named, and only joined on an explicit
+//! Members that were started separately and split: found, named, and only joined on an explicit
 //! word.
 //!
 //! Why it matters: two halves of a mirror that both took writes look healthy one by one. Joining
@@ -38,7 +38,7 @@ fn started_without(base: &Superblock, number: u16, absent: &[u16]) -> Superblock
 }
 
 /// A 2+2 array: slots 0 and 1 started alone as incarnation 2, slots 2 and 3 alone as incarnation 3.
-fn parted() -> (Superblock, Superblock, Vec<MemberReading>) {
+fn split() -> (Superblock, Superblock, Vec<MemberReading>) {
     let base = array(2, 2, 1);
     let left = updated(&updated(&started_without(&base, 2, &[2, 3])));
     let right = started_without(&base, 3, &[0, 1]);
@@ -47,10 +47,10 @@ fn parted() -> (Superblock, Superblock, Vec<MemberReading>) {
 }
 
 #[test]
-fn two_halves_that_lived_on_are_refused_and_both_are_named() {
-    let (left, right, all) = parted();
+fn split_brain_that_lived_on_are_refused_and_both_are_named() {
+    let (left, right, all) = split();
     let (kind, line) = refused(&judge(&all, None));
-    assert_eq!(kind, RefusalKind::TwoHalves);
+    assert_eq!(kind, RefusalKind::SplitBrain);
     for slot in 0..4 {
         assert!(line.contains(&path(slot)), "{line}");
     }
@@ -60,7 +60,7 @@ fn two_halves_that_lived_on_are_refused_and_both_are_named() {
 
 #[test]
 fn each_half_alone_starts_degraded() {
-    let (_, _, all) = parted();
+    let (_, _, all) = split();
     assert_eq!(judge(&all[..2], None).slots[0].state, SlotState::Current);
     assert_eq!(judge(&all[..2], None).missing().count(), 2);
     assert_eq!(judge(&all[2..], None).missing().count(), 2);
@@ -69,11 +69,11 @@ fn each_half_alone_starts_degraded() {
 
 #[test]
 fn the_trusted_half_starts_and_the_other_is_of_no_use() {
-    let (_, right, all) = parted();
+    let (_, right, all) = split();
     // The right half has the lower generation; trust decides, not the number.
     let verdict = judge(&all, Some(3));
     assert_eq!(verdict.newest.as_ref().map(|newest| newest.incarnation), Some(right.incarnation));
-    assert_eq!(verdict.forced & ForcedActions::CHOSE_HALF, ForcedActions::CHOSE_HALF);
+    assert_eq!(verdict.forced & ForcedActions::CHOSE_SIDE, ForcedActions::CHOSE_SIDE);
     for slot in [0, 1] {
         assert_eq!(verdict.extra(slot), Some(ExtraReason::LivedOn));
         assert_eq!(verdict.slots[slot].state, SlotState::Missing);
@@ -85,9 +85,9 @@ fn the_trusted_half_starts_and_the_other_is_of_no_use() {
 
 #[test]
 fn an_unknown_half_cannot_be_trusted() {
-    let (_, _, all) = parted();
+    let (_, _, all) = split();
     let (kind, line) = refused(&judge(&all, Some(77)));
-    assert_eq!(kind, RefusalKind::NoSuchHalf);
+    assert_eq!(kind, RefusalKind::NoSuchSide);
     assert!(line.contains(&incarnation(77).to_string()), "{line}");
 }
 
@@ -98,29 +98,29 @@ fn a_member_that_merely_slept_cannot_be_trusted_over_the_array() {
     let all: Vec<_> =
         (0..4).map(|slot| reading(if slot < 3 { &left } else { &base }, slot)).collect();
     assert_eq!(judge(&all, None).slots[3].state, SlotState::Stale { out_since: 11 });
-    assert_eq!(refused(&judge(&all, Some(1))).0, RefusalKind::NoSuchHalf);
+    assert_eq!(refused(&judge(&all, Some(1))).0, RefusalKind::NoSuchSide);
 }
 
 #[test]
-fn equal_generations_with_different_incarnations_are_two_halves() {
+fn equal_generations_with_different_incarnations_are_split_brain() {
     let base = array(1, 1, 1);
     let all = [reading(&started(&base, 2), 0), reading(&started(&base, 3), 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 #[test]
-fn equal_generations_with_different_content_are_two_halves() {
+fn equal_generations_with_different_content_are_split_brain() {
     let base = array(1, 1, 1);
     let other = Superblock { unclean: true, ..base.clone() };
     let all = [reading(&base, 0), reading(&other, 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 #[test]
 fn one_generation_behind_under_a_strange_incarnation_is_another_half() {
     let base = array(1, 1, 1);
     let all = [reading(&updated(&started(&base, 2)), 0), reading(&started(&base, 3), 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 /// The generation alone does not show it: the member was recorded as out a few generations after
@@ -134,14 +134,14 @@ fn a_member_that_woke_below_the_generation_of_its_loss_is_found_by_its_incarnati
     let right = started_without(&base, 3, &[0]);
     assert!(right.generation < left.member(member_uuid(1)).expect("listed").out_since);
     let all = [reading(&left, 0), reading(&right, 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 /// An update is in force only when every member that it lists as in service has it. One that counts
 /// on a member which went another way was cut off, and nothing was ever served under it: the member
-/// that got it merely slept.
+/// that got it was merely away.
 #[test]
-fn a_member_that_alone_got_an_update_which_counts_on_the_others_merely_slept() {
+fn a_member_that_alone_got_an_update_which_counts_on_the_others_was_merely_away() {
     let base = array(1, 1, 1);
     let left = updated(&lost(&base, &[1]));
     let right = updated(&base);
@@ -158,7 +158,7 @@ fn a_member_written_after_its_loss_without_the_others_is_another_half() {
     let right = lost(&base, &[0]);
     assert!(right.incarnation == base.incarnation && right.generation == 11);
     let all = [reading(&left, 0), reading(&right, 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 /// A start with all members is cut off when some have it; those are lost; the rest start, and
@@ -186,7 +186,7 @@ fn a_start_that_only_members_got_which_the_next_start_lacked_is_no_half() {
 /// Seed 29471 of the universes, at 6389f5f. A start without slot 2 is cut off when slot 0 alone has
 /// it, and slot 0 is lost; slot 2 is back, and the next start, without slot 0, has the same
 /// generation and is in force. Both put one member out, and the one that nobody served under was
-/// believed: the others had parted from it.
+/// believed: the others had split from it.
 #[test]
 fn of_two_starts_of_one_generation_the_one_in_force_speaks_for_the_array() {
     let base = array(2, 2, 1);
@@ -206,7 +206,7 @@ fn of_two_starts_of_one_generation_the_one_in_force_speaks_for_the_array() {
     let (left, right) = (started_without(&base, 2, &[2, 3]), started_without(&base, 3, &[0, 1]));
     for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
         let one = |slot: u16| reading(if slot < 2 { &left } else { &right }, slot);
-        assert_eq!(refused(&judge(&order.map(one), None)).0, RefusalKind::TwoHalves);
+        assert_eq!(refused(&judge(&order.map(one), None)).0, RefusalKind::SplitBrain);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_was_put_out_much_lat
         // Two generations may be what it never heard of.
         let is_refused = went_on.generation < cut_off.generation + 2;
         let kind = verdict.refusal().map(|refusal| refusal.kind);
-        let is_halves = kind == Some(RefusalKind::TwoHalves);
+        let is_halves = kind == Some(RefusalKind::SplitBrain);
         assert_eq!(is_halves, is_refused, "{updates}: {:?}", verdict.start);
         went_on = updated(&went_on);
     }
@@ -261,7 +261,7 @@ fn a_start_that_was_cut_off_is_no_half_if_a_member_it_lists_was_put_out_much_lat
     let newest = updated(&lost(&went_on, &[1]));
     let alone = started_without(&base, 2, &[1]);
     let all = [reading(&alone, 0), reading(&newest, 7)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 /// Without one of them nobody can tell, and with one that has it, too, it was in force.
@@ -270,7 +270,7 @@ fn a_start_that_may_have_served_is_another_half() {
     let (cut_off, held, newest) = all_others_left_since();
     let refused_with = |other: &[MemberReading]| {
         let all = [&[reading(&cut_off, 0), reading(&newest, 7)], other].concat();
-        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves, "{other:?}");
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain, "{other:?}");
     };
     refused_with(&[]);
     // One that was not written since: it may have been told later.
@@ -281,11 +281,11 @@ fn a_start_that_may_have_served_is_another_half() {
     // One that it does not count on.
     let alone = started_without(&array(1, 2, 1), 2, &[1, 2]);
     let all = [reading(&alone, 0), reading(&held, 2), reading(&newest, 7)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 #[test]
-fn a_member_that_missed_the_very_start_that_lost_it_merely_slept() {
+fn a_member_that_missed_the_very_start_that_lost_it_was_merely_away() {
     let base = array(1, 1, 1);
     // The start's update never reached slot 1; the next one records that.
     let mut left = updated(&started(&base, 2));
@@ -312,7 +312,7 @@ fn a_member_whose_own_superblock_says_it_is_out_did_not_live_on() {
 /// Crashes cannot look like halves: after any number of starts and losses, cut in the middle of any
 /// update at any subset of the members, the array assembles.
 #[test]
-fn no_crash_in_an_update_is_taken_for_two_halves() {
+fn no_crash_in_an_update_is_taken_for_split_brain() {
     let base = array(2, 2, 1);
     let start = started(&base, 2);
     let lost = {
@@ -357,7 +357,7 @@ fn an_update_that_only_rebuilds_on_the_newest_says_nothing_of_what_was_served_be
     for _ in 0..4 {
         newest = updated(&newest);
         let all = [reading(&served, 0), reading(&newest, 1), reading(&base, 2)];
-        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves, "{}", newest.generation);
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain, "{}", newest.generation);
     }
 }
 
@@ -372,8 +372,8 @@ fn a_member_that_the_newest_believes_is_being_rebuilt_may_have_lived_on() {
     let alone = updated(&started_without(&base, 3, &[0]));
     assert!(alone.generation + 1 < newest.generation);
     let all = [reading(&newest, 0), reading(&alone, 1)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
-    // One that merely slept through all that is no half, and not in sync.
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
+    // One that was merely away through all that is no half, and not in sync.
     let verdict = judge(&[reading(&newest, 0), reading(&base, 1)], None);
     assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
     assert_eq!(verdict.slots[1].state, SlotState::Missing);
@@ -395,7 +395,7 @@ fn a_member_in_sync_that_the_newest_never_heard_of_is_another_half() {
     for _ in 0..4 {
         newest = updated(&newest);
         let all = [reading(&joins(Role::Active), 7), reading(&newest, 2)];
-        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
         // One that was not filled yet holds nothing that was served.
         let verdict = judge(&[reading(&joins(Role::Rebuilding), 7), reading(&newest, 2)], None);
         assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
@@ -415,7 +415,7 @@ fn of_two_of_one_generation_neither_tells_that_the_other_never_came_about() {
     replaced.members.push(other.on_device(DEVICE_BYTES, Text::cut(&serial(7))));
     let next_start = started(&base, 2);
     let (new, old) = (reading(&replaced, 7), reading(&next_start, 1));
-    assert_eq!(refused(&judge(&[new.clone(), old.clone()], None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&[new.clone(), old.clone()], None)).0, RefusalKind::SplitBrain);
     // Slot 0 tells it.
     let verdict = judge(&[reading(&next_start, 0), old, new], None);
     assert!(verdict.refusal().is_none(), "{:?}", verdict.start);
@@ -444,8 +444,8 @@ fn an_update_of_one_generation_and_one_incarnation_that_the_others_lack_never_ca
 /// Universe 4001674, aim `scrubs`. An image of slot 1 from starts ago comes back; a device that was
 /// on its way into its place then has gone on with the others.
 #[test]
-fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
-    let newcomer = |number: u16| {
+fn an_old_image_that_counts_on_a_joining_device_which_went_on_is_no_half() {
+    let joining_device = |number: u16| {
         let entry = MemberEntry::new(member_uuid(number), MemberIdx(1), Role::Replacement);
         entry.on_device(DEVICE_BYTES, Text::cut(&serial(number)))
     };
@@ -456,9 +456,9 @@ fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
         next
     };
     let mut old = updated(&lost(&array(1, 1, 1), &[0]));
-    old.members.push(newcomer(8));
+    old.members.push(joining_device(8));
     let mut held = takes_over(&started(&started(&started(&old, 3), 4), 5), (1, 8));
-    held.members.push(newcomer(9));
+    held.members.push(joining_device(9));
     let newest = takes_over(&held, (8, 9));
     let all = [reading(&newest, 9), reading(&old, 1), reading(&held, 8)];
     let verdict = judge(&all, None);
@@ -469,7 +469,7 @@ fn an_old_image_that_counts_on_a_newcomer_which_went_on_is_no_half() {
     stranger.members.retain(|entry| entry.uuid != member_uuid(8));
     let on_its_way = started(&started(&old, 3), 4);
     let all = [reading(&stranger, 9), reading(&old, 1), reading(&on_its_way, 8)];
-    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+    assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
 }
 
 /// A mirror. An image of slot 1 is kept; slot 0 is lost right after, so nobody is left who shows
@@ -499,7 +499,7 @@ fn an_older_image_of_a_device_whose_slot_was_given_to_another_is_no_half() {
         here = updated(&here);
         let newest = joins(&here, (1, 8));
         let all = [reading(&newest, 7), reading(&newest, 8), reading(&elsewhere, 1)];
-        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::TwoHalves);
+        assert_eq!(refused(&judge(&all, None)).0, RefusalKind::SplitBrain);
     }
 }
 
@@ -516,7 +516,7 @@ fn a_member_that_came_back_elsewhere_does_not_come_back_here() {
         let own = own.for_member(member_uuid(2)).expect("is listed");
         has_only_missed(&own, &here, found)
     };
-    assert!(only_missed(&base), "it slept");
+    assert!(only_missed(&base), "it was_away");
     // It was being rebuilt when this start found the array, and was lost with it.
     let mut taken_back = known.clone();
     taken_back.record(member_uuid(2), MemberEvent::Readded).expect("is out");

@@ -1,11 +1,11 @@
-//! Lean records: how they are encoded, and what a restart makes of them by what it finds in the
-//! place of their block.
+//! Parity-only records: how they are encoded, and what a restart makes of them by what it finds in
+//! the place of their block.
 
 use ashlar_layout::RowRange;
 use ashlar_ondisk::log::{
-    Batch, BatchEncoder, BatchFault, DeviceLog, Found, FoundBlock, Holder, Home, HomeBlock,
-    Judgement, LaneSummary, LoggedRecord, LostBlock, MemberLog, NewRecord, Part, Record,
-    RecordKind, homes, judge,
+    Batch, BatchEncoder, BatchFault, BlockChange, ChangedBlock, DeviceLog, Found, FoundBlock,
+    Holder, Judgement, LogRingSummary, LoggedRecord, LostBlock, MemberLog, NewRecord, Part, Record,
+    RecordKind, changed_blocks, judge,
 };
 use ashlar_units::{MemberIdx, StripIdx, StripeNo};
 
@@ -14,18 +14,18 @@ use crate::samples::geometry;
 use crate::superblock::reseal;
 
 const BLOCK: usize = 4096;
-const HOME: Home = Home { strip: StripIdx(1), old: 0x0102_0304, new: 0x0506_0708 };
+const CHANGE: BlockChange = BlockChange { strip: StripIdx(1), old: 0x0102_0304, new: 0x0506_0708 };
 /// A third content.
 const NEITHER: u32 = 9;
 const ROW: RowRange = RowRange { start: 3, end: 4 };
-/// Where the record's home lies: behind 24 bytes, two holders, one part.
-const HOME_AT: usize = 72 + 24 + 2 * 10 + 6;
+/// Where the record's change lies: behind 24 bytes, two holders, one part.
+const CHANGE_AT: usize = 72 + 24 + 2 * 10 + 6;
 
 /// A batch on the device of the first parity of an array of 4+2.
-fn lean_batch() -> Vec<u8> {
+fn parity_only_batch() -> Vec<u8> {
     let holders = [holder(7, 4), holder(9, 5)];
     let parts = [part(4, 3, 4)];
-    let (stripe, kind) = (StripeNo(14), RecordKind::Lean(HOME));
+    let (stripe, kind) = (StripeNo(14), RecordKind::ParityOnly(CHANGE));
     let record =
         NewRecord { sequence: 40, stripe, kind, rows: ROW, holders: &holders, parts: &parts };
     let mut bytes = vec![0; 2 * BLOCK];
@@ -37,27 +37,27 @@ fn lean_batch() -> Vec<u8> {
 }
 
 #[test]
-fn a_lean_record_comes_back_with_its_home() {
-    let batch = Batch::decode(&lean_batch(), &limits()).expect("whole");
+fn a_parity_only_record_comes_back_with_its_home() {
+    let batch = Batch::decode(&parity_only_batch(), &limits()).expect("whole");
     let [record] = &batch.records[..] else { panic!("one record") };
-    assert_eq!((record.kind, record.rows), (RecordKind::Lean(HOME), ROW));
+    assert_eq!((record.kind, record.rows), (RecordKind::ParityOnly(CHANGE), ROW));
     assert_eq!(record.placed_parts().collect::<Vec<_>>(), [(part(4, 3, 4), 4096)]);
 }
 
 #[test]
-fn impossible_homes_are_named_although_the_checksum_is_right() {
+fn impossible_changes_are_named_although_the_checksum_is_right() {
     type Change = fn(&mut [u8]);
     let cases: [(&str, Change); 6] = [
-        ("home.strip", |b| b[HOME_AT] = 6),
-        ("reserved", |b| b[HOME_AT + 1] = 1),
-        ("home.new_checksum", |b| b.copy_within(HOME_AT + 4..HOME_AT + 8, HOME_AT + 8)),
+        ("change.strip", |b| b[CHANGE_AT] = 6),
+        ("reserved", |b| b[CHANGE_AT + 1] = 1),
+        ("change.new_checksum", |b| b.copy_within(CHANGE_AT + 4..CHANGE_AT + 8, CHANGE_AT + 8)),
         ("row_count", |b| b[72 + 18] = 2),
-        ("holders.strip", |b| b[HOME_AT] = 5),
-        // Without its part there is something else where the home should be.
+        ("holders.strip", |b| b[CHANGE_AT] = 5),
+        // Without its part there is something else where the change should be.
         ("reserved", |b| b[72 + 22] = 0),
     ];
     for (name, change) in cases {
-        let mut bytes = lean_batch();
+        let mut bytes = parity_only_batch();
         change(&mut bytes);
         reseal(&mut bytes);
         assert_eq!(Batch::decode(&bytes, &limits()), Err(BatchFault::Field { name }));
@@ -72,8 +72,8 @@ impl Found for Finds {
         true
     }
 
-    fn block(&self, block: HomeBlock) -> FoundBlock {
-        assert_eq!(block, HomeBlock { stripe: StripeNo(0), strip: HOME.strip, row: 3 });
+    fn block(&self, block: ChangedBlock) -> FoundBlock {
+        assert_eq!(block, ChangedBlock { stripe: StripeNo(0), strip: CHANGE.strip, row: 3 });
         self.0
     }
 }
@@ -109,10 +109,10 @@ fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict 
         };
         let lacks = at + 1 == updates.len() && lacking.contains(&own);
         let holds = strips.contains(&own) && !lacks;
-        holds.then_some(LoggedRecord { lane: 3, batch_offset: sequence << 20, record })
+        holds.then_some(LoggedRecord { log_ring: 3, batch_offset: sequence << 20, record })
     };
     let log = |slot: u16| MemberLog {
-        lanes: [(3, LaneSummary::default())].into(),
+        log_rings: [(3, LogRingSummary::default())].into(),
         records: updates
             .iter()
             .enumerate()
@@ -123,8 +123,11 @@ fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict 
     let logs: Vec<(u16, MemberLog)> = (0..4).map(|slot| (slot, log(slot))).collect();
     let mut devices: Vec<DeviceLog<'_>> = Vec::new();
     for (slot, log) in &logs {
-        let is_lean = |update: &Update<'_>| update.0.home().is_some();
-        assert!(homes(log).count() <= updates.iter().filter(|update| is_lean(update)).count());
+        let is_parity_only = |update: &Update<'_>| update.0.change().is_some();
+        assert!(
+            changed_blocks(log).count()
+                <= updates.iter().filter(|update| is_parity_only(update)).count()
+        );
         let log_tag = 100 + u64::from(strip_of(*slot));
         devices.push(DeviceLog { log_tag, slot: MemberIdx(*slot), log });
     }
@@ -136,21 +139,21 @@ fn judged(updates: &[Update<'_>], lacking: &[u8], found: FoundBlock) -> Verdict 
     (writes, judgement)
 }
 
-const LEAN: Update<'static> = (RecordKind::Lean(HOME), &[2, 3]);
+const PARITY_ONLY: Update<'static> = (RecordKind::ParityOnly(CHANGE), &[2, 3]);
 
 fn lost(judgement: &Judgement) -> Vec<LostBlock> {
     judgement.stripes.iter().flat_map(|replay| replay.lost.clone()).collect()
 }
 
 #[test]
-fn parity_of_a_lean_update_is_written_unless_its_block_is_the_old_one() {
+fn parity_of_a_parity_only_update_is_written_unless_its_block_is_the_old_one() {
     let both = vec![(2, 1), (3, 1)];
-    for found in [FoundBlock::Gone, FoundBlock::Holds(HOME.new)] {
-        let (writes, judgement) = judged(&[LEAN], &[], found);
+    for found in [FoundBlock::Gone, FoundBlock::Holds(CHANGE.new)] {
+        let (writes, judgement) = judged(&[PARITY_ONLY], &[], found);
         assert_eq!((writes, judgement.tally.rolled_forward), (both.clone(), 1), "{found:?}");
         assert_eq!(lost(&judgement), [], "{found:?}");
     }
-    let (writes, judgement) = judged(&[LEAN], &[], FoundBlock::Holds(HOME.old));
+    let (writes, judgement) = judged(&[PARITY_ONLY], &[], FoundBlock::Holds(CHANGE.old));
     assert_eq!((writes, judgement.tally.dropped, lost(&judgement)), (vec![], 1, vec![]));
 }
 
@@ -159,39 +162,41 @@ fn a_block_that_is_neither_or_cannot_be_read_is_computed_anew() {
     for (found, is_readable) in
         [(FoundBlock::Holds(NEITHER), true), (FoundBlock::Unreadable, false)]
     {
-        let (writes, judgement) = judged(&[LEAN], &[], found);
+        let (writes, judgement) = judged(&[PARITY_ONLY], &[], found);
         assert_eq!(writes, [(2, 1), (3, 1)], "{found:?}");
-        assert_eq!(lost(&judgement), [LostBlock { row: 3, home: HOME, is_readable }]);
+        assert_eq!(lost(&judgement), [LostBlock { row: 3, change: CHANGE, is_readable }]);
     }
 }
 
 #[test]
-fn a_lean_update_that_one_holder_lacks_is_dropped_whatever_is_found() {
-    for found in [FoundBlock::Holds(HOME.old), FoundBlock::Unreadable, FoundBlock::Gone] {
-        let (writes, judgement) = judged(&[LEAN], &[3], found);
+fn a_parity_only_update_that_one_holder_lacks_is_dropped_whatever_is_found() {
+    for found in [FoundBlock::Holds(CHANGE.old), FoundBlock::Unreadable, FoundBlock::Gone] {
+        let (writes, judgement) = judged(&[PARITY_ONLY], &[3], found);
         assert_eq!((writes, judgement.tally.dropped, lost(&judgement)), (vec![], 1, vec![]));
     }
 }
 
 /// Its block may have become another while its device was out: of that only parity was written.
 #[test]
-fn nothing_is_asked_of_a_lean_update_under_a_later_one_of_its_row() {
+fn nothing_is_asked_of_a_parity_only_update_under_a_later_one_of_its_row() {
     let later: Update<'_> = (RecordKind::Full, &[2, 3]);
-    for found in [FoundBlock::Holds(NEITHER), FoundBlock::Holds(HOME.old), FoundBlock::Unreadable] {
-        let (writes, judgement) = judged(&[LEAN, later], &[], found);
+    for found in [FoundBlock::Holds(NEITHER), FoundBlock::Holds(CHANGE.old), FoundBlock::Unreadable]
+    {
+        let (writes, judgement) = judged(&[PARITY_ONLY, later], &[], found);
         assert_eq!((writes, lost(&judgement)), (vec![(2, 2), (3, 2)], vec![]), "{found:?}");
-        let (writes, judgement) = judged(&[LEAN, LEAN], &[], FoundBlock::Holds(HOME.old));
+        let (writes, judgement) =
+            judged(&[PARITY_ONLY, PARITY_ONLY], &[], FoundBlock::Holds(CHANGE.old));
         assert_eq!((writes, judgement.tally.dropped), (vec![(2, 1), (3, 1)], 1));
     }
 }
 
 #[test]
-fn an_older_copy_is_not_written_over_the_block_of_a_lean_update() {
+fn an_older_copy_is_not_written_over_the_block_of_a_parity_only_update() {
     let older: Update<'_> = (RecordKind::Full, &[1, 2, 3]);
-    let (writes, _) = judged(&[older, LEAN], &[], FoundBlock::Holds(HOME.new));
+    let (writes, _) = judged(&[older, PARITY_ONLY], &[], FoundBlock::Holds(CHANGE.new));
     assert_eq!(writes, [(2, 2), (3, 2)]);
-    // The lean one came to nothing: its block is that of the older one, or the older one is under
-    // way.
-    let (writes, _) = judged(&[older, LEAN], &[2], FoundBlock::Holds(HOME.old));
+    // The parity-only one came to nothing: its block is that of the older one, or the older one is
+    // under way.
+    let (writes, _) = judged(&[older, PARITY_ONLY], &[2], FoundBlock::Holds(CHANGE.old));
     assert_eq!(writes, [(1, 1), (2, 1), (3, 1)]);
 }

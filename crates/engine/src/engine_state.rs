@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 /// What all handles and workers of an engine share.
-pub(crate) struct Roster {
+pub(crate) struct EngineState {
     pub(crate) config: EngineConfig,
     pub(crate) events: Arc<EventLog>,
     pub(crate) spares: Arc<SparePools>,
@@ -40,22 +40,22 @@ struct Starting {
 
 /// A number that an array which is being started has for itself, and its name; let go when dropped.
 pub(crate) struct Reserved<'r> {
-    roster: &'r Roster,
+    engine_state: &'r EngineState,
     pub(crate) id: ArrayId,
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.roster.starting().retain(|starting| starting.id != self.id);
+        self.engine_state.starting().retain(|starting| starting.id != self.id);
     }
 }
 
 /// Events kept for followers.
 const EVENTS_KEPT: usize = 4096;
 
-impl Roster {
-    pub(crate) fn new(config: EngineConfig, peers: Box<[Sender<Message>]>) -> Roster {
-        let roster = Roster {
+impl EngineState {
+    pub(crate) fn new(config: EngineConfig, peers: Box<[Sender<Message>]>) -> EngineState {
+        let engine_state = EngineState {
             events: Arc::new(EventLog::new(EVENTS_KEPT)),
             spares: Arc::default(),
             loads: peers.iter().map(|_| Arc::default()).collect(),
@@ -64,8 +64,8 @@ impl Roster {
             starting: Mutex::default(),
             config,
         };
-        roster.record_kernel();
-        roster
+        engine_state.record_kernel();
+        engine_state
     }
 
     /// Which kernel was chosen shows in the events from the first one on.
@@ -117,7 +117,7 @@ impl Roster {
             arrays.resize(at + 1, None);
         }
         starting.push(Starting { id: ArrayId(at), uuid, name });
-        Ok(Reserved { roster: self, id: ArrayId(at) })
+        Ok(Reserved { engine_state: self, id: ArrayId(at) })
     }
 
     pub(crate) async fn on_worker<T, A, F>(&self, worker: usize, action: A) -> Result<T, Refusal>

@@ -1,5 +1,5 @@
-//! Stripe intent log, lean form: new parity and the checksums of old and new data on every live
-//! parity member; then data in place, then parity.
+//! Stripe intent log, parity-only form: new parity and the checksums of old and new data on every
+//! live parity member; then data in place, then parity.
 //!
 //! A restart asks the checksums. A changed block that is still old: parity in place has not been
 //! touched, so it counts. Changed blocks that are new, torn or lost: the parity in the records
@@ -7,9 +7,9 @@
 //! or torn ones, there can be more unknowns than parities, and then unchanged blocks that are lost
 //! cannot be had from either parity.
 //!
-//! What must stay true: a lean update leaves no home copy, so the full form beside it must leave
-//! none either; an old one would be taken for the newest. Members on which lean is right do not
-//! tear and need none.
+//! What must stay true: a parity-only update leaves no copy in place, so the full form beside it
+//! must leave none either; an old one would be taken for the newest. Members on which parity-only
+//! is right do not tear and need none.
 
 use super::Strategy;
 use super::full::{self, Full};
@@ -17,23 +17,28 @@ use crate::device::{Array, Body, Checksum, Record};
 use crate::field;
 use crate::update::{Round, Update};
 
-/// The lean form.
-pub struct Lean {
+/// The parity-only form.
+pub struct ParityOnly {
     /// Use it for every update, which is wrong, and not only where a single block changes.
     pub every_width: bool,
 }
 
-impl Strategy for Lean {
+impl Strategy for ParityOnly {
     fn name(&self) -> &'static str {
-        if self.every_width { "lean for every w (wrong)" } else { "lean for w = 1 (F)" }
+        if self.every_width {
+            "parity-only for every w (wrong)"
+        } else {
+            "parity-only for w = 1 (F)"
+        }
     }
 
     fn rounds(&self, update: &Update) -> Vec<Round> {
         if update.changed.len() > 1 && !self.every_width {
-            return Full { home_copy: false }.rounds(update);
+            return Full { copy_in_place: false }.rounds(update);
         }
         let sums = |&c: &usize| (c, Checksum::of(update.old[c]), Checksum::of(update.new[c]));
-        let body = |c: usize| Body::Lean(update.changed.iter().map(sums).collect(), update.new[c]);
+        let body =
+            |c: usize| Body::ParityOnly(update.changed.iter().map(sums).collect(), update.new[c]);
         vec![update.records(update.parities(), body), update.data(), update.parity()]
     }
 
@@ -45,7 +50,7 @@ impl Strategy for Lean {
 
 fn restart_row(array: &Array, stripe: usize) -> Round {
     let Some(held) = array.newest_on_all_parities(stripe) else { return Round::new() };
-    let Some((_, Record { body: Body::Lean(changed, _), .. })) = held.first() else {
+    let Some((_, Record { body: Body::ParityOnly(changed, _), .. })) = held.first() else {
         return full::restart_row(array, stripe, false);
     };
     let row = array.row(stripe);
@@ -55,7 +60,7 @@ fn restart_row(array: &Array, stripe: usize) -> Round {
         back[c] = row[c].filter(|_| old.fits(row[c]));
     }
     for (column, record) in &held {
-        if let Body::Lean(_, parity) = &record.body {
+        if let Body::ParityOnly(_, parity) = &record.body {
             forward[*column] = Some(*parity);
         }
     }

@@ -10,10 +10,10 @@
 //! That is what was flushed within [`PROOF_EVERY`], or twenty times what a proof takes, if that is
 //! longer; and what nobody flushed, within two seconds.
 
-use super::keeper::{self, Holder};
+use super::map_writer::{self, Holder};
 use super::record::{aligned, all_went_well, ended};
 use super::rounds::Rounds;
-use crate::shard::Shard;
+use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::Buf;
 use ashlar_ondisk::format::{FLUSH_MARK_BYTES, FLUSH_MARK_OFFSET, FLUSH_MARK_SEQUENCE_END};
@@ -30,7 +30,7 @@ const PROOF_EVERY: Duration = Duration::from_millis(50);
 /// A proof that took so long is followed by a pause of so many times that.
 const PAUSE_FACTOR: u32 = 19;
 
-/// What the home worker knows of the marks of its array.
+/// What the coordinator knows of the marks of its array.
 pub(crate) struct Marks {
     /// The newest mark.
     sequence: Cell<u64>,
@@ -68,91 +68,91 @@ pub(crate) struct Unproven {
 }
 
 /// Writes of clients and steps of jobs so far.
-fn noted(shard: &Shard) -> u64 {
-    shard.array.caches.noted() + shard.array.unproven.filled.load(Ordering::Acquire)
+fn noted(local: &LocalArray) -> u64 {
+    local.array.caches.noted() + local.array.unproven.filled.load(Ordering::Acquire)
 }
 
 /// Whether something was written since the last proof began.
-fn is_unproven(shard: &Shard) -> bool {
-    shard.array.unproven.proven.load(Ordering::Acquire) < noted(shard)
+fn is_unproven(local: &LocalArray) -> bool {
+    local.array.unproven.proven.load(Ordering::Acquire) < noted(local)
 }
 
 /// A client's flush was answered: the members are told soon what that made durable. Nobody waits.
-pub(crate) fn ask_for(shard: &Rc<Shard>) {
-    if !is_unproven(shard) || shard.array.unproven.is_asked_for.swap(true, Ordering::AcqRel) {
+pub(crate) fn ask_for(local: &Rc<LocalArray>) {
+    if !is_unproven(local) || local.array.unproven.is_asked_for.swap(true, Ordering::AcqRel) {
         return;
     }
-    let id = shard.array.identity.id;
-    shard.worker.run_on(shard.array.home, move |worker| {
-        let Some(shard) = worker.shard(id) else { return };
-        worker.handle.spawn(prove_soon(shard));
+    let id = local.array.identity.id;
+    local.worker.run_on(local.array.coordinator, move |worker| {
+        let Some(local) = worker.local(id) else { return };
+        worker.handle.spawn(prove_soon(local));
     });
 }
 
 /// The same of what a job has filled and flushed: an older copy of its device is not filled so far.
-pub(crate) fn ask_for_filled(shard: &Rc<Shard>) {
-    shard.array.unproven.filled.fetch_add(1, Ordering::AcqRel);
-    ask_for(shard);
+pub(crate) fn ask_for_filled(local: &Rc<LocalArray>) {
+    local.array.unproven.filled.fetch_add(1, Ordering::AcqRel);
+    ask_for(local);
 }
 
-async fn prove_soon(shard: Rc<Shard>) {
-    let handle = shard.worker.handle.clone();
-    let not_before = shard.home().marks.not_before.get();
-    let shard = {
-        let weak = Rc::downgrade(&shard);
-        drop(shard);
+async fn prove_soon(local: Rc<LocalArray>) {
+    let handle = local.worker.handle.clone();
+    let not_before = local.coordinator().marks.not_before.get();
+    let local = {
+        let weak = Rc::downgrade(&local);
+        drop(local);
         weak
     };
     handle.sleep_until(not_before).await;
-    let Some(shard) = shard.upgrade() else { return };
-    shard.array.unproven.is_asked_for.store(false, Ordering::Release);
-    if !shard.array.is_stopping() {
-        prove(&shard).await;
+    let Some(local) = local.upgrade() else { return };
+    local.array.unproven.is_asked_for.store(false, Ordering::Release);
+    if !local.array.is_stopping() {
+        prove(&local).await;
     }
 }
 
 /// Prove what was flushed before now, if there is anything. What depends on it goes on all the same
 /// if that cannot be: a start then knows less.
-pub(crate) async fn prove_if_needed(shard: &Rc<Shard>) {
-    if is_unproven(shard) {
-        prove(shard).await;
+pub(crate) async fn prove_if_needed(local: &Rc<LocalArray>) {
+    if is_unproven(local) {
+        prove(local).await;
     }
 }
 
-/// Prove what was flushed before now; rounds of several callers are shared. On the home worker.
-pub(crate) async fn prove(shard: &Rc<Shard>) {
-    let rounds = &shard.home().marks.rounds;
+/// Prove what was flushed before now; rounds of several callers are shared. On the coordinator.
+pub(crate) async fn prove(local: &Rc<LocalArray>) {
+    let rounds = &local.coordinator().marks.rounds;
     // Without it the next start knows less; nothing is wrong with the array.
-    let _is_proven = rounds.join(|| prove_round(Rc::clone(shard))).await;
+    let _is_proven = rounds.join(|| prove_round(Rc::clone(local))).await;
 }
 
-async fn prove_round(shard: Rc<Shard>) -> bool {
-    let handle = &shard.worker.handle;
-    let (began, noted) = (handle.now(), noted(&shard));
-    let is_proven = mark_and_flush(&shard).await;
+async fn prove_round(local: Rc<LocalArray>) -> bool {
+    let handle = &local.worker.handle;
+    let (began, noted) = (handle.now(), noted(&local));
+    let is_proven = mark_and_flush(&local).await;
     if is_proven {
-        shard.array.unproven.proven.fetch_max(noted, Ordering::AcqRel);
+        local.array.unproven.proven.fetch_max(noted, Ordering::AcqRel);
     }
     let now = handle.now();
     let pause = (now.since(began) * PAUSE_FACTOR).max(PROOF_EVERY);
-    shard.home().marks.not_before.set(now.after(pause));
+    local.coordinator().marks.not_before.set(now.after(pause));
     is_proven
 }
 
-async fn mark_and_flush(shard: &Rc<Shard>) -> bool {
-    let Some((sequence, marked)) = mark(shard).await else { return false };
-    if !flush(shard, &marked).await {
+async fn mark_and_flush(local: &Rc<LocalArray>) -> bool {
+    let Some((sequence, marked)) = mark(local).await else { return false };
+    if !flush(local, &marked).await {
         return false;
     }
     let has_it = |(holder, _): &(Holder, Rc<dyn Device>)| {
         marked.iter().any(|(it, _)| it.owner() == holder.owner())
     };
-    if !keeper::devices_in_service(shard).iter().all(has_it) {
+    if !map_writer::devices_in_service(local).iter().all(has_it) {
         return false;
     }
-    shard.home().marks.flushed.set(sequence);
-    match mark(shard).await {
-        Some((_, marked)) => flush(shard, &marked).await,
+    local.coordinator().marks.flushed.set(sequence);
+    match mark(local).await {
+        Some((_, marked)) => flush(local, &marked).await,
         None => false,
     }
 }
@@ -162,27 +162,27 @@ type Marked = Vec<(Holder, Rc<dyn Device>)>;
 
 /// Write the next mark to every device in service; `None` if one does not take it. That puts no
 /// device out: it says so where data goes to it.
-pub(crate) async fn mark(shard: &Rc<Shard>) -> Option<(u64, Marked)> {
-    let marks = &shard.home().marks;
+pub(crate) async fn mark(local: &Rc<LocalArray>) -> Option<(u64, Marked)> {
+    let marks = &local.coordinator().marks;
     let _turn = marks.gate.acquire().await;
     let sequence = marks.sequence.get() + 1;
-    if shard.array.is_read_only() || sequence >= FLUSH_MARK_SEQUENCE_END {
+    if local.array.is_read_only() || sequence >= FLUSH_MARK_SEQUENCE_END {
         return None;
     }
     marks.sequence.set(sequence);
-    let (offset, block) = newest_mark(shard);
-    let devices = keeper::devices_in_service(shard);
+    let (offset, block) = newest_mark(local);
+    let devices = map_writer::devices_in_service(local);
     let start = |(_, device): &(Holder, Rc<dyn Device>)| {
-        shard.start_on(device.as_ref(), offset, Command::Write(block.clone()))
+        local.start_on(device.as_ref(), offset, Command::Write(block.clone()))
     };
     let writes = devices.iter().map(start).collect();
     all_went_well(writes).await.then_some((sequence, devices))
 }
 
 /// The newest mark as it lies on a member, and where.
-fn newest_mark(shard: &Shard) -> (u64, Buf) {
-    let marks = &shard.home().marks;
-    let (array_uuid, incarnation) = shard.home().identity();
+fn newest_mark(local: &LocalArray) -> (u64, Buf) {
+    let marks = &local.coordinator().marks;
+    let (array_uuid, incarnation) = local.coordinator().identity();
     let (sequence, flushed) = (marks.sequence.get(), marks.flushed.get());
     let mark = FlushMark { array_uuid, incarnation, sequence, flushed };
     (FLUSH_MARK_OFFSET + to_u64(mark.slot()) * FLUSH_MARK_BYTES, aligned(&mark.encode()))
@@ -190,25 +190,25 @@ fn newest_mark(shard: &Shard) -> (u64, Buf) {
 
 /// A device joins, and takes part in every mark from now on: it gets the newest there is, alone, so
 /// that nobody waits for others. One that does not take it cannot be listed either.
-pub(crate) async fn greet(shard: &Rc<Shard>, device: &dyn Device) {
-    if shard.home().marks.sequence.get() == 0 {
+pub(crate) async fn greet(local: &Rc<LocalArray>, device: &dyn Device) {
+    if local.coordinator().marks.sequence.get() == 0 {
         return;
     }
-    let (offset, block) = newest_mark(shard);
-    let _written = all_went_well(vec![shard.start_on(device, offset, Command::Write(block))]).await;
-    let _flushed = all_went_well(vec![shard.start_on(device, 0, Command::Flush)]).await;
+    let (offset, block) = newest_mark(local);
+    let _written = all_went_well(vec![local.start_on(device, offset, Command::Write(block))]).await;
+    let _flushed = all_went_well(vec![local.start_on(device, 0, Command::Flush)]).await;
 }
 
 /// Flush these devices; one that cannot is out, for it may have forgotten what others wait for.
-async fn flush(shard: &Rc<Shard>, marked: &Marked) -> bool {
+async fn flush(local: &Rc<LocalArray>, marked: &Marked) -> bool {
     let start =
-        |(_, device): &(Holder, Rc<dyn Device>)| shard.start_on(device.as_ref(), 0, Command::Flush);
+        |(_, device): &(Holder, Rc<dyn Device>)| local.start_on(device.as_ref(), 0, Command::Flush);
     let flushes: Vec<_> = marked.iter().map(start).collect();
     let mut went_well = true;
     for ((holder, _), flush) in marked.iter().zip(flushes) {
         if let Err(fault) = ended(vec![flush]).await {
             went_well = false;
-            keeper::lose(shard, *holder, ("a flush", fault)).await;
+            map_writer::lose(local, *holder, ("a flush", fault)).await;
         }
     }
     went_well
@@ -216,20 +216,20 @@ async fn flush(shard: &Rc<Shard>, marked: &Marked) -> bool {
 
 /// The array starts: from now on its marks count. If they did not before, every device gets one
 /// first, and nothing is known to be flushed.
-pub(crate) async fn begin(shard: &Rc<Shard>, next: &mut Superblock) {
+pub(crate) async fn begin(local: &Rc<LocalArray>, next: &mut Superblock) {
     if next.has_flush_marks() {
         return;
     }
-    if let Some((_, marked)) = mark(shard).await
-        && flush(shard, &marked).await
+    if let Some((_, marked)) = mark(local).await
+        && flush(local, &marked).await
     {
         next.features.compatible |= Features::FLUSH_MARKS;
     }
 }
 
 /// What is known to be on members that `next` puts out, and `before` did not yet.
-pub(crate) fn note_in_table(shard: &Shard, before: &Superblock, next: &mut Superblock) {
-    let flushed = shard.home().marks.flushed.get();
+pub(crate) fn note_in_table(local: &LocalArray, before: &Superblock, next: &mut Superblock) {
+    let flushed = local.coordinator().marks.flushed.get();
     let is_out = |role: Option<Role>| role == Some(Role::Out);
     let was_out = |uuid| is_out(before.member(uuid).map(|entry| entry.role));
     if next.has_flush_marks() {

@@ -13,7 +13,7 @@
 //! - whatever a read shows of it stays, like everything else that was read;
 //! - what rots in a row in doubt may be believed, on an array with checksums, but not in one that
 //!   was flushed and that has no more blocks that are wrong or lacking than parity replaces: those
-//!   are as they were (`spoilt::believed`).
+//!   are as they were (`damaged::believed`).
 
 use super::{Begun, Ledger, NEVER, State};
 use crate::config::Payload;
@@ -61,7 +61,7 @@ pub(super) struct Seen<'b> {
 }
 
 impl Holds {
-    pub(super) fn is_doubt(&self) -> bool {
+    pub(super) fn is_uncertain(&self) -> bool {
         matches!(self, Holds::Torn(_) | Holds::Anything(_))
     }
 
@@ -100,7 +100,7 @@ pub(super) fn is_crossed(states: &[State], seen: Seen<'_>, begun: u64) -> bool {
     let is_open = |state: &State| state.end >= begun || state.is_failed;
     let parts: Vec<(WriteId, Holds)> = states
         .iter()
-        .filter(|state| !state.holds.is_doubt())
+        .filter(|state| !state.holds.is_uncertain())
         .map(|state| (state.id, state.holds.clone()))
         .collect();
     states.iter().any(is_open) && parts_cover(&parts, seen, TORN_AT_LEAST)
@@ -137,10 +137,10 @@ pub(super) fn of(states: &[State], now: u64, relaxed: Relaxed) -> Option<State> 
         relaxed.leaves_junk || states.iter().any(|state| matches!(state.holds, Holds::Anything(_)));
     let holds = if is_anything { Holds::Anything(parts) } else { Holds::Torn(parts) };
     // Until the array has started: a member that is not there then was lost with the crash.
-    Some(doubt(now, newest, holds, true))
+    Some(uncertain_state(now, newest, holds, true))
 }
 
-fn doubt(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> State {
+fn uncertain_state(now: u64, begin: u64, holds: Holds, is_relaxed: bool) -> State {
     State {
         id: WriteId(NEVER - now),
         holds,
@@ -215,7 +215,7 @@ impl Ledger {
                 }
                 let states = &mut self.units[unit];
                 let begin = states.iter().map(|state| state.begin).max().unwrap_or(0);
-                states.push(doubt(now, begin, Holds::Anything(Vec::new()), false));
+                states.push(uncertain_state(now, begin, Holds::Anything(Vec::new()), false));
                 count += 1;
             }
         }
@@ -229,7 +229,7 @@ impl Ledger {
         self.maybe_in_doubt.clear();
         self.unflushed.clear();
         for (unit, states) in self.units.iter_mut().enumerate() {
-            let is_open = |state: &&mut State| state.holds.is_doubt() && state.is_relaxed;
+            let is_open = |state: &&mut State| state.holds.is_uncertain() && state.is_relaxed;
             for state in states.iter_mut().filter(is_open) {
                 state.is_relaxed = false;
                 if is_lost(to_u64(unit))
@@ -246,7 +246,7 @@ impl Ledger {
     /// What was seen in doubt is what is there from now on.
     pub(super) fn keep_found(&mut self, unit: usize, at: usize, bytes: &[u8]) {
         let states = &mut self.units[unit];
-        if states[at].holds.is_doubt() {
+        if states[at].holds.is_uncertain() {
             self.found_in_doubt += 1;
             states[at].holds = Holds::Found(Arc::from(bytes));
         }

@@ -6,25 +6,25 @@
 //! read as zeros. Looks never make a request wait: they may take as long as a file system does. Not
 //! here: how a device tells (`ashlar_device`).
 
-use super::keeper::{self, Holder};
+use super::map_writer::{self, Holder};
 use crate::aside;
 use crate::canary::{Canary, sings};
 use crate::control_io::within;
 use crate::event::names;
-use crate::shard::Shard;
-use crate::slot::Tenure;
+use crate::local_array::LocalArray;
+use crate::slot::DeviceEpoch;
 use ashlar_device::{Change, Device, Fault, Look};
 use ashlar_units::MemberIdx;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What the looks of an array found so far. On the home worker.
+/// What the looks of an array found so far. On the coordinator.
 #[derive(Default)]
 pub(crate) struct Looks {
     is_under_way: Cell<bool>,
     /// What was told already, of which device.
-    told: RefCell<BTreeSet<(MemberIdx, Tenure, Told)>>,
+    told: RefCell<BTreeSet<(MemberIdx, DeviceEpoch, Told)>>,
 }
 
 /// Each is told once of a device.
@@ -36,63 +36,67 @@ enum Told {
 
 /// Look at all devices in service, aside. A round that still waits for a file system is not joined
 /// by another.
-pub(crate) fn look_at_all(shard: &Rc<Shard>) {
-    if shard.home().looks.is_under_way.replace(true) {
+pub(crate) fn look_at_all(local: &Rc<LocalArray>) {
+    if local.coordinator().looks.is_under_way.replace(true) {
         return;
     }
-    let shard = Rc::clone(shard);
-    let handle = shard.worker.handle.clone();
+    let local = Rc::clone(local);
+    let handle = local.worker.handle.clone();
     handle.spawn(async move {
         let (holders, looks): (Vec<(Holder, String)>, Vec<Look>) =
-            keeper::devices_in_service(&shard)
+            map_writer::devices_in_service(&local)
                 .into_iter()
                 .filter_map(|(holder, device)| {
                     Some(((holder, device.facts().path.clone()), device.look()?))
                 })
                 .unzip();
         let look = move || looks.into_iter().map(|look| look()).collect::<Vec<_>>();
-        let found = aside::run(&shard.worker, &shard.array.aside, look).await;
-        shard.home().looks.is_under_way.set(false);
+        let found = aside::run(&local.worker, &local.array.aside, look).await;
+        local.coordinator().looks.is_under_way.set(false);
         for ((holder, path), change) in holders.into_iter().zip(found) {
             if let Some(change) = change {
-                act(&shard, &holder, &path, change).await;
+                act(&local, &holder, &path, change).await;
             }
         }
     });
 }
 
 /// Why nothing may be written to the device any more; `None` if it is what was opened.
-pub(crate) async fn fault_of(shard: &Shard, device: &dyn Device) -> Option<Fault> {
+pub(crate) async fn fault_of(local: &LocalArray, device: &dyn Device) -> Option<Fault> {
     if sings(Canary::ShorterMemberRepaired) {
         return None;
     }
     let look = device.look()?;
-    let looked = aside::run(&shard.worker, &shard.array.aside, look);
+    let looked = aside::run(&local.worker, &local.array.aside, look);
     // The file system beneath it may be as silent as a device.
-    let patience = shard.array.tuning.silence.of(device.facts());
-    match within(&shard.worker.handle, patience, looked).await {
+    let patience = local.array.tuning.silence.of(device.facts());
+    match within(&local.worker.handle, patience, looked).await {
         Some(change) => change.and_then(Change::fault),
         None => Some(Fault::TIMED_OUT),
     }
 }
 
-async fn act(shard: &Rc<Shard>, holder: &Holder, path: &str, change: Change) {
+async fn act(local: &Rc<LocalArray>, holder: &Holder, path: &str, change: Change) {
     let fault = change.fault();
     let told = if fault.is_some() { Told::Fault } else { Told::PathReplaced };
-    let is_new = shard.home().looks.told.borrow_mut().insert((holder.member, holder.tenure, told));
+    let is_new = local.coordinator().looks.told.borrow_mut().insert((
+        holder.member,
+        holder.device_epoch,
+        told,
+    ));
     if !is_new {
         return;
     }
-    let device = (holder.member, holder.tenure);
+    let device = (holder.member, holder.device_epoch);
     match fault {
         None => {
             let fields = vec![("slot", holder.member.to_string()), ("path", path.to_owned())];
-            shard.array.record(names::MEMBER_PATH_REPLACED, fields);
+            local.array.record(names::MEMBER_PATH_REPLACED, fields);
         }
         Some(fault) if holder.is_replacement => {
-            super::replacement_failed(shard, device, fault.to_string()).await;
+            super::replacement_failed(local, device, fault.to_string()).await;
         }
         // A member whose group cannot do without it stays: the event says so.
-        Some(fault) => super::take_out_soon(shard, device, fault.to_string()),
+        Some(fault) => super::take_out_soon(local, device, fault.to_string()),
     }
 }

@@ -1,17 +1,17 @@
-//! Ordeals: something is done to devices that nobody uses which no operator wants, and the array is
+//! Abuses: something is done to devices that nobody uses which no operator wants, and the array is
 //! started. It must refuse and change nothing, or go on with what is right and leave everything
-//! else alone. Afterwards the world is put back as it was: an ordeal costs the universe nothing, so
+//! else alone. Afterwards the world is put back as it was: an abuse costs the universe nothing, so
 //! it may go beyond the budget.
 //!
 //! What must stay true: what is demanded depends on how many members of a group are of no use, not
 //! on the engine's word for it; whatever is read, at any time, is right or an error.
 
 use crate::audit;
-use crate::bay::{Bay, Bays, Rest, Trouble};
 use crate::director::TANK;
+use crate::drive_slot::{DriveSlot, DriveSlots, Rest, Trouble};
 use crate::ledger::{Change, Ending};
 use crate::life::{Outlook, assemble, engine, stop};
-use crate::marks::ORDEALS;
+use crate::marks::ABUSES;
 use crate::stage::Stage;
 use crate::universe::draw_stop;
 use ashlar_device::CommandKind;
@@ -26,7 +26,7 @@ use ashlar_volume::{Command, Request, Volume};
 
 /// What is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Evil {
+enum Damage {
     /// The contents of two members are swapped.
     Swapped,
     /// A member's device is smaller than it was.
@@ -56,21 +56,21 @@ enum Evil {
     CutWhileRunning,
 }
 
-/// In the order of [`ORDEALS`].
-const ALL: [Evil; 13] = [
-    Evil::Swapped,
-    Evil::Shrunk,
-    Evil::Foreign,
-    Evil::StaleCopy,
-    Evil::StaleCopies,
-    Evil::Twice,
-    Evil::DamagedCopies,
-    Evil::TooManyGone,
-    Evil::TooManyLost,
-    Evil::SecondRunner,
-    Evil::Nothing,
-    Evil::CutAndGrown,
-    Evil::CutWhileRunning,
+/// In the order of [`ABUSES`].
+const ALL: [Damage; 13] = [
+    Damage::Swapped,
+    Damage::Shrunk,
+    Damage::Foreign,
+    Damage::StaleCopy,
+    Damage::StaleCopies,
+    Damage::Twice,
+    Damage::DamagedCopies,
+    Damage::TooManyGone,
+    Damage::TooManyLost,
+    Damage::SecondRunner,
+    Damage::Nothing,
+    Damage::CutAndGrown,
+    Damage::CutWhileRunning,
 ];
 
 /// A device as it was a while ago.
@@ -138,7 +138,7 @@ struct Demand {
     is_refused: bool,
 }
 
-/// Everything that an ordeal may change.
+/// Everything that an abuse may change.
 pub(crate) struct Before {
     disks: Vec<KeptDisk>,
     ledger: crate::ledger::Ledger,
@@ -146,48 +146,49 @@ pub(crate) struct Before {
     errors_are_allowed: bool,
 }
 
-pub(crate) struct Ordeals<'u> {
+pub(crate) struct Abuses<'u> {
     pub(crate) world: &'u mut SimWorld,
     pub(crate) stage: &'u Stage,
-    pub(crate) bays: &'u mut Bays,
+    pub(crate) drive_slots: &'u mut DriveSlots,
     pub(crate) random: &'u mut Random,
     /// Devices as they were at one moment.
     pub(crate) older: &'u mut Vec<Older>,
 }
 
-impl Ordeals<'_> {
+impl Abuses<'_> {
     /// One of them, if the devices are in a state in which it is clear what must come of it.
     pub(crate) fn undergo(&mut self, rest: &Rest, outlook: &Outlook) {
         let draw = to_usize(self.random.below(to_u64(ALL.len())));
-        let (evil, mark) = (ALL[draw], ORDEALS[draw]);
-        let is_clear = |bay: &Bay| {
-            let is_gone = matches!(bay.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
-            let is_whole = bay.disk.unreadable_sectors() == 0 && !bay.disk.is_spoilt_anywhere();
-            (bay.trouble.is_none() || is_gone) && is_whole
+        let (damage, mark) = (ALL[draw], ABUSES[draw]);
+        let is_clear = |drive_slot: &DriveSlot| {
+            let is_gone = matches!(drive_slot.trouble, Some(Trouble::Absent | Trouble::AbsentCold));
+            let is_whole =
+                drive_slot.disk.unreadable_sectors() == 0 && !drive_slot.disk.is_damaged_anywhere();
+            (drive_slot.trouble.is_none() || is_gone) && is_whole
         };
-        if !self.bays.all.iter().all(is_clear) {
+        if !self.drive_slots.all.iter().all(is_clear) {
             return;
         }
         let before = self.keep();
         // A start that finds no space is refused for that alone, and one that finds a device silent
         // does without it, whatever that one knows.
-        self.bays.make_room();
-        self.bays.go_on();
-        if let Some(demand) = self.commit(evil, rest, outlook) {
-            self.stage.say(|| format!("ordeal: {evil:?} {:?}", demand.useless));
+        self.drive_slots.make_room();
+        self.drive_slots.go_on();
+        if let Some(demand) = self.commit(damage, rest, outlook) {
+            self.stage.say(|| format!("abuse: {damage:?} {:?}", demand.useless));
             self.stage.mark(mark);
-            match evil {
-                Evil::TooManyLost => {
+            match damage {
+                Damage::TooManyLost => {
                     self.lose_while_running(outlook);
-                    self.bays.all.iter().for_each(|bay| {
-                        bay.disk.come_back();
-                        bay.disk.stop_failing();
+                    self.drive_slots.all.iter().for_each(|drive_slot| {
+                        drive_slot.disk.come_back();
+                        drive_slot.disk.stop_failing();
                     });
                     self.rehearse();
                 }
-                Evil::CutWhileRunning => self.cut_while_running(first_of(&demand), outlook),
-                Evil::Nothing => self.rehearse(),
-                Evil::SecondRunner => self.run_twice(outlook),
+                Damage::CutWhileRunning => self.cut_while_running(first_of(&demand), outlook),
+                Damage::Nothing => self.rehearse(),
+                Damage::SecondRunner => self.run_twice(outlook),
                 _ if demand.is_refused => {
                     self.must_refuse();
                     self.world.stop(Stop::Kill);
@@ -197,7 +198,7 @@ impl Ordeals<'_> {
             }
             self.world.call_off();
             self.world.stop(Stop::Kill);
-            self.stage.say(|| "ordeal: over, all is as it was".to_owned());
+            self.stage.say(|| "abuse: over, all is as it was".to_owned());
         }
         self.put_back(before);
     }
@@ -210,112 +211,113 @@ impl Ordeals<'_> {
         }
         let older = |at: usize| {
             let own = rest.own[at].clone()?;
-            let disk = &self.bays.all[at].disk;
+            let disk = &self.drive_slots.all[at].disk;
             let mark = mark_on(disk).map_or(0, |mark| mark.0);
             Some(Older { at, disk: disk.keep(), own, mark, was_crash: outlook.was_crash })
         };
-        *self.older = (0..self.bays.all.len()).filter_map(older).collect();
+        *self.older = (0..self.drive_slots.all.len()).filter_map(older).collect();
     }
 
     pub(crate) fn keep(&self) -> Before {
         Before {
-            disks: self.bays.all.iter().map(|bay| bay.disk.keep()).collect(),
+            disks: self.drive_slots.all.iter().map(|drive_slot| drive_slot.disk.keep()).collect(),
             ledger: self.stage.ledger().clone(),
-            troubles: self.bays.all.iter().map(|bay| bay.trouble).collect(),
+            troubles: self.drive_slots.all.iter().map(|drive_slot| drive_slot.trouble).collect(),
             errors_are_allowed: self.stage.errors_are_allowed(),
         }
     }
 
     pub(crate) fn put_back(&mut self, before: Before) {
-        for ((bay, disk), trouble) in
-            self.bays.all.iter_mut().zip(before.disks).zip(before.troubles)
+        for ((drive_slot, disk), trouble) in
+            self.drive_slots.all.iter_mut().zip(before.disks).zip(before.troubles)
         {
-            bay.disk.put_back(disk);
-            bay.trouble = trouble;
+            drive_slot.disk.put_back(disk);
+            drive_slot.trouble = trouble;
         }
         *self.stage.ledger() = before.ledger;
         self.stage.allow_errors(before.errors_are_allowed);
     }
 
     /// Do it. `None` if it cannot be done here.
-    fn commit(&mut self, evil: Evil, rest: &Rest, outlook: &Outlook) -> Option<Demand> {
+    fn commit(&mut self, damage: Damage, rest: &Rest, outlook: &Outlook) -> Option<Demand> {
         let is_sound = |at: &usize| {
             let is_active = matches!(rest.places[*at], Some((_, Role::Active)));
-            is_active && self.bays.all[*at].trouble.is_none()
+            is_active && self.drive_slots.all[*at].trouble.is_none()
         };
-        let mut sound: Vec<usize> = (0..self.bays.all.len()).filter(is_sound).collect();
+        let mut sound: Vec<usize> = (0..self.drive_slots.all.len()).filter(is_sound).collect();
         self.random.shuffle(&mut sound);
         let first = *sound.first()?;
-        let useless = match evil {
-            Evil::Swapped => self.swap(&sound)?,
-            Evil::Shrunk => {
-                let disk = &self.bays.all[first].disk;
+        let useless = match damage {
+            Damage::Swapped => self.swap(&sound)?,
+            Damage::Shrunk => {
+                let disk = &self.drive_slots.all[first].disk;
                 disk.set_size(disk.size_bytes() - (1 << 20) - (self.random.below(4) << 19));
                 vec![first]
             }
-            Evil::CutAndGrown => {
-                let disk = &self.bays.all[first].disk;
-                let first_byte = self.bays.data_offset;
+            Damage::CutAndGrown => {
+                let disk = &self.drive_slots.all[first].disk;
+                let first_byte = self.drive_slots.data_offset;
                 let blocks = (disk.size_bytes() - (1 << 20) - first_byte) / BLOCK_BYTES;
                 disk.cut_and_grow(first_byte + self.random.below(blocks) * BLOCK_BYTES);
                 vec![first]
             }
             // Nothing but the reads asks anything of it.
-            Evil::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
-            Evil::CutWhileRunning => {
-                let out = self.bays.out_at_rest(rest, self.stage.config().shape.members);
+            Damage::CutWhileRunning if outlook.was_crash || outlook.was_unsynced => return None,
+            Damage::CutWhileRunning => {
+                let out = self.drive_slots.out_at_rest(rest, self.stage.config().shape.members);
                 if out.contains(&true) || self.stage.config().losses() == 0 {
                     return None;
                 }
                 vec![first]
             }
-            Evil::Foreign => self.make_foreign(first),
-            Evil::StaleCopy => self.make_stale(&sound, rest, 1)?,
-            Evil::StaleCopies => {
+            Damage::Foreign => self.make_foreign(first),
+            Damage::StaleCopy => self.make_stale(&sound, rest, 1)?,
+            Damage::StaleCopies => {
                 let most = to_u64(sound.len()).checked_sub(3)?;
                 let count = 2 + self.random.below(most + 1);
                 self.make_stale(&sound, rest, to_usize(count))?
             }
-            Evil::Twice => {
-                let free = *self.bays.free().first()?;
-                let image = self.bays.all[first].disk.image();
-                self.bays.all[free].disk.put_image(&image);
+            Damage::Twice => {
+                let free = *self.drive_slots.free().first()?;
+                let image = self.drive_slots.all[first].disk.image();
+                self.drive_slots.all[free].disk.put_image(&image);
                 return Some(Demand { useless: vec![first, free], is_refused: true });
             }
-            Evil::DamagedCopies if outlook.was_crash => return None,
-            Evil::DamagedCopies => self.damage(&sound, rest),
-            Evil::TooManyGone => {
+            Damage::DamagedCopies if outlook.was_crash => return None,
+            Damage::DamagedCopies => self.damage(&sound, rest),
+            Damage::TooManyGone => {
                 let gone = self.too_many(rest)?;
-                gone.iter().for_each(|at| self.bays.all[*at].disk.vanish());
+                gone.iter().for_each(|at| self.drive_slots.all[*at].disk.vanish());
                 gone
             }
-            Evil::TooManyLost => {
+            Damage::TooManyLost => {
                 // A start within the budget comes first.
                 self.too_many(rest)?;
                 Vec::new()
             }
-            Evil::SecondRunner | Evil::Nothing => Vec::new(),
+            Damage::SecondRunner | Damage::Nothing => Vec::new(),
         };
-        self.demand((evil, useless), rest)
+        self.demand((damage, useless), rest)
     }
 
     /// What must come of it, if somebody is left who knows what is so.
-    fn demand(&self, (evil, useless): (Evil, Vec<usize>), rest: &Rest) -> Option<Demand> {
+    fn demand(&self, (damage, useless): (Damage, Vec<usize>), rest: &Rest) -> Option<Demand> {
         let slots = self.stage.config().shape.members;
-        let mut out = self.bays.out_at_rest(rest, slots);
+        let mut out = self.drive_slots.out_at_rest(rest, slots);
         for at in &useless {
             if let Some((slot, Role::Active)) = rest.places[*at] {
                 out[slot] = true;
             }
         }
-        let is_stale = matches!(evil, Evil::StaleCopy | Evil::StaleCopies);
+        let is_stale = matches!(damage, Damage::StaleCopy | Damage::StaleCopies);
         let is_strange =
             |older: &Older| useless.contains(&older.at) && older.may_have_lived_on(&rest.newest);
         let is_stranger = is_stale && self.older.iter().any(is_strange);
         if is_stranger {
-            self.stage.mark("ordeal.stale_copy_of_another_member");
+            self.stage.mark("abuse.stale_copy_of_another_member");
         }
-        let is_refused = self.bays.is_beyond(&out) || evil == Evil::TooManyGone || is_stranger;
+        let is_refused =
+            self.drive_slots.is_beyond(&out) || damage == Damage::TooManyGone || is_stranger;
         // Somebody must be left who knows what is so.
         let knows = |at: &usize| {
             // The same number under another start is another history.
@@ -323,10 +325,10 @@ impl Ordeals<'_> {
                 (own.generation, own.incarnation)
                     == (rest.newest.generation, rest.newest.incarnation)
             });
-            is_newest && self.bays.all[*at].trouble.is_none() && !useless.contains(at)
+            is_newest && self.drive_slots.all[*at].trouble.is_none() && !useless.contains(at)
         };
-        let is_known = (0..self.bays.all.len()).any(|at| knows(&at));
-        if !is_known && evil != Evil::TooManyGone {
+        let is_known = (0..self.drive_slots.all.len()).any(|at| knows(&at));
+        if !is_known && damage != Damage::TooManyGone {
             return None;
         }
         if is_stale {
@@ -337,7 +339,8 @@ impl Ordeals<'_> {
 
     fn swap(&self, sound: &[usize]) -> Option<Vec<usize>> {
         let (one, other) = (*sound.first()?, *sound.get(1)?);
-        let (one_disk, other_disk) = (&self.bays.all[one].disk, &self.bays.all[other].disk);
+        let (one_disk, other_disk) =
+            (&self.drive_slots.all[one].disk, &self.drive_slots.all[other].disk);
         let image = one_disk.image();
         one_disk.put_image(&other_disk.image());
         other_disk.put_image(&image);
@@ -345,7 +348,7 @@ impl Ordeals<'_> {
     }
 
     fn make_foreign(&self, at: usize) -> Vec<usize> {
-        let disk = &self.bays.all[at].disk;
+        let disk = &self.drive_slots.all[at].disk;
         disk.wipe();
         let mut foreign = vec![0; 256 << 10];
         for (number, part) in foreign.chunks_mut(8).enumerate() {
@@ -370,8 +373,8 @@ impl Ordeals<'_> {
             return None;
         }
         for older in &chosen {
-            self.bays.all[older.at].disk.put_back(older.disk.clone());
-            self.bays.all[older.at].disk.come_back();
+            self.drive_slots.all[older.at].disk.put_back(older.disk.clone());
+            self.drive_slots.all[older.at].disk.come_back();
         }
         Some(chosen.iter().map(|older| older.at).collect())
     }
@@ -394,31 +397,33 @@ impl Ordeals<'_> {
             self.stage.mark(if is_it { kind } else { other });
         }
         if !chosen.iter().all(is_behind) {
-            self.stage.mark("ordeal.stale_copy_of_this_generation");
+            self.stage.mark("abuse.stale_copy_of_this_generation");
         }
     }
 
     /// Whether another member knows something to be flushed that the copy lacks, read by the test's
     /// own hand.
     fn lacks_what_is_flushed(&self, older: &Older, others: &[usize]) -> bool {
-        let flushed =
-            others.iter().filter_map(|at| mark_on(&self.bays.all[*at].disk)).map(|mark| mark.1);
+        let flushed = others
+            .iter()
+            .filter_map(|at| mark_on(&self.drive_slots.all[*at].disk))
+            .map(|mark| mark.1);
         flushed.max().is_some_and(|flushed| older.mark < flushed)
     }
 
     /// Some copies on every member, all of them on a few.
     fn damage(&mut self, sound: &[usize], rest: &Rest) -> Vec<usize> {
         let mut useless = Vec::new();
-        let mut out = self.bays.out_at_rest(rest, self.stage.config().shape.members);
+        let mut out = self.drive_slots.out_at_rest(rest, self.stage.config().shape.members);
         for &at in sound {
             let Some((slot, _)) = rest.places[at] else { continue };
             out[slot] = true;
-            let is_destroyed = self.random.percent(30) && !self.bays.is_beyond(&out);
+            let is_destroyed = self.random.percent(30) && !self.drive_slots.is_beyond(&out);
             out[slot] = is_destroyed;
             let count = if is_destroyed { SUPERBLOCK_COPIES } else { SUPERBLOCK_COPIES - 1 };
             let mut copies: Vec<usize> = (0..SUPERBLOCK_COPIES).collect();
             self.random.shuffle(&mut copies);
-            let disk = &self.bays.all[at].disk;
+            let disk = &self.drive_slots.all[at].disk;
             let slots = copy_slots(disk.size_bytes()).expect("members have room for them");
             for copy in &copies[..count] {
                 disk.corrupt(Extent::new(slots[*copy].offset, 512));
@@ -434,22 +439,22 @@ impl Ordeals<'_> {
     /// alone, one that does not know that it is out would be all there is to believe.
     fn too_many(&mut self, rest: &Rest) -> Option<Vec<usize>> {
         let slots = to_u64(self.stage.config().shape.members);
-        let group = self.bays.group_of(to_usize(self.random.below(slots)));
+        let group = self.drive_slots.group_of(to_usize(self.random.below(slots)));
         let mut slots: Vec<usize> = group.collect();
         self.random.shuffle(&mut slots);
         slots.truncate(self.stage.config().losses() + 1);
         let is_of = |at: &usize| rest.places[*at].is_some_and(|(slot, _)| slots.contains(&slot));
-        Some((0..self.bays.all.len()).filter(is_of).collect())
+        Some((0..self.drive_slots.all.len()).filter(is_of).collect())
     }
 
     fn changes(&self) -> Vec<u64> {
-        self.bays.all.iter().map(|bay| bay.disk.changes()).collect()
+        self.drive_slots.all.iter().map(|drive_slot| drive_slot.disk.changes()).collect()
     }
 
     /// Nothing starts, and nobody has written anywhere.
     fn must_refuse(&mut self) {
         let before = self.changes();
-        let (opener, names) = (self.world.opener(), self.bays.names());
+        let (opener, names) = (self.world.opener(), self.drive_slots.names());
         let stage = self.stage.clone();
         let answer = self.world.run(async move |handle| {
             let engine = engine(opener, &handle, &stage);
@@ -458,36 +463,36 @@ impl Ordeals<'_> {
         });
         match answer.done() {
             Ok(()) => self.stage.fail("the array started, though it must have been refused"),
-            Err(refusal) => self.stage.say(|| format!("ordeal: refused, {}", refusal.code)),
+            Err(refusal) => self.stage.say(|| format!("abuse: refused, {}", refusal.code)),
         }
         if self.changes() != before {
             self.stage.fail("a start that was refused changed a device");
         }
-        self.stage.mark("ordeal.refused");
+        self.stage.mark("abuse.refused");
     }
 
     /// It starts without them, everything is there, and they are as they were.
     fn must_go_on(&mut self, demand: &Demand, outlook: &Outlook) {
         for at in &demand.useless {
-            self.bays.all[*at].trouble = Some(Trouble::Absent);
+            self.drive_slots.all[*at].trouble = Some(Trouble::Absent);
         }
         let written: Vec<u64> =
-            demand.useless.iter().map(|at| self.bays.all[*at].disk.changes()).collect();
+            demand.useless.iter().map(|at| self.drive_slots.all[*at].disk.changes()).collect();
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let bays = &mut *self.bays;
+        let drive_slots = &mut *self.drive_slots;
         self.world
             .run(async |handle| {
-                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                let running = assemble((opener, &handle), &stage, drive_slots, outlook).await;
                 audit::read_all(&running.engine, &stage).await;
                 stop((&running.engine, &handle), &stage).await
             })
             .done();
         let now: Vec<u64> =
-            demand.useless.iter().map(|at| self.bays.all[*at].disk.changes()).collect();
+            demand.useless.iter().map(|at| self.drive_slots.all[*at].disk.changes()).collect();
         if now != written {
             self.stage.fail("a device that is no member of this array any more was written");
         }
-        let kind = if demand.useless.is_empty() { "ordeal.whole" } else { "ordeal.degraded" };
+        let kind = if demand.useless.is_empty() { "abuse.whole" } else { "abuse.degraded" };
         self.stage.mark(kind);
     }
 
@@ -495,15 +500,15 @@ impl Ordeals<'_> {
     /// All is read, from the end: a repair there would make the member grow over all that it lost.
     fn cut_while_running(&mut self, at: usize, outlook: &Outlook) {
         let (opener, stage) = (self.world.opener(), self.stage.clone());
-        let (first_byte, draw) = (self.bays.data_offset, self.random.below(1 << 40));
-        let bays = &mut *self.bays;
+        let (first_byte, draw) = (self.drive_slots.data_offset, self.random.below(1 << 40));
+        let drive_slots = &mut *self.drive_slots;
         self.world
             .run(async |handle| {
-                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                let running = assemble((opener, &handle), &stage, drive_slots, outlook).await;
                 let strips = stage.config().window.0 + stage.config().window.1;
                 let span = strips * running.array.geometry().strip_bytes();
                 let block = draw % (span / BLOCK_BYTES);
-                bays.all[at].disk.cut_beneath(first_byte + block * BLOCK_BYTES);
+                drive_slots.all[at].disk.cut_beneath(first_byte + block * BLOCK_BYTES);
                 audit::read_backwards(&running.engine, &stage).await;
                 audit::read_all(&running.engine, &stage).await;
             })
@@ -511,52 +516,51 @@ impl Ordeals<'_> {
     }
 
     fn lose_while_running(&mut self, outlook: &Outlook) {
-        let Some(rest) = self.bays.at_rest() else { return };
+        let Some(rest) = self.drive_slots.at_rest() else { return };
         let Some(gone) = self.too_many(&rest) else { return };
         let (opener, stage) = (self.world.opener(), self.stage.clone());
         let fails_only = self.random.percent(30);
         let (is_back, stop) = (self.random.percent(50), draw_stop(self.random));
-        let bays = &mut *self.bays;
+        let drive_slots = &mut *self.drive_slots;
         self.world
             .run(async |handle| {
-                let running = assemble((opener, &handle), &stage, bays, outlook).await;
+                let running = assemble((opener, &handle), &stage, drive_slots, outlook).await;
                 for at in gone {
                     match fails_only {
-                        true => bays.all[at].disk.fail(
+                        true => drive_slots.all[at].disk.fail(
                             CommandKind::Write,
                             ashlar_device::FaultKind::Media,
                             None,
                         ),
-                        false => bays.all[at].disk.vanish(),
+                        false => drive_slots.all[at].disk.vanish(),
                     }
                 }
                 stage.allow_errors(true);
                 stage.ledger().writes_may_fail();
-                let failed_before = stage.marks().of("ordeal.read_failed");
+                let failed_before = stage.marks().of("abuse.read_failed");
                 write_some(&running.engine, &stage).await;
                 audit::read_all(&running.engine, &stage).await;
                 let Ok(status) = running.engine.status().await else { return };
                 let state = status.arrays.first().map(|array| array.state);
                 let out = running.array.slot_states();
                 let is_out = |state: &&SlotState| **state != SlotState::InSync;
-                stage.say(|| {
-                    format!("ordeal: {state:?}, {} out", out.iter().filter(is_out).count())
-                });
+                stage
+                    .say(|| format!("abuse: {state:?}, {} out", out.iter().filter(is_out).count()));
                 let says =
                     |event: &Event| [names::ARRAY_FAILED, names::BLOCK_LOST].contains(&event.name);
                 let is_said = running.engine.events().since(0).iter().any(says);
-                if stage.marks().of("ordeal.read_failed") > failed_before {
+                if stage.marks().of("abuse.read_failed") > failed_before {
                     if !is_said {
                         stage.fail(
                             "reads failed for good, and no event says that the array has failed",
                         );
                     }
-                    stage.mark("ordeal.failure_was_said");
+                    stage.mark("abuse.failure_was_said");
                 }
                 if is_back {
-                    bays.all.iter().for_each(|bay| {
-                        bay.disk.come_back();
-                        bay.disk.stop_failing();
+                    drive_slots.all.iter().for_each(|drive_slot| {
+                        drive_slot.disk.come_back();
+                        drive_slot.disk.stop_failing();
                     });
                     // What was lost while it ran was never whole again, whatever the devices say
                     // now.
@@ -566,12 +570,12 @@ impl Ordeals<'_> {
                     {
                         stage.fail("an array that had failed was stopped as clean");
                     }
-                    stage.mark("ordeal.stopped_after_a_failure");
+                    stage.mark("abuse.stopped_after_a_failure");
                 }
                 match state {
-                    Some(ArrayState::Failed) => stage.mark("ordeal.failed"),
-                    Some(ArrayState::ReadOnly) => stage.mark("ordeal.read_only"),
-                    _ => stage.mark("ordeal.goes_on"),
+                    Some(ArrayState::Failed) => stage.mark("abuse.failed"),
+                    Some(ArrayState::ReadOnly) => stage.mark("abuse.read_only"),
+                    _ => stage.mark("abuse.goes_on"),
                 }
             })
             .done();
@@ -594,10 +598,10 @@ pub(crate) async fn write_some(engine: &Engine, stage: &Stage) {
             let request = Request { command, extent: own.place(extent), fua: false };
             let is_done = volume.submit(request).await.is_ok();
             own.ledger().end(begun, if is_done { Ending::Done } else { Ending::Failed });
-            own.mark(if is_done { "ordeal.write_done" } else { "ordeal.write_refused" });
+            own.mark(if is_done { "abuse.write_done" } else { "abuse.write_refused" });
         }
     };
     if let Err(refusal) = engine.with_volume(0, TANK, write).await {
-        stage.fail(format!("no volume for an ordeal: {refusal}"));
+        stage.fail(format!("no volume for an abuse: {refusal}"));
     }
 }

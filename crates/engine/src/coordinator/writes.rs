@@ -1,13 +1,13 @@
-//! Writes of the home worker to one device: superblocks, pages.
+//! Writes of the coordinator to one device: superblocks, pages.
 //!
 //! What must stay true: whoever writes to several devices lets all of them end before it asks how
 //! one went, so that each that has no room has said so. Those that met no room are tried again,
 //! with the same bytes, for as long as `room` says.
 
 use crate::canary::{Canary, sings};
+use crate::local_array::LocalArray;
 use crate::member::SlotState;
 use crate::room::Patience;
-use crate::shard::Shard;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_ring::Pending;
@@ -38,18 +38,18 @@ impl DeviceWrites {
     }
 
     /// Start one more.
-    pub(crate) fn start(&mut self, shard: &Shard, offset: u64, bytes: Buf) {
+    pub(crate) fn start(&mut self, local: &LocalArray, offset: u64, bytes: Buf) {
         let write = Command::Write(bytes.clone());
-        let pending = shard.start_on(self.device.as_ref(), offset, write);
+        let pending = local.start_on(self.device.as_ref(), offset, write);
         self.started.push((Write { offset, bytes }, pending));
     }
 
     /// All have ended, well or not.
-    pub(crate) async fn end(&mut self, shard: &Shard) {
+    pub(crate) async fn end(&mut self, local: &LocalArray) {
         for (write, pending) in self.started.drain(..) {
             match ended(pending).await {
                 Err(fault) if fault.kind == FaultKind::NoSpace => {
-                    shard.array.room.note_full(self.member);
+                    local.array.room.note_full(self.member);
                     self.again.push(write);
                 }
                 result => self.result = self.result.and(result),
@@ -61,11 +61,11 @@ impl DeviceWrites {
     ///
     /// # Errors
     /// The first fault.
-    pub(crate) async fn finish(mut self, shard: &Shard) -> Result<(), Fault> {
-        self.end(shard).await;
+    pub(crate) async fn finish(mut self, local: &LocalArray) -> Result<(), Fault> {
+        self.end(local).await;
         for Write { offset, bytes } in self.again.drain(..) {
             let device = (self.member, &self.device);
-            self.result = self.result.and(try_again(shard, device, (offset, &bytes)).await);
+            self.result = self.result.and(try_again(local, device, (offset, &bytes)).await);
         }
         self.result
     }
@@ -77,15 +77,15 @@ impl DeviceWrites {
 /// # Errors
 /// The last fault.
 pub(crate) async fn try_again(
-    shard: &Shard,
+    local: &LocalArray,
     (member, device): (MemberIdx, &Rc<dyn Device>),
     (offset, bytes): (u64, &Buf),
 ) -> Result<(), Fault> {
     // There may be room by now: one that waited before this one has gone well.
-    let write = || shard.start_on(device.as_ref(), offset, Command::Write(bytes.clone()));
+    let write = || local.start_on(device.as_ref(), offset, Command::Write(bytes.clone()));
     let mut result = ended(write()).await;
-    let mut patience = Patience::new((&shard.array, &shard.worker.handle), member);
-    let is_gone = || !is_in_slot(shard, member, device);
+    let mut patience = Patience::new((&local.array, &local.worker.handle), member);
+    let is_gone = || !is_in_slot(local, member, device);
     while let Err(fault) = result
         && patience.may_try_again(fault, is_gone).await
     {
@@ -97,12 +97,12 @@ pub(crate) async fn try_again(
     result
 }
 
-fn is_in_slot(shard: &Shard, member: MemberIdx, device: &Rc<dyn Device>) -> bool {
+fn is_in_slot(local: &LocalArray, member: MemberIdx, device: &Rc<dyn Device>) -> bool {
     let is_it =
         |own: &Option<Rc<dyn Device>>| own.as_ref().is_some_and(|own| Rc::ptr_eq(own, device));
     let is_in_service =
-        matches!(shard.array.slot(member).state(), SlotState::InSync | SlotState::Rebuilding);
-    is_in_service && is_it(&shard.device(member)) || is_it(&shard.replacement(member))
+        matches!(local.array.slot(member).state(), SlotState::InSync | SlotState::Rebuilding);
+    is_in_service && is_it(&local.device(member)) || is_it(&local.replacement(member))
 }
 
 async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
