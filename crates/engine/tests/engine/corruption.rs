@@ -231,9 +231,9 @@ impl Tank {
         let mut errors = 0;
         for strip in 0..k {
             for other in 0..rows {
-                let is_spoilt = other == row && strips.contains(&strip);
+                let is_damaged = other == row && strips.contains(&strip);
                 // Of a mirror every block is the same block.
-                let is_lost = is_spoilt || (k == 1 && other == row);
+                let is_lost = is_damaged || (k == 1 && other == row);
                 let block = self.block(stripe, strip, other);
                 let is_right = self.check(volume, (block, 1), is_lost).await;
                 assert_eq!(is_right, !is_lost, "stripe {stripe} strip {strip} row {other}");

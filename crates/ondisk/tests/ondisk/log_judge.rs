@@ -294,13 +294,13 @@ impl Universe<'_> {
         // Parity of a parity-only update follows its block.
         let is_there = parity_only.is_none() || phase == Phase::Done || self.choices.yes();
         for (place, versions) in self.versions.clone() {
-            let is_home = parity_only.is_some_and(|change| change.strip.at() == place.0);
+            let is_its_place = parity_only.is_some_and(|change| change.strip.at() == place.0);
             let landed = |number: usize| number < last || phase != Phase::Logging && is_there;
             let may: Vec<_> = versions.iter().filter(|v| landed(v.0)).collect();
             let is_solid = self.shape.is_solid && place.0 < self.shape.k;
             let is_durable_by_now = |number: usize| {
                 number <= self.settled
-                    || is_solid && (number < last || phase == Phase::Done || is_home)
+                    || is_solid && (number < last || phase == Phase::Done || is_its_place)
             };
             let floor = may.iter().rposition(|v| is_durable_by_now(v.0)).expect("the start");
             let chosen = floor + self.choices.below(may.len() - floor);

@@ -37,7 +37,7 @@ fn parity_only_batch() -> Vec<u8> {
 }
 
 #[test]
-fn a_parity_only_record_comes_back_with_its_home() {
+fn a_parity_only_record_comes_back_with_its_change() {
     let batch = Batch::decode(&parity_only_batch(), &limits()).expect("whole");
     let [record] = &batch.records[..] else { panic!("one record") };
     assert_eq!((record.kind, record.rows), (RecordKind::ParityOnly(CHANGE), ROW));
