@@ -138,7 +138,7 @@ impl Aim {
             Aim::Takeovers => "takeovers",
             Aim::Standstills => "standstills",
             Aim::Repairs => "repairs",
-            Aim::ParityOnly => "parity_only",
+            Aim::ParityOnly => "parity-only",
             Aim::ParityOnlySectors => "parity-only-sectors",
             Aim::Rot => "rot",
             Aim::RotStarts => "rot-starts",

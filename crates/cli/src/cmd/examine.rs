@@ -107,7 +107,7 @@ fn log_value(log: &Result<MemberLog, String>) -> Value {
         "full": log.counting("full"),
         "in_doubt": log.counting("in doubt"),
         "first_writes": log.counting("first write"),
-        "parity_only": log.counting("parity_only"),
+        "parity_only": log.counting("parity-only"),
         "older_batches": log.other_batches,
         "older_records": log.other_records,
         "fault": log.fault.map(|fault| fault.to_string()),

@@ -72,7 +72,7 @@ impl RecordKind {
     }
 
     /// The words for people, in the order of the codes.
-    pub const NAMES: [&'static str; 4] = ["full", "in doubt", "first write", "parity_only"];
+    pub const NAMES: [&'static str; 4] = ["full", "in doubt", "first write", "parity-only"];
 
     /// The word for people.
     pub fn name(self) -> &'static str {

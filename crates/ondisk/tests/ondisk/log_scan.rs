@@ -259,7 +259,7 @@ fn a_log_is_shown_with_its_log_rings_and_with_what_counts() {
         "log            1 batches of the last start, 3 records",
         "counting       3 of them, 2 full, 1 in doubt, 0 first write",
         "older          1 batches, 1 records: they mean nothing",
-        "log ring 3         1 batches, 3 records, 20 KiB; settled below update 38",
+        "log ring 3     1 batches, 3 records, 20 KiB; settled below update 38",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
