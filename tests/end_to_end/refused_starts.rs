@@ -1,7 +1,7 @@
-//! Starts from members that are too few, too old, damaged, doubled, or of two minds.
+//! Starts from members that are too few, too old, damaged, duplicated, or from a split brain.
 //!
-//! What must stay true: a start that is refused says why in one line and has written nothing; one
-//! that goes on says without whom, and does not write to a member that it does not understand.
+//! What must stay true: a refused start says why in one line and has written nothing. A start that
+//! goes on says which members it lacks, and does not write to a member that it does not understand.
 
 use crate::contents::flip;
 use crate::raw_nbd::RawNbd;

@@ -1,11 +1,11 @@
-//! The engine behind the seam: one function for each call of the control interface.
+//! The engine behind the control interface: one function for each of its calls.
 //!
 //! - here        arrays: create, assemble, stop, status, events
 //! - `members`   members and spares
 //! - `jobs`      background work
 //!
-//! What must stay true: what can be checked without touching a device is checked first; who uses an
-//! array is asked before it is stopped.
+//! What must stay true: everything that can be checked without touching a device is checked first.
+//! The exports are asked for users of an array before it is stopped.
 
 mod jobs;
 mod members;

@@ -1,8 +1,8 @@
 //! `ashlar bench`: load on the engine itself, in this process, without any export in between.
 //!
-//! What must stay true: what is read was written first, because unwritten space costs nothing to
-//! read; figures come with the CPU time that they cost and with the member I/Os that they took; a
-//! request that fails fails the bench.
+//! What must stay true: all blocks that are read were written first, because unwritten space costs
+//! nothing to read. Figures include their CPU time and their member I/Os. A request that fails
+//! fails the bench.
 //!
 //! - `clients` who asks
 //! - `figures` what is reported

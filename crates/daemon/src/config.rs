@@ -1,6 +1,6 @@
-//! What a TOML file may say to `ashlar serve`: what to assemble and how to export it.
+//! The TOML configuration of `ashlar serve`: what to assemble and how to export it.
 //!
-//! What must stay true: the members hold the truth about arrays; a file only says where to look and
+//! What must stay true: the members hold the truth about arrays. A file only says where to look and
 //! what to serve. An unknown key is refused with its line, and nothing is started.
 
 mod nvme;

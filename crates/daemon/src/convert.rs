@@ -1,5 +1,5 @@
-//! Between the engine's types and those of the control interface. Everything that has to change
-//! when one of the two does is here.
+//! Converts between the engine's types and those of the control interface. A change of one of the
+//! two changes only this file.
 
 use crate::arrays::ListenerSeats;
 use crate::scrape;

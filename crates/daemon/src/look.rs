@@ -1,8 +1,7 @@
-//! What a start would come to, in words, and whether a device may be taken: for dry runs.
+//! Dry runs: says in words how a start would end, and whether a device may be taken.
 //!
-//! What must stay true: devices are only read.
-//! Not here: the judgement, which is that of the real start
-//! (`ashlar_engine::Engine::would_assemble`).
+//! What must stay true: devices are only read. Not here: the judgement, which is that of the real
+//! start (`ashlar_engine::Engine::would_assemble`).
 
 use crate::config;
 use ashlar_api::ApiError;

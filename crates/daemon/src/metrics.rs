@@ -1,8 +1,8 @@
 //! A status as OpenMetrics text.
 //!
-//! What must stay true: a family is declared once and its samples follow it; counters end in
-//! `_total`; names carry their unit; the text ends with `# EOF`. Everything is made from one
-//! status, so that numbers of one answer belong together.
+//! What must stay true: a family is declared once and its samples follow it. Counters end in
+//! `_total`, names carry their unit, and the text ends with `# EOF`. Everything is made from one
+//! status, so the numbers of one answer belong together.
 
 use crate::backend::{Backend, Serves};
 use ashlar_api::v1::array::{ArrayCounters, ArrayState, ArrayStatus, Replayed};

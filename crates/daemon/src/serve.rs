@@ -1,8 +1,7 @@
 //! From configuration to a running process, and its orderly end.
 //!
-//! What must stay true: two daemons never share a control socket; the end, by SIGTERM or SIGINT,
-//! stops every array cleanly. An array that cannot be assembled is said so and does not keep the
-//! others down.
+//! What must stay true: two daemons never share a control socket. SIGTERM or SIGINT stops every
+//! array cleanly. An array that cannot be assembled is reported and does not stop the others.
 
 use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};

@@ -119,7 +119,7 @@ impl FileDevice {
 }
 
 impl FileDevice {
-    /// The facts of the device, and its commands under way.
+    /// Its identity, and its commands under way.
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }

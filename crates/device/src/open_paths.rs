@@ -1,13 +1,13 @@
-//! Opening devices by name: real paths, and memory and nothing for tests and measurements.
+//! Opens devices by name: real paths, and memory and null devices for tests and measurements.
 //!
 //! - `mem:NAME:SIZE`: memory called NAME, made on first use and kept as long as this opener lives;
 //!   closing and opening it again finds the same bytes
 //! - `null:SIZE`: a device that does nothing
 //! - anything else: the path of a block device or a regular file
 //!
-//! What must stay true: memory is open exclusively at most once, like everything else. A device
-//! with commands that were given up and have not come back is not opened again: a late write would
-//! land on what was written since.
+//! What must stay true: memory is open exclusively at most once, like everything else. If a device
+//! has commands that were given up and have not come back, it is not opened again: a late write
+//! would land on newer data.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! An array as all its workers share it: geometries (`layouts.rs`), slots (`slot.rs`), maps,
-//! counters. No devices: those belong to the workers (`local.rs`).
+//! counters. No devices: those belong to the workers (`local_array.rs`).
 //!
 //! What must stay true: everything here is either fixed when the array starts or changes through
 //! atomics; the members' superblocks are changed by the coordinator alone
@@ -75,7 +75,7 @@ pub struct Array {
     pub(crate) aside: Aside,
     /// The pools it takes spares from, in this order.
     pub(crate) spare_pools: Vec<String>,
-    /// How its background jobs are doing, for whoever looks.
+    /// The progress of its background jobs.
     pub(crate) jobs: crate::background::JobBoard,
     /// One set for each worker.
     pub(crate) counters: Box<[LocalCounters]>,
@@ -369,7 +369,7 @@ impl Array {
         assert!(self.incarnation.set(incarnation).is_ok(), "an array is started once");
     }
 
-    /// What it was set to.
+    /// The incarnation of this start.
     pub(crate) fn incarnation(&self) -> Uuid {
         *self.incarnation.get().expect("nothing is logged before the start is recorded")
     }
@@ -399,8 +399,8 @@ impl Array {
         to_usize((spread >> 32) % to_u64(self.owners()))
     }
 
-    /// Whether some stripe of this member could not do without it: so many of its other strips lie
-    /// on slots that are not in sync.
+    /// Whether some stripe needs this member, because too many of its other strips lie on slots
+    /// that are not in sync.
     pub(crate) fn is_needed(&self, member: MemberIdx) -> bool {
         let is_missing = |other| self.slot(other).state() != SlotState::InSync;
         self.layouts.is_needed(member, is_missing)
@@ -454,7 +454,7 @@ impl Array {
         self.waits_for_silent.store(waits, Ordering::Release);
     }
 
-    /// Whether silent devices are given up, whoever needs them: the array stops.
+    /// Whether silent devices are given up even if the array needs them, because the array stops.
     pub(crate) fn waits_no_longer(&self) -> bool {
         self.waits_no_longer.load(Ordering::Acquire)
     }

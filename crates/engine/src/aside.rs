@@ -1,8 +1,8 @@
-//! Work that may block, carried out where no request waits for it: opening devices, which waits for
-//! whoever has them, and looking for signatures, which runs a program.
+//! Blocking work, carried out where no request waits for it: opening devices, and running a program
+//! that looks for signatures.
 //!
-//! What must stay true: this crate makes no thread for it; whoever starts the engine says where
-//! such work goes. In a simulated world it is carried out on the spot, so that a seed says what
+//! What must stay true: this crate makes no thread for such work. The caller that starts the engine
+//! says where it runs. In a simulated world it runs on the spot, so that a seed decides what
 //! happens.
 
 use crate::engine_state::EngineState;
@@ -29,7 +29,7 @@ pub(crate) async fn run<T: Send + 'static>(
     begin(worker, aside, work).ended().await
 }
 
-/// Work that is carried out aside: whoever wants several begins all before waiting for the first.
+/// Work that is carried out aside. A caller with several begins all before it waits for the first.
 pub(crate) struct Begun<T>(Receiver<std::thread::Result<T>>);
 
 /// Have `work` carried out aside.

@@ -1,9 +1,9 @@
-//! Start an array: find its members among devices, judge what they add up to, load the maps, put a
-//! share on every worker, and record the start.
+//! Start an array: find its members among devices, judge them, load the maps, put a share on every
+//! worker, and record the start.
 //!
-//! What must stay true: nothing is written before the judgement says that the array may start, and
-//! nothing at all when it starts read-only. The start has a generation and an incarnation of its
-//! own, recorded on every member before the first request is admitted.
+//! What must stay true: the start writes nothing before the judgement allows it, and nothing at all
+//! when the array starts read-only. Every start has a generation and an incarnation of its own.
+//! Every member records them before the first request is admitted.
 //!
 //! - here     the steps of a start, in their order
 //! - `plan`   what the judgement makes of the devices: which fills which slot
@@ -580,9 +580,9 @@ impl Beginning {
     }
 }
 
-/// Have every member know what the newest one knows. The last crash may have come in the middle of
-/// an update, and the next may come in the middle of the one that follows: members two generations
-/// apart would not be believed.
+/// Bring every member to the newest generation. The last crash may have cut an update off, and the
+/// next one may cut off the following update. Members two generations apart would not count as
+/// current.
 async fn catch_up(
     local: &Rc<LocalArray>,
     found: Superblock,

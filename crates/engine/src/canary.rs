@@ -1,9 +1,9 @@
-//! Faults planted on purpose, one line each at their place: a test that does not find them is no
-//! test.
+//! Faults planted on purpose, one line each at their place. A test that does not find them proves
+//! nothing.
 //!
 //! What must stay true: without the feature `canaries` every question here is a constant `false`,
-//! and the compiler removes both; no program that ships has the feature. With it, at most one
-//! canary sings on a thread at a time, so that universes on other threads are not disturbed.
+//! and the compiler removes both. No program that ships has the feature. With it, at most one
+//! canary is active on a thread at a time, so that universes on other threads are not disturbed.
 
 macro_rules! canaries {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -26,11 +26,11 @@ canaries! {
     FuaIgnored,
     /// A write is answered while it is still under way.
     AnsweredBeforeStored,
-    /// A region counts as marked though no member was told.
+    /// A region counts as marked although no member has the mark.
     IntentSkipped,
     /// Idle regions are called clean without a flush.
     SweptUnflushed,
-    /// A member that is recorded as out is believed at a start.
+    /// A start treats a member that is recorded as out as current.
     StaleMemberTrusted,
     /// A member goes out and the others are not told.
     TakeOutNotRecorded,
@@ -40,7 +40,7 @@ canaries! {
     FullMembersPutOut,
     /// What met no room counts as stored when it is to be tried again.
     NoRoomForgotten,
-    /// A member that was cut short and made longer again is believed.
+    /// A member that was truncated and extended again counts as intact.
     CutShortTrusted,
     /// A repair is written to a device that became smaller, which makes it grow.
     ShorterMemberRepaired,
@@ -95,7 +95,7 @@ canaries! {
     OldIncarnationReplayed,
     /// A start keeps the incarnation of the last, so that records that are done with still count.
     IncarnationKept,
-    /// A start rolls forward before it has recorded who is not there.
+    /// A start rolls forward before it has recorded the missing members.
     ReplayBeforeLossRecorded,
     /// A start leaves rows in doubt as they are.
     DoubtLeft,
@@ -107,7 +107,7 @@ canaries! {
     ParityOnlyParityTooSoon,
     /// Updates are parity-only although an older full record of their stripe counts.
     ParityOnlyOverCopies,
-    /// A start believes of a parity-only update that its block is the new one.
+    /// A start takes the block of a parity-only update for the new one.
     ParityOnlyBlockNotAsked,
     /// A block of a parity-only update that is neither what it was nor what it was to be is not
     /// computed anew.

@@ -78,7 +78,8 @@ impl Checksums {
     }
 }
 
-/// Whether so many changed pages are in memory that they should be stored before more are changed.
+/// Whether there are too many changed pages in memory, so that they should be stored before more
+/// change.
 pub(crate) fn are_mostly_dirty(array: &Array) -> bool {
     array.checksums.as_ref().is_some_and(|sums| sums.cache.is_mostly_dirty())
 }

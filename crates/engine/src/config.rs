@@ -142,8 +142,8 @@ pub struct ArrayTuning {
     /// How long a write may wait because the members have no room for it, before it is answered
     /// with an error; `None`: without end.
     pub no_room_wait_max: Option<Duration>,
-    /// Members are told which blocks clients gave back, as soon as that is safe, if they then read
-    /// zeros there. Not on an array with checksums.
+    /// Passes discards of clients on to the members as soon as that is safe, if the members then
+    /// read zeros there. Not on an array with checksums.
     pub pass_discards: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What an export gets of a worker: its executor, its ring, and the volumes of the arrays that run
-//! there.
+//! What a worker gives to an export: its executor, its ring, and the volumes of its arrays.
 
 use crate::volume::ArrayVolume;
 use crate::worker::Worker;

@@ -1,8 +1,8 @@
 //! Reads and writes of the control side: whole areas of a device, one after the other, no stripes.
 //!
-//! What must stay true: every failure names the device; nothing here is used on the data path. A
-//! device that does not answer is not waited for without end: a read is let be, and a device that
-//! does not answer anything else is given up, for what it was to store may still land.
+//! What must stay true: every failure names the device. The data path does not use this file. No
+//! call waits for a silent device without end: a read is abandoned, and for any other command the
+//! device is given up, because its late write may still land.
 
 use crate::coordinator::record::aligned;
 use crate::error::Refusal;
@@ -77,7 +77,7 @@ async fn before<T>(handle: &Handle, end: Nanos, work: impl Future<Output = T>) -
     .await
 }
 
-/// A read under way: whoever asks many devices starts all before it waits for the first.
+/// A read under way. A caller with many devices starts all reads before it waits for the first.
 pub(crate) struct Reading {
     pending: Pending<Outcome>,
     handle: Handle,

@@ -1,9 +1,9 @@
-//! What only the coordinator of an array does: change the superblocks, the write-intent bitmap and
-//! the written map on the members.
+//! The coordinator: the one worker of an array that changes superblocks, write-intent bitmap and
+//! written map on the members.
 //!
-//! What must stay true: one change of the superblocks at a time, each with a generation of its own;
-//! a change is in force in memory only after it is durable on every member it does not put out.
-//! Other workers come here by message.
+//! What must stay true: one change of the superblocks at a time, each with a generation of its own.
+//! A change takes effect in memory only after it is durable on every member that it does not put
+//! out. Other workers come here by message.
 //!
 //! - `join`     a device takes a slot
 //! - `proof`    flush marks: what is known to be on every member
@@ -137,7 +137,7 @@ where
     local.worker.run_on(coordinator, move |worker| {
         let Some(local) = worker.local(id) else { return };
         worker.handle.spawn(async move {
-            // Whoever asked may have gone: then nobody wants the answer.
+            // The caller may have gone, and then the answer is dropped.
             let _unwanted = answer.send(action(local).await);
         });
     });
@@ -181,8 +181,8 @@ pub(crate) async fn take_out_by_hand(
             "replace what is missing first; nothing was changed",
         ));
     }
-    // Requests that are stuck on it are released before the gate is waited for: whoever has that
-    // may be one of them.
+    // Requests that are stuck on it are released before this task waits for the gate: the gate's
+    // holder may be one of them.
     watch::put_out(local, member, BY_HAND);
     let _gate = local.coordinator().gate.acquire().await;
     let taken = take_out_alone(local, member, BY_HAND).await;
@@ -333,7 +333,7 @@ async fn hand_over_to_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
         local.coordinator().superblock.borrow().joining_device(member).map(|entry| entry.log_tag);
     let Some(log_tag) = log_tag.filter(|_| local.replacement(member).is_some()) else {
         on_every_local(local, move |local| {
-            // What it was asked is nobody's business any more, whether it ever answers or not.
+            // Its open commands do not matter any more, whether it ever answers or not.
             local.give_up(member);
             local.set_devices(member, SlotDevices::default());
         });
@@ -381,7 +381,7 @@ async fn drop_replacement(local: &Rc<LocalArray>, member: MemberIdx, why: &str) 
 
 fn detach_replacement(local: &Rc<LocalArray>, member: MemberIdx) {
     on_every_local(local, move |local| {
-        // It failed: whoever waits for it need not wait any more.
+        // It failed: its waiters need not wait any more.
         local.replacement(member).into_iter().for_each(|device| device.give_up());
         let devices = SlotDevices { replacement: None, ..local.slot_devices(member) };
         local.set_devices(member, devices);

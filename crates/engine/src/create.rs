@@ -1,8 +1,8 @@
 //! Make an array: check the devices, plan the areas, write the superblocks.
 //!
-//! What must stay true: every check comes before the first write; a device that carries anybody's
-//! signature, ours included, is taken only if the operator named it to be overwritten. The
-//! superblocks go last, so an interrupted creation leaves no array.
+//! What must stay true: every check comes before the first write. A device with any signature, one
+//! of ours included, is taken only if the operator named it to be overwritten. The superblocks go
+//! last, so an interrupted creation leaves no array.
 
 use crate::control_io::{self, refused};
 use crate::engine_state::EngineState;
@@ -38,9 +38,8 @@ pub struct CreateSpec {
     pub policy: ConsistencyPolicy,
     /// Which checksums of its blocks it keeps; any but none want the policy `log`.
     pub checksums: ChecksumKind,
-    /// Bytes that each of the devices writes whole or not at all at multiples of them, whatever
-    /// happens to its power: a power of two, or 0 if that is not known. What is stated here is
-    /// believed.
+    /// Bytes that each device writes whole or not at all at multiples of them, even when power
+    /// fails: a power of two, or 0 if nothing is stated. Ashlar trusts this statement.
     pub atomic_write_bytes: u32,
     /// Logical block of the volume, 512 or 4096 bytes.
     pub logical_block_bytes: u32,
@@ -71,8 +70,8 @@ pub struct CreateReport {
     pub overhead_bytes: u64,
     /// Path and unused bytes of each member that is larger than the smallest.
     pub unused: Vec<(String, u64)>,
-    /// Path of each member of which it was stated that it writes blocks whole, which changes
-    /// nothing: it has a volatile cache.
+    /// Paths of members with a statement that they write blocks whole, but with a volatile cache:
+    /// the statement has no effect.
     pub stated_in_vain: Vec<String>,
     /// Nothing was written.
     pub is_dry_run: bool,

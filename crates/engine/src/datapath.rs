@@ -74,7 +74,7 @@ pub(crate) enum Answer {
     Failed(VolumeErrorKind),
 }
 
-/// Do one piece of work on a stripe of which this worker is the owner.
+/// Do one piece of work on a stripe that this worker owns.
 pub(crate) async fn perform(local: &Rc<LocalArray>, piece: Piece) -> Answer {
     let _under_way = local.begin();
     match piece {

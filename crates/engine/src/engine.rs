@@ -1,8 +1,8 @@
-//! The engine: its workers, its arrays, and the door through which the control side comes in.
+//! The engine: its workers, its arrays, and the entry of the control side.
 //!
-//! What must stay true: control work runs on a worker's executor like everything else, never on the
-//! caller's thread; a command either does all it says or refuses with nothing changed. `Engine` is
-//! a handle: clone it freely, any thread may use it.
+//! What must stay true: control work runs on a worker's executor, never on the caller's thread. A
+//! command does all that it says, or refuses and changes nothing. `Engine` is a handle: clone it
+//! freely, and use it from any thread.
 
 use crate::array::Array;
 use crate::assemble::{AssembleSpec, WouldStart, assemble, would_assemble};

@@ -1,4 +1,4 @@
-//! What all handles and workers of an engine share: its configuration, its arrays, and the way onto
+//! What all handles and workers of an engine share: its configuration, its arrays, and the way to
 //! its workers.
 //!
 //! What must stay true: work for a worker is sent to it and runs there, never on the caller's
@@ -130,7 +130,7 @@ impl EngineState {
         self.peers[worker].send(Message::Run(Box::new(move |worker| {
             let task = action(Rc::clone(worker));
             worker.handle.spawn(async move {
-                // Whoever asked may have gone: then nobody wants the answer.
+                // The caller may have gone, and then the answer is dropped.
                 let _unwanted = answer.send(task.await);
             });
         })));

@@ -97,8 +97,8 @@ pub mod names {
     /// A client's connection was given up: it broke the protocol, or was lost in the middle of a
     /// message. At most one a second; field `untold` counts those in between.
     pub const CLIENT_DROPPED: &str = "client.dropped";
-    /// Somebody who may not use the control socket did. Fields: `request` (its path), `uid`, `gid`
-    /// and `pid` of who asked as the kernel has them.
+    /// A caller that may not use the control socket sent a request. Fields: `request` (its path),
+    /// and the caller's `uid`, `gid` and `pid` by the kernel.
     pub const CONTROL_REFUSED: &str = "control.refused";
     /// A volume is not offered over a protocol. Fields: `protocol`, `reason`.
     pub const NOT_SERVED: &str = "export.not_served";
@@ -106,8 +106,8 @@ pub mod names {
     pub const LISTENER_FAILED: &str = "listener.failed";
 }
 
-/// Events of which one cause makes thousands. Equal ones are counted, and they never push other
-/// events out of the log.
+/// Events that one cause can make by the thousand. Equal ones are counted, and they never push
+/// other events out of the log.
 const IN_CROWDS: [&str; 9] = [
     names::MEMBER_BLOCK_REPAIRED,
     names::MEMBER_BLOCK_UNREPAIRED,
@@ -123,11 +123,12 @@ const IN_CROWDS: [&str; 9] = [
 /// Fields that tell of whom an event is: two of the same name and array with these alike are equal.
 const WHOSE: [&str; 3] = ["slot", "path", "uid"];
 
-/// Fields of which a counted event tells the least and the greatest, and what these are called.
+/// Fields whose least and greatest value a counted event has, and the names of these.
 const SPANS: [(&str, &str, &str); 2] =
     [("offset", "offset_min", "offset_max"), ("stripe", "stripe_min", "stripe_max")];
 
-/// Kinds of equal events that are counted at the same time; of one more the oldest is told at once.
+/// Kinds of equal events that are counted at the same time. One more makes the oldest appear at
+/// once.
 const COUNTED_MAX: usize = 256;
 
 /// One event.
@@ -168,7 +169,7 @@ pub struct EventLog {
 #[derive(Debug, Default)]
 struct State {
     recorded: u64,
-    /// How long equal events are counted before they are told; zero tells each.
+    /// How long equal events are counted before they appear; zero shows each.
     window: Duration,
     kept: VecDeque<Event>,
     /// Those of [`IN_CROWDS`].
@@ -177,7 +178,7 @@ struct State {
     totals: BTreeMap<&'static str, (u64, u64)>,
 }
 
-/// Equal events since the last one that was told.
+/// Equal events since the last one that appeared.
 #[derive(Debug)]
 struct Counted {
     name: &'static str,
@@ -194,8 +195,8 @@ struct Counted {
 }
 
 impl EventLog {
-    /// A log that keeps the newest `kept_max` events, and as many faults that come in crowds. Each
-    /// is told.
+    /// A log that keeps the newest `kept_max` events, and as many counted faults. Each event
+    /// appears.
     pub fn new(kept_max: usize) -> Self {
         EventLog { state: Mutex::default(), kept_max }
     }
@@ -293,7 +294,7 @@ impl State {
         }
     }
 
-    /// Count the event, if an equal one was told just now.
+    /// Count the event if an equal one appeared just now.
     fn count(
         &mut self,
         name: &'static str,
@@ -323,7 +324,7 @@ fn whose(fields: &[(&'static str, String)]) -> Vec<String> {
 }
 
 impl Counted {
-    /// One that was told just now.
+    /// An event that appeared just now.
     fn new(
         name: &'static str,
         array: &str,

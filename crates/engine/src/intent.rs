@@ -1,14 +1,14 @@
 //! The write-intent bitmap in memory: which regions may hold writes that not all members have.
 //!
 //! What must stay true: a region's bit is durable on the members before any member block of the
-//! region changes; it is cleared only after the region was idle, the members were flushed, and no
-//! member is out (a member that comes back is brought up to date by these bits). A region that was
-//! dirty when the array stopped uncleanly is *unsynced*: its parity is not trusted until resync has
-//! been there. A region in which a write failed in part is *distrusted*: the same, and a resync
-//! that was running then has not been there.
+//! region changes. It is cleared only after the region was idle, the members were flushed, and no
+//! member is out, because these bits bring a returning member up to date. A region that was dirty
+//! when the array stopped uncleanly is *unsynced*: its parity is not trusted before its resync. A
+//! region in which a write failed in part is *distrusted*: it needs a resync that begins
+//! afterwards.
 //!
 //! Each region is one word: a count of writes under way and three flags. Writers on any worker
-//! enter and leave with one atomic operation; the array's coordinator alone writes bitmap pages.
+//! enter and leave with one atomic operation. Only the coordinator writes bitmap pages.
 
 use ashlar_layout::{Geometry, LayoutEpoch, Stripe};
 use ashlar_units::{to_u64, to_usize};
@@ -19,8 +19,8 @@ const PENDING: u32 = 1 << 30;
 const TOUCHED: u32 = 1 << 29;
 const COUNT: u32 = TOUCHED - 1;
 
-/// Number of a region: what one bit covers. It is so many bytes of the volume, whatever geometry
-/// they have.
+/// Number of a region: what one bit covers. A region is a fixed number of bytes of the volume,
+/// whatever geometry they have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct RegionNo(pub(crate) u64);
 
@@ -249,7 +249,7 @@ impl RegionSet {
 
     fn add(&self, region: RegionNo) {
         let (word, bit) = self.bit(region);
-        // Counted first: nobody who has seen it there finds the set empty.
+        // Counted first, so that no task which has seen it there finds the set empty.
         self.count.fetch_add(1, Ordering::AcqRel);
         if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
             self.count.fetch_sub(1, Ordering::AcqRel);

@@ -1,8 +1,8 @@
-//! A device that is to belong to an array or a spare pool: opened alone, and shown to be nobody's.
+//! A device that is to join an array or a spare pool: opened exclusively, and proved to be unused.
 //!
-//! What must stay true: a device that carries anybody's signature, ours included, is taken only if
-//! the operator named it to be overwritten; looking changes nothing; what is looked at is what is
-//! written.
+//! What must stay true: a device with any signature, one of ours included, is taken only if the
+//! operator named it to be overwritten. Looking changes nothing. The engine writes to the device
+//! that it looked at.
 
 use crate::aside;
 use crate::control_io;
@@ -33,7 +33,7 @@ pub(crate) async fn open(
     let opened = aside::open(worker, engine_state, path).await?;
     if !may_destroy {
         let signatures = Arc::clone(&engine_state.config.signatures);
-        // Of what is open: its path may lead elsewhere by now.
+        // Of the open device: its path may lead elsewhere by now.
         let at = opened.descriptor_path().unwrap_or_else(|| path.to_owned());
         let found = aside::run(worker, &engine_state.config.aside, move || signatures(&at)).await;
         if let Some(first) = found.first() {

@@ -157,7 +157,7 @@ impl Layouts {
     }
 }
 
-/// A geometry of so many stripes.
+/// A geometry with this number of stripes.
 #[cfg(test)]
 pub(crate) fn geometry_of(stripe_count: u64) -> Geometry {
     let shape = ashlar_layout::Shape {

@@ -1,9 +1,8 @@
 //! An array on one worker: its devices, row locks and stripe buffers.
 //!
-//! What must stay true: only the worker's own thread touches this. A slot's device is there exactly
-//! while the slot's state lets it be used; a replacement device gets every write that the slot's
-//! own device gets, so that it can take over at any moment below the point up to which it was
-//! copied.
+//! What must stay true: only the worker's own thread touches this. A slot's device is here exactly
+//! while the slot's state allows its use. A replacement gets every write that the slot's own device
+//! gets, so that it can take over at any moment below its copied point.
 
 use crate::array::Array;
 use crate::coordinator::Coordinator;
@@ -52,12 +51,11 @@ pub(crate) struct LocalArray {
     pub(crate) watch: Rc<Watch>,
     devices: RefCell<Vec<SlotDevices>>,
     log: Option<Log>,
-    /// Device epochs of each slot's device and of the one that is to replace it, as far as this
-    /// worker was told.
+    /// Device epochs of each slot's device and of its replacement, as far as this worker knows.
     device_epochs: RefCell<Vec<(DeviceEpoch, DeviceEpoch)>>,
     mirror_turn: Cell<u64>,
     writes_begun: Cell<u64>,
-    /// Writes that were waited for, of which some are timed.
+    /// Awaited writes, some of which are timed.
     pub(crate) writes_awaited: Cell<u64>,
     /// Reads that could go around a slow member.
     pub(crate) reads_around: Cell<u64>,

@@ -138,7 +138,7 @@ impl Log {
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
         self.give_up_ahead();
         self.log_rings.set((&self.common, &self.handle), member, devices);
-        // Who waits for space may not need that of a device that went.
+        // A waiter for space may not need that of a device that went.
         self.common.changed.notify_all();
     }
 

@@ -1,13 +1,14 @@
-//! Load the written map and the write-intent bitmap from the members when an array starts.
+//! Loads the written map and the write-intent bitmap from the members when an array starts.
 //!
 //! What must stay true: each page of the written map is read from as many members as the array may
-//! lose plus one, after an unclean stop and where none of these has it from all of them; pages of
-//! the bitmap always from all: a stop may have been cut off between the pages with the cleared bits
-//! and the superblock that says clean. The newest whole copy counts. A page of which no copy is
-//! whole is *lost* and counts as all bits set; of a written map that is whole since creation
-//! (`Superblock::has_whole_map`) the caller must not take that without being told to, because
-//! stripes that were never written would read as what lies on the members. A page that is not the
-//! same on all members is written again before the first request (`WrittenMap::found_in`,
+//! lose plus one. After an unclean stop, and if none of these has it, it is read from all. Pages of
+//! the bitmap are always read from all, because a stop may be cut off between clearing bits and the
+//! clean superblock. The newest whole copy counts.
+//!
+//! A page without a whole copy is *lost* and counts as all bits set. If the written map is whole
+//! since creation (`Superblock::has_whole_map`), the caller must not accept that without the
+//! operator: stripes that were never written would read as old content of the members. A page that
+//! differs between members is written again before the first request (`WrittenMap::found_in`,
 //! `IntentMap::load_page`). After an unclean stop every region whose bit is set is unsynced.
 
 use crate::array::Array;

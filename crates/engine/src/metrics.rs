@@ -1,12 +1,12 @@
-//! What is counted: one set per array and worker, one per member.
+//! Counters: one set for each array and worker, and one for each member.
 //!
 //! - here        counters
 //! - `latency`   histograms of how long something took
 //! - `stages`    where the time of a write goes
 //!
-//! What must stay true: every set has one worker that counts in it, so counting is a load and a
-//! store: no lock, no locked instruction, no cache line that moves between cores. A reader adds the
-//! workers' sets up and may see two counters a moment apart. Counters only grow.
+//! What must stay true: one worker counts in each set, so counting is a load and a store, without
+//! locks and without cache lines that move between cores. A reader adds the workers' sets up and
+//! may see two counters a moment apart. Counters only grow.
 
 mod latency;
 mod stages;
@@ -176,7 +176,7 @@ pub(crate) struct MemberTally {
     pub(crate) counters: MemberCounters,
     pub(crate) read_latency: Latency,
     pub(crate) write_latency: Latency,
-    /// What members are compared by.
+    /// The figures by which members are compared.
     pub(crate) timings: crate::watch::slow::Timings,
     depth_max: AtomicU64,
     /// How long its devices have not answered: the one that fills the slot, and the one that is to

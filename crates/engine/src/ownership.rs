@@ -1,18 +1,20 @@
-//! Whose array it is: a heartbeat on the members while it runs, and a look at it before it is
-//! started.
+//! Ownership of an array: a heartbeat on the members while it runs, and a look at it before a
+//! start.
 //!
-//! What must stay true: an array that another process may be running is not started. One whose
-//! process lives on this host is refused; one whose process has ended here, and had every member
-//! open by what keeps this one out until its last write has landed, starts at once; any other is
-//! watched for several of its intervals before anything is written, and not started if its
-//! heartbeat goes on. Before a start writes anything else it claims the array in both heartbeat
-//! places in turn, and of several that do so at the same time at most one goes on. A running array
-//! that meets somebody else's heartbeat writes nothing more. No wall clock is compared.
+//! What must stay true: a start refuses an array that another process may be running.
+//! - If the heartbeat's process lives on this host, the start is refused.
+//! - If that process has ended here, the start goes on at once. Every member must have been open by
+//!   the same node or file, which keeps this start out until the last write has landed.
+//! - Otherwise the start watches for several intervals, and is refused if the heartbeat goes on.
 //!
-//! Why one at most goes on: who claims writes the first place, finds nobody in the second, writes
-//! that, and finds only itself in the first (Lamport's fast mutual exclusion, without its wait: who
-//! meets another gives up). One member that both can read and write is enough. Not here: whether a
-//! process lives ([`Runner::look`]).
+//! Before any other write, a start claims the array in both heartbeat places in turn. Of several
+//! starts at the same time at most one goes on. A running array that meets a foreign heartbeat
+//! writes nothing more. No wall clock is compared.
+//!
+//! Why at most one goes on: a start writes the first place, finds no other start in the second,
+//! writes that, and finds only itself in the first. This is Lamport's fast mutual exclusion without
+//! its wait: a start that meets another gives up. One member that both can read and write is
+//! enough. Not here: whether a process lives ([`Runner::look`]).
 
 use crate::array::Array;
 use crate::background;
@@ -86,7 +88,8 @@ impl Found {
         self.heartbeats.iter().max_by_key(|beat| beat.sequence)
     }
 
-    /// Whether the runner of `beat` had this device open by what it is open by here now.
+    /// Whether the runner of `beat` had this device open by the same node or file as this process
+    /// now.
     fn was_open_in(&self, beat: &Heartbeat) -> bool {
         let is_its = |own: &&Heartbeat| own.incarnation == beat.incarnation;
         let opened = self.newest().filter(is_its).map(|own| RunnerName::of(&own.host_id).opened);
@@ -264,7 +267,8 @@ impl Speaker<'_> {
     }
 
     /// Take back the claims that begin at `first`, where they still are: the array does not run
-    /// here. Under the same numbers, for whoever goes on takes a higher one for somebody else's.
+    /// here. The numbers stay, because the start that goes on would take a higher one for another
+    /// claim.
     async fn release(&self, first: u64) {
         let devices = self.devices();
         let found = read(&self.local.worker, self.array, &devices).await;
@@ -363,8 +367,8 @@ pub(crate) async fn stand_by(local: Rc<LocalArray>, runner: Runner, seen: Seen) 
     }
 }
 
-/// Write the next block; or nothing, if the array is being stopped or somebody else runs it, who is
-/// returned then.
+/// Write the next block. Writes nothing if the array is being stopped, or if another process runs
+/// it; that one is returned then.
 async fn beat_once(
     local: &Rc<LocalArray>,
     runner: &Runner,

@@ -1,15 +1,15 @@
-//! Room behind the members: sparse files on a full file system, thin devices of an empty pool.
+//! Members without space: sparse files on a full file system, thin devices of an empty pool.
 //!
 //! What must stay true:
-//! - A write for which more members of a group have no room than the group can do without is tried
-//!   again until there is room, with the same bytes, while whoever asked for it keeps its locks. No
-//!   member is put out for it, and new writes of clients wait before they take anything.
-//! - A member that alone has no room goes out like one that fails otherwise, but not at once: the
-//!   others may be about to say the same.
-//! - What such a write left behind may be half old and half new: as long as it is not put right,
-//!   reads go to the stripe's owner, who has its rows locked.
-//! - When the operator does not want to wait any more, the waiting writes end with errors, and
-//!   still no member is put out for them.
+//! - If more members of a group have no space for a write than the group can do without, the write
+//!   is repeated with the same bytes until there is space. It keeps its locks meanwhile. No member
+//!   is put out for it, and new writes of clients wait before they take anything.
+//! - A member that alone has no space goes out like a failed one, but not at once: the others may
+//!   be about to report the same.
+//! - Such a write may leave blocks half old and half new. Until that is put right, reads go to the
+//!   stripe's owner, who has its rows locked.
+//! - If the operator does not want to wait any more, the waiting writes end with errors. Still no
+//!   member is put out for them.
 //!
 //! Not here: the writes (`datapath/store.rs`, `log/log_ring.rs`, `coordinator/writes.rs`).
 
@@ -43,7 +43,7 @@ pub struct Pause {
     pub waiting: usize,
 }
 
-/// Which members have no room, and who waits for it.
+/// The members without space, and the writes that wait for it.
 pub(crate) struct Room {
     slots: Box<[SlotRoom]>,
     /// Commands that wait because the array is paused.
@@ -67,7 +67,7 @@ struct SlotRoom {
 enum Stage {
     /// The array starts: it does not wait for room, the start is refused.
     Starting,
-    /// Whoever needs room waits for it.
+    /// Writes that need space wait for it.
     Running,
     /// Nobody waits any more.
     GivenUp,
@@ -112,8 +112,8 @@ impl Room {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether blocks on members may be half written: whoever reads them must have their rows
-    /// locked.
+    /// Whether blocks on members may be half written. A reader must then hold the lock of their
+    /// rows.
     pub(crate) fn has_torn(&self) -> bool {
         self.torn.load(Ordering::Acquire) != 0
     }
@@ -232,7 +232,7 @@ impl Drop for Patience<'_> {
     fn drop(&mut self) {
         let room = &self.array.room;
         if !room.is_given_up() {
-            // Whoever waits for the same device says so again with its next attempt.
+            // Other writes to the same device report it again with their next attempt.
             room.slots[self.member.at()].is_full.store(false, Ordering::Release);
         }
         let is_last = self.is_waiting && room.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -256,9 +256,8 @@ pub(crate) async fn admitted(array: &Array, handle: &Handle) -> Result<(), Volum
     Ok(())
 }
 
-/// A write of a client, answered with an error if it waits for room for longer than the array is
-/// told to. What of it is under way goes on, and ends when there is room: until then its rows are
-/// locked.
+/// A write of a client, answered with an error if it waits for space longer than configured. Its
+/// parts under way go on, and end when there is space. Until then its rows are locked.
 ///
 /// # Errors
 /// Those of `write`; `NoSpace` if that takes too long.

@@ -1,8 +1,8 @@
-//! What an operator asks of a running array: replace a member, take one back, keep spares, scrub,
+//! Commands of an operator to a running array: replace a member, return one, keep spares, scrub,
 //! pause.
 //!
-//! What must stay true: a device is written only after it was shown to be nobody's
-//! (`joining_device.rs`) or the operator named it; each command is carried out on the array's
+//! What must stay true: a device is written only after it was proved to be unused
+//! (`joining_device.rs`), or after the operator named it. Each command runs on the array's
 //! coordinator.
 
 use crate::array::Array;
@@ -33,14 +33,14 @@ pub struct NewDevice {
     pub path: String,
     /// What is on it may go.
     pub may_destroy: bool,
-    /// Bytes that it writes whole or not at all, at multiples of them, whatever happens to its
-    /// power: a power of two of at least 4 KiB. It is believed from the next start of its array on.
-    /// 0: nothing is stated.
+    /// Bytes that the device writes whole or not at all, at multiples of them, even when power
+    /// fails: a power of two of at least 4 KiB. Ashlar trusts this from the next start of its array
+    /// on. 0: nothing is stated.
     pub atomic_write_bytes: u32,
 }
 
 impl NewDevice {
-    /// A device of which nothing is stated.
+    /// A device without a statement.
     pub fn at(path: &str, may_destroy: bool) -> NewDevice {
         NewDevice { path: path.to_owned(), may_destroy, atomic_write_bytes: 0 }
     }
@@ -64,8 +64,7 @@ impl Engine {
         self.replace_by(name, member, NewDevice::at(path, may_destroy)).await
     }
 
-    /// The same with a device of which something may be stated. What was stated of a spare stays
-    /// stated.
+    /// The same for a device that may have a statement. A spare keeps its statement.
     ///
     /// # Errors
     /// As [`replace`](Self::replace); if the array keeps no log, or the device reports less than is
@@ -167,8 +166,8 @@ impl Engine {
         self.add_spare_device(pool, NewDevice::at(path, may_destroy)).await
     }
 
-    /// The same with a device of which something may be stated: arrays that keep a log take that
-    /// over with it.
+    /// The same for a device that may have a statement. Arrays that keep a log take the statement
+    /// over.
     ///
     /// # Errors
     /// As [`add_spare`](Self::add_spare); if the device reports less than is stated.

@@ -1,10 +1,10 @@
-//! One member slot of an array, as all its workers see it: what its device may be asked for, and
-//! which of the devices that the slot has had it is.
+//! One member slot of an array, as all its workers see it: what its device may be used for, and
+//! which of the slot's successive devices it is.
 //!
 //! What must stay true: everything here changes through atomics. A device is read at a stripe only
-//! if it is in sync, or is being filled and its job was there; what is marked "coordinator only" is
-//! called by the coordinator alone. A failure is held against the device it happened on (its
-//! *device epoch*), not against its successor.
+//! if it is in sync, or if the job that fills it was there. A function marked for the coordinator
+//! is called by the coordinator alone. A failure counts against the device on which it happened
+//! (its *device epoch*), not against its successor.
 //!
 //! Not here: which states follow one another (`member.rs`), what the superblocks say of the slot
 //! (`coordinator/record.rs`).
@@ -50,8 +50,8 @@ impl Slot {
         self.writes_whole.store(true, Ordering::Release);
     }
 
-    /// Coordinator only: the device of this device epoch fills the slot from now on; those before
-    /// it had so many read errors.
+    /// Coordinator only: the device of this device epoch fills the slot from now on. Its
+    /// predecessors had this many read errors.
     pub(crate) fn set_device_epoch(&self, device_epoch: DeviceEpoch, errors_before: u64) {
         self.device_epochs.errors_before.store(errors_before, Ordering::Release);
         self.device_epochs.current.store(device_epoch.0, Ordering::Release);
@@ -201,7 +201,7 @@ impl Rebuilt {
     }
 }
 
-/// Stripes of which a slot's strip is lost. Nearly always none, and then asking costs one load.
+/// Stripes whose strip on a slot is lost. Nearly always none, and then the question costs one load.
 #[derive(Default)]
 struct LostStripes {
     count: AtomicUsize,

@@ -1,10 +1,10 @@
 //! Spare devices in named pools, shared between arrays.
 //!
-//! What must stay true: a spare is in at most one pool and is handed out at most once; the smallest
+//! What must stay true: a spare is in at most one pool and is handed out at most once. The smallest
 //! one that fits is handed out, so that large ones stay for large members.
 //!
-//! Not here: joining a spare to a slot (`coordinator/join.rs`), and its superblock on the device,
-//! which whoever adds it has written.
+//! Not here: joining a spare to a slot (`coordinator/join.rs`). The superblock of a spare is
+//! written by the code that adds it.
 
 use ashlar_device::{DeviceFacts, Opened};
 use ashlar_ondisk::SpareSuperblock;

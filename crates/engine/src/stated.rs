@@ -1,14 +1,13 @@
-//! What an operator states of devices: that they write blocks whole or not at all whatever happens
-//! to their power. What is stated is checked when a device comes into an array or a pool of spares,
-//! and what follows from it is decided at each start.
+//! Statements of the operator about devices: a device writes blocks whole or not at all, even when
+//! power fails. A statement is checked when a device joins an array or a spare pool. Each start
+//! decides what follows from it.
 //!
-//! What must stay true: nothing is taken from hope. A device that says of itself that it writes
-//! less whole is not taken under such a statement; one of which nothing was stated, one with a
-//! volatile cache, and one that came into its slot since the start have full records. That devices
-//! report enough is not taken for a statement: what they promise is for a command, and the kernel
-//! makes one command of writes that lie side by side.
+//! What must stay true: nothing is assumed. A device that reports less than the statement is
+//! refused. A device has full records if nothing was stated about it, if it has a volatile cache,
+//! or if it joined its slot since the start. A device's own report is no statement: it holds for a
+//! command, and the kernel joins adjacent writes into one command.
 //!
-//! Not here: which updates are parity-only (`datapath/parity_only.rs`).
+//! Not here: which updates have parity-only records (`datapath/parity_only.rs`).
 
 use crate::error::Refusal;
 use crate::joining_device::JoiningDevice;
@@ -78,7 +77,7 @@ pub(crate) fn check_device(bytes: u32, facts: &DeviceFacts) -> Result<(), Refusa
     Ok(())
 }
 
-/// The devices of which it is stated and makes no difference: a cache may lose what was written.
+/// The devices whose statement has no effect: a volatile cache may lose writes.
 pub(crate) fn in_vain(bytes: u32, candidates: &[JoiningDevice]) -> Vec<String> {
     let is_stated = bytes != 0;
     let in_vain = candidates

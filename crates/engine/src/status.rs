@@ -1,6 +1,6 @@
-//! How everything is doing, as plain values: what the control side shows and the metrics export.
+//! The state of the engine as plain values: what the control side shows and the metrics export.
 //!
-//! What must stay true: looking changes nothing and waits for no I/O; figures of one array are
+//! What must stay true: looking changes nothing and waits for no I/O. Figures of one array are
 //! taken on its coordinator, pool figures on each worker, so they may be a moment apart.
 
 use crate::array::Array;
@@ -140,7 +140,7 @@ pub struct MemberStatus {
     pub slow: Option<SlowFigures>,
     /// Commands under way.
     pub in_flight: u64,
-    /// At most so many were under way at once since the array started: the most of each worker,
+    /// The most that were under way at once since the array started: the maxima of all workers,
     /// added up.
     pub in_flight_max: u64,
     /// Latency of reads.

@@ -1,9 +1,9 @@
-//! Stop an array: no more requests, what is under way ends, everything is flushed, the members say
+//! Stop an array: refuse requests, let those under way end, flush everything, and mark the members
 //! clean.
 //!
-//! What must stay true: the members are called clean only if every region's parity is trusted, the
-//! flush went well, and no member failed that nobody could stand in for; otherwise the next start
-//! resyncs, or rolls the log forward.
+//! What must stay true: the members are marked clean only if every region's parity is trusted, the
+//! flush went well, and no needed member failed. Otherwise the next start resyncs, or rolls the log
+//! forward.
 
 use crate::assemble::remove;
 use crate::canary::{Canary, sings};
@@ -66,7 +66,7 @@ pub(crate) async fn stop(
     }
     let recorded = match array.is_read_only() {
         true if array.taken_over_by().is_some() => Some(Stopped::TakenOver),
-        // It is so because a doubt could not be recorded.
+        // The reason: the resync flag could not be recorded.
         true if array.room.is_given_up() => None,
         true if array.waits_no_longer() && array.has_failed() => Some(Stopped::Failed),
         true => Some(Stopped::ReadOnly),
@@ -76,7 +76,7 @@ pub(crate) async fn stop(
         ownership::last_beat(local, runner, array.incarnation()).await;
     }
     if array.room.is_given_up() {
-        // Whoever waits for the next attempt has its device until then.
+        // A write that waits for its next attempt keeps its device until then.
         local.worker.handle.sleep(room::RETRY_EVERY).await;
     }
     until_recorded(local).await;
@@ -106,7 +106,7 @@ async fn until_recorded(local: &Rc<LocalArray>) {
     }
 }
 
-/// Whoever needs them: silent members are waited for a while, and then no longer.
+/// The stop waits for silent members for a while, and then no longer, even if the array needs them.
 fn give_up_later(local: &Rc<LocalArray>) {
     let (local, handle) = (Rc::downgrade(local), local.worker.handle.clone());
     let own = handle.clone();

@@ -124,7 +124,7 @@ fn run_thread(index: usize, config: &EngineConfig, ends: ThreadEnds) {
             (executor, receiver)
         }
         Err(error) => {
-            // Whoever started us is told; if it is gone there is nothing to do.
+            // The starter gets the error; if it is gone there is nothing to do.
             let _told = ends.sender.send(Err(error));
             return;
         }

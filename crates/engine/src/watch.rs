@@ -1,10 +1,9 @@
-//! Whether the members' devices answer: every worker looks at its commands under way, a few times a
+//! Finds devices that do not answer: every worker looks at its commands under way, a few times a
 //! second, as long as there are any.
 //!
-//! What must stay true: looking costs a command nothing but a flag that is read; nobody is woken
-//! while nothing is under way. Time is counted in looks, so that a host that stood still, or a
-//! clock that jumped, makes nobody late. A command that is not answered at all these looks is never
-//! waited for without end, unless nobody can do without its device.
+//! What must stay true: a command pays only for one flag that is read. No thread wakes up while
+//! nothing is under way. Time is counted in looks, so a suspended host or a clock that jumps makes
+//! no device late. No command waits without end, unless the array cannot do without its device.
 //!
 //! - here      looks, and what they found of each device
 //! - `judge`   who is given up, and who is waited for
@@ -135,7 +134,7 @@ pub(crate) fn silences(local: &LocalArray, member: MemberIdx) -> [Silence; 2] {
 pub(crate) struct Watch {
     handle: Handle,
     local: OnceCell<Weak<LocalArray>>,
-    /// Looks are taken: whoever starts a command need not see to it.
+    /// Looks are being taken, so the start of a command need not begin them.
     is_awake: Cell<bool>,
 }
 

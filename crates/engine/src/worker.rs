@@ -1,9 +1,9 @@
 //! One core: an executor, a pool of payload buffers, and this worker's share of every array.
 //!
-//! What must stay true: a worker's state is touched by its own thread only; other workers reach it
+//! What must stay true: only its own thread touches a worker's state. Other workers reach it
 //! through its mailbox. Work on a stripe runs on the stripe's owner, in one of a bounded number of
-//! stripe tasks, which are started when pieces first need them and stay; when all are busy, pieces
-//! wait in line. Nothing here blocks the thread.
+//! stripe tasks. These start when pieces first need them, and stay. When all are busy, pieces wait
+//! in line. Nothing here blocks the thread.
 
 use crate::array::ArrayId;
 use crate::datapath::{self, Answer, Piece};

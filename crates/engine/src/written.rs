@@ -31,7 +31,7 @@ pub(crate) struct WrittenMap {
     bits_per_page: u64,
     stripe_count: u64,
     dirty_pages: AtomicUsize,
-    /// Pages of which only one place has the newest bits.
+    /// Pages with the newest bits in only one place.
     single_pages: AtomicUsize,
     /// Stripes whose blocks the members still hold though clients gave them back.
     given_back: AtomicUsize,
@@ -44,7 +44,7 @@ struct Page {
     stored: OnceLock<Box<[AtomicU64]>>,
     /// Bits of stripes that clients gave back and members were not told of.
     given_back: OnceLock<Box<[AtomicU64]>>,
-    /// Bits that are set on the members, whichever of the page's places a start believes.
+    /// Bits that are set on the members in both places of the page.
     sure: OnceLock<Box<[AtomicU64]>>,
     is_dirty: AtomicBool,
     /// Which of its places on the members is written next: 0 or 1.

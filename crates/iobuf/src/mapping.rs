@@ -1,23 +1,23 @@
-//! Memory that belongs to somebody else: a guest's, or what a kernel driver shares.
+//! Memory of another owner: a guest's, or what a kernel driver shares.
 //!
-//! What must stay true: a mapping lives as long as a buffer that was lent from it; a byte is lent
-//! to one buffer at a time, however often the other side names it; whatever else is read here is
-//! copied out first and judged then. Not here: what lies in it.
+//! What must stay true: a mapping lives as long as a buffer that was lent from it. A byte is lent
+//! to one buffer at a time, however often the other side names it. Everything else that is read
+//! here is copied out first and judged then. Not here: what lies in it.
 //!
 //! **Why a buffer may lie in memory that another process can write.** A slice promises that its
-//! bytes stay as they are, and this memory's other owner can break that promise: two reads of one
-//! byte may differ. Three facts keep that harmless to this process:
+//! bytes do not change, and this memory's other owner can break that promise: two reads of one byte
+//! may differ. Three facts keep that harmless to this process:
 //!
 //! 1. Address and length of a buffer are never in the memory that it covers, and every value of a
 //!    byte is a valid one. So no access leaves the buffer, whatever is in it.
 //! 2. Payload is copied, combined, summed and handed to the kernel. Nothing derives a length, an
 //!    address or an index from it but look-ups of one byte in tables of 256.
-//! 3. The bytes are the other owner's own data: whoever changes them while a request is under way
-//!    gets what came of that, and nobody else does.
+//! 3. The bytes are the other owner's own data. If it changes them while a request is under way,
+//!    only that owner gets the result.
 //!
-//! The third fact ends where bytes are used twice. Data and parity of a stripe must come of the
-//! same bytes, or a lost member takes its neighbours' blocks along. So a lent buffer is for reads;
-//! a write's payload is copied into memory of our own before it goes to a volume.
+//! The third fact ends where bytes are used twice. Data and parity of a stripe must come from the
+//! same bytes, or a lost member takes its neighbours' blocks along. So a lent buffer is for reads.
+//! A write's payload is copied into memory of our own before it goes to a volume.
 
 use std::io;
 use std::ops::Range;

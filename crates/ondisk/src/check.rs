@@ -18,12 +18,11 @@ use crate::superblock::Superblock;
 /// second an array gets there in thirteen years without a stop.
 const GENERATION_END: u64 = 1 << 32;
 
-/// A generation that is not believed when it is read: it was forged, and leaves too little room to
-/// what is to come.
+/// A generation that readers reject: it was forged, and leaves too little room for later ones.
 pub(crate) const GENERATION_READ_END: u64 = GENERATION_END / 2;
 
-/// No array is started from this generation on, so that none gets to where its superblocks are not
-/// believed any more: what is left to it are nineteen days without a stop at ten updates a second.
+/// No array is started from this generation on, so that none reaches generations that readers
+/// reject. An array that runs has nineteen days left at ten updates a second.
 pub(crate) const GENERATION_START_END: u64 = GENERATION_READ_END - (1 << 24);
 
 impl Superblock {

@@ -61,7 +61,7 @@ pub fn place_offset(page: u32, place: u64) -> u64 {
     (u64::from(page) * CHECKSUM_PLACES + place) * PAGE_BYTES
 }
 
-/// Which page of which array this is.
+/// The identity of a page: its number and array.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SumPageIdentity {
     /// The array, as [`array_tag`](crate::bitmap::array_tag) gives it.

@@ -47,7 +47,7 @@ pub fn split_copies<'a>(
 pub struct CopyExamination {
     /// Where its slot begins, in bytes from the start of the device.
     pub offset: u64,
-    /// What it is.
+    /// The state of the copy.
     pub state: CopyState,
 }
 
@@ -226,8 +226,7 @@ fn member_lines(f: &mut fmt::Formatter<'_>, superblock: &Superblock) -> fmt::Res
     )?;
     line(f, "generation", format_args!("{}", superblock.generation))?;
     line(f, "incarnation", format_args!("{}", superblock.incarnation))?;
-    // From its start to its stop an array is marked so; who has the device tells which of both it
-    // is.
+    // An array is marked so from its start to its stop. The device's holder tells whether it runs.
     let state =
         if superblock.unclean { "unclean: running, or ended without a stop" } else { "clean" };
     line(f, "state", format_args!("{state}"))?;

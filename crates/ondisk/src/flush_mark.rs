@@ -41,7 +41,7 @@ impl FlushMark {
     /// The 4 KiB for the member.
     ///
     /// # Panics
-    /// If the mark is one that no reader would believe.
+    /// If readers would reject the mark.
     pub fn encode(&self) -> [u8; BLOCK_BYTES_USIZE] {
         assert!(self.is_possible(), "marks are counted from 1 and speak of earlier ones");
         let raw = RawFlushMark {

@@ -1,11 +1,10 @@
-//! The member table: who belongs to the array, in which role, and the one function that changes a
-//! role.
+//! The member table: the members, their roles, and the one function that changes a role.
 //!
 //! What must stay true: a slot has at most one holder (Active or Out) and at most one joining
-//! device (Rebuilding or Replacement); `out_since` is the generation of the superblock update that
-//! first recorded the member as having missed writes, and zero means it never missed any. The two
-//! incarnations recorded with it tell a member that was merely away from one that was started on
-//! its own meanwhile.
+//! device (Rebuilding or Replacement). `out_since` is the generation of the superblock update that
+//! first recorded the member as having missed writes. Zero means that it never missed any. The two
+//! incarnations recorded with it tell a member that merely missed writes from one that was started
+//! on its own meanwhile.
 
 use ashlar_units::MemberIdx;
 use uuid::Uuid;
@@ -170,7 +169,7 @@ impl MemberEntry {
     }
 
     /// The entry after `event`, recorded by `update`. A member that leaves or comes back has no log
-    /// tag afterwards: whoever readds it draws a new one.
+    /// tag afterwards; re-adding draws a new one.
     ///
     /// # Errors
     /// If the event cannot happen to a member in this role.

@@ -1,7 +1,6 @@
-//! Choices an array was created with, and what was forced on it since: the codes of the superblock.
+//! The choices at creation, and the forced actions since: the codes of the superblock.
 //!
-//! What must stay true: a code once given is never given to something else; a forced action once
-//! recorded is never cleared.
+//! What must stay true: a code is never reused. A recorded forced action is never cleared.
 
 /// How the array stays consistent over a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,11 +1,11 @@
 //! The superblock of a member: the array as a whole, and which part of it this member is.
 //!
 //! What must stay true: the superblocks of one generation agree in everything but the member's own
-//! identity, size and areas; encoding checks what decoding checks, so nothing is written that could
-//! not be read back; a value that decoding accepts is coherent in itself.
+//! identity, size and areas. Encoding checks what decoding checks, so nothing is written that could
+//! not be read back. A value that decoding accepts is coherent in itself.
 //!
 //! Update rule: a new generation goes to copies 0 and 2, flush, then to copies 1 and 3, flush. So
-//! at every moment one whole generation lies on the member. [`Superblock::for_member`] makes the
+//! one whole generation lies on the member at every moment. [`Superblock::for_member`] makes the
 //! superblock of each member from that of one; [`UPDATE_ORDER`] names the two steps.
 //!
 //! Not here: the checks (`check.rs`), the envelope (`seal.rs`), choosing among copies (`copies.rs`)

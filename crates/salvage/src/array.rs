@@ -32,7 +32,7 @@ pub struct Salvage<I> {
     written_map: Pages,
     write_intent: Pages,
     pub(crate) overlay: Overlay,
-    /// What blocks are known to be, on an array with checksums.
+    /// The known checksums of blocks, on an array with checksums.
     pub(crate) sums: Option<Sums>,
 }
 

@@ -92,7 +92,7 @@ pub struct Record {
     pub row_count: u16,
     /// What it is for.
     pub kind: Kind,
-    /// Who must have it.
+    /// The devices that must have it.
     pub holders: Vec<Holder>,
     /// Its blocks.
     pub payload: Vec<Payload>,

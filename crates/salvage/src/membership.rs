@@ -1,9 +1,9 @@
-//! Which image holds which slot: the assembly rules of docs/on-disk-format.md, for somebody who
-//! only reads.
+//! Which image holds which slot: the assembly rules of docs/on-disk-format.md, for a reader that
+//! never writes.
 //!
-//! What must stay true: the newest generation says who belongs where. An image whose bytes may be
-//! old is never a source, unless the operator puts it into a slot by hand; then it is used last,
-//! and every block that needed it says so.
+//! What must stay true: the newest generation says which member belongs where. An image whose bytes
+//! may be old is never a source, unless the operator puts it into a slot by hand. Then it is used
+//! last, and every block that needed it says so.
 
 use crate::bytes::{Uuid, uuid_text};
 use crate::copies::Reading;
@@ -13,10 +13,10 @@ use std::fmt;
 /// What the operator decides beforehand.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
-    /// Where an array lived on in two halves: the incarnation to believe.
+    /// After a split brain: the incarnation to trust.
     pub incarnation: Option<Uuid>,
-    /// The same where the incarnation does not tell them apart, or something else than the newest
-    /// is wanted: the image whose superblock is to be believed.
+    /// The same if the incarnation does not tell the sides apart, or if an older state is wanted:
+    /// the image whose superblock to trust.
     pub believed: Option<usize>,
     /// Images to take for a slot whatever they say, as (image, slot).
     pub by_hand: Vec<(usize, u16)>,
@@ -35,11 +35,11 @@ pub enum Refused {
     Twice(usize, usize),
     /// The array lived on in two halves; an image and the incarnation of each.
     SplitBrain([(usize, Uuid); 2]),
-    /// No image was written under the incarnation to believe.
+    /// No image was written under the incarnation to trust.
     NoSuchIncarnation,
     /// There is no such slot, or no such image.
     NoSuchSlot(u16),
-    /// The image to believe has no superblock; what it has instead.
+    /// The image to trust has no superblock; what it has instead.
     CannotBeBelieved(usize, &'static str),
 }
 
@@ -56,8 +56,8 @@ pub struct Side {
     pub slots_out: Vec<u16>,
 }
 
-/// What the images say about their array, each thing once, the newest generation first; for
-/// somebody who has to choose.
+/// The statements of the images about their array, each once, the newest generation first, for an
+/// operator who has to choose.
 pub fn sides(readings: &[Reading]) -> Vec<Side> {
     let mut sides: Vec<(&Superblock, Side)> = Vec::new();
     for (image, superblock) in readings.iter().enumerate() {
@@ -121,7 +121,7 @@ pub enum Standing {
     Older,
     /// It belongs to the array no longer, or never did by the newest superblock.
     NotListed,
-    /// It lived on apart from the half that is believed.
+    /// It diverged from the trusted side.
     OtherSide,
     /// It has no superblock to say what it is.
     Unknown(&'static str),
@@ -250,7 +250,7 @@ fn one_half(found: &[(usize, &Superblock)], newest: &Superblock) -> Result<(), R
     Err(Refused::SplitBrain([(trusted, newest.incarnation), (*image, other.incarnation)]))
 }
 
-/// A member that is put out may lack so many of the generations before.
+/// A member that is put out may lack at most this many of the generations before.
 const MISSED_WHEN_PUT_OUT: u64 = 2;
 
 /// Whether a member was written to by a start of the array that the newest superblock knows nothing

@@ -1,10 +1,10 @@
 //! What the stripe intent log changes about the blocks on the members, without writing anything:
 //! the judgement of a restart after a crash, kept beside the images.
 //!
-//! What must stay true: a record counts only if every device that could speak has it. A block of a
-//! device whose log cannot be read does not count where a complete record names the device. Rows in
+//! What must stay true: a record counts only if every device that could speak has it. If a device's
+//! log cannot be read, its blocks do not count where a complete record names the device. Rows in
 //! doubt lend their parity only to blocks that say so. A parity-only record counts unless its block
-//! lies in place as it was before.
+//! is still the old one.
 
 use crate::bytes::block_checksum;
 use crate::image::ReadAt;

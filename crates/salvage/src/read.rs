@@ -92,8 +92,8 @@ impl<I: ReadAt> Salvage<I> {
         Ok(Found { bytes, how: How::ByHand })
     }
 
-    /// A whole data strip into `strip_bytes` of `buffer`, with what became of each of its blocks.
-    /// Lost blocks are zeros in the buffer.
+    /// A whole data strip into `strip_bytes` of `buffer`, with the fate of each of its blocks. Lost
+    /// blocks are zeros in the buffer.
     ///
     /// # Panics
     /// If the buffer is not as long as a strip.

@@ -1,8 +1,8 @@
-//! What a test does to a disk: faults, a look at its content, images of it.
+//! What a test can do to a disk: faults, a look at its content, images of it.
 //!
-//! What must stay true: everything here takes effect for commands that complete from now on, is
-//! part of the test's own program and thus as reproducible as that. Not here: power, which goes for
-//! all disks at once (`world`).
+//! What must stay true: everything here affects commands that complete from now on. It is part of
+//! the test's own program and as reproducible as that. Not here: power, which goes for all disks at
+//! once (`world`).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -187,7 +187,7 @@ impl SimDisk {
         self.with(|disk| disk.faults.is_absent = false);
     }
 
-    /// Makes commands of `kind` fail from now on, for ever or so many `times`.
+    /// Makes commands of `kind` fail from now on, for ever or this many `times`.
     pub fn fail(&self, kind: CommandKind, fault: FaultKind, times: Option<u32>) {
         let entry = (times != Some(0)).then_some((Fault::from(fault), times));
         self.with(|disk| disk.faults.by_kind[kind.at()] = entry);
@@ -329,7 +329,7 @@ impl SimDisk {
         bytes
     }
 
-    /// Stores `bytes` at `offset`, durably, behind the back of whoever uses the disk.
+    /// Stores `bytes` at `offset`, durably, behind the back of the disk's user.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
         self.with(|disk| disk.content.put(offset, bytes));
     }

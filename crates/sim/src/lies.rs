@@ -1,15 +1,14 @@
-//! Writes that a disk acknowledges and does not store as it was told, blocks that change by
-//! themselves, and the books about what of it is still there.
+//! Writes that a disk acknowledges and does not store as told, blocks that change by themselves,
+//! and the books about such damage.
 //!
-//! What must stay true: whatever is different from what it should be, in what a read would see or
-//! on the medium, is in the books; they may hold more (bytes that were meant to become what they
-//! were anyway), never less.
+//! What must stay true: every difference from the right content, in a read or on the medium, is in
+//! the books. They may hold more (bytes that happen to be right anyway), never less.
 
 use ashlar_units::{Extent, to_u64, to_usize};
 
 use crate::state::{Change, DiskState, part};
 
-/// What is told apart, bytes: no write is torn into less.
+/// The grain of the books in bytes: no write is torn into less.
 pub(crate) const GRAIN_BYTES: usize = 128;
 
 /// What becomes of a write that is acknowledged all the same.

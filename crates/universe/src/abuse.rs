@@ -300,7 +300,7 @@ impl Abuses<'_> {
         self.demand((damage, useless), rest)
     }
 
-    /// What must come of it, if somebody is left who knows what is so.
+    /// The required outcome, if one member with the truth is left.
     fn demand(&self, (damage, useless): (Damage, Vec<usize>), rest: &Rest) -> Option<Demand> {
         let slots = self.stage.config().shape.members;
         let mut out = self.drive_slots.out_at_rest(rest, slots);
@@ -318,7 +318,7 @@ impl Abuses<'_> {
         }
         let is_refused =
             self.drive_slots.is_beyond(&out) || damage == Damage::TooManyGone || is_stranger;
-        // Somebody must be left who knows what is so.
+        // One member with the truth must be left.
         let knows = |at: &usize| {
             // The same number under another start is another history.
             let is_newest = rest.own[*at].as_ref().is_some_and(|own| {

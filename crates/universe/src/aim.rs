@@ -1,8 +1,7 @@
-//! Universes that go somewhere on purpose: where faults planted in the engine were found once in
-//! thousands of others.
+//! Universes with an aim: they go where planted faults are otherwise found once in thousands.
 //!
 //! What must stay true: an aim changes what is drawn and where a host is cut off, never what is
-//! demanded; without an aim nothing here draws anything.
+//! demanded. Without an aim nothing here draws anything.
 
 use crate::config::{Class, Config, Profile};
 use crate::menu::{Act, Menu};

@@ -1,7 +1,7 @@
-//! What a universe is made of: everything that is fixed before its first moment, drawn from the
-//! seed.
+//! The configuration of a universe: everything that is fixed before its first moment, drawn from
+//! the seed.
 //!
-//! What must stay true: equal seeds give equal configurations; what the oracle may demand under a
+//! What must stay true: equal seeds give equal configurations. What the oracle may demand under a
 //! policy is written here, in [`Contract`], and nowhere else.
 
 use ashlar_engine::SlowReaction;
@@ -121,7 +121,7 @@ pub struct Config {
     pub requests: usize,
     /// How often the array is started in the safety phase.
     pub lives: usize,
-    /// Members are told what clients gave back.
+    /// Discards of clients are passed on to the members.
     pub passes_discards: bool,
     /// What follows when a member is slow.
     pub slow: SlowReaction,

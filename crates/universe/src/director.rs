@@ -1,8 +1,8 @@
 //! The director of one life: takes acts from the menu, one after the other, while clients work.
 //!
-//! What must stay true: it takes no more redundancy than the budget allows, decided and done in one
-//! go, so that the engine cannot change anything in between; what an operator's command answers is
-//! held against what it may answer.
+//! What must stay true: it takes no more redundancy than the budget allows. It decides and acts in
+//! one step, so that the engine cannot change anything in between. The answer to an operator's
+//! command is compared with the allowed answers.
 
 use crate::config::Class;
 use crate::drive_slot::{DriveSlots, Trouble, out_of_sync};
@@ -119,7 +119,7 @@ impl Director<'_> {
         self.stage.say(|| format!("{} {line}", seconds(&self.handle)));
     }
 
-    /// Who is where now.
+    /// Which member is in which slot now.
     pub(crate) async fn refresh(&mut self) {
         let Ok(status) = self.engine.status().await else { return };
         let Some(array) = status.arrays.first() else { return };

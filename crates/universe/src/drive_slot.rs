@@ -370,7 +370,7 @@ impl DriveSlots {
         own.map(|superblock| superblock.generation).max()
     }
 
-    /// Take over from the devices who is where.
+    /// Take over from the devices which member is in which slot.
     pub(crate) fn adopt(&mut self, rest: &Rest) {
         for (drive_slot, place) in self.all.iter_mut().zip(&rest.places) {
             drive_slot.slot = match place {

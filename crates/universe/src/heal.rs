@@ -1,7 +1,7 @@
-//! How a director brings an array back: calm before a crash that the contract covers only in calm,
-//! and a whole array at the end, within a deadline of virtual time.
+//! How a director heals an array: calm before a crash that the contract covers only in calm, and a
+//! whole array at the end, within a deadline of virtual time.
 //!
-//! What must stay true: only what an operator could do is done; no fault is undone here.
+//! What must stay true: it does only what an operator could do. No fault is undone here.
 
 use crate::damaged;
 use crate::director::{Director, TANK};

@@ -1,19 +1,20 @@
 //! The oracle: for every unit of the window, which writes may be found in it.
 //!
 //! What must stay true:
-//! - *order*: a write that was answered before another began is under it; writes under way at the
+//! - *order*: a write that was answered before another began is under it. Writes under way at the
 //!   same time may end up in either order, but once a read has shown the order it stays.
-//! - *flush*: a write answered before a flush began is durable once that flush is answered; so is
-//!   one with FUA once it is answered itself. A durable write and what is above it survive any
-//!   crash.
-//! - *crash*: of the rest each unit keeps any one state, old or new; the first read afterwards
+//! - *flush*: a write answered before a flush began is durable once that flush is answered. So is
+//!   one with FUA once it is answered itself. A durable write and all later ones above it survive
+//!   any crash.
+//! - *crash*: of the rest each unit keeps any one state, old or new. The first read afterwards
 //!   settles which.
-//! - *trim*: reads as before or as zeros; a read settles which.
-//! - *uncertain*: blocks of a whole-stripe write that an array with a log had not made durable at a
-//!   crash are excepted from the rule of crashes, and only they: `uncertain` says how far.
+//! - *trim*: reads as before or as zeros. A read settles which.
+//! - *uncertain*: only one kind of block is excepted from the rule of crashes: blocks of a
+//!   whole-stripe write that an array with a log had not made durable at a crash. `uncertain` has
+//!   the limits.
 //!
 //! Time is a counter of its own: it rises with every event here. Not here: what is promised when
-//! (`config`), who asks.
+//! (`config`), and the clients.
 
 mod uncertain;
 

@@ -1,8 +1,8 @@
-//! Dry runs and starts of whatever is on the devices, held against each other.
+//! Dry runs and starts of whatever is on the devices, compared with each other.
 //!
 //! What must stay true: a dry run changes nothing and ends as the start does, in the same state or
-//! in the same words; a refusal names a way to go on, and an option that it names gets further. Not
-//! here: what a start must come to (`abuse`, `life`).
+//! in the same words. A refusal names a way to go on, and an option that it names gets further. Not
+//! here: the required outcome of a start (`abuse`, `life`).
 
 use crate::abuse::Abuses;
 use crate::life::engine;

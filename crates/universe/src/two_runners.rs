@@ -1,10 +1,10 @@
 //! Two programs of one host that run one array by different paths to its devices, as multipath
 //! gives a drive two names.
 //!
-//! What must stay true: at most one of them runs it, whichever steps of their starts follow each
-//! other; a start that is refused because the array runs has written nothing; whoever runs it is
-//! not disturbed, and goes on with everything right. One that ended in the middle of its work is
-//! followed by another through other paths.
+//! What must stay true: at most one of them runs it, however the steps of their starts interleave.
+//! A start that is refused because the array runs has written nothing. The running program is not
+//! disturbed, and stays right. If one ended in the middle of its work, another one follows through
+//! other paths.
 
 use crate::abuse::{Abuses, write_some};
 use crate::audit;

@@ -1,8 +1,8 @@
 //! Calls about the members of a running array, and about spares.
 //!
-//! What must stay true: a member is named by its slot, path or serial; a command that was carried
-//! out already says so and changes nothing; a dry run looks at the device and at what is stated of
-//! it, and writes nothing.
+//! What must stay true: a member is named by its slot, path or serial. A repeated command says that
+//! it was carried out already, and changes nothing. A dry run looks at the device and at the
+//! statement about it, and writes nothing.
 
 use super::Arrays;
 use crate::aside::aside;

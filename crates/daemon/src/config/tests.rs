@@ -1,4 +1,4 @@
-//! What a configuration file may say, and what the line says when it may not.
+//! Configuration files that are accepted, and the refusals of others.
 
 use super::{Config, expand};
 use ashlar_engine::{ArrayTuning, SlowReaction};

@@ -1,7 +1,7 @@
-//! The table of mounts, as /proc/self/mounts has it.
+//! The table of mounts, as in /proc/self/mounts.
 //!
 //! What must stay true: blanks, line ends, `\` and `#` stand there as `\` and three octal digits,
-//! and are read as what they are: a path that is not read so is never found again.
+//! and are decoded. Without that, a path with them would never be found again.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

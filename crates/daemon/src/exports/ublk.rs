@@ -1,8 +1,8 @@
 //! ublk: each attached volume is a block device of this machine, with one queue for each worker.
 //!
-//! What must stay true: a device whose daemon was killed waits, and is taken over when its volume
-//! runs again, whoever mounted it; a device in use is detached by force only. Nothing is written
-//! down: the driver keeps which volume a device belongs to.
+//! What must stay true: a device whose daemon was killed waits. The daemon takes it over when its
+//! volume runs again, even if it is mounted. A device in use is detached by force only. Nothing is
+//! written down: the driver keeps which volume a device belongs to.
 
 use super::fuse::FuseExports;
 use super::{

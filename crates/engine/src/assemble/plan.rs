@@ -1,9 +1,9 @@
-//! What a start makes of the judgement: which device fills which slot in which state, and the
-//! superblock that the start itself will write.
+//! Turns the judgement of a start into a plan: which device fills which slot in which state, and
+//! the superblock that the start will write.
 //!
 //! What must stay true: planning writes nothing and asks no device. A slot is in sync only if the
-//! judgement calls its member current; a device that was being filled goes on from its checkpoint,
-//! and from nothing if no job names it.
+//! judgement calls its member current. A device that was being filled continues from its
+//! checkpoint, or from the beginning if no job names it.
 
 use super::{AssembleSpec, Found};
 use crate::canary::{Canary, sings};

@@ -1,6 +1,6 @@
-//! How the jobs of an array are doing, as plain values that any thread may read.
+//! The progress of an array's jobs, as plain values that any thread may read.
 //!
-//! What must stay true: only the coordinator writes here; a reader waits for one short lock at
+//! What must stay true: only the coordinator writes here. A reader waits for one short lock at
 //! most.
 
 use ashlar_ondisk::JobKind;

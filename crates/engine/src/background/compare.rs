@@ -1,11 +1,10 @@
 //! Scrub and resync: read all strips of a tile, compare parity with data, make them agree.
 //!
-//! What must stay true: a scrub rewrites data only where two or more parities point at the same
-//! strip; else it is parity that gives way. A resync never lets old parity decide what the data is:
-//! it takes the data as it lies (of a mirror, its lowest readable copy) and makes parity follow.
-//! Where data is missing and parity is not trusted, a stripe can only be found to agree, by a
-//! parity that is left over; if it does not, or there is none left over, it stays as it is and is
-//! reported.
+//! What must stay true: a scrub rewrites data only if two or more parities point at the same strip.
+//! Otherwise it rewrites parity. A resync never computes data from old parity. It takes the data as
+//! found (of a mirror the lowest readable copy) and generates parity from it. If data is missing
+//! and parity is not trusted, the job can only compare the stripe with a parity that is left over.
+//! If that fails or none is left over, the job leaves the stripe unchanged and reports it.
 //!
 //! The caller holds the rows' exclusive lock.
 
@@ -371,8 +370,8 @@ fn one_row(rows: RowRange, row: usize) -> RowRange {
     RowRange::new(start, start + 1)
 }
 
-/// Buffers beyond the pool's: whoever holds some of those must not wait for more, and repairs are
-/// rare.
+/// Buffers beyond the pool's: a task that holds some of those must not wait for more, and repairs
+/// are rare.
 fn blank_buffers(local: &LocalArray, count: usize, bytes: usize) -> StripeBuffers {
     let mut buffers = local.scratch.no_buffers();
     buffers.extend((0..count).map(|_| BufMut::zeroed(bytes)));

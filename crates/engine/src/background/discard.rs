@@ -1,15 +1,15 @@
-//! What clients gave back goes back to the members: holes in files, trimmed cells of drives.
+//! Passes discards of clients on to the members: holes in files, trimmed cells of drives.
 //!
 //! What must stay true:
-//! - a stripe's blocks go only when it is durable on the members that the stripe is unwritten:
-//!   until then a crash would find it written, and parity that disagrees with what is left;
-//! - they go under the stripe's row lock, so that no first write meets them;
-//! - they go only to devices that read zeros there afterwards: a read that was under way when the
-//!   client gave the stripe back finds what was there or zeros.
+//! - The members get a discard only after they have durably recorded the stripe as unwritten. Until
+//!   then a crash would find it written, with parity that disagrees.
+//! - The discard runs under the stripe's row lock, so that no first write meets it.
+//! - Only devices that read zeros afterwards get it. A read that was under way when the client
+//!   discarded the stripe then finds the old content or zeros.
 //!
-//! What an unwritten stripe holds is never looked at, so it does not matter which members have done
-//! it and which have not, or cannot; a fault is ignored for the same reason. The first write of a
-//! stripe stores all of it. Not here: what makes a stripe unwritten (`datapath/trim.rs`).
+//! Nobody reads the members of an unwritten stripe. So it does not matter which members carried out
+//! the discard, and a fault is ignored. The first write of a stripe stores all of it. Not here:
+//! what makes a stripe unwritten (`datapath/trim.rs`).
 
 use crate::datapath::Piece;
 use crate::local_array::LocalArray;

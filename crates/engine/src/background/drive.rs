@@ -1,15 +1,15 @@
-//! A job at work: stripes are begun as the pace allows, awaited in order, and tried again where
-//! they could not be done.
+//! Runs a job: begins stripes as the pace allows, awaits them in order, and tries failed ones
+//! again.
 //!
-//! What must stay true: stripes are begun in order and awaited in order, so everything below the
-//! oldest one under way is done. A job holds its share of the array only while it runs, and ends
-//! soon after the array is stopping; when it ends no stripe that it began is under way.
+//! What must stay true: stripes are begun and awaited in order, so all stripes below the oldest one
+//! under way are done. A job holds its share of the array only while it runs. It ends soon after
+//! the array begins to stop, and leaves no stripe under way.
 //!
-//! A rebuild or copy does not end while stripes are lost: its device would be called good with
-//! content that is not. It tries them again now and then; writing such a stripe whole, or trimming
-//! it, clears it.
+//! A rebuild or copy does not end while stripes are lost: its device would be called good without
+//! their content. The job tries them again now and then. A client that writes such a stripe whole,
+//! or discards it, clears it.
 //!
-//! Not here: how far the job is (`job.rs`), what is done to a stripe (`step.rs`), how fast
+//! Not here: how far the job is (`job.rs`), what a job does to a stripe (`step.rs`), how fast
 //! (`pace.rs`, `meter.rs`).
 
 use super::job::{End, Job};

@@ -1,9 +1,9 @@
-//! Which jobs begin: those that fill a device that joined, and all that the superblock says were
-//! under way when the array starts.
+//! Begins jobs: those that fill a joining device, and those that the superblock lists as under way
+//! when the array starts.
 //!
-//! What must stay true: a resync is among the running jobs before any other begins; a device that
-//! may have missed writes visits every region in which they can be, and those regions are known
-//! only after every worker has been heard from once more (`coordinator/join.rs`).
+//! What must stay true: a resync is among the running jobs before any other begins. A device that
+//! may have missed writes visits every region that can hold them. These regions are known only
+//! after every worker has answered once more (`coordinator/join.rs`).
 
 use super::course::{Course, Reach};
 use super::job::JobSpec;

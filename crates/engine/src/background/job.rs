@@ -1,11 +1,11 @@
-//! One job: what it is for, which stripes it is through with, and how far that lets it say it is.
+//! One job: its purpose, the stripes that are done, and the checkpoint that follows from them.
 //!
-//! What must stay true: a checkpoint names no stripe that is not done and flushed; a stripe that
-//! could not be done holds the checkpoint where it is. Everything below `done_below` was visited,
+//! What must stay true: a checkpoint covers only stripes that are done and flushed. A stripe that
+//! could not be done holds the checkpoint where it is. Every stripe below `done_below` was visited,
 //! because `drive.rs` begins and awaits stripes in order.
 //!
-//! Not here: the loop (`drive.rs`), what is done to a stripe (`step.rs`), what the superblocks say
-//! (`table.rs`).
+//! Not here: the loop (`drive.rs`), what a job does to a stripe (`step.rs`), what the superblocks
+//! say (`table.rs`).
 
 use super::board::JobStatus;
 use super::course::{Course, Maps};

@@ -1,5 +1,5 @@
-//! Samples for the governor: what clients saw and what the job moved since the last one; and when
-//! it is time for a checkpoint.
+//! Samples for the governor: the latency of clients and the bytes of the job since the last sample.
+//! Also says when a checkpoint is due.
 //!
 //! What must stay true: a sample costs a walk over a few histograms, ten times a second at most.
 

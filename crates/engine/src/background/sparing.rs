@@ -1,7 +1,7 @@
-//! Spares for slots that went out, and for members that are slow.
+//! Spares for slots that are out, and for slow members.
 //!
-//! What must stay true: a spare that is taken from its pool either joins, goes back because the
-//! slot was not free any more, or is dropped because it does not work, and an event says so.
+//! What must stay true: a spare that leaves its pool joins a slot, returns because the slot is no
+//! longer free, or is dropped because it does not work. An event says which.
 
 use super::{notify, spawn};
 use crate::coordinator::join;

@@ -1,10 +1,10 @@
 //! What a background job does to one stripe, on the stripe's owner.
 //!
-//! What must stay true: each tile of rows is worked on under its exclusive row lock, and everything
-//! is decided from what is true under that lock: whether the stripe is written, which slots are
-//! readable. So a write that was planned before the job's device was attached has ended when the
-//! step reads, and a write that comes after the step goes to the device itself. Buffers are taken
-//! under the lock, all at once (`scratch.rs`).
+//! What must stay true: a step works on each tile of rows under its exclusive row lock. It decides
+//! everything from what holds under that lock: whether the stripe is written, and which slots are
+//! readable. A write that was planned before the job's device was attached has ended when the step
+//! reads. A later write goes to the device itself. The step takes all its buffers at once, under
+//! the lock (`scratch.rs`).
 //!
 //! - here         rebuild and copy
 //! - `compare`    scrub and resync

@@ -1,9 +1,8 @@
-//! What the superblocks say about jobs, and the changes at a job's end.
+//! The jobs in the superblocks, and the changes at a job's end.
 //!
-//! What must stay true: a checkpoint is recorded only after the device it speaks of and all others
-//! were flushed, with the written map, and what it says was read before that flush began; the slot
-//! of a finished rebuild becomes in sync, and the device of a finished copy takes over, only when
-//! the members have recorded it.
+//! What must stay true: a checkpoint is recorded only after its device and all others were flushed,
+//! with the written map. Its value was read before that flush began. The slot of a finished rebuild
+//! becomes in sync only when the members have recorded it. So does the device of a finished copy.
 
 use super::job::{End, Job};
 use super::step::Work;
@@ -169,7 +168,7 @@ async fn finish_scrub(local: &Rc<LocalArray>, job: &Job) {
     let _lost = record::locked_update(local, finish).await;
 }
 
-/// The joining device holds the slot from now on; whoever held it before is dismissed.
+/// The joining device holds the slot from now on; its former holder is dismissed.
 fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job: JobRecord) {
     let holders = superblock
         .members

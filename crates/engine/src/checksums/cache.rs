@@ -1,9 +1,8 @@
 //! The pages of the checksum table that are in memory, for all workers.
 //!
-//! What must stay true: of each page there is one copy at most, and one reader that fetches it,
-//! whoever waits; a page that is dirty or held by anybody is not let go, so a page that is fetched
-//! is never older than one that was here before. At most as many pages as there is room for, and
-//! those that requests under way hold.
+//! What must stay true: each page has at most one copy, and one reader fetches it for all that
+//! wait. A page that is dirty or held stays in memory, so a fetched page is never older than an
+//! earlier copy. The cache holds at most its limit, plus the pages that requests under way hold.
 //!
 //! The locks here are held for a look into a table, never across I/O.
 
@@ -27,7 +26,7 @@ const ATTEMPTS: usize = 4;
 /// Pages that each of them has room for at least.
 const SHELF_PAGES_MIN: usize = 4;
 
-/// Which page of which device.
+/// The identity of a page: its device and its number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Key {
     pub(super) member: u16,
@@ -146,8 +145,7 @@ impl Cache {
         locked(&self.shelves[to_usize(spread >> 60)])
     }
 
-    /// The page, or its place in the line of those who wait for it; true if the caller is to fetch
-    /// it.
+    /// The page, or a place in its line of waiters; true if the caller must fetch it.
     fn get_or_wait(&self, key: Key) -> Result<Arc<Page>, (oneshot::Receiver<Fetched>, bool)> {
         let mut shelf = self.shelf(key);
         let (told, waits) = oneshot::channel();
@@ -163,7 +161,7 @@ impl Cache {
         Err((waits, true))
     }
 
-    /// The page was fetched, or could not be: whoever waits is told.
+    /// The page was fetched, or could not be: its waiters get the result.
     fn put(&self, key: Key, fetched: Fetched) {
         let mut shelf = self.shelf(key);
         let before = shelf.entries.remove(&key);
@@ -178,7 +176,7 @@ impl Cache {
         drop(shelf);
         if let Some(Entry::Coming(waiting)) = before {
             for told in waiting {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _unwanted = told.send(fetched.clone());
             }
         }
@@ -247,7 +245,7 @@ pub(super) fn begin(
     Err(waits)
 }
 
-/// The device of that slot and device epoch, as far as this worker was told.
+/// The device of that slot and device epoch, as far as this worker knows.
 fn device_of(local: &LocalArray, (member, device_epoch): Owner) -> Option<Rc<dyn Device>> {
     let (current, replacement) = local.device_epochs(member);
     if device_epoch == current

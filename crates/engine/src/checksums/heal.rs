@@ -1,16 +1,19 @@
-//! Blocks that are not what was written, or cannot be read, are decoded from those that are, and
-//! stored anew.
+//! Decodes wrong or unreadable blocks from right ones, and stores them anew.
 //!
-//! What must stay true: a row is decoded from blocks only that match their checksums under the
-//! rows' exclusive lock. What is stored is proven: the decoded block has the checksum that is known
-//! of it, or none is known, or one that may be old (the media did not give back the newer page, and
-//! the entry was not set since). A block of which nothing is known is a source only if it is proven
-//! itself: by another of its row, whose known checksum is that of what follows from it. If the
-//! decoded block is what the device holds, it is the table that is wrong: a write of its page was
-//! lost. If it is neither, nothing is proven and nothing is changed.
+//! What must stay true: a row is decoded only from blocks that match their checksums under the
+//! rows' exclusive lock. A decoded block is stored only if one of these holds:
+//! - it has the known checksum;
+//! - no checksum of it is known;
+//! - the known checksum may be old: the media did not return the newer page, and the entry was not
+//!   set since.
 //!
-//! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool: callers may
-//! hold some.
+//! A block without a known checksum is a source only if another block of its row proves it: the
+//! block that follows from it has its known checksum. If the decoded block equals the block on the
+//! device, the table is wrong, because a write of its page was lost. In all other cases nothing is
+//! proven and nothing is changed.
+//!
+//! The caller holds the rows' lock, exclusively. Nothing here takes buffers of a pool, because
+//! callers may hold some.
 
 use super::pins::{Noted, note_alone};
 use super::{Judgement, block_of, cache, judge, sum_of};

@@ -1,10 +1,9 @@
-//! Changed pages of the checksum table go to the members, as the first thing that a flush round
-//! does.
+//! Writes changed pages of the checksum table to the members, as the first step of a flush round.
 //!
 //! What must stay true: pages are taken after those of the written map and before the members are
-//! flushed, so a stripe is never called written, and an update never settled, before its checksums
-//! are durable. A page is written to its other place only after the round before has ended well: a
-//! write that tears leaves the one before it.
+//! flushed. So no stripe is called written, and no update settled, before its checksums are
+//! durable. A page is written to its other place only after the round before has ended well, so a
+//! torn write leaves the page before it.
 
 use super::page::Page;
 use crate::array::Array;

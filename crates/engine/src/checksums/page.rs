@@ -1,7 +1,7 @@
 //! The checksums of one page of one device, in memory.
 //!
-//! What must stay true: a change is dirty until a flush round has taken it; a page that is dirty,
-//! or that somebody holds, stays in memory.
+//! What must stay true: a change is dirty until a flush round has taken it. A page that is dirty or
+//! held stays in memory.
 
 use super::cache::Key;
 use ashlar_ondisk::checksums::{SUMS_PER_PAGE, Sums, UNKNOWN};

@@ -1,9 +1,10 @@
-//! Before a write its pages come into memory and stay; after it they learn what was stored.
+//! Brings the pages of a write into memory before it, keeps them there, and records afterwards what
+//! was stored.
 //!
-//! What must stay true: pages are here before the write gets a number in the log, so that between
-//! its record and its end nothing waits for them. A device that joins in between has no page here
-//! and needs none: the job that fills it comes to these rows afterwards. What a device failed to
-//! store is not noted: it may still hold what it held.
+//! What must stay true: the pages are in memory before the write gets a number in the log, so
+//! nothing waits for them between its record and its end. A device that joins in between has no
+//! page here and needs none: the job that fills it comes to these rows afterwards. A block that a
+//! device failed to store is not recorded, because the device may still hold the old one.
 
 use super::cache::{Key, begin, load};
 use super::page::Page;
@@ -89,7 +90,7 @@ pub(crate) async fn pin(
     Ok(Some(pins))
 }
 
-/// The devices that a write of this strip goes to, as far as this worker was told.
+/// The devices that a write of this strip goes to, as far as this worker knows.
 fn targets(
     local: &LocalArray,
     stripe: Stripe,

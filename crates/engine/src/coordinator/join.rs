@@ -1,18 +1,16 @@
-//! A device takes a slot: as a new member to be rebuilt, as a replacement to be copied to, or as
-//! the same member that comes back.
+//! A device takes a slot: a new member to rebuild, a replacement to copy to, or a returning member.
 //!
 //! What must stay true, so that no write is missed:
-//! 1. every worker has the device before the slot takes writes for it, so a write that is planned
-//!    for the device reaches it wherever it runs;
-//! 2. the job begins only after every worker has been heard from once more: a write that was
-//!    planned without the device has then entered its region, and is under its row lock until it
-//!    has ended;
-//! 3. a step of the job takes the stripe's row lock, so it reads after such a write has ended, and
-//!    visits the stripes of entered regions even if they look unwritten (`background/course.rs`).
+//! 1. Every worker has the device before the slot takes writes for it. So a write that is planned
+//!    for the device reaches it on any worker.
+//! 2. The job begins only after every worker has answered once more. A write that was planned
+//!    without the device has then entered its region, and holds its row lock until it has ended.
+//! 3. A step of the job takes the stripe's row lock, so it reads after such a write has ended. It
+//!    also visits the stripes of entered regions that look unwritten (`background/course.rs`).
 //!
-//! The slot takes writes a moment before the members record the joining device. That only makes
-//! work: nothing is read from the device before the job has been there, and after a crash in
-//! between the device does not belong to the array.
+//! The slot takes writes a moment before the members record the joining device. That does no harm:
+//! nothing is read from the device before the job has reached the stripe. After a crash in between,
+//! the device does not belong to the array.
 
 use super::{everywhere, map_writer, proof, record};
 use crate::background::{self, table};

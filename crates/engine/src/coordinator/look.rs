@@ -1,10 +1,10 @@
-//! Whether the members' devices are still what was opened: looked at with each heartbeat, and
-//! before a repair.
+//! Checks that the members' devices are still the opened ones: with each heartbeat, and before a
+//! repair.
 //!
-//! What must stay true: a device that became smaller, or whose backing file is another one, is out
-//! before a repair is written to it: the repair would make it grow, and what lies between would
-//! read as zeros. Looks never make a request wait: they may take as long as a file system does. Not
-//! here: how a device tells (`ashlar_device`).
+//! What must stay true: a device that shrank, or whose backing file was exchanged, is out before a
+//! repair is written to it. The repair would make it grow, and the gap would read as zeros. A look
+//! may take as long as a file system does, and never makes a request wait. Not here: how a device
+//! tells (`ashlar_device`).
 
 use super::map_writer::{self, Holder};
 use crate::aside;
@@ -23,11 +23,11 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(crate) struct Looks {
     is_under_way: Cell<bool>,
-    /// What was told already, of which device.
+    /// The reports that were made already, by device.
     told: RefCell<BTreeSet<(MemberIdx, DeviceEpoch, Told)>>,
 }
 
-/// Each is told once of a device.
+/// Each is reported once for a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     PathReplaced,

@@ -1,9 +1,9 @@
-//! Bitmap and map pages on the members, flush rounds, and the sweep that cleans idle regions.
+//! Writes bitmap and map pages to the members, runs flush rounds, and sweeps idle regions clean.
 //!
-//! What must stay true: a page is written to every member in service, also to those being filled; a
-//! member that cannot take it is out. What a page carries of its member is that member's. Setting a
-//! write-intent bit is durable before the caller goes on; clearing one follows a flush of the data
-//! it covered.
+//! What must stay true: a page goes to every member in service, also to members that are being
+//! filled. A member that cannot take it is out. Each page records which member it belongs to.
+//! Setting a write-intent bit is durable before the caller goes on. Clearing one follows a flush of
+//! the data that it covered.
 
 use super::record::{aligned, ended};
 use super::writes::DeviceWrites;
@@ -366,9 +366,9 @@ pub(crate) async fn sweep_once(local: &Rc<LocalArray>) {
     }
 }
 
-/// An array starts: bitmap pages that some members have and others do not are written to all. A
-/// later page without the bit, on a member that was not asked when the bit was believed, would hide
-/// it from the next start.
+/// At a start: bitmap pages that some members have and others do not are written to all. A later
+/// page without the bit, on a member that was not read when the bit was found, would hide it from
+/// the next start.
 ///
 /// # Errors
 /// [`ArrayLost`] if they cannot be written.

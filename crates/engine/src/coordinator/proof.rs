@@ -1,14 +1,14 @@
-//! Flush marks on the members: the proof that what was flushed is on every one of them, so that a
-//! start knows an older copy.
+//! Flush marks on the members: they prove that every member has the flushed data, so that a start
+//! recognises an older copy.
 //!
-//! What must stay true: a mark is called flushed only if it was written to every device that is in
-//! service afterwards, and a flush of all of them that began later went well. A device that joins
-//! has a mark before the members list it. No client waits for a proof, and proofs take no more than
-//! a twentieth of the time: where flushing is slow, they are rarer.
+//! What must stay true: a mark is called flushed only if it was written to every device in service,
+//! and a later flush of all of them went well. A device that joins has a mark before the members
+//! list it. No client waits for a proof. Proofs take at most a twentieth of the time, so they are
+//! rarer where flushing is slow.
 //!
-//! What the next start cannot tell: that a copy lacks what was written after the last proof began.
-//! That is what was flushed within [`PROOF_EVERY`], or twenty times what a proof takes, if that is
-//! longer; and what nobody flushed, within two seconds.
+//! A start does not notice a copy that lacks only writes since the last proof began. These are
+//! writes that were flushed within [`PROOF_EVERY`], or within twenty times what a proof takes if
+//! that is longer, and unflushed writes of two seconds.
 
 use super::map_writer::{self, Holder};
 use super::record::{aligned, all_went_well, ended};
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// Shortest time between the end of a proof and the next one that a client's flush asks for.
 const PROOF_EVERY: Duration = Duration::from_millis(50);
-/// A proof that took so long is followed by a pause of so many times that.
+/// A proof is followed by a pause of this many times its duration.
 const PAUSE_FACTOR: u32 = 19;
 
 /// What the coordinator knows of the marks of its array.
@@ -77,7 +77,7 @@ fn is_unproven(local: &LocalArray) -> bool {
     local.array.unproven.proven.load(Ordering::Acquire) < noted(local)
 }
 
-/// A client's flush was answered: the members are told soon what that made durable. Nobody waits.
+/// A client's flush was answered: the members record soon what that made durable. No request waits.
 pub(crate) fn ask_for(local: &Rc<LocalArray>) {
     if !is_unproven(local) || local.array.unproven.is_asked_for.swap(true, Ordering::AcqRel) {
         return;

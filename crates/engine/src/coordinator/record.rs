@@ -1,8 +1,8 @@
 //! One superblock update on all members of an array.
 //!
 //! What must stay true: copies 0 and 2 are written and flushed on every member before copies 1 and
-//! 3 are touched, so a crash leaves each member with a whole pair; a member that cannot take the
-//! update is put out by the next generation, which the rest take instead; a generation is never
+//! 3 are touched, so a crash leaves each member with a whole pair. If a member cannot take the
+//! update, the next generation puts it out, and the others take that one. A generation is never
 //! used twice.
 
 use super::writes::DeviceWrites;

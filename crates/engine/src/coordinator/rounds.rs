@@ -1,8 +1,8 @@
-//! Many callers, one round of work: whoever comes while a round runs is served by the next one.
+//! Many callers, one round of work: callers that come while a round runs share the next one.
 //!
-//! What must stay true: a caller is answered by a round that *started* after it came, so what it
-//! did before is covered; one round runs at a time; a caller that goes away while it runs the round
-//! for all leaves the others able to run it.
+//! What must stay true: a caller is answered by a round that *started* after it came, so the round
+//! covers everything that the caller did before. One round runs at a time. If the caller that runs
+//! the round goes away, another one can run it.
 
 use ashlar_ring::local::Signal;
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
-//! Writes of the coordinator to one device: superblocks, pages.
+//! Writes of the coordinator to one device: superblocks and pages.
 //!
-//! What must stay true: whoever writes to several devices lets all of them end before it asks how
-//! one went, so that each that has no room has said so. Those that met no room are tried again,
-//! with the same bytes, for as long as `room` says.
+//! What must stay true: a caller that writes to several devices lets all writes end before it looks
+//! at the results, so that every device without space has said so. Writes that met no space are
+//! repeated with the same bytes for as long as `room` says.
 
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;

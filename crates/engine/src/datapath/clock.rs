@@ -1,6 +1,6 @@
 //! The clock that times the stages of some writes.
 //!
-//! What must stay true: a write that is not timed pays for asking and for nothing else.
+//! What must stay true: a write that is not timed pays only for the question.
 
 use crate::local_array::LocalArray;
 use crate::metrics::{STAGE_SAMPLE_EVERY, WriteStage};

@@ -1,10 +1,11 @@
-//! A write that is not whole blocks becomes one that is: its first and last block get their old
-//! content around the new. Rare: file systems write whole blocks.
+//! Completes a write of partial blocks: its first and last block get their old content around the
+//! new. Rare, because file systems write whole blocks.
 //!
-//! What must stay true: runs under the row lock of the write, so nobody changes the blocks in
-//! between. The buffer is not from the payload pool: clients that wait for this write may hold all
-//! of that. It is taken after the row lock and before stripe buffers, and who has one waits for
-//! neither locks nor another one; so whoever waits for it is served.
+//! What must stay true: this runs under the row lock of the write, so the blocks do not change in
+//! between. The buffer does not come from the payload pool, because clients that wait for this
+//! write may hold all of that. A write takes it after the row lock and before stripe buffers. While
+//! a write has one it waits neither for locks nor for another one, so every waiting write is
+//! served.
 
 use super::reconstruct;
 use super::write::{Payload, StripeWrite};

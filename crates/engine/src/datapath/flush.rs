@@ -1,15 +1,14 @@
 //! FLUSH and FUA: everything that was answered before is on stable media, with the metadata that
 //! finds it.
 //!
-//! What must stay true: first the members' caches, then the written-map pages that changed, then
-//! the caches again: a stripe is never called written before its strips are durable. Flushes that
-//! wait for a running one are served together by the next. A member that fails a flush is out; the
-//! failure is never retried into success.
+//! What must stay true: a round flushes the members' caches, writes the changed written-map pages,
+//! and flushes the caches again. So a stripe is never called written before its strips are durable.
+//! Flushes that wait for a running round share the next one. A member that fails a flush is out.
+//! The failure is never retried into success.
 //!
-//! On an array with a stripe intent log a write that was logged is durable when it is answered, and
-//! needs no flush. What is not logged (first writes, trims, whole stripes on a healthy array) is
-//! counted in `caches.rs`; if a round of flushing has covered all that was counted, there is
-//! nothing to do.
+//! On an array with a stripe intent log, a logged write is durable when it is answered and needs no
+//! flush. Other writes (first writes, trims, whole stripes on a healthy array) are counted in
+//! `caches.rs`. If a round has covered all that was counted, there is nothing to do.
 
 use crate::coordinator::{self, map_writer, proof};
 use crate::local_array::LocalArray;

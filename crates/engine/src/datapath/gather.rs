@@ -1,9 +1,9 @@
-//! Read what a plan asks for: old rows of some strips, all at once.
+//! Reads what a plan asks for: old rows of some strips, all at once.
 //!
-//! What must stay true: either every row asked for is there, or the caller learns which strips
-//! could not be read and plans again without them. A device that is gone takes its member out of
-//! service; a block that cannot be read does not. A device that answers too late may still write
-//! into the buffer it was given: that buffer does not come back.
+//! What must stay true: either all requested rows are there, or the caller learns which strips are
+//! missing and plans again without them. A device that is gone takes its member out of service; an
+//! unreadable block does not. A device that answers too late may still write into its buffer, so
+//! that buffer does not come back.
 
 use super::rows::RowSet;
 use super::settle;

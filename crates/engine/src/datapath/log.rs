@@ -1,8 +1,8 @@
 //! The step of a write between parity and store: its record becomes durable on every holder.
 //!
-//! What must stay true: nothing of the update is in place yet; when this returns well every device
-//! that will be believed after a crash has the record, and members that lack it, or were failing
-//! when the update was planned, are recorded as out on the others.
+//! What must stay true: nothing of the update is in place yet. If this step succeeds, every device
+//! that counts after a crash has the record. Members that lack it, or were failing when the update
+//! was planned, are recorded as out on the others.
 
 use super::settle::settle;
 use super::store::{FailedMembers, Writes};
@@ -18,8 +18,7 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// What kind of record a write needs of which clients asked for this; `None` if the array keeps no
-/// log.
+/// The kind of record that a client's write needs; `None` if the array keeps no log.
 pub(super) fn record_kind(local: &LocalArray, stripe: Stripe, asked: Extent) -> Option<RecordKind> {
     let log = local.log()?;
     let array = &local.array;
@@ -65,8 +64,9 @@ pub(super) async fn before_plan(
     Ok(())
 }
 
-/// What must be durable before the first write of a stripe: that it is unwritten. Its durable bit
-/// may still say otherwise since before a trim, and a restart would believe what it finds.
+/// Before the first write of a stripe it must be durable that the stripe is unwritten. Its durable
+/// bit may still be set from before a trim, and a restart would then take the old content for
+/// written.
 pub(super) async fn before_first_write(
     local: &Rc<LocalArray>,
     stripe: Stripe,

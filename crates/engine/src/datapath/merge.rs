@@ -1,14 +1,14 @@
 //! Merging: pieces of a sequential stream become full stripes, so that they need no reads.
 //!
-//! What must stay true: only writes that continue each other are merged; a write waits only while a
-//! stream is seen, for a bounded time, and not at all once waiting has proved useless (a client
-//! that keeps one write in flight gains nothing). Whoever waits is answered with the result of the
+//! What must stay true: only writes that continue each other are merged. A write waits only while a
+//! stream is seen, and for a bounded time. It does not wait once waiting has proved useless, as
+//! with a client that keeps one write in flight. A merged write is answered with the result of the
 //! write that carried its bytes.
 //!
-//! The first write of a stripe that continues a stream leads: it waits while others join behind it,
-//! until the stripe is full, nobody came for a quarter of the longest wait, or that wait is over.
-//! Then it copies the joined bytes together and writes them as one. If the leader is dropped, those
-//! who joined go on their own.
+//! The first write of a stripe that continues a stream leads. It waits while others join behind it,
+//! until the stripe is full, nothing joined for a quarter of the longest wait, or that wait is
+//! over. Then it copies the joined bytes together and writes them as one. If the leader is dropped,
+//! the joined writes continue on their own.
 
 use super::write::{StripeWrite, write_stripe};
 use crate::local_array::LocalArray;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Streams that are told apart at once on one worker.
+/// The most streams that one worker follows at once.
 const STREAMS: usize = 16;
 /// Writes in sequence after which it is a stream.
 const STREAK_MIN: u32 = 2;
@@ -211,7 +211,7 @@ async fn lead(local: &Rc<LocalArray>, write: StripeWrite) -> Result<(), VolumeEr
     write_batch(local, batch, extent, bytes).await
 }
 
-/// Whoever waits for others; takes its batch away even if it is dropped while waiting.
+/// A leader that waits for others. It takes its batch away even if it is dropped while waiting.
 struct Leader<'m> {
     merging: &'m Merging,
     stripe: Stripe,

@@ -44,8 +44,7 @@ use ashlar_units::StripIdx;
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
-/// The kind of record that a planned update has, of which `old` was read: parity-only, if it may
-/// be.
+/// The kind of record of a planned update whose `old` blocks were read: parity-only, if it may be.
 pub(super) fn kind_of(
     local: &LocalArray,
     (stripe, kind): (Stripe, Option<RecordKind>),

@@ -1,10 +1,9 @@
-//! Reads: straight from the members, on the worker where they arrived; what of a stripe cannot be
-//! had that way goes to the stripe's owner, as one piece of work.
+//! Reads, straight from the members, on the worker where they arrived. If a stripe has parts that
+//! cannot be read that way, they go to the stripe's owner as one piece of work.
 //!
 //! What must stay true: all parts of a request are under way before the first one is waited for. A
 //! stripe that was never written reads as zeros without touching a member. A device that answers
-//! too late may still write into the buffer it was given: that buffer is never handed to the
-//! client.
+//! too late may still write into its buffer, so the client never gets that buffer.
 
 use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;

@@ -1,11 +1,11 @@
-//! A read that cannot be served straight from its members: on the stripe's owner, under the row
-//! lock, what is asked of one stripe as one piece of work.
+//! Reads that cannot be served straight from the members. They run on the stripe's owner, under the
+//! row lock, as one piece of work for each stripe.
 //!
-//! What must stay true: what is returned was either read from the block's own member or computed
-//! from k strips that were all read under one row lock and whose parity is trusted; otherwise the
-//! answer is an error. Every strip is read at most once, into the client's own buffer where it is
-//! the client's, and all lost strips are decoded in one pass. After a media error the block is
-//! written back, so that the next read finds it whole.
+//! What must stay true: each returned block was read from its own member, or computed from k strips
+//! that were read under one row lock and whose parity is trusted. Otherwise the answer is an error.
+//! Every strip is read at most once, and goes into the client's own buffer if it is the client's.
+//! All lost strips are decoded in one pass. After a media error the block is written back, so that
+//! the next read finds it whole.
 
 use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;

@@ -1,8 +1,8 @@
-//! Write what a plan stores: data and parity strips, all in parallel, on the member and on the
+//! Writes what a plan stores: data and parity strips, all in parallel, on the member and on the
 //! device that is being filled to replace it.
 //!
-//! What must stay true: when this returns, every write has ended, well or badly; the caller learns
-//! which members failed.
+//! What must stay true: when this returns, every write has ended, and the caller learns which
+//! members failed.
 
 use super::log;
 use super::settle::settle;
@@ -116,17 +116,15 @@ fn start_data(
 pub(crate) enum Stored {
     /// All of them are in place.
     All,
-    /// Those that are not were for members that are recorded as out: nobody will believe what lies
-    /// there.
+    /// All other writes were for members that are recorded as out, whose content does not count.
     Without,
-    /// Some are not, and what lies there instead is still believed.
+    /// Some are not, and the old content there still counts.
     NotAll,
 }
 
 /// Store rows anew that could not be read or were wrong, strips rising; the caller holds their
-/// lock. It is an update like any other, for a write that is cut off would leave a readable block
-/// of which half is old. Members that cannot take it are recorded as out, if the array can do
-/// without them.
+/// lock. It is an update like any other: a write that is cut off would leave a readable block, half
+/// of it old. Members that cannot take it are recorded as out, if the array can do without them.
 pub(crate) async fn repair(local: &Rc<LocalArray>, stripe: Stripe, pieces: &[Piece]) -> Stored {
     let ios = pieces.iter().map(|piece| StripIo { strip: piece.part.strip, rows: piece.part.rows });
     let Ok(pins) = pin(local, stripe, ios).await else { return Stored::NotAll };
@@ -374,7 +372,8 @@ pub(crate) async fn blame(
     failed: &mut FailedMembers,
 ) {
     if target.is_replacement {
-        // Before the write is answered: were it made current first, it would lack the write.
+        // Before the write is answered. If the device were made current first, it would lack the
+        // write.
         let holder = (target.member, target.device_epoch);
         return crate::coordinator::replacement_failed(local, holder, fault.to_string()).await;
     }

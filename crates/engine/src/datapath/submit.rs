@@ -1,8 +1,8 @@
-//! Admit a request, cut it at stripes, have each piece done by the stripe's owner.
+//! Admits a request, cuts it at stripes, and has each piece done by the stripe's owner.
 //!
-//! What must stay true: a request is checked once, here; nothing of it starts if it is refused. All
-//! pieces are under way before the first is waited for. The answer is the first error, given only
-//! when every piece has ended, so that no piece is still writing after the client was told of a
+//! What must stay true: a request is checked once, here. If it is refused, nothing of it starts.
+//! All pieces are under way before the first is waited for. The answer is the first error. It is
+//! given only when every piece has ended, so no piece still writes after the client learns of a
 //! failure.
 
 use super::flush;
@@ -76,8 +76,8 @@ pub(crate) async fn submit(local: &Rc<LocalArray>, request: Request) -> Result<R
     })
 }
 
-/// A write of a client: while the array is paused for lack of room it waits before it takes
-/// anything, and for no longer than the array is told to.
+/// A write of a client. While the array is paused for lack of space, it waits before it takes
+/// anything, at most for the configured time.
 async fn when_there_is_room(
     local: &LocalArray,
     write: impl Future<Output = Result<Reply, VolumeErrorKind>>,
@@ -103,7 +103,7 @@ fn admit(local: &LocalArray, request: &Request) -> Result<(), VolumeError> {
 
 /// Whether a start after this process was killed would find every stripe of the extent written or
 /// unwritten as it is now. If not, the change is answered after a flush, as if the client had asked
-/// for one: it may outlive this process, connect to the next, and believe what it was told. (A
+/// for one. The client may outlive this process, connect to the next, and rely on the answer. (A
 /// discard may be undone until it is flushed.)
 fn is_settled(local: &LocalArray, extent: Extent) -> bool {
     let (epoch, numbers) = local.array.layouts.touched(extent);

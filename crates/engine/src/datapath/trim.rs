@@ -1,9 +1,9 @@
-//! Discard and write zeroes: a whole stripe goes back to the unwritten state, a part is written as
+//! Discard and write zeroes: a whole stripe returns to the unwritten state, a part is written as
 //! zeros.
 //!
-//! What must stay true: a stripe that is unwritten reads as zeros; its bit is cleared under its row
-//! lock, and is durable only with the next flush, so that until then a crash leaves the old
-//! content. The members hear of it after that flush (`background/discard.rs`).
+//! What must stay true: an unwritten stripe reads as zeros. Its bit is cleared under its row lock
+//! and becomes durable with the next flush. Until then a crash leaves the old content. The members
+//! learn of the discard after that flush (`background/discard.rs`).
 
 use super::merge;
 use super::write::{StripeWrite, enter_region};

@@ -1,9 +1,9 @@
 //! The story of one stripe write.
 //!
 //! What must stay true: the order of the steps below. Nothing on a member changes before the
-//! region's intent is durable, and before the stripe intent log has it if there is one; parity is
-//! computed from what was read under the row lock; the client is answered only when every member
-//! that lacks the write is recorded as out on the others.
+//! region's intent is durable and, on an array with a log, before the log has the record. Parity is
+//! computed from data that was read under the row lock. The client is answered only when every
+//! member that lacks the write is recorded as out on the others.
 
 use super::clock::StageClock;
 use super::edges;

@@ -1,24 +1,24 @@
 //! Records of whole stripes, written before their writes come.
 //!
-//! A whole stripe's record has no data: it says that the rows may be in doubt. For stripes that a
-//! stream of writes is about to reach it is therefore written early, dozens of stripes in one
-//! batch, and its write finds it there. A stream then waits for the log once in [`STRIPES`] stripes
-//! instead of with every one.
+//! A whole stripe's record has no data: it says that the rows may be in doubt. If a stream of
+//! writes is about to reach some stripes, their records are written early, dozens of stripes in one
+//! batch. Each write then finds its record there. So a stream waits for the log once in [`STRIPES`]
+//! stripes instead of with every one.
 //!
 //! What must stay true:
 //! - A record written early is an update under way until it is used or given up, so nothing settles
 //!   past it.
-//! - It outdates older records of its stripe, so it is written only where none counts any more:
-//!   what such a record holds may be in place nowhere but in a cache.
-//! - Its rows are held until it is durable: no later record of them may be whole before it is.
-//! - It is used only if no record with data, and none of a first write, came after it.
-//! - It is used only on the devices that were there when it was written: all are given up when one
-//!   comes or goes.
-//! - Nobody waits for one; when space is short all are given up before anything else.
+//! - It outdates older records of its stripe. So it is written only if none of them counts any
+//!   more: their data may be in place in a cache only.
+//! - Its rows are locked until it is durable: no later record of them may be whole before it is.
+//! - A write uses it only if no record with data, and none of a first write, came after it.
+//! - A write uses it only on the devices that were there when it was written. All are given up when
+//!   a device comes or goes.
+//! - No request waits for one. When space is short, all are given up before anything else.
 //!
-//! What it costs is said in one line: after a crash parity of some stripes is generated anew that
-//! nobody was writing. Their data is whole, and what parity it has agrees with it, so that this
-//! changes nothing there, losses or not.
+//! The price: after a crash, parity of some stripes is generated anew although nobody was writing
+//! them. Their data is whole and agrees with their parity. So nothing changes there, with or
+//! without losses.
 //!
 //! Pure.
 

@@ -1,31 +1,31 @@
-//! Who holds the record of an update: every device that the update writes in place, each with its
+//! The holders of an update's record: every device that the update writes in place, each with its
 //! log ring.
 //!
 //! What must stay true, as members come and go:
 //!
-//! A device is a holder from the moment at which this worker has its log ring, until the slot lets
-//! it go; its writes in place start and end at the same two moments, but for an update that is
-//! between its two rounds:
+//! A device is a holder from the moment at which this worker has its ring until the slot lets it
+//! go. Its writes in place start and end at the same two moments. The exception is an update that
+//! is between its two rounds:
 //! - *A member fails a batch, or fails otherwise meanwhile*: it is recorded as out before the
-//!   second round (`datapath/log.rs`). Its tag is then of a device out of service, and nobody asks
-//!   it.
+//!   second round (`datapath/log.rs`). Its tag then belongs to a device out of service, and a start
+//!   ignores it.
 //! - *A device joins between the rounds* (new, re-added, or to replace): it gets the second round
-//!   without having the record. Nothing there is believed before the job that fills it was at the
-//!   stripe, under the row lock of this update, thus after it; and the region is dirty, so that the
-//!   job comes here whatever the device held (`coordinator/join.rs`). After a crash before that the
-//!   device is still to be filled there.
-//! - *A device joins before the superblocks name it*: records name a tag that nobody knows after a
-//!   crash; it is not in service then and is not asked.
-//! - *A replacement takes over because it is complete*: it keeps log ring and tag. Whether records
-//!   call it "being filled" says only what the device was when they were written.
-//! - *A replacement takes over because the slot's own device failed*: from the failure until then
-//!   updates do without the slot, so without the replacement, too. What it lacks of them it gets by
-//!   a rebuild, and a restart that rolled forward an older record on it would undo that. So it has
-//!   a new tag, as a member that comes back.
-//! - *A member comes back*: under a new tag, with an empty log ring at the same place. What is left
-//!   of its old ring has the old tag and is nobody's.
-//! - *The slot's device goes between the rounds*: there is no second round on it. It is recorded as
-//!   out by then.
+//!   without having the record. Nothing there counts before the job that fills it was at the
+//!   stripe. The job comes under the row lock of this update, so after it. The region is dirty, so
+//!   the job comes here whatever the device held (`coordinator/join.rs`). After an earlier crash
+//!   the device is still to be filled there.
+//! - *A device joins before the superblocks name it*: records name a tag that is unknown after a
+//!   crash. The device is not in service then, and a start ignores it.
+//! - *A replacement takes over because it is complete*: it keeps ring and tag. The mark "being
+//!   filled" in records says only what the device was when they were written.
+//! - *A replacement takes over because the slot's own device failed*: from the failure until then,
+//!   updates do without the slot, and so without the replacement. A rebuild brings what it lacks. A
+//!   restart that rolled forward an older record on it would undo that. So the replacement gets a
+//!   new tag, like a returning member.
+//! - *A member comes back*: it gets a new tag, and an empty ring at the same place. The rest of its
+//!   old ring has the old tag and belongs to no device.
+//! - *The slot's device goes between the rounds*: it gets no second round, and is recorded as out
+//!   by then.
 
 use super::NewUpdate;
 use super::log_ring::{Common, LogRing};
@@ -112,7 +112,7 @@ impl LogRings {
         self.0.borrow().iter().flat_map(SlotLogRings::each).for_each(act);
     }
 
-    /// Everybody who writes the update in place, as of now.
+    /// All devices that get the update in place, as of now.
     pub(super) fn holders(&self, local: &LocalArray, new: &NewUpdate) -> SmallVec<[Held; 8]> {
         let array = &local.array;
         let log_rings = self.0.borrow();

@@ -1,12 +1,14 @@
 //! One log ring on one device: records wait here for the batch that takes them to the device.
 //!
-//! What must stay true: a record is done when its batch is whole on the device, forced to media if
-//! the device has a volatile cache; at most [`batches_in_flight`] batches are under way, and one is
-//! begun only when all but the last before it are whole, so that a start can tell a batch that was
-//! damaged from one that never came; records that come meanwhile go together with the next one, in
-//! their order. Buffers for headers come from a pool of fixed size; payload is written from where
-//! it lies. A batch takes the records that are there when a writer gets to run, so those that came
-//! in the same turn of the executor go together.
+//! What must stay true: a record is done when its batch is whole on the device, and forced to media
+//! if the device has a volatile cache. At most [`batches_in_flight`] batches are under way. A batch
+//! begins only when all but the last before it are whole, so a start can tell a damaged batch from
+//! one that never came. Records that come meanwhile go together with the next batch, in their
+//! order.
+//!
+//! Buffers for headers come from a pool of fixed size. Payload is written from where it lies. A
+//! batch takes the records that are there when a writer runs, so records of one turn of the
+//! executor go together.
 
 use super::ring_space::RingSpace;
 use super::shape::LogShape;
@@ -377,12 +379,11 @@ impl LogRing {
             }
         };
         if is_news {
-            // Who waits for space looks again: it came back, or there will be no more of it on this
-            // device.
+            // Waiters for space look again: it came back, or there will be no more on this device.
             self.common.changed.notify_all();
         }
         for Item { body, done, .. } in items.drain(..) {
-            // Before whoever waits hears of it: the body is used again.
+            // Before the waiter hears of it: the body is used again.
             drop(body);
             done.complete(Outcome { result, buffer: None });
         }

@@ -1,16 +1,15 @@
-//! What a start makes of the logs of its members: updates that were under way when the array
-//! stopped are rolled forward, before the first request and before the start itself is recorded.
+//! Replays the logs of the members at a start: updates that were under way when the array stopped
+//! are rolled forward before the first request, and before the start itself is recorded.
 //!
-//! What must stay true: nothing is written at all before the logs were read and there is a way to
-//! go on with what they say; nothing is written in place before every member that takes no part
-//! (not found, or its log cannot be read) is recorded as out on the others, under the incarnation
-//! whose records are read: a restart that begins again must not believe it. Nothing else changes
-//! what counts until the start's own update ends it for good; so a start that is cut off anywhere
-//! is simply done again.
+//! What must stay true: nothing is written before the logs were read and there is a way to go on.
+//! Nothing is written in place before every absent member is recorded as out on the others: it was
+//! not found, or its log cannot be read. The record is under the incarnation of the logs, so that a
+//! repeated restart does not count such a member. Only the start's own update ends these logs, so a
+//! start that is cut off anywhere is simply repeated.
 //!
-//! The rules are in `ashlar_ondisk::log`; here is only what carries them out. `found` reads what
-//! they ask for besides the logs, `apply` writes, `prove` puts blocks of rows in doubt back that
-//! their checksums prove.
+//! The rules are in `ashlar_ondisk::log`; this module carries them out. `found` reads what they
+//! need besides the logs, `apply` writes, and `prove` restores blocks of rows in doubt that their
+//! checksums prove.
 
 mod apply;
 mod found;
@@ -43,7 +42,7 @@ use std::rc::Rc;
 pub struct ReplaySummary {
     /// Updates rolled forward.
     pub rolled_forward: u64,
-    /// Updates dropped, of which nothing was in place.
+    /// Dropped updates: nothing of them was in place.
     pub dropped: u64,
     /// Rows whose parity was generated anew.
     pub rows_in_doubt: u64,
@@ -154,10 +153,10 @@ pub(crate) async fn replay(local: &Rc<LocalArray>, logs: Logs) -> Result<ReplayS
     Ok(summary)
 }
 
-/// Rows in doubt of regions that the write-intent bitmap calls clean are not: since nothing was
-/// being written there all members were flushed, with their checksums, and none was out. They are a
-/// codeword, or a device has damaged it since: then what is found must not be believed, and a
-/// member that comes back by the same bitmap would not be made to agree with it.
+/// Rows of regions that the write-intent bitmap calls clean are not in doubt. Since the last write
+/// there all members were flushed, with their checksums, and none was out. So they are a codeword,
+/// or a device has damaged it since. Damaged content must not count then, and a member that returns
+/// by the same bitmap would not be made to agree with it.
 fn leave_clean(local: &LocalArray, judgement: &mut Judgement) {
     let intent = &local.array.intent;
     for replay in &mut judgement.stripes {

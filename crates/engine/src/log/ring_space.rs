@@ -1,14 +1,13 @@
 //! The space of one log ring on one device: a ring of batches.
 //!
-//! What must stay true: space is used again only for batches whose records are all below a
-//! `settled_below` that a whole batch on this same device says, and the space of that batch itself
-//! is not; batches never overlap; what was promised to records that wait for their batch always
-//! fits.
+//! What must stay true: space is used again only if all records of its batches are below a
+//! `settled_below` in a whole batch on the same device, and never the space of that batch itself.
+//! Batches never overlap. Space that was promised to waiting records always suffices.
 //!
-//! A promise is as long as the record's batch would be if it went alone. Batches of several are
-//! shorter, so what they leave over goes back. Besides promises the ring keeps slack: the end of
-//! the ring that is wasted when a batch does not fit there (less than the longest record), and room
-//! for batches without records, which are written only to say what is settled.
+//! A promise is as long as the record's batch would be if it went alone. Batches of several records
+//! are shorter, and the rest goes back. Besides promises the ring keeps slack. One part is the end
+//! of the ring that is wasted when a batch does not fit there (less than the longest record). The
+//! other is room for batches without records, which are written only to say what is settled.
 //!
 //! Pure.
 
@@ -126,8 +125,8 @@ impl RingSpace {
         self.first + u64::try_from(self.batches.len()).expect("few")
     }
 
-    /// A place for a batch of `bytes`, with updates up to `newest_update`, of which `promised` was
-    /// promised.
+    /// A place for a batch of `bytes` with updates up to `newest_update`; `promised` bytes of it
+    /// were promised.
     pub(super) fn place(
         &mut self,
         bytes: u64,

@@ -1,13 +1,13 @@
-//! How the log area of a member is dealt out to log rings, and how long a record may be.
+//! How the log area of a member is divided into log rings, and how long a record may be.
 //!
-//! What must stay true: a log ring has room for four of the longest records, one of them wasted at
-//! the end of the ring and some blocks for batches without records; an update of one block always
-//! fits. A start with another number of workers may cut the area otherwise: what an earlier start
-//! wrote has been dealt with by then.
+//! What must stay true: a ring has room for four of the longest records. One is wasted at the end
+//! of the ring, and some blocks serve batches without records. An update of one block always fits.
+//! A start with another number of workers may divide the area otherwise, because all older records
+//! are dealt with by then.
 //!
-//! A log ring need not be long: space comes back with every flush, and a flush for each few
-//! thousand updates costs nothing that can be seen. What a short one is good for: files have their
-//! blocks after the first time around, caches hold it, and a start has less to roll forward.
+//! A short ring is enough: space comes back with every flush, and a flush for every few thousand
+//! updates costs nothing measurable. It has advantages, too. Files have their blocks after the
+//! first round, caches hold the ring, and a start has less to roll forward.
 //!
 //! Pure.
 
@@ -31,7 +31,7 @@ pub(crate) struct LogShape {
     pub(crate) log_ring_bytes: u64,
     /// Rows of a strip: a device stores no more of one update.
     strip_blocks: u32,
-    /// How many there are: so many workers own stripes.
+    /// The number of rings: one for each worker that owns stripes.
     pub(crate) log_rings: usize,
 }
 

@@ -1,23 +1,25 @@
-//! Space for the records of updates: who gets it, who waits for it, and how it comes back
+//! Space for the records of updates: which update gets it, which waits, and how it comes back
 //! (settling).
 //!
-//! What must stay true: an update has space promised on all its holders at once, or on none.
-//! Everything is settled by flushing, never by guessing; who waits gets space or is told.
+//! What must stay true: an update has space promised on all its holders at once, or on none. Only
+//! flushing settles updates, never a guess. A waiting update gets space or an error.
 //!
 //! # Why waiting for space ends
 //! An update that finds no space waits in line. It holds its row lock, its scratch buffers and its
-//! region, but no number, no promise and no batch. Those before it in the log rings have all they
-//! need: their batches wait for devices and for batch buffers, which come back from devices; their
-//! members are taken out, if need be, by the coordinator, under its gate, whose holders wait for
-//! devices alone; their writes in place wait for devices. So they end. Then settling can go beyond
-//! them: it needs the coordinator's flush, that is devices and the gate again, and a batch on each
-//! device that is short of space, for which the ring keeps room that is promised to nobody. It
-//! needs no row lock, no scratch buffer and no place in the line. So space comes back, and the
-//! first in line has it. If settling fails (the array is lost) those who wait are told.
+//! region, but no number, no promise and no batch. Updates before it in the rings have all they
+//! need. Their batches wait for devices and for batch buffers, which devices return. The
+//! coordinator takes their members out if need be, under its gate, whose holders wait for devices
+//! alone. Their writes in place wait for devices. So they end.
 //!
-//! A ring gets no further than its oldest batch that failed. A record's update puts the device out
-//! that failed it; a batch without records is nobody's. So whoever waits for space on a log ring
-//! that failed puts its device out and goes on without it, or is told if the array cannot do
+//! Then settling can pass them. It needs a flush by the coordinator, which means devices and the
+//! gate again. It also needs a batch on each device that is short of space, and the ring keeps room
+//! for that. It needs no row lock, no scratch buffer and no place in the line. So space comes back,
+//! and the first in line gets it. If settling fails (the array is lost), all waiting updates get an
+//! error.
+//!
+//! A ring cannot pass its oldest failed batch. If a record's batch fails, the update puts the
+//! device out. A batch without records belongs to no update. So an update that waits for space on a
+//! failed ring puts its device out and goes on without it, or gets an error if the array cannot do
 //! without it.
 
 use super::holders::Held;
@@ -36,7 +38,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Who waits for space, and what is done about it.
+/// The waiters for space, and the state of settling.
 pub(super) struct Space {
     /// Whose turn it is to get space: who does not find any keeps the others waiting.
     line: Semaphore,

@@ -1,6 +1,6 @@
 //! Numbers of updates in one log ring, and which of them are under way.
 //!
-//! What must stay true: numbers rise by one and are never used twice as long as the array runs.
+//! What must stay true: numbers rise by one, and no number is used twice while the array runs.
 //! Pure.
 
 use std::collections::VecDeque;

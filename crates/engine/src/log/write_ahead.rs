@@ -1,9 +1,9 @@
-//! Records of whole stripes on their way before their writes come: which stripes, and what becomes
-//! of the records.
+//! The way of records of whole stripes that are written before their writes come: for which
+//! stripes, and how they end.
 //!
-//! What must stay true: what `ahead.rs` says of such records. A stripe has one written early only
-//! if its next write, were it a whole one, would need just that; its rows stay locked until the
-//! record is durable.
+//! What must stay true: the rules of `ahead.rs`. A stripe gets an early record only if its next
+//! write, as a whole stripe, would need exactly that record. Its rows stay locked until the record
+//! is durable.
 
 use super::{Log, NewUpdate, Update};
 use crate::datapath::settle::settle as settle_members;

@@ -62,7 +62,7 @@ impl RowLocks {
         guard
     }
 
-    /// Hold `rows` of a stripe of which nobody holds or wants any; `None` if somebody does.
+    /// Hold `rows` of a stripe without other holders or waiters; `None` if there are any.
     pub(crate) fn lock_if_idle(&self, stripe: StripeId, rows: RowRange) -> Option<RowGuard> {
         let is_idle = !self.table.borrow().stripes.contains_key(&stripe);
         is_idle.then(|| self.enter(stripe, rows, Hold::Exclusive))

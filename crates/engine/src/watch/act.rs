@@ -1,11 +1,10 @@
-//! What follows from silence, on the coordinator: devices are given up, or it is told that they are
-//! waited for.
+//! What follows from silence, on the coordinator: devices are given up, or an event says that
+//! requests wait for them.
 //!
-//! What must stay true: a device is given up before anybody waits for the gate of superblock
-//! updates, which may be held by somebody who waits for that device; its member is failing from
-//! then on, so that no write that left it out is answered before the others say so. While a start
-//! is not recorded yet no member is put out from here: the start meets the faults of its commands
-//! and records them.
+//! What must stay true: a device is given up before any task waits for the gate of superblock
+//! updates, because its holder may wait for that device. The member is failing from then on, so no
+//! write that left it out is answered before the others record it. Until a start is recorded, no
+//! member is put out from here: the start meets the faults of its commands and records them itself.
 //!
 //! Not here: looks (`watch.rs`), the decision (`judge.rs`).
 
@@ -31,7 +30,7 @@ type Place = (MemberIdx, bool, DeviceEpoch);
 /// What the coordinator of an array keeps of silent devices.
 #[derive(Default)]
 pub(crate) struct Silences {
-    /// Those that are waited for, of which that was told.
+    /// Silent members that requests wait for, and that were reported.
     told: RefCell<BTreeSet<Place>>,
     /// Those of them that need not be waited for any more, and since when.
     free_since: RefCell<BTreeMap<Place, Nanos>>,
@@ -182,8 +181,9 @@ fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
     coordinator::take_out_soon(local, (member, device_epoch), why);
 }
 
-/// A member is failing from now on, for this reason, and whoever waits for its device is answered.
-/// The others still have to be told, by `coordinator::take_out_alone`; its group can do without it.
+/// A member is failing from now on, for this reason, and tasks that wait for its device are
+/// answered. `coordinator::take_out_alone` still has to record it on the others. Its group can do
+/// without it.
 pub(crate) fn put_out(local: &Rc<LocalArray>, member: MemberIdx, why: &str) {
     let slot = local.array.slot(member);
     let (device_epoch, state) = (slot.device_epoch(), slot.state());

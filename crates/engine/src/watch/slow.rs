@@ -1,9 +1,9 @@
-//! Members that answer, but much later than their peers: judged for reads and for writes, told, and
-//! read around or replaced, as the operator wishes.
+//! Members that answer, but much later than their peers: judged for reads and for writes, reported,
+//! and read around or replaced, as the operator wishes.
 //!
-//! What must stay true: a slow member stays in service, and is written like any other. It is never
-//! read around where a block could not be had without it, or where the others are not known to
-//! agree with it. When most members are slow it is the host, and none is judged.
+//! What must stay true: a slow member stays in service, and is written like any other. Reads use it
+//! if a block cannot be had without it, or if the others are not known to agree with it. When most
+//! members are slow, the host is, and no member is judged slow.
 //!
 //! - here       what is wished for
 //! - `timing`   how long commands of a member take
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// What follows when a member is judged slow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SlowReaction {
-    /// It is told, nothing else.
+    /// An event reports it, nothing else.
     #[default]
     Warn,
     /// Reads are served by the others while the member's stripes are whole.
@@ -55,7 +55,7 @@ impl SlowReaction {
 pub struct SlowLimits {
     /// What follows.
     pub reaction: SlowReaction,
-    /// Its commands take more than so many times as long as those of its peers, in their median.
+    /// A slow member's commands take more than this many times the median of its peers.
     pub times: u32,
     /// They take longer than this: below, no client cares.
     pub floor: Duration,

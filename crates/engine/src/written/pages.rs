@@ -1,13 +1,13 @@
 //! The written map on its way to the members and from them: which pages wait to be stored, in which
 //! of their two places, and what a start would find.
 //!
-//! What must stay true: a page has two places on each member, written in turns, so that a write
-//! that tears on all members at once leaves the page before it. Once things are quiet, and before a
-//! clean stop, the other place is given the same bits (*single* pages are those that wait for it):
-//! then damage to one place does not bring back an older page.
+//! What must stay true: a page has two places on each member, written in turns. So a write that
+//! tears on all members at once leaves the page before it. Once the array is quiet, and before a
+//! clean stop, the other place gets the same bits (*single* pages wait for that). Then damage to
+//! one place does not bring back an older page.
 //!
-//! A write is answered only when a start would find its stripes as they are (*settled*): a process
-//! that is killed takes with it what is in its memory and nowhere else, and the client may live on.
+//! A write is answered only when a start would find its stripes as they are (*settled*). A killed
+//! process loses its memory, and the client may live on.
 //!
 //! Not here: writing and reading pages (`coordinator/map_writer.rs`, `map_pages.rs`).
 

@@ -1,11 +1,11 @@
 //! Arrays with checksums on disks that lie: blocks change silently, writes are lost or go
-//! elsewhere. What is within the budget is repaired and never seen; what is beyond it is answered
-//! with an error; a wrong byte is never handed out.
+//! elsewhere. Damage within the budget is repaired and never seen. Damage beyond it is answered
+//! with an error. A wrong byte is never handed out.
 //!
 //! How many corruptions are injected: `ASHLAR_CORRUPTIONS` (1,800 unless it is set), over all
 //! levels.
 //!
-//! What must stay true: everything comes from the seed; in a row of a stripe the test spoils at
+//! What must stay true: everything comes from the seed. In a row of a stripe the test damages at
 //! most as many blocks as the parity replaces, or on purpose more, and knows which.
 
 use crate::world::jobs::{count, last, scrub};

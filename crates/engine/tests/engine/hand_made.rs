@@ -1,9 +1,9 @@
-//! Members with a hand-made log: an array that was written and stopped, made to look as if it had
-//! kept a log and the power had gone, with updates whose records are in the logs and whose blocks
-//! are in place as chance has it.
+//! Members with a hand-made log. An array is written and stopped, and then changed as if it had
+//! kept a log and the power had gone: with updates whose records are in the logs and whose blocks
+//! are in place by chance.
 //!
-//! What must stay true: parity is computed here by the codes, not by the engine; nothing is in
-//! place of an update of which a holder lacks the record.
+//! What must stay true: the codes compute parity here, not the engine. If a holder lacks the record
+//! of an update, nothing of it is in place.
 
 use ashlar_layout::{Geometry, RowRange, Shape};
 use ashlar_ondisk::bitmap::{WORDS_PER_PAGE, array_tag};

@@ -1,12 +1,12 @@
-//! Power cuts of arrays that keep a stripe intent log, while clients write: blocks tear, members
-//! are lost before the cut, with it, and after the start, and the start itself is cut off up to
-//! three times.
+//! Power cuts of arrays that keep a stripe intent log, while clients write. Blocks tear. Members
+//! are lost before the cut, with it, and after the start. The start itself is cut off up to three
+//! times.
 //!
-//! What must stay true: a seed decides everything; a failure prints it. Every block holds what was
-//! last flushed or something written since, whole, and it stays that when further members are lost.
-//! Where whole stripes are written without a log (healthy arrays), blocks are written whole here
-//! and no member is lost with the power: more is not promised for them. Nor do blocks of mirrors
-//! tear here, whose records have no data.
+//! What must stay true: a seed decides everything; a failure prints it. Every block holds its last
+//! flushed contents or a later write, whole, and it stays that when further members are lost. Where
+//! whole stripes are written without a log (healthy arrays), blocks are written whole here and no
+//! member is lost with the power: the contract promises no more. Blocks of mirrors, whose records
+//! have no data, do not tear here either.
 
 use crate::world::ledger::{CLIENTS, Ledger, blank, client, look};
 use crate::world::{assemble_spec, create_spec, engine, load, names};

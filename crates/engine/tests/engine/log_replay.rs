@@ -3,8 +3,8 @@
 //! off.
 //!
 //! What must stay true: a seed decides everything; a failure prints it. After the start every block
-//! that nobody was writing is exact, every block in flight is old or new, and it stays what it was
-//! read as when further members are lost, which proves parity.
+//! at rest is exact, and every block in flight is old or new. It stays as it was read when further
+//! members are lost, which proves parity.
 
 use crate::hand_made::{Left, Logged};
 use crate::world::{add_disks, assemble_spec, create_spec, engine, read, submit};

@@ -1,8 +1,8 @@
 //! Names, nodes and attributes of the one directory and its files.
 //!
 //! What must stay true: a name has the same node on every worker and after every restart, because
-//! the kernel gives a request to any of them: the node is a hash of the name. What is remembered
-//! here only saves looking the name up again. Not here: the bytes of the files (`io`).
+//! the kernel gives a request to any of them. The node is a hash of the name. The table here only
+//! saves looking the name up again. Not here: the bytes of the files (`io`).
 
 use crate::Files;
 use crate::wire::{Attr, ROOT_NODE, put_dirent};

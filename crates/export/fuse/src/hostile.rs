@@ -1,9 +1,9 @@
-//! What comes from the kernel, heard without a mount: for the tests that make such bytes from a
-//! seed, and for libFuzzer.
+//! Handles bytes from the kernel without a mount: for tests that make such bytes from a seed, and
+//! for libFuzzer.
 //!
-//! What must stay true: the kernel is trusted more than a network, and still no bytes of it make
-//! anything here panic or take more than one request may; what is read lies within the file. Not
-//! here: names and attributes of a mounted directory (`server`).
+//! What must stay true: the kernel is trusted more than a network. Still, no bytes of it cause a
+//! panic here or take more than one request may. A read lies within the file. Not here: names and
+//! attributes of a mounted directory (`server`).
 
 use crate::io::{BusyBlocks, FileIo};
 use crate::wire::{

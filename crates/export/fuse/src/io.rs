@@ -1,8 +1,8 @@
 //! Reads and writes of any alignment and length on a volume, which takes only whole logical blocks.
 //!
 //! What must stay true: a byte that the caller did not name keeps its value, also when two callers
-//! change different bytes of one block at the same time, on whichever workers; data that reaches
-//! the volume lies in memory as devices want it. Not here: the kernel's protocol.
+//! change different bytes of one block at the same time, on any workers. Data that reaches the
+//! volume lies in memory as devices want it. Not here: the kernel's protocol.
 
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::Handle;

@@ -1,10 +1,10 @@
 //! The loop from /dev/fuse and back: how one request of the kernel is carried out.
 //!
-//! What must stay true: every request that wants a reply gets exactly one; the payload of a write
-//! goes from the kernel into the buffer that the volume stores, without a copy; memory is that of
-//! the slots, made at start. At most one slot of a worker waits in the device, or each request
-//! would wake all of them. Not here: what the files are (`files`), what is said of them
-//! (`attributes`), how bytes reach the volume (`io`).
+//! What must stay true: every request that wants a reply gets exactly one. The payload of a write
+//! goes from the kernel into the buffer that the volume stores, without a copy. The slots hold all
+//! memory, made at start. At most one slot of a worker waits in the device, because each request
+//! would wake all of them. Not here: the files (`files`), their attributes (`attributes`), and how
+//! bytes reach the volume (`io`).
 
 use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::counters::{FuseCounters, add};
@@ -47,7 +47,7 @@ pub struct FuseServer<F: Files> {
     pub files: F,
     /// One for the mount, shared by its workers.
     pub busy: Arc<BusyBlocks>,
-    /// Shared by whoever counts together.
+    /// Shared by all that count together.
     pub counters: Arc<FuseCounters>,
     /// Requests carried out at the same time by this worker; each keeps 1 MiB.
     pub slots: usize,

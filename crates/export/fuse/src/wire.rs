@@ -253,7 +253,7 @@ pub struct WriteIn {
     pub bytes: u32,
     /// Whether it comes from a cache.
     pub io_flags: u32,
-    /// Who holds a lock.
+    /// The holder of a lock.
     pub lock_owner: u64,
     /// The open file's flags, as of open(2).
     pub flags: u32,

@@ -40,7 +40,7 @@ pub struct Identity {
 
 /// What a target is made with.
 pub struct TargetConfig {
-    /// Its name.
+    /// The subsystem's identity.
     pub identity: Identity,
     /// The hosts that may connect.
     pub hosts: Admitted<HostTerms>,

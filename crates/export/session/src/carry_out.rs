@@ -25,7 +25,7 @@ pub struct PieceGroup<E> {
 }
 
 impl<E: Copy> PieceGroup<E> {
-    /// The number of pieces.
+    /// A group of this many pieces.
     pub fn new(pieces: u64) -> Rc<PieceGroup<E>> {
         Rc::new(PieceGroup { pieces_left: Cell::new(pieces), error: Cell::new(None) })
     }

@@ -1,12 +1,14 @@
 //! The rules of assembly, in the order in which they are applied.
 //!
-//! 1. One array: the named one, or the only one there is.
-//! 2. Nothing a newer program wrote is touched, nor what is about to run out of generations.
+//! 1. One array: the named one, or the only one found.
+//! 2. Nothing that a newer program wrote is touched, nor an array that is about to run out of
+//!    generations.
 //! 3. No member twice.
-//! 4. No two halves that lived on separately, unless one is trusted.
-//! 5. The newest generation says who belongs where; a member one generation behind is current (the
-//!    crash came in the middle of an update), further behind it is incoherent and stays out. Nor is
-//!    a device believed that lacks what another member knows to be flushed on it (`older`).
+//! 4. No split brain, unless the operator trusts one side.
+//! 5. The newest generation says which member belongs where. A member one generation behind is
+//!    current, because a crash may cut an update off. Further behind it is incoherent and stays
+//!    out. A device that lacks what another member knows to be flushed on it stays out, too
+//!    (`older`).
 //! 6. Each group needs as many current members as it has data strips.
 //! 7. Degraded, and unclean under the `bitmap` policy or with regions in doubt besides the log:
 //!    read-only.

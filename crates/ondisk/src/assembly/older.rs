@@ -1,10 +1,10 @@
 //! Older copies of members: a device that was copied while the array ran and put in the member's
-//! place, a snapshot rolled back.
+//! place, or a snapshot that was rolled back.
 //!
-//! What must stay true: a device is set apart only for what a member says that is itself believed
-//! to be in sync, and only on an array whose marks count ([`crate::Features::FLUSH_MARKS`]). What
-//! one device claims of marks that nobody else has sets all the others apart: then too few are
-//! left, and the array is refused, or what is left is one copy of a mirror.
+//! What must stay true: only the marks of a member that is itself in sync can set a device apart,
+//! and only on an array whose marks count ([`crate::Features::FLUSH_MARKS`]). If one device claims
+//! marks that no other has, all others are set apart. Then too few are left and the array is
+//! refused, or one copy of a mirror is left.
 
 use super::reading::MemberReading;
 use super::split_brain::Candidate;

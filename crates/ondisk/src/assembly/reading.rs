@@ -42,7 +42,7 @@ pub struct MemberReading {
     pub device_bytes: u64,
     /// Its serial; empty if it has none.
     pub serial: Text<SERIAL_BYTES>,
-    /// The facts that were read.
+    /// What its superblock makes of it.
     pub label: ReadLabel,
     /// Its newest flush mark, if it is a member and has one.
     pub mark: Option<FlushMark>,

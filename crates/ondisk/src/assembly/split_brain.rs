@@ -1,31 +1,35 @@
-//! Finding the newest superblock, and members that lived on separately from it.
+//! Finds split brain: the newest superblock, and members that diverged from it.
 //!
-//! A member lived on separately if
+//! A member diverged if one of these holds:
 //!
-//! - the newest superblock says that it was out, and does not know what its own tells: a generation
-//!   at which it should not have been written any more, or an incarnation that was never on the way
-//!   from it to the newest;
-//! - both carry one generation and do not agree;
-//! - it is in sync by its own superblock and the newest does not list it at all: it joined where
+//! - The newest superblock says that it was out, and the member's own superblock goes on from
+//!   there. It has a generation at which it should not have been written any more, or an
+//!   incarnation that the newest does not know.
+//! - Both carry one generation and do not agree.
+//! - It is in sync by its own superblock, and the newest does not list it at all: it joined where
 //!   the newest was not.
 //!
-//! Each means that somebody started it, or the newest, on its own, and its content and ours have
-//! split.
+//! In each case one of the two was started on its own, and their contents differ.
 //!
-//! Not if that start or update never came about: it takes no request before every member that it
-//! lists as in service has it. So if it lists one that went the way of the newest, nothing was ever
-//! served under it, and the member was merely away: a crash in the middle of a start, and the
-//! devices that had got it already were not there at the next. The one that it lists may be in sync
-//! still under a later generation, or be out or replaced since and tell it by its own superblock,
-//! or be gone altogether: then the generation at which the newest put it out tells it, if that is
-//! later than what it should have got. One that had been out there and was being rebuilt tells
-//! nothing: what was served before it came back needed it not. Nor, of two that carry one
-//! generation, does what the newest lists: its own update may be the one that never came about.
+//! Exception: a start or update that was never completed. It takes no request before every member
+//! that it lists as in service has it. So if one of these members followed the newest, nothing was
+//! ever served under it. The member merely missed a crash in the middle of a start. Three facts
+//! prove that a listed member followed the newest:
 //!
-//! Nor is an older copy of a member that was put out since another half: the member itself went on
-//! from there.
+//! - it is in sync under a later generation;
+//! - it is out or replaced since, by its own superblock;
+//! - it is gone altogether, and the newest put it out at a later generation than the one that it
+//!   should have got.
 //!
-//! `tests/ondisk/lineages.rs` tries these rules on random lives, and knows what was served.
+//! A listed member that was being rebuilt proves nothing: requests were served without it. If two
+//! members carry one generation, the list of the newest proves nothing either, because its own
+//! update may be the incomplete one.
+//!
+//! An older copy of a member that another half put out since is no divergence: the member itself
+//! went on from there.
+//!
+//! `tests/ondisk/lineages.rs` tries these rules on random histories, and knows which requests were
+//! served.
 
 use std::cmp::Ordering;
 
@@ -37,7 +41,7 @@ use crate::format::MEMBER_ENTRIES_MAX;
 use crate::member::{MemberEntry, Role};
 use crate::superblock::Superblock;
 
-/// A member that is put out may lack so many of the last generations.
+/// A member that is put out may lack at most this many of the last generations.
 const GENERATIONS_MISSED: u64 = 2;
 
 /// A reading of the wanted array: its index and its superblock.

@@ -135,7 +135,7 @@ pub enum RefusalKind {
     SplitBrain,
     /// The side to trust was not found.
     NoSuchSide,
-    /// Its generation is beyond what an array gets to: its next superblocks would not be believed.
+    /// Its generation is beyond what an array can reach: readers would reject its next superblocks.
     GenerationsUsedUp,
     /// More members are missing than parity can replace.
     TooManyMissing,

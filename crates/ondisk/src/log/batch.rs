@@ -1,11 +1,11 @@
 //! A batch: the records that go to one device with one write, and the blocks behind them.
 //!
-//! What must stay true: a batch counts whole or not at all, by one CRC-32C over all of it; encoding
-//! allocates nothing; whatever the bytes, decoding returns a batch or a fault and never panics.
+//! What must stay true: a batch counts whole or not at all, by one CRC-32C over all of it. Encoding
+//! allocates nothing. Whatever the bytes, decoding returns a batch or a fault and never panics.
 //!
 //! A batch is a header (head, records, zeros to a multiple of 4 KiB) and then the payload of its
-//! records in their order. Not here: where on a device batches lie (`scan.rs` finds them), what
-//! they add up to (`judge.rs`).
+//! records in their order. Not here: where on a device batches lie (`scan.rs` finds them), and what
+//! follows from them (`judge.rs`).
 
 use ashlar_units::{BLOCK_BYTES_USIZE, to_u64, to_usize};
 use uuid::Uuid;
@@ -113,7 +113,8 @@ impl<'b> HeaderEncoder<'b> {
         }
     }
 
-    /// Whether a record of this kind with so many holders, parts and blocks of payload fits.
+    /// Whether a record of this kind with these numbers of holders, parts and blocks of payload
+    /// fits.
     pub fn fits(
         &self,
         kind: RecordKind,

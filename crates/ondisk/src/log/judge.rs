@@ -1,55 +1,55 @@
-//! What a restart makes of the logs of all devices in service: which blocks to write in place
-//! again, and where parity is to be generated anew.
+//! Judges the logs of all devices in service at a restart: which blocks to write in place again,
+//! and where to generate parity anew.
 //!
 //! What must stay true, and why:
 //!
 //! - **Complete: every device in service that the record names has it.** In-place writes begin only
-//!   when all holders have the record, so of an incomplete one nothing is in place, and it is
+//!   when all holders have the record. So nothing of an incomplete update is in place, and it is
 //!   dropped: its blocks are old. A complete one may be in place in any part, so it is written
-//!   again everywhere it is named. Each device has its own new blocks; then the row is a whole
-//!   codeword but for strips that are lost, and those are within what the parity can bear.
-//! - **A holder that is not in service is not asked.** It was recorded as out before anything it
-//!   lacks went in place, or it was lost with the crash; either way nobody believes it later. If it
-//!   came back it has a new tag, and what it was given by its rebuild is newer than records that do
-//!   not name it. So has a replacement that takes over from a device that failed: updates went by
-//!   without it meanwhile.
-//! - **Settled: below the highest `settled_below` of the log ring on any device in service.** The
-//!   writer uses space again only for what the same device calls settled. So of an update that is
-//!   not settled by that measure no device in service has lost its record since, and an incomplete
+//!   again everywhere it is named. Each device has its own new blocks. Then the row is a whole
+//!   codeword, but for lost strips within what the parity can bear.
+//! - **A holder that is not in service does not count.** It was recorded as out before anything
+//!   that it lacks went in place, or it was lost with the crash. Either way its content is never
+//!   used later. If it came back it has a new tag, and its rebuilt content is newer than records
+//!   that do not name it. The same holds for a replacement that takes over from a failed device,
+//!   because updates went on without it meanwhile.
+//! - **Settled: below the highest `settled_below` of the ring on any device in service.** The
+//!   writer uses space again only for updates that the same device calls settled. So no device in
+//!   service has lost its record of an update that is not settled by that measure. An incomplete
 //!   one was never complete.
-//! - **Of two complete records of a row the later one counts**, block by block: it was planned
+//! - **Of two complete records of a row the later one counts**, block by block. It was planned
 //!   after the earlier had gone in place, so its parity includes the earlier's data. The earlier
 //!   one is still needed where the later has no block, because caches may have lost what it stored.
 //! - **Rows in doubt outdate older records of all their strips**, and parity is generated from the
 //!   data as found. An incomplete record of this kind does nothing: older records of its rows still
-//!   count, for nothing was written over them.
+//!   count, because nothing was written over them.
 //! - **A later full record does not clear the doubt.** Its parity was computed from data in place
-//!   that may have been in a cache only; after the crash the data is older than that parity says.
-//!   So its blocks are written, parity too, and then parity is generated anew from all data. With a
-//!   data strip lost, parity is what the strip follows from, and that of the later record is the
-//!   right one: hence parity, too, and first.
+//!   that may have been in a cache only. After the crash the data may be older than that parity. So
+//!   its blocks and its parity are written, and then parity is generated anew from all data. If a
+//!   data strip is lost, the strip follows from parity, and the later record has the right one.
+//!   Therefore that parity is written, and written first.
 //! - **A first write outdates older records and leaves no doubt**: the stripe counts as written
-//!   only after it is durable. Of a stripe that the map calls unwritten nothing counts.
-//! - **A parity-only record is asked about only if no later complete record touches its row.**
-//!   Parity goes in place only after the block is durable. So if the block found is the old one,
-//!   nothing of parity was in place and the record is dropped; if it is the new one, parity is
-//!   written; if its device is lost, parity is written too, and the new block follows from it. A
-//!   block that is neither was damaged: it is lost, and computed anew from that parity. One that
-//!   cannot be read is computed anew as well, but only after it was overwritten: were it readable
-//!   again, and old, at a restart after a restart that was cut off, parity would be in place and
-//!   the record dropped. A later record of the row was planned when this update had ended: its
-//!   block is durable, or was made something else since, by that record or after its device was
-//!   out. So nothing is asked, and it is not called damaged. Older blocks of its strip and row are
-//!   never written over it.
-//! - **A record that is missing under a later complete one of its rows** cannot be, if the devices
-//!   kept what they called durable. The device that lacks it has lost part of its log, and is
-//!   named: its log is as good as unreadable.
+//!   only after it is durable. No record of a stripe counts that the map calls unwritten.
+//! - **A parity-only record is looked up only if no later complete record touches its row.** Parity
+//!   goes in place only after the block is durable. If the block found is the old one, no parity
+//!   was in place, and the record is dropped. If it is the new one, parity is written. If its
+//!   device is lost, parity is written too, and the new block follows from it. A block that is
+//!   neither was damaged: it is lost, and computed anew from that parity. An unreadable block is
+//!   computed anew as well, but only after it was overwritten. Otherwise a repeated restart might
+//!   read it as old, drop the record, and leave parity in place. A later record of the row was
+//!   planned when this update had ended. Its block is durable, or was changed since by that record
+//!   or after its device was out. So nothing is looked up, and the block is not called damaged.
+//!   Older blocks of its strip and row are never written over it.
+//! - **A record that is missing under a later complete one of its rows** is impossible if the
+//!   devices kept what they called durable. The device that lacks it has lost part of its log, and
+//!   is named: its log counts as unreadable.
 //!
-//! A restart that is cut off and begins again finds the same records. It judges alike, or, when
-//! more devices are lost, finds more of them complete: those were planned on what the first restart
+//! A restart that is cut off and repeated finds the same records. It judges alike. If more devices
+//! are lost, it may find more updates complete, and those were planned on what the first restart
 //! made of the rows.
 //!
-//! Not here: reading logs (`scan.rs`), who has which record (`updates.rs`), writing (the engine).
+//! Not here: reading logs (`scan.rs`), which device has which record (`updates.rs`), writing (the
+//! engine).
 
 use super::record::{BlockChange, Record, RecordKind};
 use super::rows::RowSet;

@@ -1,8 +1,7 @@
-//! What a record of the stripe intent log says: which update, of which rows, who holds it, and
-//! which blocks lie behind it.
+//! A record of the stripe intent log: the update, its rows, its holders, and the blocks behind it.
 //!
-//! What must stay true: the records of one update are equal on all holders but for their parts; a
-//! record that is encoded decodes; every number of a decoded record lies within the array's
+//! What must stay true: the records of one update are equal on all holders except for their parts.
+//! A record that is encoded decodes. Every number of a decoded record lies within the array's
 //! geometry.
 
 use ashlar_layout::RowRange;
@@ -125,7 +124,7 @@ pub struct NewRecord<'a> {
     /// The rows it is about; of a full record exactly from the first row of its update to the last.
     /// Parts lie within.
     pub rows: RowRange,
-    /// Everyone who holds a record of the update, this device included; no tag twice.
+    /// All holders of the update's record, this device included; no tag twice.
     pub holders: &'a [Holder],
     /// What lies behind it in this batch, strips rising and in a strip rows rising, apart from each
     /// other. Empty exactly if the kind has no payload.
@@ -143,7 +142,7 @@ pub struct Record {
     pub kind: RecordKind,
     /// The rows it is about.
     pub rows: RowRange,
-    /// Everyone who holds a record of the update.
+    /// All holders of the update's record.
     pub holders: Box<[Holder]>,
     /// What lies behind it, in this order.
     pub parts: Box<[Part]>,
@@ -257,7 +256,8 @@ impl LogLimits {
     }
 }
 
-/// Bytes that a record of this code with so many holders and parts takes in the header of a batch.
+/// Bytes that a record of this code with these numbers of holders and parts takes in the header of
+/// a batch.
 pub(super) fn record_bytes(code: u8, holders: usize, parts: usize) -> usize {
     let bytes =
         size_of::<RawRecord>() + holders * size_of::<RawHolder>() + parts * size_of::<RawPart>();

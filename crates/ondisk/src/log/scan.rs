@@ -1,9 +1,9 @@
-//! Finding the batches in a log area, read piece by piece.
+//! Finds the batches in a log area, read piece by piece.
 //!
 //! What must stay true: memory is bounded by the header of one batch and by the records that count,
-//! never by payload; a batch that is whole is found wherever it begins, whatever lies before it,
-//! unless it lies in the payload of another whole one. A place that claims to be a batch and is
-//! none is left one block later, even if that means reading again.
+//! never by payload. A whole batch is found wherever it begins, whatever lies before it, unless it
+//! lies in the payload of another whole one. A place that claims to be a batch and is none is left
+//! one block later, even if that means reading again.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Records of all devices put together into updates: which there were, who has the record of each
-//! and who lacks it.
+//! Puts the records of all devices together into updates: which devices have the record of each,
+//! and which lack it.
 //!
 //! What must stay true: records of one update say the same, a holder stores the strip that its
-//! record names, and one log ring writes a stripe; anything else is a contradiction that no crash
+//! record names, and one ring writes a stripe. Anything else is a contradiction that no crash
 //! explains. Pure.
 
 use super::record::Record;
@@ -48,7 +48,7 @@ pub struct Contradiction {
     pub stripe: StripeNo,
 }
 
-/// An update, and who has its record.
+/// An update, and the devices that have its record.
 pub(super) struct Update<'a> {
     pub(super) log_ring: u16,
     pub(super) record: &'a Record,

@@ -1,8 +1,8 @@
-//! A ring and what its operations have in common: start, wait, cancel when nobody waits, close.
+//! A ring and what its operations have in common: start, wait, cancel when no task waits, close.
 //!
-//! What must stay true: nothing is borrowed while a one-shot is completed, for that wakes tasks and
-//! may drop buffers; a ring is not gone before the kernel is done with all its operations.
-//! Not here: the operations one by one (`file`, `stream`).
+//! What must stay true: nothing is borrowed while a one-shot is completed, because that wakes tasks
+//! and may drop buffers. A ring ends only when the kernel is done with all its operations. Not
+//! here: the operations one by one (`file`, `stream`).
 
 use super::in_flight::{Done, Finished, InFlight};
 use super::operation::{Operation, Outcome};

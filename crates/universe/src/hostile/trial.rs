@@ -1,11 +1,10 @@
-//! One set: the devices of an array with something done to them, one start, everything read, some
+//! One set: the devices of an array with some faults applied, one start, everything read, some
 //! written, a stop.
 //!
-//! What must stay true: demanded of every set are no panic, a bounded number of device operations
-//! and of virtual hours, that devices of others are not written, that nothing is written outside
-//! the areas, and that a start which is refused has written nothing. Of sets without forged records
-//! also: every block is right or an error. A block of a stripe that was being written when the host
-//! stopped is not judged here: universes do.
+//! What must stay true, of every set: no panic, a bounded number of device operations and of
+//! virtual hours, no write to foreign devices, no write outside the areas, and no write by a
+//! refused start. Of sets without forged records also: every block is right or an error. A block of
+//! a stripe that was being written when the host stopped is not judged here: universes do that.
 
 use super::damage::{Excused, Victims};
 use super::subject::{BLOCKS, DISK_BYTES, Subject, engine, flush, names, write};

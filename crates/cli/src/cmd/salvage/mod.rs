@@ -1,11 +1,11 @@
-//! `ashlar salvage`: the volume out of its members, without a daemon and without the engine.
+//! `ashlar salvage`: copies the volume out of its members, without a daemon and without the engine.
 //!
 //! - target: what the volume is copied to
 //! - copy: the walk over the volume
 //! - report: what was seen, and what came of it
 //!
-//! What must stay true: members are opened for reading only; a target that holds something already
-//! is not touched unless the operator says so; the exit code is 0 only if every byte was read and
+//! What must stay true: members are opened for reading only. A target that holds something already
+//! is not touched unless the operator says so. The exit code is 0 only if every byte was read and
 //! proven.
 
 mod copy;

@@ -1,10 +1,9 @@
-//! Writing in place what the logs hold, and parity of rows in doubt.
+//! Writes in place what the logs hold, and parity of rows in doubt.
 //!
-//! What must stay true: memory is bounded whatever the logs hold; of a stripe the blocks from the
-//! logs are in place before its parity is generated; when this returns everything is flushed on
-//! every member that is still in service. A device that fails is put out, and the rest goes on
-//! without it. Nobody else writes: there are no requests and no jobs yet, so there are no row
-//! locks.
+//! What must stay true: memory is bounded whatever the logs hold. The blocks of a stripe from the
+//! logs are in place before its parity is generated. When this returns, everything is flushed on
+//! every member in service. A device that fails is put out, and the work goes on without it. There
+//! are no requests and no jobs yet, so there are no row locks.
 
 use super::found::spoil;
 use super::prove::to_put_back;
@@ -185,9 +184,8 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
     outcome.buffer.ok_or(GONE)
 }
 
-/// A tile in runs of rows that are generated alike: all rows of one have the same strips that are
-/// to be put back. What lies there is not read again: whoever did would believe a device that has
-/// lost what was put back.
+/// A tile in runs of rows that are generated alike: all rows of a run have the same strips to
+/// restore. These strips are not read again, because the device may have lost what was restored.
 async fn to_generate(
     local: &Rc<LocalArray>,
     (stripe, tile): (Stripe, RowRange),
@@ -205,10 +203,9 @@ async fn to_generate(
     Ok(runs)
 }
 
-/// Make rows of a stripe a codeword, without believing what lies on the strips that are `wrong`.
-/// How many of them were left as they are, because the media give back too little of them to
-/// compute anything from: their lost blocks are lost, which is no reason to refuse the rest of the
-/// array.
+/// Make rows of a stripe a codeword without the content of the `wrong` strips. Returns how many of
+/// them were left unchanged, because the media return too little to compute them. Their lost blocks
+/// are lost, which is no reason to refuse the rest of the array.
 async fn generate_or_leave(
     local: &Rc<LocalArray>,
     (stripe, run): (Stripe, RowRange),

@@ -1,10 +1,9 @@
-//! What a judgement rests on besides the logs: the written map, and blocks that parity-only records
-//! are about.
+//! What a judgement needs besides the logs: the written map, and the blocks of parity-only records.
 //!
-//! What must stay true: a block counts only as found on a member that is in sync; of any other
-//! nothing is said. Nothing is written to find out. A block that cannot be read is made one that is
-//! neither old nor new, durably, before anything is done that would be wrong if it were the old
-//! one: a restart that begins again judges alike, though the block may be readable by then.
+//! What must stay true: a block counts as found only on a member that is in sync. Reading writes
+//! nothing. A block that cannot be read is first overwritten, durably, with content that is neither
+//! old nor new, before any step that would be wrong for the old one. So a repeated restart judges
+//! alike, even if the block is readable by then.
 
 use super::apply::{lose_holder, read_strips, result};
 use crate::canary::{Canary, sings};

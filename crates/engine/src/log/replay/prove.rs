@@ -1,14 +1,14 @@
-//! Rows in doubt of arrays with checksums: which of their blocks are not what the table says they
-//! are, and follow from the rest of their row, which proves it. The row is generated from the
-//! others then (`apply`), and they are put back with it.
+//! Rows in doubt of arrays with checksums: finds the blocks that differ from the table and that the
+//! rest of their row proves. `apply` then restores them, and generates the row from the others.
 //!
-//! What must stay true: blocks are named only where afterwards every block that is here is what the
-//! table says of it, and the row is a codeword. The table is as of the last flush or later, so each
-//! of them was stored there, or was being stored, and nothing becomes what nobody wrote. Nor is a
-//! write taken back that is in place: its row and the one that would be put back are codewords, two
-//! of which differ in more strips than parity replaces, so that too few of the blocks found would
-//! be what the table says. Where that is not so nothing is named: what is found is believed
-//! (docs/on-disk-format.md, rule R9; docs/adr/0013-checksums-of-blocks.md says what that leaves).
+//! What must stay true: blocks are named only if afterwards every present block matches the table,
+//! and the row is a codeword. The table is as of the last flush or later. So each of these blocks
+//! was stored there, or was being stored, and no block gets contents that nobody wrote.
+//!
+//! A write that is in place is not taken back either. Its row and the restored row are two
+//! codewords, which differ in more strips than parity replaces. So too few of the blocks found
+//! would match the table. In all other cases nothing is named, and the row counts as found
+//! (docs/on-disk-format.md, rule R9; docs/adr/0013-checksums-of-blocks.md lists the consequences).
 
 use super::apply::read_strips;
 use crate::checksums::{block_of, is_known_right};

@@ -1,12 +1,12 @@
-//! What follows when a member is slow, on the coordinator: it is told, reads go around it, or a
-//! spare takes its slot.
+//! What follows when a member is slow, on the coordinator: an event, reads that go around it, or a
+//! spare that takes its slot.
 //!
-//! What must stay true: what is known of a device is forgotten when another one comes into its
-//! slot, or when it goes out. A spare is taken for a slow member only while no member is missing
-//! and nobody else is being replaced: one that is missing needs it more. Nothing is written that
+//! What must stay true: the figures of a device are forgotten when another one comes into its slot,
+//! or when it goes out. A spare is taken for a slow member only while no member is missing and no
+//! other is being replaced, because a missing member needs the spare more. Nothing on the members
 //! names a slow member: a new start finds out anew.
 //!
-//! Not here: who is slow (`judge.rs`), what reads do (`avoid.rs`), how a spare joins
+//! Not here: the judgement (`judge.rs`), what reads do (`avoid.rs`), how a spare joins
 //! (`background/sparing.rs`).
 
 use super::judge::{Judge, SlowFigures, Timed, Turn};
@@ -31,7 +31,7 @@ const PROBES_MIN: u64 = 4;
 pub(crate) struct SlowMembers {
     judge: RefCell<Judge>,
     counted: RefCell<Vec<Counted>>,
-    /// Members for which no spare was found, if that was told.
+    /// Members for which no spare was found and reported.
     without_spare: RefCell<BTreeSet<MemberIdx>>,
     /// A spare is on its way into a slot.
     is_taking_spare: Cell<bool>,

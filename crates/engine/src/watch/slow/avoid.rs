@@ -1,18 +1,19 @@
 //! Members that reads go around.
 //!
-//! What must stay true: asking costs a read one relaxed load as long as there are none. A read goes
-//! around a member only if every member of the stripe is in sync and sound, and its parity or
-//! copies are trusted; and even then the member is read if a block cannot be had otherwise. Some
-//! reads go to it all the same: who is never asked is never known to be well again.
+//! What must stay true: the question costs a read one relaxed load while there are none. A read
+//! goes around a member only if every member of the stripe is in sync and sound, and its parity or
+//! copies are trusted. Even then it reads the member if a block cannot be had otherwise. Some reads
+//! always go to the member: otherwise nobody would know when it is well again.
 //!
-//! Not here: who they are (`act.rs`), how a read is reconstructed (`datapath/reconstruct.rs`).
+//! Not here: which members these are (`act.rs`), how a read is reconstructed
+//! (`datapath/reconstruct.rs`).
 
 use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
 use ashlar_units::{MemberIdx, StripSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// One in so many reads that would go around a member goes to it.
+/// One in this many reads that would go around a member goes to it.
 const PROBE_EVERY: u64 = 64;
 
 /// The members that reads go around; changed by the coordinator alone.
@@ -48,8 +49,8 @@ impl Avoided {
     }
 }
 
-/// Which strips of the stripe a read of `strips` goes around: none if it touches none of them, or
-/// if it is to see how such a member is.
+/// The strips of the stripe that a read of `strips` goes around. None if it touches none of them,
+/// or if it tests such a member.
 #[cold]
 pub(crate) fn around(local: &LocalArray, stripe: Stripe, strips: StripSet) -> StripSet {
     let avoided = avoided_of(local, stripe);
@@ -59,7 +60,7 @@ pub(crate) fn around(local: &LocalArray, stripe: Stripe, strips: StripSet) -> St
     avoided
 }
 
-/// Those of a stripe's copies that reads should go to.
+/// The copies of a stripe that reads should use.
 #[cold]
 pub(crate) fn preferred(local: &LocalArray, stripe: Stripe, copies: StripSet) -> StripSet {
     let avoided = avoided_of(local, stripe);

@@ -1,8 +1,8 @@
 //! How long commands of a member take: counts and sums, for comparing members.
 //!
-//! What must stay true: a time ends when the device answered, not when somebody came to ask.
-//! Requests wait for their members one after the other, so what is found answered may have been so
-//! for long, and tells of the member that was waited for before it. Such commands are not timed.
+//! What must stay true: a time ends when the device answered, not when a request came to ask.
+//! Requests wait for their members in turn. If a command is already done when its turn comes, its
+//! time would be that of the member before it. Such commands are not timed.
 //!
 //! Not here: the histograms that operators see (`metrics/latency.rs`).
 
@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Of the writes that a worker waits for, one in so many is timed.
+/// One in this many awaited writes of a worker is timed.
 const TIMED_EVERY: u64 = 4;
 /// Of more at once none is timed.
 const WRITES_MAX: usize = 127;
@@ -81,8 +81,8 @@ impl Total {
     }
 }
 
-/// Wait for all of these writes at once and time each, if it is their turn. Whoever waits for them
-/// then finds them answered.
+/// Wait for all of these writes at once and time each, if it is their turn. The caller then finds
+/// them answered.
 pub(crate) async fn time_writes(local: &LocalArray, writes: &mut [StoreWrite], began: Nanos) {
     let turn = local.writes_awaited.replace(local.writes_awaited.get().wrapping_add(1));
     if !turn.is_multiple_of(TIMED_EVERY) || writes.len() > WRITES_MAX {

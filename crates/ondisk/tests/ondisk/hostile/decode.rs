@@ -1,10 +1,9 @@
-//! Bytes of a member as somebody may have written them, and everything that is made of them before
-//! anything else is known.
+//! Decodes bytes of a member as an attacker may have written them.
 //!
-//! What must stay true: no input makes anything here panic, and what decodes is what it is encoded
-//! to again. Each function makes the checksum right first where the first byte says so: else
-//! nothing behind it would ever be reached. `fuzz/` hands the same functions to libFuzzer,
-//! `../hostile.rs` to a seed. True: something was made of the input.
+//! What must stay true: no input causes a panic here, and a decoded value encodes to the same
+//! bytes. Each function makes the checksum right first if the first byte says so: otherwise nothing
+//! behind it would ever be reached. `fuzz/` hands the same functions to libFuzzer, `../hostile.rs`
+//! to a seed. True: the input decoded.
 
 use ashlar_ondisk::assembly::{self, AssemblyRequest, MemberReading};
 use ashlar_ondisk::bitmap::array_tag;
