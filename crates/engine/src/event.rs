@@ -95,7 +95,7 @@ pub mod names {
     /// A member failed and no spare fits.
     pub const SPARE_MISSING: &str = "spare.missing";
     /// A client's connection was given up: it broke the protocol, or was lost in the middle of a
-    /// message. At most one a second; field `untold` counts those in between.
+    /// message. Field: `reason`.
     pub const CLIENT_DROPPED: &str = "client.dropped";
     /// A caller that may not use the control socket sent a request. Fields: `request` (its path),
     /// and the caller's `uid`, `gid` and `pid` by the kernel.

@@ -13,7 +13,7 @@ use ashlar_api::v1::export::{ExportStatus, NbdListen, NbdTls};
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
 use ashlar_nbd::{Exports, Limits, NbdCounters, NbdServer, TlsFiles, TlsTerms};
-use ashlar_session::{Acceptor, Seat, Seats, SessionEntry, Sessions, Teller, peer_of, until};
+use ashlar_session::{Acceptor, Seat, Seats, SessionEntry, Sessions, peer_of, until};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -46,7 +46,6 @@ struct Shared {
     counters: Arc<NbdCounters>,
     sessions: Arc<Sessions>,
     next_worker: AtomicUsize,
-    teller: Mutex<Teller>,
 }
 
 impl NbdExports {
@@ -58,7 +57,6 @@ impl NbdExports {
             counters: Arc::default(),
             sessions: Arc::default(),
             next_worker: AtomicUsize::default(),
-            teller: Mutex::default(),
             seats: Arc::default(),
         };
         NbdExports { engine, shared: Arc::new(shared), listeners: Mutex::default() }
@@ -228,16 +226,13 @@ fn serve(
         NbdServer { handle: handle.clone(), ring, exports: volumes, limits, counters, tls };
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
-        let now = server.handle.turn_now();
         // The volume goes before the session's entry does.
         drop((server, seat));
         let volume = entry.volume().unwrap_or_default();
         drop(entry);
         let Some(Err(error)) = end else { return };
-        if let Some(untold) = locked(&shared.teller).tell(now) {
-            let fields = vec![("reason", error.to_string()), ("untold", untold.to_string())];
-            engine.events().record(names::CLIENT_DROPPED, &volume, fields);
-        }
+        let fields = vec![("reason", error.to_string())];
+        engine.events().record(names::CLIENT_DROPPED, &volume, fields);
     });
 }
 

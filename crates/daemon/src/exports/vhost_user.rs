@@ -12,7 +12,7 @@ use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{Engine, WorkerContext, event_names as names};
 use ashlar_session::{
-    Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, Teller, listen, until,
+    Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, listen, until,
 };
 use ashlar_vhost_user::{QueueServer, QueueStart, SessionError, VhostCounters, VhostServer};
 use ashlar_volume::Volume;
@@ -64,7 +64,6 @@ struct Shared {
     listeners: Arc<Sessions>,
     sessions: Arc<Sessions>,
     next_worker: AtomicUsize,
-    teller: Mutex<Teller>,
 }
 
 impl VhostExports {
@@ -190,7 +189,7 @@ impl Place {
             let starting = |start| place.start(start);
             let end = server.serve(socket, async { ended.receive().await }, starting).await;
             drop(open);
-            place.ended(&server, entry, end);
+            place.ended(entry, end);
         });
     }
 
@@ -208,17 +207,15 @@ impl Place {
     }
 
     /// A client is gone, and all its queues have ended.
-    fn ended(&self, server: &VhostServer, entry: SessionEntry, end: Result<(), SessionError>) {
+    fn ended(&self, entry: SessionEntry, end: Result<(), SessionError>) {
         self.about.is_taken.store(false, Ordering::Release);
         drop(entry);
         let error = match end {
             Ok(()) | Err(SessionError::VolumeStopped) => return,
             Err(error) => error,
         };
-        if let Some(untold) = locked(&self.shared.teller).tell(server.handle.turn_now()) {
-            let fields = vec![("reason", error.to_string()), ("untold", untold.to_string())];
-            self.engine.events().record(names::CLIENT_DROPPED, &self.volume, fields);
-        }
+        let fields = vec![("reason", error.to_string())];
+        self.engine.events().record(names::CLIENT_DROPPED, &self.volume, fields);
     }
 }
 

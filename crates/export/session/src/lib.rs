@@ -12,7 +12,6 @@
 //! - `timing`: waits that end; sends that a client does not read
 //! - `register`: the sessions of all workers, so that a volume's users can be told to leave
 //! - `seats`: how many of them come from one address; `listening`: how they come in
-//! - `telling`: how often anybody hears of a client that was dropped
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +23,6 @@ mod listening;
 mod register;
 mod seats;
 mod slots;
-mod telling;
 mod timing;
 
 pub use admission::{Admission, Kind, Refusal};
@@ -35,5 +33,4 @@ pub use listening::{Acceptor, Listen, OpenSession, SessionCounters, listen};
 pub use register::{SessionEntry, Sessions};
 pub use seats::{Seat, Seats, peer_of};
 pub use slots::Slots;
-pub use telling::Teller;
 pub use timing::{Sends, Stall, until, within};

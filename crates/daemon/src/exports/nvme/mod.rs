@@ -17,7 +17,7 @@ use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
 use ashlar_nvme_protocol::nqn::Nqn;
 use ashlar_nvme_tcp::{Identity, Namespace, NvmeServer, Target, TargetConfig, Volumes};
 use ashlar_session::{
-    Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, Teller, listen, peer_of, until,
+    Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, listen, peer_of, until,
 };
 use ashlar_volume::{Volume, VolumeFacts};
 use state::StateFolder;
@@ -55,7 +55,6 @@ struct Serving {
     seats: Arc<Seats>,
     sessions: Arc<Sessions>,
     next_worker: AtomicUsize,
-    teller: Mutex<Teller>,
     /// Volumes that are not served, and were told of.
     told: Mutex<BTreeSet<String>>,
 }
@@ -96,7 +95,6 @@ impl NvmeExports {
             seats: Arc::default(),
             sessions: Arc::default(),
             next_worker: AtomicUsize::default(),
-            teller: Mutex::default(),
             told: Mutex::default(),
         })
     }
@@ -219,13 +217,10 @@ fn serve(context: &WorkerContext, serving: &Arc<Serving>, (socket, seat): (Owned
     let serving = Arc::clone(serving);
     handle.spawn(async move {
         let end = until(server.serve(socket), ended.receive()).await;
-        let now = server.handle.turn_now();
         drop((server, seat));
         let Some(Err(error)) = end else { return };
-        if let Some(untold) = locked(&serving.teller).tell(now) {
-            let fields = vec![("reason", error.to_string()), ("untold", untold.to_string())];
-            serving.engine.events().record(names::CLIENT_DROPPED, "", fields);
-        }
+        let fields = vec![("reason", error.to_string())];
+        serving.engine.events().record(names::CLIENT_DROPPED, "", fields);
     });
 }
 
