@@ -1,21 +1,21 @@
 //! Checksums of data blocks, by the rules of docs/on-disk-format.md (Checksum table).
 //! docs/adr/0013-checksums-of-blocks.md has the reasons.
 //!
-//! - here       is what was read what was written?
+//! - here       compares a block with its checksum
 //! - `page`     the checksums of some thousand blocks of one device, in memory
 //! - `cache`    which pages are in memory, and how they come and go
-//! - `pins`     the pages of what is about to be written stay, and learn what was
-//! - `keep`     changed pages go to the members
-//! - `heal`     blocks that are not what they should be are decoded and stored anew
+//! - `pins`     keeps the pages of a write in memory, and updates them
+//! - `keep`     writes changed pages to the members
+//! - `heal`     decodes wrong blocks and stores them anew
 //!
 //! What must stay true:
-//! - A checksum is set only after the block's record is durable in the log (or nobody will believe
-//!   the block before the next flush round), and before its update ends. So whatever a crash leaves
-//!   of the table, what the log does not set again is right.
-//! - A block that does not match is never decoded from, never computed with and never handed out.
-//!   What is read without the rows' lock may cross a write: it is only suspected, and looked at
+//! - A checksum is set only after the block's record is durable in the log, and before its update
+//!   ends. (Or the block does not count before the next flush round.) So after a crash, all entries
+//!   of the table are right except those that the log sets again.
+//! - A block that does not match is never decoded from, never computed with and never handed out. A
+//!   block that was read without the rows' lock may cross a write. It is only suspected, and read
 //!   again under the lock.
-//! - A device is known here by its slot and device epoch: what is known of one device is never held
+//! - A device is known here by its slot and device epoch: facts about one device never count
 //!   against the next.
 
 mod cache;

@@ -3,25 +3,24 @@
 //! In reading order:
 //! - `submit`       admit a request, cut it at stripes, send each piece to the stripe's owner
 //! - `read`         straight from the members, where the request arrived
-//! - `reconstruct`  what of a stripe cannot be served straight, on the stripe's owner
+//! - `reconstruct`  parts of a stripe that cannot be read straight, on the stripe's owner
 //! - `write`        the story of one stripe write
 //! - `clock`        how long its stages take
-//! - `edges`        a write that is not whole blocks becomes one that is
+//! - `edges`        complete a write of partial blocks
 //! - `merge`        pieces of a sequential stream become full stripes
 //! - `gather`       read what a plan asks for
 //! - `parity`       compute what a plan stores besides the data
-//! - `log`          the stripe intent log has it before anything changes in place
-//! - `parity_only`         the form of a record, and the order of writes, where a device writes a
-//!   block whole
+//! - `log`          make the record durable before anything changes in place
+//! - `parity_only`  record and order of writes if a device writes a block whole
 //! - `store`        write it, in parallel
-//! - `settle`       what failed, who must know before the client does
+//! - `settle`       what failed, and which members must record it before the client is answered
 //! - `trim`         discard and write zeroes
 //! - `flush`        FLUSH and FUA
 //! - `rows`         buffers that hold rows of strips
 //!
-//! What must stay true: decisions about what to read and write come from plans (the layout crate);
-//! code here carries plans out. Nothing here allocates once its pools are warm. Pieces of one
-//! stripe run on the stripe's owner only.
+//! What must stay true: plans (the layout crate) decide what to read and write; code here carries
+//! them out. Nothing here allocates once its pools are warm. Pieces of one stripe run on the
+//! stripe's owner only.
 
 mod clock;
 mod edges;

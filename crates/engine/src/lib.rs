@@ -5,7 +5,7 @@
 //! code runs on io_uring and in a simulation. One owner for each stripe, no locks on the data path.
 //!
 //! In reading order:
-//! - `engine`      the door for the control side; `config`   what it is started with;
+//! - `engine`      the entry of the control side; `config`   its configuration;
 //!   `engine_state`   its arrays and the way onto its workers; `thread`, `context`   a worker's
 //!   thread, and what an export gets of it
 //! - `create`, `assemble`, `stop`   the life of an array; `joining_device`   a device to be
@@ -13,19 +13,19 @@
 //! - `service`     replace, re-add, spares, scrub, pause: what an operator asks of a running array
 //! - `array`       an array as all workers share it; `layouts`   its geometries
 //! - `worker`      one core and everything it owns; messages between workers
-//! - `room`        members without room: the array waits
-//! - `local_array`       an array on one worker: devices, row locks, stripe buffers
+//! - `room`        members without space: the array waits
+//! - `local_array` an array on one worker: devices, row locks, stripe buffers
 //! - `volume`      what exports see
 //! - `datapath`    the path of every request
 //! - `stripe`      row locks
 //! - `scratch`     stripe buffers
 //! - `lists`       short lists that are used again
 //! - `intent`, `written`   the maps in memory; `map_pages`   from the members when an array starts
-//! - `log`         the stripe intent log; `caches`   what no log and no media hold yet
-//! - `checksums`   is a block what was written there?
-//! - `coordinator`        what one worker does for all: superblocks, map pages, flushes
+//! - `log`         the stripe intent log; `caches`   writes that no log and no media hold yet
+//! - `checksums`   checksums of data blocks
+//! - `coordinator` what one worker does for all: superblocks, map pages, flushes
 //! - `background`  rebuild, resync, scrub
-//! - `watch`       devices that do not answer: who is given up, and who is waited for
+//! - `watch`       devices that do not answer: which are given up, and which requests wait for
 //! - `slot`        a member slot, and which of its devices is meant; `member`   states of a slot
 //! - `ownership`   a heartbeat, so that no other host starts the array
 //! - `canary`      faults planted on purpose, for tests of tests

@@ -1,29 +1,29 @@
-//! The stripe intent log as it is written, by the rules W1 to W16 and P1 to P5 of
+//! The writer of the stripe intent log, by the rules W1 to W16 and P1 to P5 of
 //! docs/on-disk-format.md. docs/adr/0008-stripe-intent-log.md has the reasons.
 //!
-//! - here       updates: their numbers, their way into the log rings, their end
-//! - `update`   what one update changes, as its records say it
-//! - `holders`  the devices that hold its record, each with its log ring
-//! - `space`    who gets space for records, and how it comes back
-//! - `ahead`    records of whole stripes, written before their writes come; `write_ahead`   their
-//!   way
-//! - `log_ring`     one log ring on one device: records become batches
-//! - `ring_space`     the space of a log ring
-//! - `window`   numbers of updates, and which are under way
-//! - `places`   the newest number of each stripe
-//! - `shape`    how the log area is dealt out
-//! - `replay`   what a start makes of the logs of its members
+//! - here          updates: their numbers, their way into the log rings, their end
+//! - `update`      what one update changes, as its records say it
+//! - `holders`     the devices that hold its record, each with its log ring
+//! - `space`       which update gets space for records, and how it comes back
+//! - `ahead`       records of whole stripes, written before their writes come; `write_ahead`
+//!   their way
+//! - `log_ring`    one log ring on one device: records become batches
+//! - `ring_space`  the space of a log ring
+//! - `window`      numbers of updates, and which are under way
+//! - `places`      the newest number of each stripe
+//! - `shape`       how the log area is divided
+//! - `replay`      replays the logs of the members at a start
 //!
-//! What must stay true: an update is numbered, and space for its records promised on all its
-//! holders, in one step without waiting; so once it has a number nothing but devices stands between
-//! it and its end. Numbers rise in the order in which updates enter the log rings. Everything is
-//! settled by flushing, never by guessing.
+//! What must stay true: an update gets its number, and space for its records on all holders, in one
+//! step without waiting. So once it has a number, only devices stand between it and its end.
+//! Numbers rise in the order in which updates enter the log rings. Only flushing settles updates,
+//! never a guess.
 //!
 //! # Repairs
-//! Rows stored anew because they could not be read, or were wrong, are updates of their own with
-//! the device as only holder (`datapath/store.rs`, `repair`): a repair that is cut off would leave
-//! a readable block of which half is old. What a job writes to the device it fills is not logged:
-//! nobody believes it before the job's checkpoint says so, which follows a flush. Under the
+//! A row that is stored anew because it was unreadable or wrong is an update of its own, with the
+//! device as only holder (`datapath/store.rs`, `repair`). Otherwise a repair that is cut off would
+//! leave a readable block, half of it old. Blocks that a job writes to the device that it fills are
+//! not logged: they count only when the job's checkpoint says so, which follows a flush. Under the
 //! policies `bitmap` and `none` repairs are not protected: a power cut in the middle of one can
 //! leave a readable block that is neither old nor new, and no mark.
 

@@ -1,10 +1,10 @@
-//! Abuses: something is done to devices that nobody uses which no operator wants, and the array is
-//! started. It must refuse and change nothing, or go on with what is right and leave everything
-//! else alone. Afterwards the world is put back as it was: an abuse costs the universe nothing, so
-//! it may go beyond the budget.
+//! Abuses: unused devices are changed in a way that no operator wants, and the array is started. It
+//! must refuse and change nothing, or go on with right data and leave everything else alone.
+//! Afterwards the world is put back as it was: an abuse costs the universe nothing, so it may go
+//! beyond the budget.
 //!
-//! What must stay true: what is demanded depends on how many members of a group are of no use, not
-//! on the engine's word for it; whatever is read, at any time, is right or an error.
+//! What must stay true: the demands depend on how many members of a group are useless, not on the
+//! engine's word for it. Every read, at any time, is right or an error.
 
 use crate::audit;
 use crate::director::TANK;

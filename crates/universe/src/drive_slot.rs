@@ -1,8 +1,8 @@
-//! The devices of a universe, what is wrong with each, and what a group may still lose.
+//! The devices of a universe, the faults of each, and what a group may still lose.
 //!
 //! What must stay true: within the budget no stripe lacks more strips than its parity replaces,
-//! whatever the engine knows of it; where the bookkeeping cannot be sure it counts too much as
-//! lost, never too little.
+//! whatever the engine knows of it. If the bookkeeping cannot be sure, it counts too much as lost,
+//! never too little.
 
 use crate::config::Config;
 use crate::director::SILENT_IF_WAITED_FOR;

@@ -13,9 +13,9 @@
 //! - `life`      one life of a host; `director`  its faults and operators; `heal`  how it repairs;
 //!   `client`  its clients
 //! - `ledger`    the oracle: which writes may be found where; `content`  whose data a unit holds
-//! - `drive_slot`       the devices and the budget of losses
-//! - `abuse`  what nobody wants to happen to members, undone afterwards
-//! - `rehearsal`  dry runs and starts, held against each other
+//! - `drive_slot`  the devices and the budget of losses
+//! - `abuse`  misuse of members between lives, undone afterwards
+//! - `rehearsal`  dry runs and starts, compared with each other
 //! - `two_runners`  one array run by two programs through different paths to its devices
 //! - `damaged`  what devices with checksums lie about, and that they are named for it
 //! - `hostile`  devices changed by accident or on purpose, and the engine that has to start from

@@ -1,8 +1,8 @@
 //! The parity-only form of an update: one block of data whose device writes it whole or not at all.
 //!
-//! The record goes to the devices of parity alone and has the new parity, and of the block what it
-//! was and what it is to be, by checksum. The block itself goes in place first, durably; then
-//! parity does. So after a crash the block says whether parity is to follow
+//! The record goes to the devices of parity alone. It has the new parity, and the checksums of the
+//! block before and after the update. The block itself goes in place first, durably, and then
+//! parity. So after a crash the block says whether parity is to follow
 //! (`ashlar_ondisk::log::judge`; rules P1 to P5 of docs/on-disk-format.md).
 //!
 //! Why leaving the block out of the log loses nothing. Let f members of the stripe be missing
@@ -11,18 +11,18 @@
 //!   the row at most m - 1 - f strips are missing, as with a full record.
 //! - The block is old: parity in place was not touched and agrees with it.
 //! - The block is new: the row with the logged parity is a codeword, as with a full record.
-//! - All devices of parity are lost: nobody knows of the update, and nobody has to. The block is
-//!   old or new, and no other block was being written.
+//! - All devices of parity are lost: the update is unknown, which does no harm. The block is old or
+//!   new, and no other block was being written.
 //!
 //! What must stay true, each for every update of this form:
-//! - It changes one block of one row. More than one, and some may be new when others are not:
-//!   nobody could tell which parity is right.
+//! - It changes one block of one row. With more blocks, some may be new when others are not, and it
+//!   would be unknown which parity is right.
 //! - Its device is said to write a block whole. It is in service, nothing replaces it, and it has
-//!   been there since the start: what lies in the block's place after a crash is what this update
-//!   found there, or made of it.
+//!   been there since the start. So after a crash the block's place holds the block from before
+//!   this update, or the one that it wrote.
 //! - The device has no volatile cache, so that the block is durable when it is written. (A forced
 //!   write for each block would cost more than the full form, whose records go together.)
-//! - No full record of the stripe counts any more: the copy in place of an older block would be
+//! - No full record of the stripe counts any more. Otherwise its copy of an older block would be
 //!   rolled forward over this one if all devices of parity, which alone have its record, were lost.
 //! - Old and new block differ in their checksums.
 //! - Parity does not go in place before the block is durable, or its device is recorded as out.

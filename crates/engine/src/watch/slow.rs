@@ -5,9 +5,9 @@
 //! if a block cannot be had without it, or if the others are not known to agree with it. When most
 //! members are slow, the host is, and no member is judged slow.
 //!
-//! - here       what is wished for
+//! - here       the operator's choice
 //! - `timing`   how long commands of a member take
-//! - `judge`    who is slow, and who is so no more
+//! - `judge`    which members are slow, and which are well again
 //! - `act`      what follows, on the coordinator
 //! - `avoid`    what reads go around
 //!

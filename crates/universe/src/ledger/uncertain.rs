@@ -2,17 +2,17 @@
 //! at a crash.
 //!
 //! What must stay true:
-//! - a write is *relaxed* only if it and others that were under way at the same moment covered its
-//!   stripe: the engine joins what waits for a stripe, and a whole stripe is not logged;
-//! - not if a member of its group is missing: then the engine logs whole stripes, too; and before
-//!   it plans a write there it makes durable the whole stripes that were answered before: they are
-//!   in doubt no more once that write is answered;
-//! - at a crash a unit of a relaxed write that was not durable holds one of the states it might
-//!   have held anyhow, or, where devices tear it, pieces of several; if its member is not there at
-//!   the next start, anything;
-//! - whatever a read shows of it stays, like everything else that was read;
-//! - what rots in a row in doubt may be believed, on an array with checksums, but not in one that
-//!   was flushed and that has no more blocks that are wrong or lacking than parity replaces: those
+//! - A write is *relaxed* only if it covered its stripe, alone or with others under way at the same
+//!   moment: the engine joins writes that wait for a stripe, and does not log a whole stripe.
+//! - A write is not relaxed if a member of its group is missing, because the engine then logs whole
+//!   stripes, too. Before it plans a write there, it makes earlier answered whole stripes durable.
+//!   They are in doubt no more once that write is answered.
+//! - At a crash a unit of a relaxed write that was not durable holds one of its possible states,
+//!   or, where devices tear it, pieces of several. If its member is missing at the next start, it
+//!   may hold anything.
+//! - Once a read has shown a state, it stays, as for every other block.
+//! - On an array with checksums, rot in a row in doubt may count as found. This does not hold for a
+//!   row that was flushed and has no more wrong or missing blocks than parity replaces: its blocks
 //!   are as they were (`damaged::believed`).
 
 use super::{Begun, Ledger, NEVER, State};
