@@ -4,9 +4,11 @@
 //! - `contents`   what else is done with it
 //! - `tools`      foreign programs, and what to do where one is missing
 //! - `raw_nbd`    a client that speaks NBD byte by byte
+//! - `memory_devices` arrays in memory of the daemon
 //! - `many_arrays` arrays that share a pattern of devices
 //! - `load`       a client that goes on writing and reading back
 //! - `doomed`     a member that vanishes: every request to it fails
+//! - `bench_via`  what an export costs
 //! - `certificates` authorities and certificates, made anew for each test
 //! - `encrypted`  NBD through TLS, who is let in and who is not
 //! - `tampered`   the same with bytes changed on the way
@@ -39,6 +41,7 @@
 //! test that cannot run here says so by name on stderr, in a line that begins with `skipped:`.
 
 mod attached;
+mod bench_via;
 mod certificates;
 mod changed_members;
 mod clients;
@@ -52,6 +55,7 @@ mod hostile;
 mod leftovers;
 mod load;
 mod many_arrays;
+mod memory_devices;
 mod messages;
 mod no_room;
 mod nvme;

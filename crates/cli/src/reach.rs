@@ -116,7 +116,11 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Fault> {
 /// # Errors
 /// As [`absolute`].
 pub fn device(path: &Path) -> Result<String, Fault> {
-    let path = absolute(path)?;
+    // A memory device is no path; a file of such a name is `./memory:...`.
+    let path = match path.to_str().is_some_and(|text| text.starts_with("memory:")) {
+        true => path.to_owned(),
+        false => absolute(path)?,
+    };
     let text = path.to_str().ok_or_else(|| {
         Fault::usage(format!("{} is not UTF-8", path.display()), "use another name for the device")
     })?;

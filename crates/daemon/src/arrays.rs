@@ -13,6 +13,7 @@ mod members;
 use crate::aside::aside;
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
+use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
 use crate::repeats::{self, Running};
 use crate::scrape::ScrapeSeats;
@@ -45,6 +46,8 @@ pub struct Arrays {
     pub engine: Engine,
     /// The ways to their volumes.
     pub exports: Arc<Exports>,
+    /// The memory devices.
+    pub memory: Arc<MemoryDevices>,
     /// The connections of its listeners.
     pub seats: Arc<ListenerSeats>,
     /// When the process began to serve.
@@ -64,12 +67,14 @@ pub struct ListenerSeats {
 }
 
 impl Serves<Create> for Arrays {
-    async fn serve(&self, call: Create) -> Result<Created, ApiError> {
+    async fn serve(&self, mut call: Create) -> Result<Created, ApiError> {
         if self.engine.array(&call.name).is_ok() {
             let message =
                 format!("an array called '{}' runs already; nothing was written", call.name);
             return Err(ApiError::new("array.running", message, "choose another name"));
         }
+        let is_in_memory = memory_devices::check_kinds(&call.devices, &call.spares)?;
+        let new_memory = self.memory.make(&mut call.devices)?;
         let named = call.clone();
         aside(move || repeats::check_named(&named)).await?;
         for device in call.devices.iter().chain(&call.spares) {
@@ -97,7 +102,13 @@ impl Serves<Create> for Arrays {
         if !call.dry_run {
             let array = ArrayChoice::Uuid(report.uuid);
             let request = AssemblyRequest { array, ..AssemblyRequest::default() };
-            let spec = AssembleSpec { devices: call.devices, request, ..AssembleSpec::default() };
+            let spare_pools = if is_in_memory { no_pools() } else { Vec::new() };
+            let spec = AssembleSpec {
+                devices: call.devices,
+                request,
+                spare_pools,
+                ..AssembleSpec::default()
+            };
             let name = self.engine.assemble(spec).await.map_err(convert::refusal)?;
             // Where it is served is in the list of volumes.
             let _told = self.exports.volume_started(&name).await;
@@ -106,12 +117,18 @@ impl Serves<Create> for Arrays {
                     self.engine.add_spare(DEFAULT_POOL, spare, destroy.contains(spare)).await;
                 added.map_err(convert::refusal)?;
             }
+            new_memory.keep();
         }
-        Ok(created(&report))
+        Ok(created(&report, is_in_memory))
     }
 }
 
-fn created(report: &CreateReport) -> Created {
+/// The pools of an array in memory: a spare would outlive the rest of it.
+fn no_pools() -> Vec<String> {
+    vec![memory_devices::NO_POOL.to_owned()]
+}
+
+fn created(report: &CreateReport, is_in_memory: bool) -> Created {
     let geometry = &report.geometry;
     let verb = if report.is_dry_run {
         "would be created; nothing was written"
@@ -136,8 +153,13 @@ fn created(report: &CreateReport) -> Created {
         uuid: if report.is_dry_run { String::new() } else { report.uuid.to_string() },
         volume_bytes: report.volume_bytes,
         strip_bytes: geometry.strip_bytes(),
-        notes: unused.chain(in_vain).collect(),
+        notes: unused.chain(in_vain).chain(is_in_memory.then(in_memory_note)).collect(),
     }
+}
+
+fn in_memory_note() -> String {
+    "its members are memory of the daemon: all that is written to it is lost when the daemon ends"
+        .to_owned()
 }
 
 /// Level and stripe as `ashlar status` has them: of mirrors people count the copies.
@@ -167,6 +189,8 @@ impl Arrays {
         tuning: Option<ArrayTuning>,
     ) -> Result<Done, ApiError> {
         let request = assembly_request(&call)?;
+        self.memory.check(&call.devices)?;
+        let is_in_memory = memory_devices::check_kinds(&call.devices, &[])?;
         let (arrays, asked) = (self.status_of_all().await?, call.clone());
         let running = aside(move || Running::of(&arrays, &asked)).await;
         if let Some(message) = running.all() {
@@ -182,7 +206,7 @@ impl Arrays {
             request,
             is_read_only: call.read_only,
             tuning,
-            spare_pools: call.spare_pools,
+            spare_pools: if is_in_memory { no_pools() } else { call.spare_pools },
         };
         if call.dry_run {
             let would = self.engine.would_assemble(spec).await.map_err(convert::refusal);
@@ -231,11 +255,28 @@ impl Serves<Stop> for Arrays {
             self.refuse_if_paused(&call.array)?;
             self.exports.refuse_if_used(&call.array)?;
         }
-        self.stop(&call.array).await.map(Done::changed)
+        let devices = self.memory_of(&call.array).await;
+        let mut told = self.stop(&call.array).await?;
+        if !devices.is_empty() {
+            told.push_str(&format!(
+                "; the daemon keeps its memory until it ends; to start it again: \
+                 ashlar assemble {}",
+                devices.join(" ")
+            ));
+        }
+        Ok(Done::changed(told))
     }
 }
 
 impl Arrays {
+    /// The memory devices that a running array has.
+    pub async fn memory_of(&self, name: &str) -> Vec<String> {
+        let arrays = self.status_of_all().await.unwrap_or_default();
+        let own = arrays.into_iter().filter(|array| array.name == name);
+        let paths = own.flat_map(|array| array.members).map(|member| member.path);
+        paths.filter(|path| memory_devices::is_memory(path)).collect()
+    }
+
     /// Stop an array whoever uses it, and wait until its devices are free. What it says about that.
     pub async fn stop(&self, name: &str) -> Result<String, ApiError> {
         let array = self.engine.array(name).map_err(convert::refusal)?;
@@ -303,6 +344,10 @@ impl Arrays {
 impl Serves<GetStatus> for Arrays {
     async fn serve(&self, _: GetStatus) -> Result<Status, ApiError> {
         let status = self.engine.status().await.map_err(convert::refusal)?;
+        let memory = self.memory.status(|path| {
+            let has = |array: &&ArrayStatus| array.members.iter().any(|it| it.path == path);
+            status.arrays.iter().find(has).map(|array| array.name.clone())
+        });
         let caches = status.arrays.iter().filter_map(convert::checksum_cache);
         let pools = status.pools.iter().flat_map(convert::pool_status).chain(caches);
         let pools = pools.chain(convert::listeners(&self.seats)).collect();
@@ -317,6 +362,7 @@ impl Serves<GetStatus> for Arrays {
             exports: self.exports.status(),
             workers: status.workers.into_iter().map(convert::worker_status).collect(),
             pools,
+            memory,
             repeated_events: convert::repeated_events(self.engine.events()),
         })
     }

@@ -7,10 +7,12 @@
 //! - `clients` who asks
 //! - `figures` what is reported
 //! - `hollow`  members that forget
+//! - [`via`]   the same through an export
 
 mod clients;
 mod figures;
 mod hollow;
+pub mod via;
 
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
 
@@ -21,7 +23,7 @@ use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
 use ashlar_layout::Shape;
 use ashlar_ring::affinity;
-use ashlar_units::MemberIdx;
+use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
 use clients::{FILL_BYTES, Part, drive, fill};
 use figures::{Look, summary};
@@ -74,6 +76,10 @@ pub struct BenchSpec {
     pub lost: u16,
     /// What each task asks for, one request after the other.
     pub load: Load,
+    /// Workers that have clients; 0 means all.
+    pub clients_on: usize,
+    /// Size of a member in memory; `None`: much larger than the span.
+    pub member_bytes: Option<u64>,
     /// Bytes of the volume that are touched.
     pub span_bytes: u64,
     /// How long to measure.
@@ -82,6 +88,29 @@ pub struct BenchSpec {
     pub workers: usize,
     /// Devices whose foreign signatures may be overwritten.
     pub destroy: Vec<String>,
+}
+
+impl BenchSpec {
+    /// Size of a member in memory, in bytes.
+    ///
+    /// Room for the span and for the areas of the member itself. Larger than that, because areas
+    /// are parts of the member: the log of one as small as the span would be full all the time.
+    /// What is not touched takes no memory.
+    pub(crate) fn member_bytes(&self) -> u64 {
+        let mib = (self.span_bytes >> 20) + MEMBER_MIB_MORE;
+        self.member_bytes.map_or(mib << 20, |bytes| bytes >> 20 << 20)
+    }
+
+    /// Size of all members in memory, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.member_bytes().saturating_mul(to_u64(self.member_count))
+    }
+
+    /// How many workers there will be.
+    pub(crate) fn worker_count(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.workers > 0 { self.workers } else { cores }
+    }
 }
 
 /// What clients ask for.
@@ -181,10 +210,7 @@ async fn on_engine(
 }
 
 fn devices(spec: &BenchSpec) -> Vec<String> {
-    // Room for the span and for the areas of the member itself. Larger than that, because areas are
-    // parts of the member: the log of one as small as the span would be full all the time. What is
-    // not touched takes no memory.
-    let member_mib = (spec.span_bytes >> 20) + MEMBER_MIB_MORE;
+    let member_mib = spec.member_bytes() >> 20;
     let named = |kind: &str| {
         (0..spec.member_count).map(|at| format!("{kind}{at}:{member_mib}MiB")).collect()
     };
@@ -214,7 +240,8 @@ async fn measure(engine: &Engine, spec: &BenchSpec) -> Result<BenchResult, ApiEr
     }
     let before = Look::at(engine).await?;
     let mut running = Vec::new();
-    for worker in 0..engine.worker_count() {
+    let clients_on = if spec.clients_on == 0 { usize::MAX } else { spec.clients_on };
+    for worker in 0..engine.worker_count().min(clients_on) {
         let (engine, load, run_time) = (engine.clone(), spec.load, spec.run_time);
         running.push(tokio::spawn(async move {
             let drive =
@@ -264,6 +291,8 @@ mod tests {
                 depth: 4,
                 ..Load::default()
             },
+            clients_on: 0,
+            member_bytes: None,
             span_bytes: 16 << 20,
             run_time: Duration::from_millis(20),
             workers: 2,

@@ -6,6 +6,7 @@
 mod nvme;
 
 use crate::exports::address;
+use crate::memory_devices;
 use ashlar_api::v1::export::{NbdListen, NbdTls};
 use ashlar_device::signatures;
 use ashlar_engine::{ArrayTuning, Signatures, SilenceLimits, SlowLimits, SlowReaction};
@@ -68,6 +69,9 @@ pub struct Serve {
     /// Bytes of buffers, for all workers together.
     #[serde(deserialize_with = "size")]
     pub pool: Option<ByteSize>,
+    /// The most that memory devices may take together; default half of what the process may have.
+    #[serde(deserialize_with = "size")]
+    pub memory_devices: Option<ByteSize>,
     /// Name of the parity kernel; default the best this CPU has.
     pub kernel: Option<String>,
 }
@@ -437,6 +441,12 @@ impl Config {
             if array.devices.is_empty() {
                 return Err("an [[array]] without devices cannot be assembled".to_owned());
             }
+            if let Some(device) = array.devices.iter().find(|it| memory_devices::is_memory(it)) {
+                return Err(format!(
+                    "{device} is a memory device: it is lost when a daemon ends, so none is there \
+                     at a start; make the array with 'ashlar create' once the daemon serves"
+                ));
+            }
             array.spare_pools.iter().try_for_each(|pool| check_pool(pool))?;
             array.tuning.check()?;
         }
@@ -485,7 +495,8 @@ fn in_words(message: &str) -> String {
 pub(crate) fn foreign_signatures() -> Signatures {
     Arc::new(|path| {
         // Memory and null devices are nobody's.
-        if path.starts_with("mem:") || path.starts_with("null:") {
+        if memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:")
+        {
             return Vec::new();
         }
         // What is not there, or is no device, is refused when it is opened, and there the reason is

@@ -311,6 +311,11 @@ pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
         pieces: worker.pieces,
         in_flight: to_u64(worker.in_flight),
         in_flight_max: to_u64(worker.in_flight_max),
+        hops: worker.hops,
+        system_calls: worker.calls.enters,
+        sleeps: worker.calls.sleeps,
+        wake_ups: worker.calls.bells,
+        operations: worker.calls.operations,
     }
 }
 

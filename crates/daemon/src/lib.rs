@@ -18,6 +18,7 @@
 //! - [`mod@bench`] load on the engine itself
 //! - `aside`       looks at devices that may not answer
 //! - `memory`      the memory limit of this process
+//! - `memory_devices` members that are memory of this process
 //! - `look`        how a start would end, and whether a device may be taken: for dry runs
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `waits`       devices that take long to open
@@ -40,6 +41,7 @@ mod exports;
 mod guarded;
 mod look;
 mod memory;
+mod memory_devices;
 pub mod metrics;
 pub mod peer;
 mod process;

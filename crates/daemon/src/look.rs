@@ -3,7 +3,7 @@
 //! What must stay true: devices are only read. Not here: the judgement, which is that of the real
 //! start (`ashlar_engine::Engine::would_assemble`).
 
-use crate::config;
+use crate::{config, memory_devices};
 use ashlar_api::ApiError;
 use ashlar_device::{Access, FileDevice, OpenRefusal, Opened, open_to_look};
 use ashlar_engine::WouldStart;
@@ -160,7 +160,7 @@ pub enum Label {
 /// What the device at `path` is now. It is only looked at, so it may be in use.
 pub fn label(path: &str) -> Label {
     // Memory is opened once.
-    if path.starts_with("mem:") || path.starts_with("null:") {
+    if memory_devices::is_memory(path) || path.starts_with("mem:") || path.starts_with("null:") {
         return Label::Unknown;
     }
     match contents(path).map(|(_, _, choice)| MemberReading::new(path, 0, "", choice).label) {

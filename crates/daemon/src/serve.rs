@@ -8,6 +8,7 @@ use crate::config::{Config, NbdLimits};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::{Export, ExportSetting, Exports, Say};
 use crate::memory::{self, Sources};
+use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
 use crate::waits::Waits;
@@ -77,8 +78,11 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         return Err(ApiError::new(codes::SYSTEM_FAULT, message, &hint));
     }
     bound_nvme(&mut options.config, descriptors, &say);
-    let waits = Waits::new(Arc::new(PathOpener::with_wait(PREDECESSOR_WAIT)));
+    let opener = PathOpener::with_wait(PREDECESSOR_WAIT);
+    let waits = Waits::new(Arc::new(opener.clone()));
     let mut engine_config = engine_config(&options.config, &waits)?;
+    let memory = memory_limit(&options.config, &engine_config)?;
+    let memory = Arc::new(MemoryDevices::new(opener, memory));
     if let Some(record) = &options.record {
         engine_config.opener = recording(engine_config.opener, record)?;
         say(&format!("recording all writes to {}: this is for tests", record.display()));
@@ -103,7 +107,9 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
-    let arrays = Arrays { engine: engine.clone(), exports, seats, started, kernel, is_ready };
+    let engine_of_arrays = engine.clone();
+    let arrays =
+        Arrays { engine: engine_of_arrays, exports, memory, seats, started, kernel, is_ready };
     let begun = begin(&arrays, &options.config, &waits, &say);
     let served = serve_until_signal((listener, &options.socket), &arrays, (begun, ready), &say);
     let served = served.await;
@@ -197,6 +203,20 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     })?;
     engine.payload_bytes = convert::payload_bytes(ByteSize(payload), engine.worker_count);
     Ok(engine)
+}
+
+/// The most that memory devices may take, in bytes.
+///
+/// # Errors
+/// More is asked for than this process may have.
+fn memory_limit(config: &Config, engine: &EngineConfig) -> Result<u64, ApiError> {
+    let pool_bytes = to_u64(engine.payload_bytes).saturating_mul(to_u64(engine.worker_count));
+    let asked = config.serve.memory_devices.map(|size| size.0);
+    let limit = memory_devices::limit_bytes(asked, pool_bytes, Sources::own().limit_bytes());
+    limit.map_err(|what| {
+        let message = format!("{what}; nothing was started");
+        ApiError::new(codes::REQUEST_MALFORMED, message, "ask for less, or raise the limit")
+    })
 }
 
 /// Time between two heartbeats on the members.
@@ -327,7 +347,9 @@ async fn end(arrays: &Arrays, say: Say<'_>) {
     for array in arrays.engine.arrays() {
         let name = array.name().to_owned();
         drop(array);
+        let is_in_memory = !arrays.memory_of(&name).await.is_empty();
         match arrays.stop(&name).await {
+            Ok(line) if is_in_memory => say(&format!("{line}; it was in memory and is gone now")),
             Ok(line) => say(&line),
             Err(refusal) => say(&refusal.to_string()),
         }

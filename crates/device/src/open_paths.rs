@@ -2,6 +2,8 @@
 //!
 //! - `mem:NAME:SIZE`: memory called NAME, made on first use and kept as long as this opener lives;
 //!   closing and opening it again finds the same bytes
+//! - `memory:NAME`: memory that [`PathOpener::make_memory`] made; without it nothing is opened, so
+//!   memory that is lost is never taken for an empty device
 //! - `null:SIZE`: a device that does nothing
 //! - anything else: the path of a block device or a regular file
 //!
@@ -16,13 +18,16 @@ use std::thread;
 use std::time::Duration;
 
 use ashlar_ring::Handle;
-use ashlar_units::ByteSize;
+use ashlar_units::{ByteSize, SECTOR_BYTES};
 
 use crate::device::{Access, Device, DeviceFacts, OpenRefusal, Opened, Opener};
 use crate::file::FileDevice;
 use crate::identity::Identity;
 use crate::mem::MemDevice;
 use crate::null::NullDevice;
+
+/// How the path of memory begins that was made before it is opened.
+const MEMORY: &str = "memory:";
 
 /// How often to look whether a device has answered what nobody waits for any more, and how long
 /// between two looks.
@@ -60,6 +65,61 @@ impl PathOpener {
     pub fn memory(&self, name: &str) -> Option<MemDevice> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.get(name).map(|memory| memory.device.clone())
+    }
+
+    /// Makes memory of `size_bytes` zeros that `memory:NAME` opens. It stays until
+    /// [`forget_memory`](Self::forget_memory), or as long as this opener and its clones live.
+    ///
+    /// # Errors
+    /// There is one of this name, or `size_bytes` is less than a sector.
+    pub fn make_memory(&self, name: &str, size_bytes: u64) -> Result<(), OpenRefusal> {
+        let path = format!("{MEMORY}{name}");
+        if size_bytes < SECTOR_BYTES {
+            return Err(OpenRefusal::new(&path, "has no space: give it at least 512 bytes"));
+        }
+        let mut registry = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if registry.contains_key(name) {
+            return Err(OpenRefusal::new(&path, "is there already"));
+        }
+        let device = MemDevice::new(&path, size_bytes);
+        registry.insert(name.to_owned(), Memory { device, is_held: false });
+        Ok(())
+    }
+
+    /// Lets go of memory that nobody has open exclusively; others who have it open keep it until
+    /// they close it. Whether there was such memory.
+    pub fn forget_memory(&self, name: &str) -> bool {
+        let mut registry = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = registry.get(name).is_some_and(|memory| !memory.is_held);
+        is_free && registry.remove(name).is_some()
+    }
+
+    fn open_made_memory(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        let name = path.strip_prefix(MEMORY).unwrap_or(path);
+        let mut registry = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = registry.get_mut(name) else {
+            let reason = "this process has no such memory device: the content of memory devices is \
+                          lost when the process that has them ends";
+            return Err(OpenRefusal::new(path, reason));
+        };
+        self.hold(path, (name, memory), access)
+    }
+
+    fn hold(
+        &self,
+        path: &str,
+        (name, memory): (&str, &mut Memory),
+        access: Access,
+    ) -> Result<Arc<dyn Opened>, OpenRefusal> {
+        let is_exclusive = access == Access::Exclusive;
+        if is_exclusive && std::mem::replace(&mut memory.is_held, true) {
+            return Err(OpenRefusal::new(path, "in use by this process; close it first"));
+        }
+        Ok(Arc::new(OpenedMemory {
+            device: memory.device.clone(),
+            registry: is_exclusive.then(|| Arc::clone(&self.memory)),
+            name: name.to_owned(),
+        }))
     }
 
     /// Refuses a device that still has commands of this process which nobody waits for.
@@ -103,16 +163,7 @@ impl PathOpener {
             let reason = format!("memory {name} is there already with {}", ByteSize(has_bytes));
             return Err(OpenRefusal::new(path, reason));
         }
-        let is_exclusive = access == Access::Exclusive;
-        if is_exclusive && std::mem::replace(&mut memory.is_held, true) {
-            return Err(OpenRefusal::new(path, "in use by this process; close it first"));
-        }
-        let opened = OpenedMemory {
-            device: memory.device.clone(),
-            registry: is_exclusive.then(|| Arc::clone(&self.memory)),
-            name: name.to_owned(),
-        };
-        Ok(Arc::new(opened))
+        self.hold(path, (name, memory), access)
     }
 }
 
@@ -120,6 +171,9 @@ impl Opener for PathOpener {
     fn open(&self, path: &str, access: Access) -> Result<Arc<dyn Opened>, OpenRefusal> {
         if let Some(named) = path.strip_prefix("mem:") {
             return self.open_memory(path, named, access);
+        }
+        if path.starts_with(MEMORY) {
+            return self.open_made_memory(path, access);
         }
         if let Some(size) = path.strip_prefix("null:") {
             return Ok(Arc::new(NullDevice::new(path, size_of(path, size)?)));

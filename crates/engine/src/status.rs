@@ -16,6 +16,7 @@ use crate::watch::slow::SlowFigures;
 use ashlar_iobuf::{Pool, PoolUsage};
 use ashlar_layout::Geometry;
 use ashlar_ondisk::{ChecksumKind, ConsistencyPolicy, ScrubRecord, Superblock};
+use ashlar_ring::KernelCalls;
 use ashlar_units::{MemberIdx, to_u64};
 use std::rc::Rc;
 use std::time::Duration;
@@ -162,6 +163,10 @@ pub struct WorkerStatus {
     pub in_flight: usize,
     /// The most that were under way at once since it started.
     pub in_flight_max: usize,
+    /// Messages that it sent to other workers.
+    pub hops: u64,
+    /// How often its ring called the kernel; zeros without a ring.
+    pub calls: KernelCalls,
 }
 
 /// One buffer pool.
@@ -207,6 +212,8 @@ impl Engine {
                 pieces: worker.load.pieces.get(),
                 in_flight: worker.under_way.now(),
                 in_flight_max: worker.under_way.max(),
+                hops: worker.load.hops.get(),
+                calls: worker.handle.ring().map_or_else(KernelCalls::default, |it| it.load().calls),
             };
             (status, pools)
         });

@@ -52,6 +52,9 @@ pub struct WorkerLoad {
     pub pieces: Counter,
     /// Client requests that arrived here.
     pub requests: Counter,
+    /// Messages sent to other workers: a piece of work for the owner of a stripe, or the answer to
+    /// one.
+    pub hops: Counter,
 }
 
 /// Requests and pieces under way on a worker, and the most that ever were.
@@ -246,6 +249,7 @@ impl Worker {
             });
         } else {
             local.counts().handed_over.add(1);
+            self.load.hops.add(1);
             let ticket = self.tickets.borrow_mut().issue(completion);
             let array = local.array.identity.id;
             self.peers[owner].send(Message::Piece { array, piece, from: self.index, ticket });
@@ -322,6 +326,7 @@ impl Worker {
         match reply {
             Reply::Here(completion) => completion.complete(answer),
             Reply::There { worker, ticket } => {
+                self.load.hops.add(1);
                 self.peers[worker].send(Message::Answer { ticket, answer });
             }
         }

@@ -44,10 +44,35 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// Everything that was sized at start.
     pub pools: Vec<PoolStatus>,
+    /// Memory devices: what they hold is lost when the daemon ends.
+    #[serde(default)]
+    pub memory: MemoryStatus,
     /// Faults of which one cause makes many: how often each happened, whether told one by one or
     /// counted.
     #[serde(default)]
     pub repeated_events: Vec<RepeatedEvent>,
+}
+
+/// The memory devices of the daemon. Their memory is part of what it has resident, and of no pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Each of them, those of stopped arrays included.
+    pub devices: Vec<MemoryDevice>,
+    /// The most that they may have together, in bytes.
+    pub limit_bytes: u64,
+}
+
+/// One memory device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemoryDevice {
+    /// What commands call it: `memory:NAME`.
+    pub path: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Memory that it takes now, in bytes.
+    pub used_bytes: u64,
+    /// The running array that has it.
+    pub array: Option<String>,
 }
 
 /// How often something happened since the daemon began.
@@ -75,6 +100,22 @@ pub struct WorkerStatus {
     /// The most that it had in hand at once.
     #[serde(default)]
     pub in_flight_max: u64,
+    /// Messages that it sent to other workers: stripe work for its owner, and answers to such work.
+    #[serde(default)]
+    pub hops: u64,
+    /// System calls by which its io_uring handed over operations or waited for them. With
+    /// `requests` they say what a request costs when few are under way.
+    #[serde(default)]
+    pub system_calls: u64,
+    /// How often it went to sleep because it had nothing to do.
+    #[serde(default)]
+    pub sleeps: u64,
+    /// How often another thread woke it, each time with a system call of that thread.
+    #[serde(default)]
+    pub wake_ups: u64,
+    /// Operations that it asked of the kernel: on members, sockets, files and devices of exports.
+    #[serde(default)]
+    pub operations: u64,
 }
 
 /// Something of which there is a fixed number; when it is empty, requests wait.

@@ -3,17 +3,21 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use crate::render::rate::grouped;
+use ashlar_api::codes;
 use ashlar_api::v1::array::{Level, Policy, Switch};
+use ashlar_daemon::bench::via::{self, Figures, Via, ViaResult, ViaSpec};
 use ashlar_daemon::bench::{self, BenchResult, BenchSpec, Load, Members};
 use ashlar_units::ByteSize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measure the engine in one process, without any export.
+/// Measure the engine in one process, without any export; or what an export costs, with --via.
 ///
 /// The members are memory, null devices or real devices. This erases real devices.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar bench --write --random --bytes 4K --depth 32 --workers 1")]
+#[command(after_help = "Examples:
+  ashlar bench --write --random --bytes 4K --depth 32 --workers 1
+  ashlar bench --via nbd --random --depth 1 --turns 5")]
 pub struct Args {
     /// Devices to measure on. Default: memory.
     #[arg(value_name = "DEVICE", conflicts_with_all = ["null", "raid_devices"])]
@@ -91,6 +95,18 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 
+    /// Measure through an export: a daemon of its own serves an array of memory devices, and a
+    /// client asks through the export, in turns with the engine alone and with a peer (nbdkit,
+    /// qemu-nbd, a loop device on tmpfs) where one is installed. Depth is that of the client.
+    #[arg(long, value_enum, value_name = "EXPORT")]
+    #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
+    via: Option<ViaName>,
+
+    /// Turns with --via; figures are their medians.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, requires = "via")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    turns: u16,
+
     /// Number of workers. Default: one for each core.
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
@@ -99,6 +115,36 @@ pub struct Args {
     /// the flag for each such device.
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
+}
+
+/// The exports, as they are typed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ViaName {
+    /// NBD on a Unix socket.
+    Nbd,
+    /// The file of an attached volume.
+    Fuse,
+    /// A loop device over that file.
+    Loop,
+    /// A block device by ublk.
+    Ublk,
+    /// vhost-user-blk.
+    VhostUser,
+    /// NVMe/TCP on this machine.
+    NvmeTcp,
+}
+
+impl ViaName {
+    fn via(self) -> Via {
+        match self {
+            ViaName::Nbd => Via::Nbd,
+            ViaName::Fuse => Via::Fuse,
+            ViaName::Loop => Via::Loop,
+            ViaName::Ublk => Via::Ublk,
+            ViaName::VhostUser => Via::VhostUser,
+            ViaName::NvmeTcp => Via::NvmeTcp,
+        }
+    }
 }
 
 impl Args {
@@ -135,6 +181,8 @@ impl Args {
                 bytes: self.bytes.0,
                 depth: self.depth,
             },
+            clients_on: 0,
+            member_bytes: None,
             span_bytes: self.span.0,
             run_time: Duration::from_secs(self.seconds),
             workers: self.workers,
@@ -144,8 +192,51 @@ impl Args {
 }
 
 pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
-    let result = bench::run(&args.spec()?)?;
-    reach.print(&result, text)
+    let spec = args.spec()?;
+    let Some(name) = args.via else {
+        return reach.print(&bench::run(&spec)?, text);
+    };
+    let program = std::env::current_exe().map_err(|error| {
+        let message = format!("this program does not know where it is: {error}");
+        Fault::new(codes::SYSTEM_FAULT, message, "call it by its full path")
+    })?;
+    let spec = ViaSpec { via: name.via(), bench: spec, turns: usize::from(args.turns), program };
+    reach.print(&via::measure(&spec)?, via_text)
+}
+
+/// An export beside the engine and its peers.
+fn via_text(result: &ViaResult) -> String {
+    let line = |name: &str, figures: &Figures| {
+        format!(
+            "{name:<14} {:>9.0} requests/s, p50 {:>7.1} us, p99 {:>7.1} us",
+            figures.requests_per_second, figures.us_p50, figures.us_p99
+        )
+    };
+    let (engine, export) = (&result.engine, &result.export);
+    let mut lines = vec![line("engine alone", &engine.figures), line(result.via, &export.figures)];
+    for peer in &result.peers {
+        let times = peer.export_over_peer;
+        lines.push(format!(
+            "{}   {} is {times:.2} of it",
+            line(peer.name, &peer.figures),
+            result.via
+        ));
+    }
+    lines.push(format!(
+        "CPU            {:.0} ns a request in the daemon: {:.0} of the engine, {:.0} beyond it",
+        export.cpu_ns_per_request, engine.cpu_ns_per_request, export.beyond_engine_ns_per_request
+    ));
+    lines.push(format!(
+        "a request      {:.2} system calls, {:.2} sleeps, {:.2} wake-ups, {:.2} hops between \
+         workers, {:.2} operations",
+        export.system_calls_per_request,
+        export.sleeps_per_request,
+        export.wake_ups_per_request,
+        export.hops_per_request,
+        export.operations_per_request,
+    ));
+    lines.push(format!("medians of {} turns", result.turns));
+    lines.join("\n")
 }
 
 /// Whole microseconds; what took less is not nothing.

@@ -13,12 +13,15 @@ use std::path::PathBuf;
 /// The array is ready at once. It needs no initial sync: blocks that were never written read as
 /// zeros.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example: ashlar create tank0 --level 6 --spare /dev/sdk /dev/sd[a-j]")]
+#[command(after_help = "Examples:
+  ashlar create tank0 --level 6 --spare /dev/sdk /dev/sd[a-j]
+  ashlar create try --level 6 memory:1G memory:1G memory:1G memory:1G")]
 pub struct Args {
     /// Name of the array and of its volume.
     name: String,
 
-    /// Devices in slot order: drives, partitions or files.
+    /// Devices in slot order: drives, partitions or files; or all of them memory of the daemon,
+    /// as memory:1G or memory:NAME:1G. What is written to memory is lost when the daemon ends.
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 

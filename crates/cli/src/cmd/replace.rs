@@ -51,5 +51,10 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         dry_run: args.dry_run,
     };
     reach.change(&request)?;
-    if args.wait { wait::until_filled(reach, &args.array, &device) } else { Ok(()) }
+    match args.wait {
+        false => Ok(()),
+        // The daemon names new memory devices.
+        true if device.starts_with("memory:") => wait::until_rebuilt(reach, &args.array),
+        true => wait::until_filled(reach, &args.array, &device),
+    }
 }

@@ -88,6 +88,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     pool: Option<ByteSize>,
 
+    /// The most that memory devices may take together. Default: half of what this process may have.
+    #[arg(long, value_name = "SIZE")]
+    memory_devices: Option<ByteSize>,
+
     /// Record every change of a device in this file, for power-cut tests
     /// (crates/device/src/record/entry.rs).
     #[arg(long, value_name = "FILE", hide = true)]
@@ -128,6 +132,7 @@ impl Args {
         config.serve.metrics = self.metrics.or(config.serve.metrics);
         config.serve.workers = self.workers.or(config.serve.workers);
         config.serve.pool = self.pool.or(config.serve.pool);
+        config.serve.memory_devices = self.memory_devices.or(config.serve.memory_devices);
         config.serve.kernel = self.kernel.clone().or(config.serve.kernel);
         if self.no_pin {
             config.serve.pin = Some(false);

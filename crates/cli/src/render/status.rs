@@ -9,7 +9,7 @@ use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
-use ashlar_api::v1::status::{RepeatedEvent, Status};
+use ashlar_api::v1::status::{MemoryDevice, MemoryStatus, RepeatedEvent, Status};
 use ashlar_units::ByteSize;
 
 /// A device that has not answered for so long is told of.
@@ -39,10 +39,39 @@ pub fn screen(status: &Status, members: bool, limits: bool) -> String {
         lines.push(format!("pool   {:<8} {spares}", pool.name));
     }
     lines.extend(repeated(&status.repeated_events));
+    lines.extend(memory(&status.memory));
     if limits {
         lines.push(limits_table(status));
     }
     lines.join("\n")
+}
+
+/// The memory devices, of which stopped arrays may have some.
+fn memory(memory: &MemoryStatus) -> Option<String> {
+    let sum = |bytes: fn(&MemoryDevice) -> u64| memory.devices.iter().map(bytes).sum();
+    let (size, used) = (ByteSize(sum(|it| it.size_bytes)), ByteSize(sum(|it| it.used_bytes)));
+    let free: Vec<&str> =
+        memory.devices.iter().filter(|it| it.array.is_none()).map(|it| &*it.path).collect();
+    let free = match free.is_empty() {
+        true => String::new(),
+        false => format!("; no running array has {}", free.join(" ")),
+    };
+    (!memory.devices.is_empty()).then(|| {
+        format!(
+            "memory devices: {}, {size} of at most {}, {used} in use{free}",
+            memory.devices.len(),
+            ByteSize(memory.limit_bytes)
+        )
+    })
+}
+
+/// What happens to an array in memory.
+fn lost_with_the_daemon(array: &ArrayStatus) -> Option<String> {
+    let is_in_memory = array.members.iter().any(|member| member.path.starts_with("memory:"));
+    is_in_memory.then(|| {
+        "memory the members are memory of the daemon: all data is lost when the daemon ends"
+            .to_owned()
+    })
 }
 
 /// Faults that came in crowds, with how many.
@@ -67,6 +96,7 @@ fn array_lines(array: &ArrayStatus, exports: &[ExportStatus], lines: &mut Vec<St
         exported(array, exports),
         array.kernel
     ));
+    lines.extend(lost_with_the_daemon(array));
     lines.push(summary(array));
     lines.extend(array.pause.as_ref().map(|pause| {
         format!("paused {pause} until there is some; 'ashlar stop --force' ends them with errors")
@@ -339,11 +369,32 @@ fn member_table(array: &ArrayStatus) -> String {
 }
 
 fn limits_table(status: &Status) -> String {
-    let head = ["worker", "requests", "pieces", "in flight", "high water"];
+    let head = [
+        "worker",
+        "requests",
+        "pieces",
+        "in flight",
+        "high water",
+        "hops",
+        "system calls",
+        "sleeps",
+        "wake-ups",
+        "operations",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for worker in &status.workers {
-        let numbers =
-            [worker.requests, worker.pieces, worker.in_flight, worker.in_flight_max].map(grouped);
+        let numbers = [
+            worker.requests,
+            worker.pieces,
+            worker.in_flight,
+            worker.in_flight_max,
+            worker.hops,
+            worker.system_calls,
+            worker.sleeps,
+            worker.wake_ups,
+            worker.operations,
+        ]
+        .map(grouped);
         rows.push([vec![worker.worker.to_string()], numbers.to_vec()].concat());
     }
     let workers = table::aligned(&rows);

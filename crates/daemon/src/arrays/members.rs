@@ -7,7 +7,7 @@
 use super::Arrays;
 use crate::aside::aside;
 use crate::backend::Serves;
-use crate::{convert, look, repeats};
+use crate::{convert, look, memory_devices, repeats};
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
@@ -31,15 +31,18 @@ impl Serves<Fail> for Arrays {
 }
 
 impl Serves<Replace> for Arrays {
-    async fn serve(&self, call: Replace) -> Result<Done, ApiError> {
+    async fn serve(&self, mut call: Replace) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
+        check_kind(&members, &call.device)?;
+        let new_memory = self.memory.make(std::slice::from_mut(&mut call.device))?;
         let slot = Arrays::slot(&call.array, &members, &call.member)?;
         if let Some(has) = slot_of(&members, &call.device).await {
             return already(&call.array, &call.device, (has, slot), is_filled(&members, has));
         }
         self.refuse_if_in_use(&call.device).await?;
         let device = new_device(&call.device, call.destroy, call.atomic_write_bytes);
-        if call.dry_run {
+        // Memory is made for this, or it is this process's own.
+        if call.dry_run && !memory_devices::is_memory(&call.device) {
             may_take(&call.device, call.destroy).await?;
         }
         let stated = self.said_of(Some(&call.array), &device).await?;
@@ -52,6 +55,7 @@ impl Serves<Replace> for Arrays {
         }
         let replaced = self.engine.replace_by(&call.array, slot, device).await;
         replaced.map_err(convert::refusal)?;
+        new_memory.keep();
         Ok(Done::changed(format!(
             "{} is being filled for slot {slot} of '{}'{stated}",
             call.device, call.array
@@ -62,6 +66,8 @@ impl Serves<Replace> for Arrays {
 impl Serves<ReAdd> for Arrays {
     async fn serve(&self, call: ReAdd) -> Result<Done, ApiError> {
         let members = self.members(&call.array).await?;
+        check_kind(&members, &call.device)?;
+        self.memory.check(std::slice::from_ref(&call.device))?;
         if let Some(has) = slot_of(&members, &call.device).await {
             return already(&call.array, &call.device, (has, has), true);
         }
@@ -75,6 +81,9 @@ impl Serves<ReAdd> for Arrays {
 
 impl Serves<SpareAdd> for Arrays {
     async fn serve(&self, call: SpareAdd) -> Result<Done, ApiError> {
+        if memory_devices::is_memory(&call.device) {
+            return Err(memory_devices::no_spare(&call.device));
+        }
         if is_among(self.engine.spares(), &call.device).await {
             return Ok(Done::unchanged(format!("{} is a spare already", call.device)));
         }
@@ -99,6 +108,12 @@ impl Serves<SpareRemove> for Arrays {
         self.engine.remove_spare(&call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!("{} is no spare any more", call.device)))
     }
+}
+
+/// That the device is of the kind that the members are.
+fn check_kind(members: &[MemberStatus], device: &str) -> Result<(), ApiError> {
+    let paths: Vec<&str> = members.iter().map(|member| member.path.as_str()).collect();
+    memory_devices::check_newcomer(&paths, device)
 }
 
 /// The slot in which the device serves, or on its way into which it is.

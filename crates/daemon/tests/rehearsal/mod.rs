@@ -104,6 +104,7 @@ impl Serves<GetStatus> for Rehearsal {
             exports: Vec::new(),
             workers: Vec::new(),
             pools: Vec::new(),
+            memory: Default::default(),
             repeated_events: Vec::new(),
         })
     }

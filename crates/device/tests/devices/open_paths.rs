@@ -60,3 +60,21 @@ fn names_that_make_no_sense_are_refused_with_an_example() {
     assert!(refusal(&opener, "mem:a:2M").contains("1 MiB"));
     assert!(refusal(&opener, "/none/such").contains("no such device or file"));
 }
+
+#[test]
+fn memory_that_was_made_is_opened_by_name_and_nothing_else_is() {
+    let opener = PathOpener::new();
+    assert!(refusal(&opener, "memory:a").contains("lost when the process"));
+    opener.make_memory("a", 1 << 20).expect("made");
+    assert!(opener.make_memory("a", 1 << 20).is_err(), "there is one");
+    assert!(opener.make_memory("b", 511).is_err(), "no sector fits");
+    let held = open(&opener, "memory:a").expect("it was made");
+    assert_eq!((held.facts().kind, held.facts().size_bytes), (DeviceKind::Memory, 1 << 20));
+    assert_eq!(held.facts().path, "memory:a");
+    assert!(refusal(&opener, "memory:a").contains("in use"));
+    assert!(!opener.forget_memory("a"), "somebody has it");
+    drop(held);
+    assert!(opener.forget_memory("a"));
+    assert!(!opener.forget_memory("a"));
+    assert!(refusal(&opener, "memory:a").contains("lost when the process"));
+}

@@ -7,7 +7,7 @@
 //! (`parking`), and what an operation looks like to the kernel (`operation`).
 
 use super::operation::{Operation, Outcome, Vectors};
-use super::submit::{RingLoad, Sink};
+use super::submit::{KernelCalls, RingLoad, Sink};
 use super::uring::Uring;
 use crate::Completion;
 use io_uring::{cqueue, opcode, squeue, types};
@@ -54,6 +54,7 @@ pub(super) struct InFlight {
     /// Where the kernel puts the doorbell's count, which nobody reads.
     bell: Box<UnsafeCell<u64>>,
     bell_armed: bool,
+    calls: KernelCalls,
     closing: bool,
     /// Seconds without an end, while it closes.
     seconds_in_vain: u32,
@@ -166,6 +167,7 @@ impl InFlight {
             unsubmitted: 0,
             bell: Box::new(UnsafeCell::new(0)),
             bell_armed: false,
+            calls: KernelCalls::default(),
             closing: false,
             seconds_in_vain: 0,
             threads: None,
@@ -177,6 +179,7 @@ impl InFlight {
             in_flight: self.busy(),
             in_flight_max: self.in_flight_max,
             in_line: self.line.len(),
+            calls: self.calls,
         }
     }
 
@@ -222,6 +225,7 @@ impl InFlight {
     }
 
     fn issue(&mut self, index: usize) {
+        self.calls.operations += 1;
         let slot = &mut self.slots[index];
         let key = key_of(index, slot.generation);
         let running = slot.running.as_mut().expect("an occupied slot is issued");
@@ -277,6 +281,7 @@ impl InFlight {
     pub(super) fn submit(&mut self) {
         self.unsubmitted = 0;
         if !self.uring.is_idle() {
+            self.calls.enters += 1;
             check_entered(self.uring.submitter().submit());
         }
     }
@@ -284,6 +289,8 @@ impl InFlight {
     /// Hands over what was prepared and sleeps until something completes or `timeout` has passed.
     pub(super) fn submit_and_wait(&mut self, timeout: Option<types::Timespec>) {
         self.unsubmitted = 0;
+        self.calls.enters += 1;
+        self.calls.sleeps += 1;
         let args = types::SubmitArgs::new();
         let submitter = self.uring.submitter();
         check_entered(match &timeout {
@@ -298,7 +305,10 @@ impl InFlight {
             let completion: cqueue::Entry = self.uring.completion().next()?;
             match completion.user_data() {
                 CANCEL => {}
-                DOORBELL => self.bell_armed = false,
+                DOORBELL => {
+                    self.bell_armed = false;
+                    self.calls.bells += 1;
+                }
                 key => {
                     if let Some(finished) = self.settle(key, &completion) {
                         return Some(finished);

@@ -32,4 +32,4 @@ pub use descriptors::{DESCRIPTORS_MAX, ReceivedDescriptors, SentDescriptors};
 pub use message::SendHold;
 pub use operation::{Operation, Outcome, PARTS_MAX};
 pub use setup::EntryBytes;
-pub use submit::{BufResult, Ring, RingConfig, RingLoad, Sink};
+pub use submit::{BufResult, KernelCalls, Ring, RingConfig, RingLoad, Sink};

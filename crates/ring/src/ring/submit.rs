@@ -195,6 +195,22 @@ pub struct RingLoad {
     pub in_flight_max: usize,
     /// Operations that wait in line for a place.
     pub in_line: usize,
+    /// Calls of the kernel since the ring was made.
+    pub calls: KernelCalls,
+}
+
+/// How often a ring called the kernel. Plain numbers of its thread: counting costs an addition
+/// beside each system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KernelCalls {
+    /// System calls that handed over operations or waited: io_uring_enter.
+    pub enters: u64,
+    /// Those of them that were let sleep until something ends.
+    pub sleeps: u64,
+    /// Sleeps that other threads ended, each with a system call of theirs.
+    pub bells: u64,
+    /// Operations that the kernel was asked for, repetitions included.
+    pub operations: u64,
 }
 
 /// Cancels an operation whose future is dropped before its end.

@@ -1,11 +1,13 @@
 //! The io_uring of one core on real files, pipes and sockets. Without io_uring these tests fail.
 //!
 //! - `files`     reads, writes and syncs
+//! - `calls`     what is counted of calls of the kernel
 //! - `commands`  commands to devices
 //! - `cut_off`   operations that nobody waits for any more
 //! - `streams`   sockets and pipes
 //! - `messages`  descriptors beside messages, sends without a copy, eventfds
 
+mod calls;
 mod commands;
 mod cut_off;
 mod files;

@@ -1,0 +1,136 @@
+//! Others that serve memory the same way, for comparison by the same client, where they are
+//! installed.
+//!
+//! What must stay true: a peer that is not here is left out and never a fault; what was started or
+//! made is gone when a peer is dropped.
+
+use super::blocks::Blocks;
+use super::child::{Folder, Process};
+use super::load::Asked;
+use super::nbd::Nbd;
+use super::{Client, Via};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a peer may take until it serves.
+const START_MAX: Duration = Duration::from_secs(10);
+/// How often to look.
+const POLL: Duration = Duration::from_millis(20);
+/// A file system in memory.
+const TMPFS: &str = "/dev/shm";
+/// Where programs of the system are.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A peer, with what it needs to be there.
+pub(super) struct Peer {
+    pub(super) name: &'static str,
+    pub(super) client: Box<dyn Client>,
+    /// What serves it, which ends after the client.
+    _process: Option<Process>,
+    _device: Option<Loop>,
+}
+
+/// The peers of an export that are here.
+pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<Peer> {
+    let peers = match via {
+        Via::Nbd => vec![nbdkit(asked, folder), qemu_nbd(asked, folder)],
+        Via::Fuse | Via::Loop | Via::Ublk => vec![plain_loop(asked)],
+        Via::NvmeTcp | Via::VhostUser => Vec::new(),
+    };
+    peers.into_iter().filter_map(Result::ok).collect()
+}
+
+fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
+    let socket = folder.path("nbdkit.sock");
+    let mut command = Command::new("nbdkit");
+    command.arg("--foreground").arg("--unix").arg(&socket);
+    command.args(["memory", &asked.span_bytes.to_string()]);
+    nbd_peer("nbdkit memory", command, &socket)
+}
+
+fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
+    let socket = folder.path("qemu-nbd.sock");
+    let mut command = Command::new("qemu-nbd");
+    command.args(["--persistent", "--export-name", "", "--socket"]).arg(&socket);
+    let image = format!("driver=null-co,size={},read-zeroes=off", asked.span_bytes);
+    command.args(["--image-opts", &image]);
+    nbd_peer("qemu-nbd null", command, &socket)
+}
+
+fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Result<Peer> {
+    command.env("PATH", PATH).stderr(std::process::Stdio::null());
+    let mut process = Process::start(&mut command)?;
+    let end = Instant::now() + START_MAX;
+    loop {
+        match Nbd::connect(socket, "") {
+            Ok(client) => {
+                let client = Box::new(client);
+                return Ok(Peer { name, client, _process: Some(process), _device: None });
+            }
+            Err(error) if process.has_ended() || Instant::now() > end => return Err(error),
+            Err(_) => std::thread::sleep(POLL),
+        }
+    }
+}
+
+fn plain_loop(asked: &Asked) -> io::Result<Peer> {
+    let file = PathBuf::from(format!("{TMPFS}/ashlar-bench-{}", std::process::id()));
+    let device = Loop::over_new(&file, asked.span_bytes)?;
+    let client = Box::new(Blocks::open(device.path())?);
+    Ok(Peer { name: "loop on tmpfs", client, _process: None, _device: Some(device) })
+}
+
+/// A loop device that is let go when this is dropped.
+pub(super) struct Loop {
+    device: PathBuf,
+    /// A file that was made for it.
+    own: Option<PathBuf>,
+}
+
+impl Loop {
+    /// Over a new file of `bytes`, which goes with the device.
+    fn over_new(file: &Path, bytes: u64) -> io::Result<Loop> {
+        File::create_new(file)?.set_len(bytes)?;
+        match Loop::over(file) {
+            Ok(mut device) => {
+                device.own = Some(file.to_owned());
+                Ok(device)
+            }
+            Err(error) => {
+                fs::remove_file(file)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Over a file that is there, with direct I/O.
+    pub(super) fn over(file: &Path) -> io::Result<Loop> {
+        let options = ["--find", "--show", "--direct-io=on", "--sector-size", "4096"];
+        let output = Command::new("losetup").env("PATH", PATH).args(options).arg(file).output()?;
+        if !output.status.success() {
+            let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(io::Error::other(told));
+        }
+        let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        Ok(Loop { device, own: None })
+    }
+
+    /// The device.
+    pub(super) fn path(&self) -> &Path {
+        &self.device
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let mut losetup = Command::new("losetup");
+        let _kept = losetup.env("PATH", PATH).arg("--detach").arg(&self.device).output();
+        if let Some(file) = &self.own {
+            let _kept = fs::remove_file(file);
+        }
+    }
+}
