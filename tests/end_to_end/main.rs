@@ -26,6 +26,7 @@
 //! - `clients`    libnbd, QEMU, fio and file systems
 //! - `hostile`    others at the control socket, connections that never get on
 //! - `nvme`       hosts of NVMe/TCP, and what they find after a restart; `nvme_queue`: one queue
+//! - `vhost`      sockets for virtual machines: who may connect, and what is said of them
 //! - `crowds`     somebody opens all the connections that there are
 //! - `leftovers`  what replies carry besides data
 //! - `silent`     a member that does not answer
@@ -76,4 +77,5 @@ mod tampered;
 mod tools;
 mod trusted_files;
 mod twins;
+mod vhost;
 mod world;

@@ -3,7 +3,8 @@
 //!
 //! What must stay true: a volume has one client at a time, and a client that comes while another is
 //! there is closed at once; the next one is served when the last has let go of everything. A socket
-//! is there as long as its volume runs, so a machine that lost its daemon finds it again.
+//! is there as long as its volume runs, so a machine that lost its daemon finds it again. All
+//! queues together leave most of a worker's ring to the members.
 
 use super::{Export, Say, Work, locked, wait_until};
 use crate::config::Config;
@@ -31,6 +32,8 @@ use tokio::time::{Instant, sleep};
 const SOCKET_MODE: u32 = 0o660;
 /// Who may look into the folder.
 const FOLDER_MODE: u32 = 0o750;
+/// Queues that one worker serves, of all volumes: each has a place of its ring all the time.
+const QUEUES_PER_WORKER: usize = 128;
 /// How often to try to listen while a killed predecessor holds a socket.
 const LISTEN_POLL: Duration = Duration::from_millis(20);
 
@@ -59,8 +62,9 @@ struct About {
 }
 
 /// What all listeners and sessions share.
-#[derive(Default)]
 struct Shared {
+    /// How many queues each worker serves.
+    queues: Vec<Arc<AtomicUsize>>,
     listeners: Arc<Sessions>,
     sessions: Arc<Sessions>,
     next_worker: AtomicUsize,
@@ -69,11 +73,17 @@ struct Shared {
 impl VhostExports {
     /// No socket yet.
     pub fn new(engine: Engine) -> VhostExports {
+        let shared = Shared {
+            queues: (0..engine.worker_count()).map(|_| Arc::default()).collect(),
+            listeners: Arc::default(),
+            sessions: Arc::default(),
+            next_worker: AtomicUsize::default(),
+        };
         VhostExports {
             engine,
             folder: OnceLock::new(),
             sockets: Mutex::default(),
-            shared: Arc::default(),
+            shared: Arc::new(shared),
         }
     }
 
@@ -193,16 +203,20 @@ impl Place {
         });
     }
 
-    /// Give a queue to its worker. One that has lost the volume drops it.
+    /// Give a queue to its worker. One that has lost the volume, or has too many, drops it.
     fn start(&self, start: QueueStart) {
         let worker = usize::from(start.number()) % self.engine.worker_count();
+        let Some(seat) = QueueSeat::take(&self.shared.queues[worker]) else { return };
         let name = self.volume.clone();
         self.engine.run_on(worker, move |context| {
             let (Some(ring), Some(volume)) = (context.ring(), context.volume(&name)) else {
                 return;
             };
             let server = QueueServer { handle: context.handle(), ring, volume, start };
-            context.handle().spawn(server.serve());
+            context.handle().spawn(async move {
+                server.serve().await;
+                drop(seat);
+            });
         });
     }
 
@@ -216,6 +230,24 @@ impl Place {
         };
         let fields = vec![("reason", error.to_string())];
         self.engine.events().record(names::CLIENT_DROPPED, &self.volume, fields);
+    }
+}
+
+/// One queue of a worker; given back when dropped.
+struct QueueSeat(Arc<AtomicUsize>);
+
+impl QueueSeat {
+    /// One more queue, unless there are too many.
+    fn take(queues: &Arc<AtomicUsize>) -> Option<QueueSeat> {
+        let one_more = |count| (count < QUEUES_PER_WORKER).then_some(count + 1);
+        let taken = queues.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        taken.is_ok().then(|| QueueSeat(Arc::clone(queues)))
+    }
+}
+
+impl Drop for QueueSeat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -292,5 +324,21 @@ fn make_folder(folder: &Path) -> Result<(), ApiError> {
             "name a folder that this user may make or write to with --vhost-user, in the \
              configuration [vhost_user] folder",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QUEUES_PER_WORKER, QueueSeat};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_worker_has_so_many_queues_and_gets_their_seats_back() {
+        let queues = Arc::default();
+        let mut seats: Vec<_> = (0..QUEUES_PER_WORKER).map(|_| QueueSeat::take(&queues)).collect();
+        assert!(seats.iter().all(Option::is_some));
+        assert!(QueueSeat::take(&queues).is_none());
+        drop(seats.pop());
+        assert!(QueueSeat::take(&queues).is_some());
     }
 }

@@ -362,6 +362,7 @@ impl<P: Fn(QueueStart)> Device<P> {
             match self.broken {
                 Some((queue, Cause::Guest(fault))) => return SessionError::Broken { queue, fault },
                 Some((_, Cause::VolumeStopped)) => return SessionError::VolumeStopped,
+                Some((queue, Cause::NotServed)) => return SessionError::NotServed { queue },
                 None => {}
             }
             let report = self.reports.1.receive().await;

@@ -1,7 +1,7 @@
 //! The vhost-user export: a volume as a disk of a virtual machine, without a copy of its requests
 //! through the machine's program.
 //!
-//! The program (the frontend: QEMU, cloud-hypervisor) connects to a Unix socket, and shares the
+//! The program (the frontend: QEMU for instance) connects to a Unix socket, and shares the
 //! guest's memory and an eventfd for each queue. From then on the guest's driver virtio_blk and
 //! this process speak through that memory. One queue belongs to one worker.
 //!

@@ -89,6 +89,8 @@ pub(crate) enum Cause {
     Guest(Fault),
     /// There is no volume any more.
     VolumeStopped,
+    /// It never began.
+    NotServed,
 }
 
 impl From<Fault> for Cause {
@@ -107,7 +109,7 @@ pub(crate) struct Reporter {
 impl Reporter {
     /// For a queue that has not begun: nobody serves it unless it does.
     pub(crate) fn new(queue: u16, reports: Sender<Report>) -> Reporter {
-        let end = End { next: None, cause: Some(Cause::VolumeStopped) };
+        let end = End { next: None, cause: Some(Cause::NotServed) };
         Reporter { queue, reports, end }
     }
 

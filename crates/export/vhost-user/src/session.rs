@@ -59,6 +59,12 @@ pub enum SessionError {
     /// Nothing is wrong with the frontend.
     #[error("the volume was stopped")]
     VolumeStopped,
+    /// No worker took a queue.
+    #[error("queue {queue} is not served: the volume is stopped, or too many queues run")]
+    NotServed {
+        /// Which queue.
+        queue: u16,
+    },
     /// The guest did what no driver does.
     #[error("queue {queue} is broken: {fault}")]
     Broken {

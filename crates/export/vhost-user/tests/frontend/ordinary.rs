@@ -216,3 +216,28 @@ fn whoever_asks_hears_that_a_message_was_obeyed() {
     assert_eq!(answer[12..], [0; 8]);
     ended(client, server);
 }
+
+#[test]
+fn a_frontend_that_agrees_on_nothing_has_rings_that_run_by_themselves() {
+    let (ours, theirs) = connection();
+    let server = start(vec![theirs], Setting::default());
+    let mut client = Client::new(ours, 1);
+    client.features = FEATURES & !(1 << 30);
+    client.introduce();
+    client.describe_ring(0);
+    assert_eq!(client.write(0, 0, &[7; 512]), 0);
+    assert_eq!(client.read(0, 0, 512), [7; 512]);
+    ended(client, server);
+}
+
+#[test]
+fn a_queue_that_no_worker_takes_ends_the_connection() {
+    let (ours, theirs) = connection();
+    let server = start(vec![theirs], Setting { is_full: true, ..Setting::default() });
+    let client = Client::new(ours, 1);
+    client.introduce();
+    client.describe_ring(0);
+    client.enable(0);
+    let end = server.end().expect_err("it is dropped");
+    assert!(end.starts_with("queue 0 is not served: "), "{end}");
+}
