@@ -7,8 +7,12 @@
 
 use ashlar_units::to_u64;
 
-/// Descriptors of one chain at most, those of an indirect table included. No ring is longer.
-pub const DESCRIPTORS_MAX: u16 = 1024;
+/// Entries of the longest ring.
+pub const RING_ENTRIES_MAX: u16 = 1024;
+
+/// Descriptors of one chain at most, those of an indirect table included. A request of as many
+/// segments as the device says it takes has half as many.
+pub const CHAIN_MAX: u16 = 256;
 
 /// Length of a descriptor.
 pub const DESCRIPTOR_BYTES: usize = 16;
@@ -105,7 +109,7 @@ impl Chain {
     ) -> Result<Option<Table>, Fault> {
         let mut index = head;
         loop {
-            if self.descriptors == DESCRIPTORS_MAX {
+            if self.descriptors == CHAIN_MAX {
                 return Err(Fault("a chain of descriptors has no end"));
             }
             self.descriptors += 1;
@@ -170,7 +174,7 @@ impl Table {
         if bytes == 0 || !bytes.is_multiple_of(length) {
             return Err(Fault("an indirect table of no whole descriptors"));
         }
-        let entries = u16::try_from(bytes / length).ok().filter(|it| *it <= DESCRIPTORS_MAX);
+        let entries = u16::try_from(bytes / length).ok().filter(|it| *it <= CHAIN_MAX);
         let entries = entries.ok_or(Fault("an indirect table is too long"))?;
         if !memory.holds(of.at, bytes) {
             return Err(Fault("an indirect table outside the guest's memory"));

@@ -62,7 +62,7 @@ pub fn meet(input: &[u8]) -> Met {
     for span in chain.readable.iter().chain(&chain.writable) {
         assert!(span.bytes > 0 && memory.holds(span.at, span.bytes), "{span:?}");
     }
-    let most = usize::from(crate::chain::DESCRIPTORS_MAX);
+    let most = usize::from(crate::chain::CHAIN_MAX);
     assert!(chain.readable.len() + chain.writable.len() <= most);
     let parts = gathered.and_then(|()| spans::take_apart(&memory, &chain));
     let parts = match parts {

@@ -6,7 +6,7 @@
 //! write it. The layout is that of the protocol's documents for split rings; answers are shown one
 //! at a time, so at most one is between shown and struck off.
 
-use crate::chain::{DESCRIPTORS_MAX, Fault};
+use crate::chain::{Fault, RING_ENTRIES_MAX};
 use crate::config::QUEUES_MAX;
 use crate::memory::{MemoryError, check_stays};
 use crate::wire::InFlightPlace;
@@ -69,7 +69,7 @@ fn area_bytes(entries: u16) -> usize {
 
 fn check_counts(queues: u16, entries: u16) -> Result<(), MemoryError> {
     let are_possible =
-        (1..=QUEUES_MAX).contains(&queues) && (1..=DESCRIPTORS_MAX).contains(&entries);
+        (1..=QUEUES_MAX).contains(&queues) && (1..=RING_ENTRIES_MAX).contains(&entries);
     are_possible.then_some(()).ok_or(MemoryError::Nonsense("requests under way of no such queues"))
 }
 

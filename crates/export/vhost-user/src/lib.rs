@@ -43,7 +43,7 @@ mod tests;
 mod vring;
 mod wire;
 
-pub use chain::{DESCRIPTORS_MAX, Fault};
+pub use chain::Fault;
 pub use counters::VhostCounters;
 pub use memory::MemoryError;
 pub use queue::{QueueServer, QueueStart};

@@ -236,9 +236,6 @@ impl Inbound<'_> {
         }
         let mut content = Vec::new();
         self.fill(&mut content, bytes, files).await?;
-        if files.len() > REGIONS_MAX {
-            return Err(malformed());
-        }
         Ok((header, content))
     }
 
@@ -263,6 +260,10 @@ impl Inbound<'_> {
         let (received, mut buffer) = self.server.ring.receive_with(&self.socket, buffer).await;
         let (bytes, more) = received?;
         files.extend(more);
+        // Each byte may bring some.
+        if files.len() > REGIONS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors"));
+        }
         buffer.truncate(bytes);
         Ok(buffer)
     }

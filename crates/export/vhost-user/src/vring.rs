@@ -5,7 +5,7 @@
 //! hear is looked at after that number was stored, and the other way round for requests: so no
 //! signal is lost. Not here: when to look (`queue`).
 
-use crate::chain::{DESCRIPTOR_BYTES, DESCRIPTORS_MAX, Fault, Table};
+use crate::chain::{DESCRIPTOR_BYTES, Fault, RING_ENTRIES_MAX, Table};
 use crate::config::feature;
 use crate::memory::{GuestMemory, Part};
 use crate::wire::RingAddresses;
@@ -52,7 +52,7 @@ impl Vring {
     /// It does not, or its length or its places are none that the specification allows.
     pub fn new(memory: &Arc<GuestMemory>, shape: &RingShape) -> Result<Vring, Fault> {
         let RingShape { entries, addresses, features } = *shape;
-        if !entries.is_power_of_two() || entries > DESCRIPTORS_MAX {
+        if !entries.is_power_of_two() || entries > RING_ENTRIES_MAX {
             return Err(Fault("a ring of a length that there is not"));
         }
         let RingAddresses { descriptors, available, used, .. } = addresses;

@@ -176,6 +176,17 @@ fn messages_that_make_no_sense_end_the_connection() {
 }
 
 #[test]
+fn descriptors_that_come_with_each_byte_of_a_message_are_not_kept() {
+    let told = broken_by(|client| {
+        let memory = client.memory.as_fd();
+        for byte in [1_u32, 1, 0].map(u32::to_ne_bytes).concat() {
+            client.send(&[byte], &[memory; 8]);
+        }
+    });
+    assert_eq!(told, "the connection failed: too many descriptors");
+}
+
+#[test]
 fn whoever_says_nothing_or_half_of_it_is_given_up() {
     let patience = Some(Duration::from_millis(200));
     let end = |bytes: &[u8]| {
