@@ -52,9 +52,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 /// Its line in the metrics ends with so many.
 fn clients(world: &World, count: u32) -> bool {
     let address = world.path("disks/tank0.sock").display().to_string();
-    let line = format!(
-        "ashlar_export_clients{{protocol=\"vhost-user\",address=\"unix:{address}\",array=\"tank0\"}} {count}\n"
-    );
+    let labels = format!("protocol=\"vhost-user\",address=\"unix:{address}\",array=\"tank0\"");
+    let line = format!("ashlar_export_clients{{{labels}}} {count}\n");
     world.ok(&["metrics"]).contains(&line)
 }
 
