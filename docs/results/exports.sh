@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# What exports cost and how they compare with others that serve memory, all in turns: the figures of exports.md.
+#
+#   docs/results/exports.sh [TURNS [SECONDS]]
+#
+# Needs root, /dev/fuse and losetup; nbdkit and qemu-nbd if they are to be compared. Ratios are of one turn each, and
+# their medians are printed. ASHLAR names the program (default: target/release/ashlar).
+set -euo pipefail
+TURNS=${1:-5} SECONDS_EACH=${2:-1} ASHLAR=$(realpath "${ASHLAR:-target/release/ashlar}")
+FOLDER=$(mktemp -d)
+DAEMON=
+trap '[ -z "$DAEMON" ] || { kill "$DAEMON"; wait "$DAEMON" || true; }; rm -rf "$FOLDER"' EXIT
+
+measure() { # measure WHAT VIA BENCH-OPTION...
+  local what=$1 via=$2
+  shift 2
+  "$ASHLAR" bench --via "$via" --turns "$TURNS" --seconds "$SECONDS_EACH" --json "$@" >"$FOLDER/result"
+  jq -r --arg what "$what" '
+    def rounded: . * 100 | round / 100;
+    (if .peers == [] then [{name: "-", requests_per_second: 0, us_p50: 0, export_over_peer: 0, each_turn: []}]
+     else .peers end)[] as $peer
+    | [.via, $what, (.export.requests_per_second | floor), (.export.us_p50 | floor), $peer.name,
+       ($peer.requests_per_second | floor), ($peer.us_p50 | floor), ($peer.export_over_peer | rounded),
+       ($peer.each_turn | if . == [] then "-" else "\(min | rounded) to \(max | rounded)" end),
+       (.export.beyond_engine_ns_per_request / 10 | round / 100),
+       (.export.system_calls_per_request | rounded), (.export.hops_per_request | rounded)]
+    | "| " + (map(tostring) | join(" | ")) + " |"' "$FOLDER/result"
+}
+
+# The CPU time that a daemon takes while nobody asks for anything.
+idle() {
+  local config=$FOLDER/idle.toml before after
+  printf '[nvme_tcp]\nlisten = ["127.0.0.1:44209"]\ntrusted_network = true\nstate = "%s/nvme"\n' "$FOLDER" >"$config"
+  export ASHLAR_SOCKET=$FOLDER/control.sock
+  "$ASHLAR" serve --config "$config" --nbd "unix:$FOLDER/nbd.sock" --fuse "$FOLDER/volumes" \
+    --metrics 127.0.0.1:44210 >"$FOLDER/log" 2>&1 &
+  DAEMON=$!
+  until "$ASHLAR" status >/dev/null 2>&1; do kill -0 "$DAEMON"; done
+  "$ASHLAR" create idle --level 6 memory:256M memory:256M memory:256M memory:256M >/dev/null
+  "$ASHLAR" attach --file idle >/dev/null
+  sleep 5
+  before=$(cat /proc/"$DAEMON"/task/*/schedstat | awk '{ nanos += $1 } END { printf "%.0f", nanos }')
+  sleep 60
+  after=$(cat /proc/"$DAEMON"/task/*/schedstat | awk '{ nanos += $1 } END { printf "%.0f", nanos }')
+  echo "idle: $(awk -v nanos=$((after - before)) 'BEGIN { printf "%.3f", nanos / 60e9 * 100 }') % of a core"
+  "$ASHLAR" detach idle >/dev/null
+  kill "$DAEMON"
+  wait "$DAEMON" || true
+  DAEMON=
+}
+
+echo "| export | load | /s | us | peer | /s | us | ratio | turns | us CPU beyond the engine | system calls | hops |"
+echo "|---|---|---:|---:|---|---:|---:|---:|---|---:|---:|---:|"
+for depth in 32 1; do
+  measure "4 KiB random reads, depth $depth" loop --random --depth $depth
+  measure "4 KiB random writes, depth $depth" loop --random --depth $depth --write
+  measure "4 KiB random reads, depth $depth" fuse --random --depth $depth
+  measure "4 KiB random reads, depth $depth" nbd --random --depth $depth
+  measure "4 KiB random writes, depth $depth" nbd --random --depth $depth --write
+  measure "4 KiB random reads, depth $depth" nvme-tcp --random --depth $depth
+done
+measure "1 MiB reads, depth 8" loop --bytes 1M --depth 8
+measure "1 MiB writes, depth 8" loop --bytes 1M --depth 8 --write
+measure "1 MiB reads, depth 8" fuse --bytes 1M --depth 8
+idle
