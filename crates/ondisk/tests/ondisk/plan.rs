@@ -184,3 +184,33 @@ fn the_layout_crate_gets_back_the_geometry_it_gave() {
     assert_eq!(GeometryRecord { level: 77, ..geometry(4, 2, 1) }.to_parts(), None);
     assert_eq!(GeometryRecord { layout_version: 70_000, ..geometry(4, 2, 1) }.to_parts(), None);
 }
+
+/// The format checks sizes, the layout crate checks the whole geometry. What one lets through, the
+/// other does as well.
+#[test]
+fn the_format_and_the_layout_crate_agree_on_every_size() {
+    let strips = (0..32).flat_map(|bit| [1u32 << bit, (1 << bit) - 1, (1 << bit) + 4096]);
+    let rows = [0, 1, 3, 1 << 20, 1 << 40, 1 << 44, (1 << 62) / (6 << 12), u64::MAX];
+    let (mut accepted, mut refused) = (0, 0);
+    for strip_bytes in strips {
+        for rows in rows {
+            let record = GeometryRecord { strip_bytes, rows, ..geometry(4, 2, 1) };
+            let is_layout = record.to_layout().is_some();
+            assert_eq!(record.check().is_ok(), is_layout, "{record:?}");
+            *(if is_layout { &mut accepted } else { &mut refused }) += 1;
+        }
+    }
+    assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+    let large = GeometryRecord { strip_bytes: 2 << 20, ..geometry(4, 2, 1) };
+    assert_eq!(large.check(), Err("strip_bytes"));
+    // A layout that this program does not know may have strips that this program does not make.
+    assert_eq!(GeometryRecord { layout_version: 2, ..large }.check(), Ok(()));
+}
+
+#[test]
+fn the_format_and_the_layout_crate_agree_on_the_most_members() {
+    for groups in [79, 80, 81, u16::MAX] {
+        let record = GeometryRecord { level: 60, ..geometry(4, 2, groups) };
+        assert_eq!(record.check().is_ok(), record.to_layout().is_some(), "{groups} groups");
+    }
+}
