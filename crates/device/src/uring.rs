@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::{Completion, Handle, Operation, Outcome as RingOutcome, Ring, Sink};
+use ashlar_ring::{Completion, Handle, Operation, OperationOutcome, Ring, Sink};
 use ashlar_units::{to_u64, to_usize};
 use rustix::fs::FallocateFlags;
 
@@ -220,7 +220,7 @@ impl Device for UringDevice {
 }
 
 impl Sink for Kernel {
-    fn take(&self, ticket: usize, outcome: RingOutcome) -> Option<Operation> {
+    fn take(&self, ticket: usize, outcome: OperationOutcome) -> Option<Operation> {
         let mut flight = self.flights.take(ticket);
         if flight.is_given_up() {
             // What it did is nobody's business any more; its buffers are let go here and not
@@ -267,8 +267,8 @@ impl Kernel {
         self.zeros.slice(0..to_usize(bytes))
     }
 
-    fn next(&self, job: &mut Job, outcome: RingOutcome) -> Next {
-        let RingOutcome { result, operation } = outcome;
+    fn next(&self, job: &mut Job, outcome: OperationOutcome) -> Next {
+        let OperationOutcome { result, operation } = outcome;
         let result = result.map_err(|error| Fault::from_io(&error));
         // Cut short while the command was under way: a write may have made the file grow again.
         let kind = job.kind.of_command();

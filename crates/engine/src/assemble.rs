@@ -266,7 +266,7 @@ struct Looking<'p> {
     path: &'p str,
     opened: Arc<dyn Opened>,
     /// Both ends of the device, if it is large enough for a member.
-    ends: Option<[control_io::Reading; 2]>,
+    ends: Option<[control_io::ControlRead; 2]>,
 }
 
 impl Looking<'_> {

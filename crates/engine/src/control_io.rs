@@ -78,14 +78,14 @@ async fn before<T>(handle: &Handle, end: Nanos, work: impl Future<Output = T>) -
 }
 
 /// A read under way. A caller with many devices starts all reads before it waits for the first.
-pub(crate) struct Reading {
+pub(crate) struct ControlRead {
     pending: Pending<Outcome>,
     handle: Handle,
     until: Nanos,
 }
 
 /// Start reading `extent` of a device.
-pub(crate) fn start_read(worker: &Worker, device: &dyn Device, extent: Extent) -> Reading {
+pub(crate) fn start_read(worker: &Worker, device: &dyn Device, extent: Extent) -> ControlRead {
     start_read_into(worker, device, extent.offset, BufMut::zeroed(to_usize(extent.bytes)))
 }
 
@@ -95,16 +95,16 @@ pub(crate) fn start_read_into(
     device: &dyn Device,
     offset: u64,
     buffer: BufMut,
-) -> Reading {
+) -> ControlRead {
     let pending = start(worker, device, offset, Command::Read(buffer));
     let until = worker.handle.now().after(READ_TIME);
-    Reading { pending, handle: worker.handle.clone(), until }
+    ControlRead { pending, handle: worker.handle.clone(), until }
 }
 
-impl Reading {
+impl ControlRead {
     /// It is waited for this long from now.
-    pub(crate) fn within(self, time: Duration) -> Reading {
-        Reading { until: self.handle.now().after(time), ..self }
+    pub(crate) fn within(self, time: Duration) -> ControlRead {
+        ControlRead { until: self.handle.now().after(time), ..self }
     }
 
     /// The bytes.

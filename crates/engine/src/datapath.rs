@@ -13,7 +13,7 @@
 //! - `log`          make the record durable before anything changes in place
 //! - `parity_only`  record and order of writes if a device writes a block whole
 //! - `store`        write it, in parallel
-//! - `settle`       what failed, and which members must record it before the client is answered
+//! - `blame`        what failed, and which members must record it before the client is answered
 //! - `trim`         discard and write zeroes
 //! - `flush`        FLUSH and FUA
 //! - `rows`         buffers that hold rows of strips
@@ -22,6 +22,7 @@
 //! them out. Nothing here allocates once its pools are warm. Pieces of one stripe run on the
 //! stripe's owner only.
 
+pub(crate) mod blame;
 mod clock;
 mod edges;
 pub(crate) mod flush;
@@ -33,7 +34,6 @@ mod parity_only;
 pub(crate) mod read;
 pub(crate) mod reconstruct;
 pub(crate) mod rows;
-pub(crate) mod settle;
 pub(crate) mod store;
 pub(crate) mod submit;
 mod trim;
@@ -47,7 +47,7 @@ use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
 /// Work on one stripe, done by its owner.
-pub(crate) enum Piece {
+pub(crate) enum StripeWork {
     /// Store this.
     Write(write::StripeWrite),
     /// Make this part read as zeros.
@@ -74,24 +74,24 @@ pub(crate) enum Answer {
 }
 
 /// Do one piece of work on a stripe that this worker owns.
-pub(crate) async fn perform(local: &Rc<LocalArray>, piece: Piece) -> Answer {
+pub(crate) async fn perform(local: &Rc<LocalArray>, piece: StripeWork) -> Answer {
     let _under_way = local.begin();
     match piece {
-        Piece::Write(stripe_write) => {
+        StripeWork::Write(stripe_write) => {
             done(changing(local, merge::write(local, stripe_write)).await)
         }
-        Piece::Zero(stripe_zero) => {
+        StripeWork::Zero(stripe_zero) => {
             done(changing(local, trim::zero_stripe(local, stripe_zero)).await)
         }
-        Piece::Reconstruct(read) => match reconstruct::read_stripe(local, read).await {
+        StripeWork::Reconstruct(read) => match reconstruct::read_stripe(local, read).await {
             Ok(buffer) => Answer::Data(buffer),
             Err(kind) => Answer::Failed(kind),
         },
         // Boxed: rare next to client requests, and its future is large.
-        Piece::Step(step) => {
+        StripeWork::Step(step) => {
             Answer::Stepped(Box::pin(crate::background::step::take(local, step)).await)
         }
-        Piece::GiveBack(run) => {
+        StripeWork::GiveBack(run) => {
             Box::pin(discard::take(local, run)).await;
             Answer::Done
         }

@@ -254,7 +254,7 @@ impl Members<'_> {
         pages: &Pages,
         (first, count): (u64, u64),
         spare: &mut Vec<BufMut>,
-    ) -> Vec<(MapWriter, control_io::Reading)> {
+    ) -> Vec<(MapWriter, control_io::ControlRead)> {
         let offset = pages.at + first * pages.places * BLOCK_BYTES;
         let bytes = to_usize(count * pages.places * BLOCK_BYTES);
         spare.retain(|buffer| buffer.len() == bytes);

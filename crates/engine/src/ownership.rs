@@ -185,7 +185,7 @@ async fn read_within(
             None => reading,
         }
     };
-    let started: Vec<control_io::Reading> = devices.iter().map(start).collect();
+    let started: Vec<control_io::ControlRead> = devices.iter().map(start).collect();
     let mut found = Vec::new();
     for (device, reading) in devices.iter().zip(started) {
         let blocks = reading.finish().await.ok();

@@ -6,7 +6,7 @@
 //! in line. Nothing here blocks the thread.
 
 use crate::array::ArrayId;
-use crate::datapath::{self, Answer, Piece};
+use crate::datapath::{self, Answer, StripeWork};
 use crate::local_array::LocalArray;
 use crate::metrics::Counter;
 use ashlar_device::Outcome;
@@ -38,7 +38,7 @@ pub(crate) type Control = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 /// What one worker sends another.
 pub(crate) enum Message {
     /// Do this to one of your stripes and answer.
-    Piece { array: ArrayId, piece: Piece, from: usize, ticket: usize },
+    Piece { array: ArrayId, piece: StripeWork, from: usize, ticket: usize },
     /// The answer to the piece sent under `ticket`.
     Answer { ticket: usize, answer: Answer },
     /// Control: run this on your thread.
@@ -144,7 +144,7 @@ pub(crate) fn payload_bytes_for(count: usize, bytes: u64) -> Option<usize> {
 
 struct StripeTask {
     local: Rc<LocalArray>,
-    piece: Piece,
+    piece: StripeWork,
     reply: Reply,
 }
 
@@ -238,7 +238,7 @@ impl Worker {
         self: &Rc<Self>,
         owner: usize,
         local: &Rc<LocalArray>,
-        piece: Piece,
+        piece: StripeWork,
     ) -> Pending<Answer> {
         let (completion, pending) = self.answers.pair();
         if owner == self.index {

@@ -37,8 +37,8 @@ pub use oneshot::{Completion, Completions, Pending};
 pub use reactor::{Park, Reactor, Unpark};
 pub use ring::{
     AREA_BYTES, BufResult, DESCRIPTORS_MAX, DeviceCommand, EntryBytes, KernelCalls, Operation,
-    Outcome, PARTS_MAX, ReceivedDescriptors, Ring, RingConfig, RingLoad, SendHold, SentDescriptors,
-    Sink, WIDE_AREA_BYTES, WideCommand,
+    OperationOutcome, PARTS_MAX, ReceivedDescriptors, Ring, RingConfig, RingLoad, SendHold,
+    SentDescriptors, Sink, WIDE_AREA_BYTES, WideCommand,
 };
 pub use timer::Sleep;
 pub use virtual_time::{VirtualClock, VirtualReactor};

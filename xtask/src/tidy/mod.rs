@@ -4,6 +4,7 @@
 //! - safety: unsafe code only where it is allowed, and never more of it; exceptions to lints
 //!   likewise
 //! - words: one word for one idea, in names and headings
+//! - types: in one crate no two visible types have one name
 //! - links: what the documents point at exists
 //! - width: lines are short, of pages and of Rust
 //! - leftovers: no ignored tests, no blanks to fill in, no blobs, no paths of one machine
@@ -13,6 +14,7 @@ mod links;
 mod ratchet;
 mod safety;
 mod shape;
+mod types;
 mod width;
 mod words;
 
@@ -61,6 +63,7 @@ pub fn check(tree: &Tree) -> Report {
     let mut report = Report::default();
     shape::check(tree, &mut report);
     safety::check(tree, &mut report);
+    types::check(tree, &mut report);
     words::check(tree, &mut report);
     links::check(tree, &mut report);
     width::check(tree, &mut report);

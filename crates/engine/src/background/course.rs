@@ -87,15 +87,15 @@ impl Course {
     }
 
     /// The part of the region around stripe `at` that is wanted or not as a whole.
-    fn part(&self, maps: Maps<'_>, at: u64) -> Part {
+    fn part(&self, maps: Maps<'_>, at: u64) -> Stretch {
         let region = maps.intent.region_of(maps.geometry.stripe(StripeNo(at)));
         let end = maps.intent.stripes_of(region).end.min(maps.geometry.stripe_count());
         match &self.reach {
-            Reach::Written => Part { region, end, wanted: true },
-            Reach::Unsynced => Part { region, end, wanted: maps.intent.is_unsynced(region) },
-            Reach::Stale { below, .. } if at >= below.0 => Part { region, end, wanted: true },
+            Reach::Written => Stretch { region, end, wanted: true },
+            Reach::Unsynced => Stretch { region, end, wanted: maps.intent.is_unsynced(region) },
+            Reach::Stale { below, .. } if at >= below.0 => Stretch { region, end, wanted: true },
             Reach::Stale { below, regions } => {
-                Part { region, end: end.min(below.0), wanted: regions.contains(&region) }
+                Stretch { region, end: end.min(below.0), wanted: regions.contains(&region) }
             }
         }
     }
@@ -110,7 +110,7 @@ impl Course {
     }
 }
 
-struct Part {
+struct Stretch {
     region: RegionNo,
     end: u64,
     wanted: bool,

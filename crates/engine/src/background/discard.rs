@@ -11,7 +11,7 @@
 //! the discard, and a fault is ignored. The first write of a stripe stores all of it. Not here:
 //! what makes a stripe unwritten (`datapath/trim.rs`).
 
-use crate::datapath::Piece;
+use crate::datapath::StripeWork;
 use crate::local_array::LocalArray;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_device::Command;
@@ -56,7 +56,7 @@ async fn give_back(local: &Rc<LocalArray>) {
         from = run.end;
         let owner = array.owner_of(array.layouts.stripe(run.first));
         // Nothing is lost with a worker that has let the array go.
-        let _done = local.worker.hand_to(owner, local, Piece::GiveBack(run)).await;
+        let _done = local.worker.hand_to(owner, local, StripeWork::GiveBack(run)).await;
     }
 }
 

@@ -17,7 +17,7 @@ use super::meter::Meter;
 use super::pace::Pace;
 use super::step::{Step, StepReport, Work};
 use super::table;
-use crate::datapath::{Answer, Piece};
+use crate::datapath::{Answer, StripeWork};
 use crate::event::names;
 use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
@@ -90,7 +90,7 @@ async fn fill(
             return;
         };
         let owner = local.array.owner_of(stripe);
-        let piece = Piece::Step(Step { stripe, work: job.work });
+        let piece = StripeWork::Step(Step { stripe, work: job.work });
         under_way.push_back((stripe, local.worker.hand_to(owner, local, piece)));
     }
 }

@@ -112,7 +112,7 @@ mod tests {
 
     /// A machine whose client latency grows by 1 ms for each stripe under way, and where a stripe
     /// takes 2 ms; the pace it settles at.
-    fn settle(mut pace: Pace, base: Duration, aim: Aim) -> Pace {
+    fn run_until_steady(mut pace: Pace, base: Duration, aim: Aim) -> Pace {
         for _ in 0..200 {
             let in_step = ms(2) + pace.pause;
             let share = ms(2).as_secs_f64() / in_step.as_secs_f64();
@@ -138,14 +138,14 @@ mod tests {
     #[test]
     fn it_settles_where_latency_meets_the_target() {
         // 1 ms of its own and 1 ms a stripe: 3 or 4 stripes fit below 5 ms; 5 would not.
-        let pace = settle(Pace::full(AIM), ms(1), AIM);
+        let pace = run_until_steady(Pace::full(AIM), ms(1), AIM);
         assert!((2..=4).contains(&pace.depth), "{pace:?}");
         assert_eq!(pace.pause, Duration::ZERO);
     }
 
     #[test]
     fn hopeless_latency_costs_the_job_all_but_its_floor() {
-        let pace = settle(Pace::full(AIM), ms(50), AIM);
+        let pace = run_until_steady(Pace::full(AIM), ms(50), AIM);
         assert_eq!(pace.depth, 1);
         assert!(pace.pause > ms(5), "{pace:?}");
         let bytes_per_s = f64::from(512_u32 << 10) / (ms(2) + pace.pause).as_secs_f64();

@@ -15,9 +15,9 @@ use crate::checksums::heal::heal;
 use crate::checksums::pins::{Noted, one, pin};
 use crate::coordinator;
 use crate::coordinator::writes::DeviceWrites;
+use crate::datapath::blame::take_out_failed;
 use crate::datapath::gather::gather;
 use crate::datapath::reconstruct::decode_one;
-use crate::datapath::settle::settle;
 use crate::datapath::store::Writes;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
@@ -210,7 +210,7 @@ async fn write_rebuilt(local: &Rc<LocalArray>, part: Part, content: Buf) -> bool
     let failed = writes.finish(local).await;
     let is_stored = failed.is_empty();
     // Whether it can be put out or not: the stripe is not done.
-    let _recorded = settle(local, failed).await;
+    let _recorded = take_out_failed(local, failed).await;
     is_stored
 }
 

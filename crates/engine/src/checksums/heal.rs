@@ -18,8 +18,8 @@
 use super::pins::{Noted, note_alone};
 use super::{Judgement, block_of, cache, judge, sum_of};
 use crate::canary::{Canary, sings};
+use crate::datapath::blame::read_failed;
 use crate::datapath::reconstruct::write_back;
-use crate::datapath::settle::read_failed;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::slot::DeviceEpoch;

@@ -10,8 +10,8 @@ use super::cache::{Key, begin, load};
 use super::page::Page;
 use super::{Owner, are_mostly_dirty, block_of, sum_of};
 use crate::coordinator::{map_writer, on_coordinator};
-use crate::datapath::settle::settle;
-use crate::datapath::store::{FailedMembers, Target, blame};
+use crate::datapath::blame::{FailedMembers, blame, take_out_failed};
+use crate::datapath::store::WriteTarget;
 use crate::local_array::LocalArray;
 use crate::slot::DeviceEpoch;
 use ashlar_device::Fault;
@@ -70,7 +70,7 @@ pub(crate) async fn pin(
 ) -> Result<Option<Pins>, VolumeErrorKind> {
     let Some(sums) = &local.array.checksums else { return Ok(None) };
     let mut pins = Pins::default();
-    let mut missing: SmallVec<[(Target, Key); 4]> = SmallVec::new();
+    let mut missing: SmallVec<[(WriteTarget, Key); 4]> = SmallVec::new();
     for StripIo { strip, rows } in ios {
         let first = block_of(&local.array, stripe, strip, rows.start);
         let last = first + u64::from(rows.blocks()) - 1;
@@ -95,15 +95,15 @@ fn targets(
     local: &LocalArray,
     stripe: Stripe,
     strip: ashlar_units::StripIdx,
-) -> impl Iterator<Item = (Target, Owner)> {
+) -> impl Iterator<Item = (WriteTarget, Owner)> {
     let member = local.array.member_of(stripe, strip);
     let (device_epoch, replacement): (DeviceEpoch, DeviceEpoch) = local.device_epochs(member);
     let current = local
         .device(member)
-        .map(|_| (Target::current(member, device_epoch), (member, device_epoch)));
+        .map(|_| (WriteTarget::current(member, device_epoch), (member, device_epoch)));
     let replacing = local
         .replacement(member)
-        .map(|_| (Target::replacement(member, replacement), (member, replacement)));
+        .map(|_| (WriteTarget::replacement(member, replacement), (member, replacement)));
     current.into_iter().chain(replacing)
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn note_alone(local: &Rc<LocalArray>, noted: Noted) -> Result<(
 /// Fetch them all at once.
 async fn fetch(
     local: &Rc<LocalArray>,
-    missing: SmallVec<[(Target, Key); 4]>,
+    missing: SmallVec<[(WriteTarget, Key); 4]>,
     pins: &mut Pins,
 ) -> Result<(), VolumeErrorKind> {
     let begun: Vec<_> =
@@ -143,7 +143,7 @@ async fn fetch(
             Err(fault) => blame(local, target, fault, &mut failed).await,
         }
     }
-    if failed.is_empty() { Ok(()) } else { Box::pin(settle(local, failed)).await }
+    if failed.is_empty() { Ok(()) } else { Box::pin(take_out_failed(local, failed)).await }
 }
 
 impl Pins {

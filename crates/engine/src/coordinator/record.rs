@@ -21,7 +21,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 /// A device that takes superblocks of the array.
-pub(crate) struct Target {
+pub(crate) struct SuperblockTarget {
     pub(crate) uuid: Uuid,
     pub(crate) slot: MemberIdx,
     pub(crate) is_replacement: bool,
@@ -130,7 +130,10 @@ fn settle_later(local: &Rc<LocalArray>, member: MemberIdx) {
 }
 
 /// Write the superblock to every member it lists as in service; the ones that failed come back.
-async fn write_all(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<(Target, Fault)> {
+async fn write_all(
+    local: &Rc<LocalArray>,
+    superblock: &Superblock,
+) -> Vec<(SuperblockTarget, Fault)> {
     let mut targets = targets(local, superblock);
     let mut failed = Vec::new();
     for copies in UPDATE_ORDER {
@@ -164,7 +167,7 @@ async fn write_all(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<(Targ
 }
 
 /// The devices in service, as `superblock` lists them.
-pub(crate) fn targets(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Target> {
+pub(crate) fn targets(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<SuperblockTarget> {
     let mut targets = Vec::new();
     for entry in &superblock.members {
         let slot = entry.slot;
@@ -187,7 +190,12 @@ pub(crate) fn targets(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Ta
             Role::Active | Role::Out | Role::Removed => continue,
         };
         if let Some(device) = device {
-            targets.push(Target { uuid: entry.uuid, slot: entry.slot, is_replacement, device });
+            targets.push(SuperblockTarget {
+                uuid: entry.uuid,
+                slot: entry.slot,
+                is_replacement,
+                device,
+            });
         }
     }
     targets
@@ -196,7 +204,7 @@ pub(crate) fn targets(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Ta
 fn start_copies(
     local: &LocalArray,
     superblock: &Superblock,
-    target: &Target,
+    target: &SuperblockTarget,
     copies: [usize; 2],
 ) -> DeviceWrites {
     let own = superblock.for_member(target.uuid).expect("targets come from its table");

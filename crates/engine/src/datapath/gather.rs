@@ -5,8 +5,8 @@
 //! unreadable block does not. A device that answers too late may still write into its buffer, so
 //! that buffer does not come back.
 
+use super::blame;
 use super::rows::RowSet;
-use super::settle;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::event::names;
@@ -25,10 +25,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// One read of a gather: under way, or not to be had.
-pub(crate) type GatherRead = (StripIo, Option<Reading>);
+pub(crate) type GatherRead = (StripIo, Option<MemberRead>);
 
 /// A read under way, and on which of the slot's devices.
-pub(crate) struct Reading {
+pub(crate) struct MemberRead {
     member: MemberIdx,
     device_epoch: DeviceEpoch,
     /// Bytes from the device's start.
@@ -135,7 +135,12 @@ enum NotRead {
     Slow,
 }
 
-fn start_read(local: &LocalArray, stripe: Stripe, io: StripIo, buffer: BufMut) -> Option<Reading> {
+fn start_read(
+    local: &LocalArray,
+    stripe: Stripe,
+    io: StripIo,
+    buffer: BufMut,
+) -> Option<MemberRead> {
     let array = &local.array;
     let (member, offset) = array.place(stripe, io.strip, io.rows.start);
     // Since the plan was made another device may have come into the slot, with nothing on it yet.
@@ -146,15 +151,21 @@ fn start_read(local: &LocalArray, stripe: Stripe, io: StripIo, buffer: BufMut) -
     let pending = local.start(member, offset, Command::Read(buffer))?;
     local.tally(member).begin_read(io.rows.bytes());
     local.counts().member_reads.add(1);
-    Some(Reading { member, device_epoch, offset, began: local.worker.handle.turn_now(), pending })
+    Some(MemberRead {
+        member,
+        device_epoch,
+        offset,
+        began: local.worker.handle.turn_now(),
+        pending,
+    })
 }
 
 async fn await_read(
     local: &Rc<LocalArray>,
-    reading: Option<Reading>,
+    reading: Option<MemberRead>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(Reading { member, device_epoch, offset, began, pending }) = reading else {
+    let Some(MemberRead { member, device_epoch, offset, began, pending }) = reading else {
         return Err(NotRead::Failed);
     };
     let asked = local.worker.handle.turn_now();
@@ -177,13 +188,13 @@ async fn await_read(
                 Ok(true) => Ok(bytes),
                 Ok(false) => Err(NotRead::Broken),
                 Err(fault) => {
-                    settle::read_failed(local, (member, device_epoch), fault);
+                    blame::read_failed(local, (member, device_epoch), fault);
                     Err(NotRead::Failed)
                 }
             }
         }
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            settle::read_failed(local, (member, device_epoch), fault);
+            blame::read_failed(local, (member, device_epoch), fault);
             let is_media = fault.kind == FaultKind::Media;
             Err(if is_media { NotRead::Broken } else { NotRead::Failed })
         }

@@ -4,8 +4,8 @@
 //! that counts after a crash has the record. Members that lack it, or were failing when the update
 //! was planned, are recorded as out on the others.
 
-use super::settle::settle;
-use super::store::{FailedMembers, Writes};
+use super::blame::{FailedMembers, take_out_failed};
+use super::store::Writes;
 use super::write::Payload;
 use crate::canary::{Canary, sings};
 use crate::coordinator::{map_writer, on_coordinator};
@@ -125,7 +125,7 @@ pub(super) async fn log(
 /// place.
 async fn settle_failing(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
     if local.array.has_failing_slots() {
-        Box::pin(settle(local, FailedMembers::new())).await?;
+        Box::pin(take_out_failed(local, FailedMembers::new())).await?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ pub(super) async fn record(
     }
     let failed = Writes::of(local, batches).finish_records(local).await;
     if !failed.is_empty() || local.array.has_failing_slots() {
-        Box::pin(settle(local, failed)).await?;
+        Box::pin(take_out_failed(local, failed)).await?;
     }
     Ok(update)
 }

@@ -29,9 +29,9 @@
 //!
 //! Not here: arrays with checksums of blocks, whose records are full.
 
+use super::blame::{FailedMembers, take_out_failed};
 use super::rows::RowSet;
-use super::settle::settle;
-use super::store::{FailedMembers, Writes};
+use super::store::Writes;
 use super::write::Payload;
 use crate::canary::{Canary, sings};
 use crate::lists::List;
@@ -104,7 +104,7 @@ pub(super) async fn store(
     if !sings(Canary::ParityOnlyParityTooSoon) {
         let failed = writes.finish(local).await;
         if !failed.is_empty() || local.array.has_failing_slots() {
-            Box::pin(settle(local, failed)).await?;
+            Box::pin(take_out_failed(local, failed)).await?;
         }
         writes = Writes::noting(local, None);
     }

@@ -7,7 +7,7 @@
 
 use super::gather::{Missing, note_slow};
 use super::reconstruct::StripeRead;
-use super::{Answer, Piece, settle};
+use super::{Answer, StripeWork, blame};
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums;
@@ -27,7 +27,7 @@ use std::task::Poll;
 
 /// A part of a read that lies in one strip. `extent` is bytes within the strip.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct StripPart {
     stripe: Stripe,
     strip: StripIdx,
     extent: Extent,
@@ -57,7 +57,7 @@ pub(crate) enum Started {
     /// Nothing to wait for: never written.
     Zeros(BufMut),
     /// On its way from a member.
-    Straight(Part, Began, Pending<Outcome>),
+    Straight(StripPart, Began, Pending<Outcome>),
     /// At the stripe's owner.
     Reconstructing(Pending<Answer>),
 }
@@ -138,9 +138,9 @@ async fn read_parts(
     Ok(whole.finish(to_usize(extent.bytes)))
 }
 
-fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = Part> + use<> {
+fn parts(array: &Array, piece: &layout::Piece) -> impl Iterator<Item = StripPart> + use<> {
     let stripe = piece.stripe;
-    strips_of(array.geometry_of(stripe), piece.extent).map(move |run| Part {
+    strips_of(array.geometry_of(stripe), piece.extent).map(move |run| StripPart {
         stripe,
         strip: run.strip,
         extent: run.extent,
@@ -179,7 +179,7 @@ fn is_straight(local: &LocalArray, piece: &layout::Piece) -> bool {
     has_copy || parts(array, piece).all(|part| readable.contains(part.strip))
 }
 
-fn start(local: &Rc<LocalArray>, part: Part, mut buffer: BufMut) -> Started {
+fn start(local: &Rc<LocalArray>, part: StripPart, mut buffer: BufMut) -> Started {
     let array = &local.array;
     if !array.written.is_written(part.stripe) {
         buffer.fill(0);
@@ -214,7 +214,7 @@ fn start(local: &Rc<LocalArray>, part: Part, mut buffer: BufMut) -> Started {
 /// The part, on the strip to read it from. All copies of a mirror lie at the same offset, so they
 /// take turns, except where they may differ after an unclean stop: there everybody reads the same
 /// one.
-fn source(local: &LocalArray, part: Part) -> Part {
+fn source(local: &LocalArray, part: StripPart) -> StripPart {
     let array = &local.array;
     let geometry = array.geometry_of(part.stripe);
     if geometry.data_strips() > 1 || geometry.parity_strips() == 0 {
@@ -231,12 +231,12 @@ fn source(local: &LocalArray, part: Part) -> Part {
     };
     let turn = to_usize(local.next_turn()) % copies.count();
     let strip = copies.iter().nth(turn).expect("turn is below the count");
-    Part { strip, ..part }
+    StripPart { strip, ..part }
 }
 
 fn reconstruct_part(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripPart,
     buffer: BufMut,
     missing: Missing,
 ) -> Started {
@@ -258,7 +258,7 @@ fn reconstruct(
     local.counts().degraded_reads.add(1);
     let read = StripeRead { stripe, extent, buffer, missing };
     let owner = local.array.owner_of(stripe);
-    Started::Reconstructing(local.worker.hand_to(owner, local, Piece::Reconstruct(read)))
+    Started::Reconstructing(local.worker.hand_to(owner, local, StripeWork::Reconstruct(read)))
 }
 
 async fn finish(local: &Rc<LocalArray>, started: Started) -> Result<BufMut, VolumeErrorKind> {
@@ -280,7 +280,7 @@ async fn reconstructed(pending: Pending<Answer>) -> Result<BufMut, VolumeErrorKi
 
 async fn straight(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripPart,
     began: Began,
     pending: Pending<Outcome>,
 ) -> Result<BufMut, VolumeErrorKind> {
@@ -308,7 +308,7 @@ async fn straight(
 /// owner looks.
 async fn compared(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripPart,
     began: Began,
     buffer: BufMut,
 ) -> Result<BufMut, VolumeErrorKind> {
@@ -335,7 +335,7 @@ async fn compared(
 /// The member did not deliver: read around it.
 async fn around(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripPart,
     began: Began,
     outcome: Option<Option<Outcome>>,
 ) -> Result<BufMut, VolumeErrorKind> {
@@ -343,7 +343,7 @@ async fn around(
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            settle::read_failed(local, (member, began.device_epoch), fault);
+            blame::read_failed(local, (member, began.device_epoch), fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },
@@ -361,7 +361,7 @@ async fn around(
 /// The part, from the stripe's owner.
 async fn elsewhere(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripPart,
     missing: Missing,
 ) -> Result<BufMut, VolumeErrorKind> {
     let buffer = BufMut::zeroed(to_usize(part.extent.bytes));

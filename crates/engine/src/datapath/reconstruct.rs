@@ -7,9 +7,9 @@
 //! All lost strips are decoded in one pass. After a media error the block is written back, so that
 //! the next read finds it whole.
 
+use super::blame::block_lost;
 use super::gather::{Gathered, Missing, gather_within};
 use super::rows::RowSet;
-use super::settle::block_lost;
 use super::store::{Stored, repair};
 use crate::canary::{Canary, sings};
 use crate::checksums::heal::heal;

@@ -4,8 +4,8 @@
 //! What must stay true: when this returns, every write has ended, and the caller learns which
 //! members failed.
 
+use super::blame::{FailedMembers, blame, take_out_failed};
 use super::log;
-use super::settle::settle;
 use super::write::Payload;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
@@ -23,17 +23,13 @@ use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
 use ashlar_units::{MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
-use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Members that failed a write, each once, and on which of their devices.
-pub(crate) type FailedMembers = SmallVec<[(MemberIdx, DeviceEpoch, Fault); 4]>;
-
 /// One write under way; what it writes and where, unless somebody else sees to its end.
-pub(crate) type StoreWrite = (Target, Pending<Outcome>, Option<(u64, Buf)>);
+pub(crate) type StoreWrite = (WriteTarget, Pending<Outcome>, Option<(u64, Buf)>);
 
 /// Writes that met no room: the how manieth each was, where it goes, and what it is.
-type NoRoom = Vec<(usize, Target, (u64, Buf))>;
+type NoRoom = Vec<(usize, WriteTarget, (u64, Buf))>;
 
 /// Writes under way.
 pub(crate) struct Writes {
@@ -46,10 +42,10 @@ pub(crate) struct Writes {
 
 /// Where a write goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
-    member: MemberIdx,
-    device_epoch: DeviceEpoch,
-    is_replacement: bool,
+pub(crate) struct WriteTarget {
+    pub(super) member: MemberIdx,
+    pub(super) device_epoch: DeviceEpoch,
+    pub(super) is_replacement: bool,
 }
 
 /// Carry out the writes of `plan`.
@@ -178,7 +174,7 @@ async fn store_pieces(
     failed.extend(writes.finish(local).await);
     let is_stored = failed.is_empty();
     // A member that cannot take it goes out; what it should hold is carried by the others.
-    match settle(local, failed).await {
+    match take_out_failed(local, failed).await {
         _ if is_stored => Stored::All,
         Ok(()) => Stored::Without,
         Err(_) => Stored::NotAll,
@@ -203,15 +199,15 @@ async fn changed_members(
     changed
 }
 
-impl Target {
+impl WriteTarget {
     /// The device that fills the slot.
-    pub(crate) fn current(member: MemberIdx, device_epoch: DeviceEpoch) -> Target {
-        Target { member, device_epoch, is_replacement: false }
+    pub(crate) fn current(member: MemberIdx, device_epoch: DeviceEpoch) -> WriteTarget {
+        WriteTarget { member, device_epoch, is_replacement: false }
     }
 
     /// The device that is being filled to replace it.
-    pub(crate) fn replacement(member: MemberIdx, device_epoch: DeviceEpoch) -> Target {
-        Target { member, device_epoch, is_replacement: true }
+    pub(crate) fn replacement(member: MemberIdx, device_epoch: DeviceEpoch) -> WriteTarget {
+        WriteTarget { member, device_epoch, is_replacement: true }
     }
 
     /// The member, if it is the device that fills the slot.
@@ -257,17 +253,17 @@ impl Writes {
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
             self.note(array, (member, replacement), (offset, &buffer));
             let pending = local.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
-            let target = Target::replacement(member, replacement);
+            let target = WriteTarget::replacement(member, replacement);
             self.started.push((target, pending, Some((offset, buffer.clone()))));
         }
         let again = buffer.clone();
         let bytes = to_u64(buffer.len());
         local.counts().member_writes.add(1);
         // A slot whose device has just been taken away is out: its content is carried by parity,
-        // and the slots that were left out are settled before the client is answered.
+        // and the slots that were left out are recorded before the client is answered.
         if let Some(pending) = local.start(member, offset, Command::Write(buffer)) {
             local.tally(member).begin_write(bytes);
-            let target = Target::current(member, current);
+            let target = WriteTarget::current(member, current);
             self.note(array, (member, current), (offset, &again));
             self.started.push((target, pending, Some((offset, again))));
         }
@@ -361,24 +357,4 @@ impl Writes {
 
 async fn ended(pending: Pending<Outcome>) -> Result<(), Fault> {
     pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
-}
-
-/// A device failed a write: it goes at once if it was only being filled, else it is among the
-/// failed.
-pub(crate) async fn blame(
-    local: &Rc<LocalArray>,
-    target: Target,
-    fault: Fault,
-    failed: &mut FailedMembers,
-) {
-    if target.is_replacement {
-        // Before the write is answered. If the device were made current first, it would lack the
-        // write.
-        let holder = (target.member, target.device_epoch);
-        return crate::coordinator::replacement_failed(local, holder, fault.to_string()).await;
-    }
-    local.tally(target.member).counters.write_errors.add(1);
-    if failed.iter().all(|(member, ..)| *member != target.member) {
-        failed.push((target.member, target.device_epoch, fault));
-    }
 }

@@ -9,7 +9,7 @@ use super::flush;
 use super::read::read;
 use super::trim::{self, StripeZero};
 use super::write::StripeWrite;
-use super::{Answer, Piece};
+use super::{Answer, StripeWork};
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
 use crate::room;
@@ -131,7 +131,7 @@ async fn write(local: &Rc<LocalArray>, extent: Extent, bytes: Buf) -> Result<(),
         let bytes = bytes.slice(start..start + to_usize(piece.extent.bytes));
         let part = StripeWrite { stripe: piece.stripe, extent: piece.extent, bytes };
         let owner = local.array.owner_of(piece.stripe);
-        under_way.push(local.worker.hand_to(owner, local, Piece::Write(part)));
+        under_way.push(local.worker.hand_to(owner, local, StripeWork::Write(part)));
     }
     if sings(Canary::AnsweredBeforeStored) {
         return Ok(());
@@ -175,7 +175,7 @@ async fn trim_pieces(
             continue;
         }
         let owner = local.array.owner_of(piece.stripe);
-        under_way.push(local.worker.hand_to(owner, local, Piece::Zero(piece)));
+        under_way.push(local.worker.hand_to(owner, local, StripeWork::Zero(piece)));
         if under_way.len() == TRIMS_UNDER_WAY {
             all_done(std::mem::take(&mut under_way)).await?;
         }

@@ -5,13 +5,13 @@
 //! computed from data that was read under the row lock. The client is answered only when every
 //! member that lacks the write is recorded as out on the others.
 
+use super::blame::{block_lost, take_out_failed};
 use super::clock::StageClock;
 use super::edges;
 use super::gather::gather;
 use super::log;
 use super::parity;
 use super::parity_only;
-use super::settle::{block_lost, settle};
 use super::store::store;
 use crate::canary::{Canary, sings};
 use crate::checksums::heal::heal;
@@ -154,8 +154,8 @@ async fn write_extent(
                     }
                 };
                 if !failed.is_empty() || local.array.has_failing_slots() {
-                    let settled = Box::pin(settle(local, failed)).await;
-                    done_or_distrust(local, stripe, settled).await?;
+                    let recorded = Box::pin(take_out_failed(local, failed)).await;
+                    done_or_distrust(local, stripe, recorded).await?;
                 }
                 clock.lap(local, WriteStage::Store);
                 mark_written(local, stripe);

@@ -29,7 +29,7 @@
 
 use super::NewUpdate;
 use super::log_ring::{Common, LogRing};
-use crate::datapath::store::Target;
+use crate::datapath::store::WriteTarget;
 use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
 use crate::member::SlotState;
 use ashlar_ondisk::log::Holder;
@@ -39,7 +39,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// A holder of an update: its log ring, whom to blame, and what the record calls it.
-pub(super) type Held = (Rc<LogRing>, Target, Holder);
+pub(super) type Held = (Rc<LogRing>, WriteTarget, Holder);
 
 /// The log rings of one worker on all devices, slot by slot.
 pub(super) struct LogRings(RefCell<Vec<SlotLogRings>>);
@@ -125,14 +125,18 @@ impl LogRings {
                 let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled: true };
                 held.push((
                     Rc::clone(log_ring),
-                    Target::replacement(member, replacement_device_epoch),
+                    WriteTarget::replacement(member, replacement_device_epoch),
                     holder,
                 ));
             }
             if let Some(log_ring) = current {
                 let is_filled = array.slot(member).state() == SlotState::Rebuilding;
                 let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled };
-                held.push((Rc::clone(log_ring), Target::current(member, device_epoch), holder));
+                held.push((
+                    Rc::clone(log_ring),
+                    WriteTarget::current(member, device_epoch),
+                    holder,
+                ));
             }
         }
         held

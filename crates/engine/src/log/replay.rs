@@ -18,7 +18,7 @@ mod prove;
 use crate::assemble::WhyReadOnly;
 use crate::canary::{Canary, sings};
 use crate::coordinator;
-use crate::coordinator::record::{self, Target};
+use crate::coordinator::record::{self, SuperblockTarget};
 use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -60,7 +60,7 @@ pub struct ReplaySummary {
 
 /// A device in service and what its log says.
 struct Source {
-    target: Target,
+    target: SuperblockTarget,
     log_tag: u64,
     /// Or why it cannot be read.
     log: Result<MemberLog, String>,
@@ -220,7 +220,7 @@ async fn read_logs(local: &Rc<LocalArray>, superblock: &Superblock) -> Vec<Sourc
             }
         }
     }
-    let source = |(target, log_tag, scan): (Target, u64, Result<LogScan, String>)| {
+    let source = |(target, log_tag, scan): (SuperblockTarget, u64, Result<LogScan, String>)| {
         let log = scan.map(LogScan::finish).and_then(|log| match (log.fault, log.hole) {
             (None, None) => Ok(log),
             (Some(fault), _) => Err(format!("its log makes no sense: {fault}")),
@@ -305,7 +305,11 @@ fn judge_reliable(
 
 /// A device takes no further part: the others say so when this returns. An array that may not be
 /// written goes on without it and says nothing.
-async fn lose(local: &Rc<LocalArray>, target: &Target, why: String) -> Result<(), Refusal> {
+async fn lose(
+    local: &Rc<LocalArray>,
+    target: &SuperblockTarget,
+    why: String,
+) -> Result<(), Refusal> {
     if local.array.is_read_only() {
         return Ok(());
     }

@@ -28,8 +28,8 @@ use super::update::Body;
 use super::{Log, NewUpdate};
 use crate::canary::{Canary, sings};
 use crate::coordinator::{map_writer, on_coordinator};
-use crate::datapath::settle::settle as settle_members;
-use crate::datapath::store::{FailedMembers, Target, blame};
+use crate::datapath::blame::{FailedMembers, blame, take_out_failed};
+use crate::datapath::store::WriteTarget;
 use crate::local_array::LocalArray;
 use ashlar_device::Fault;
 use ashlar_ondisk::log::Holder;
@@ -159,10 +159,14 @@ impl Log {
 }
 
 /// The ring of this device will never have space again, for it failed a batch: it goes.
-async fn put_out(local: &Rc<LocalArray>, target: Target, fault: Fault) -> Result<(), NoLogSpace> {
+async fn put_out(
+    local: &Rc<LocalArray>,
+    target: WriteTarget,
+    fault: Fault,
+) -> Result<(), NoLogSpace> {
     let mut failed = FailedMembers::new();
     blame(local, target, fault, &mut failed).await;
-    Box::pin(settle_members(local, failed)).await.map_err(|_| NoLogSpace)
+    Box::pin(take_out_failed(local, failed)).await.map_err(|_| NoLogSpace)
 }
 
 /// Settle in the background, if that frees space that is needed and nobody is at it.

@@ -6,7 +6,7 @@
 //! is durable.
 
 use super::{Log, NewUpdate, Update};
-use crate::datapath::settle::settle as settle_members;
+use crate::datapath::blame::take_out_failed;
 use crate::datapath::store::Writes;
 use crate::local_array::LocalArray;
 use ashlar_layout::{RowRange, Stripe};
@@ -67,7 +67,7 @@ impl Log {
         handle.spawn(async move {
             let _under_way = local.begin();
             let failed = Writes::of(&local, batches).finish_records(&local).await;
-            let is_good = failed.is_empty() || settle_members(&local, failed).await.is_ok();
+            let is_good = failed.is_empty() || take_out_failed(&local, failed).await.is_ok();
             let Some(log) = local.log() else { return };
             if !is_good {
                 log.give_up_ahead();

@@ -43,7 +43,7 @@ pub(crate) enum IoMessage {
 }
 
 /// One controller.
-pub(crate) struct Entry {
+pub(crate) struct ControllerEntry {
     pub id: u16,
     pub host: Host,
     pub kind: ControllerKind,
@@ -55,7 +55,7 @@ pub(crate) struct Entry {
     queues: Mutex<BTreeMap<u16, Sender<IoMessage>>>,
 }
 
-impl Entry {
+impl ControllerEntry {
     /// Whether I/O queues may be connected and used.
     pub fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Acquire)
@@ -79,7 +79,11 @@ impl Entry {
     }
 
     /// A new queue; `None` if there is one with this identifier.
-    pub fn add_queue(self: &Arc<Entry>, id: u16, queue: Sender<IoMessage>) -> Option<QueueEntry> {
+    pub fn add_queue(
+        self: &Arc<ControllerEntry>,
+        id: u16,
+        queue: Sender<IoMessage>,
+    ) -> Option<QueueEntry> {
         let mut queues = locked(&self.queues);
         if queues.contains_key(&id) {
             return None;
@@ -107,7 +111,7 @@ impl Entry {
 
 /// A queue's own place in its controller; given up when dropped.
 pub(crate) struct QueueEntry {
-    pub controller: Arc<Entry>,
+    pub controller: Arc<ControllerEntry>,
     id: u16,
     has_left: AtomicBool,
 }
@@ -134,14 +138,14 @@ pub(crate) struct Registry(Mutex<Controllers>);
 
 #[derive(Default)]
 struct Controllers {
-    by_id: BTreeMap<u16, Arc<Entry>>,
+    by_id: BTreeMap<u16, Arc<ControllerEntry>>,
     last: u16,
 }
 
 /// A controller's own place; given up when dropped, with all its I/O queues.
 pub(crate) struct ControllerPlace {
     registry: Arc<Registry>,
-    pub entry: Arc<Entry>,
+    pub entry: Arc<ControllerEntry>,
 }
 
 /// Highest CNTLID that may be given.
@@ -169,7 +173,7 @@ impl Registry {
                 break;
             }
         }
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(ControllerEntry {
             id,
             host: new.host,
             kind: new.kind,
@@ -185,12 +189,12 @@ impl Registry {
     }
 
     /// The controller of this CNTLID.
-    pub fn find(&self, id: u16) -> Option<Arc<Entry>> {
+    pub fn find(&self, id: u16) -> Option<Arc<ControllerEntry>> {
         self.controllers().by_id.get(&id).cloned()
     }
 
     /// All controllers of a kind, by rising identifiers.
-    pub fn of_kind(&self, kind: ControllerKind) -> Vec<Arc<Entry>> {
+    pub fn of_kind(&self, kind: ControllerKind) -> Vec<Arc<ControllerEntry>> {
         let controllers = self.controllers();
         controllers.by_id.values().filter(|it| it.kind == kind).cloned().collect()
     }

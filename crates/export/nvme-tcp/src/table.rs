@@ -40,7 +40,7 @@ impl Namespace {
 
 /// One row of the table.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct NamespaceEntry {
     pub namespace: Namespace,
     pub told: NamespaceFacts,
     pub state: Arc<State>,
@@ -76,24 +76,24 @@ impl State {
 /// All rows, by rising identifiers.
 #[derive(Clone, Default)]
 pub(crate) struct Table {
-    pub entries: Arc<[Entry]>,
+    pub entries: Arc<[NamespaceEntry]>,
     /// As Identify tells them, in the same order.
     pub told: Arc<[NamespaceFacts]>,
 }
 
 impl Table {
-    pub fn new(mut entries: Vec<Entry>) -> Table {
+    pub fn new(mut entries: Vec<NamespaceEntry>) -> Table {
         entries.sort_by_key(|entry| entry.namespace.id);
         let told = entries.iter().map(|entry| entry.told.clone()).collect();
         Table { entries: entries.into(), told }
     }
 
-    pub fn entry(&self, id: u32) -> Option<&Entry> {
+    pub fn entry(&self, id: u32) -> Option<&NamespaceEntry> {
         let at = self.entries.binary_search_by_key(&id, |entry| entry.namespace.id).ok()?;
         self.entries.get(at)
     }
 
-    pub fn named(&self, name: &str) -> Option<&Entry> {
+    pub fn named(&self, name: &str) -> Option<&NamespaceEntry> {
         self.entries.iter().find(|entry| entry.namespace.facts.name == name)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::Limits;
 use crate::counters::{NvmeCounters, read};
-use crate::registry::{AdminMessage, Entry, IoMessage, Registry};
+use crate::registry::{AdminMessage, ControllerEntry, IoMessage, Registry};
 use crate::reservations::{Aside, Fence, ReservationStore};
 use crate::table::{self, Namespace, State, Table};
 use ashlar_nvme_protocol::auth::Secret;
@@ -135,7 +135,7 @@ impl Target {
             match self.state_of(&before, &namespace) {
                 Ok(state) => {
                     let told = namespace.told();
-                    entries.push(table::Entry { namespace, told, state });
+                    entries.push(table::NamespaceEntry { namespace, told, state });
                 }
                 Err(reason) => {
                     left_out.push(NotServed { name: namespace.facts.name, reason });
@@ -288,7 +288,7 @@ impl Target {
         if notified.0.is_empty() {
             return;
         }
-        let all: Vec<Arc<Entry>> = self.registry.of_kind(ControllerKind::Io);
+        let all: Vec<Arc<ControllerEntry>> = self.registry.of_kind(ControllerKind::Io);
         let of = |host: HostId| all.iter().filter(move |it| it.host.id == host);
         for (host, kind) in &notified.0 {
             let notice = ReservationNotice { namespace, kind: *kind };

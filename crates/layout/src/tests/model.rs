@@ -21,7 +21,7 @@ struct Sources {
 }
 
 /// A stripe in some state, and what it should be.
-pub struct Stripe<'a> {
+pub struct ModelStripe<'a> {
     geometry: &'a Geometry,
     code: &'a Code,
     view: StripeView,
@@ -31,25 +31,25 @@ pub struct Stripe<'a> {
     disk: Cells,
 }
 
-impl<'a> Stripe<'a> {
+impl<'a> ModelStripe<'a> {
     /// A written stripe: data is some number per block, unreliable content is garbage.
-    pub fn written(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> Stripe<'a> {
+    pub fn written(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> ModelStripe<'a> {
         let mut truth = [[0; ROWS]; STRIPS];
         for (strip, cells) in truth.iter_mut().enumerate().take(code.data_strips) {
             *cells = std::array::from_fn(|row| 1_000 + 37 * to_u64(strip) + to_u64(row));
         }
         code.generate(&mut truth);
-        Stripe { geometry, code, view, truth, disk: truth }.with_garbage()
+        ModelStripe { geometry, code, view, truth, disk: truth }.with_garbage()
     }
 
     /// A stripe never written: its content is zeros, everything on the members is garbage.
-    pub fn unwritten(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> Stripe<'a> {
+    pub fn unwritten(geometry: &'a Geometry, code: &'a Code, view: StripeView) -> ModelStripe<'a> {
         let zeros = [[0; ROWS]; STRIPS];
         let unread = StripeView { readable: StripSet::EMPTY, ..view };
-        Stripe { geometry, code, view: unread, truth: zeros, disk: zeros }.with_garbage()
+        ModelStripe { geometry, code, view: unread, truth: zeros, disk: zeros }.with_garbage()
     }
 
-    fn with_garbage(mut self) -> Stripe<'a> {
+    fn with_garbage(mut self) -> ModelStripe<'a> {
         let is_parity_trusted = self.view.is_parity_valid || self.code.data_strips == 1;
         for strip in 0..self.code.strips {
             let index = StripIdx::from_at(strip);

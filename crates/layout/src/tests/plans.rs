@@ -8,7 +8,7 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64};
 
 use super::code::{Code, ROWS, STRIPS};
 use super::geometries::{coded, codes};
-use super::model::Stripe;
+use super::model::ModelStripe;
 use crate::{
     Geometry, StripeView, Unreachable, plan_decode, plan_first_write, plan_write, rows_touched,
 };
@@ -61,7 +61,7 @@ fn execute_all(geometry: &Geometry, lost_max: usize) -> (usize, usize) {
                     Ok(plan) => {
                         let touched = rows_touched(geometry, extent);
                         assert_eq!(touched, plan.rows(), "the lock covers the plan");
-                        Stripe::written(geometry, &code, view).execute(&plan, extent);
+                        ModelStripe::written(geometry, &code, view).execute(&plan, extent);
                         planned += 1;
                     }
                     Err(unreachable) => {
@@ -149,7 +149,7 @@ fn first_writes_make_the_whole_stripe_right_without_reading() {
                 );
                 let bytes = to_u64(plan.write_count()) * geometry.strip_bytes();
                 assert_eq!(plan.write_bytes(), bytes);
-                Stripe::unwritten(&geometry, &code, view).execute(&plan, extent);
+                ModelStripe::unwritten(&geometry, &code, view).execute(&plan, extent);
             }
         }
     }

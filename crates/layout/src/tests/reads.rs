@@ -5,7 +5,7 @@ use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 
 use super::code::{Code, ROWS};
 use super::geometries::{coded, codes};
-use super::model::Stripe;
+use super::model::ModelStripe;
 use crate::{Geometry, StripeView, Unreachable, plan_read};
 
 fn small(data_strips: usize, parity_strips: usize) -> Geometry {
@@ -61,8 +61,8 @@ fn check(
             return false;
         }
     };
-    let brought = Stripe::written(geometry, code, usable).execute_read(&plan);
-    let truth = Stripe::written(geometry, code, view);
+    let brought = ModelStripe::written(geometry, code, usable).execute_read(&plan);
+    let truth = ModelStripe::written(geometry, code, view);
     for strip in geometry.data().iter() {
         for (row, is) in brought[strip.at()].iter().enumerate() {
             let wanted = asked(strip).contains(&row).then(|| truth.truth(strip, row));

@@ -54,7 +54,7 @@
 use super::record::{BlockChange, Record, RecordKind};
 use super::rows::RowSet;
 use super::scan::MemberLog;
-use super::updates::{Contradiction, DeviceLog, Update, updates_by_stripe};
+use super::updates::{Contradiction, DeviceLog, LoggedUpdate, updates_by_stripe};
 use ashlar_layout::{Geometry, RowRange};
 use ashlar_units::{BLOCK_BYTES, StripIdx, StripeNo};
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ impl Judgement {
         &mut self,
         (devices, found): (&[DeviceLog<'_>], &impl Found),
         stripe: StripeNo,
-        (updates, mut newer): (&[Update<'_>], Newer),
+        (updates, mut newer): (&[LoggedUpdate<'_>], Newer),
     ) {
         let mut writes = Vec::new();
         for update in updates.iter().rev() {
@@ -339,7 +339,7 @@ impl Newer {
     }
 
     /// Adds the blocks of a complete record that nothing newer covers.
-    fn roll_forward(&mut self, update: &Update<'_>, writes: &mut Vec<ReplayWrite>) {
+    fn roll_forward(&mut self, update: &LoggedUpdate<'_>, writes: &mut Vec<ReplayWrite>) {
         for held in &update.held {
             let stored = self.stored.entry(held.device).or_default();
             // Blocks of other strips may lie behind it; their own devices have them, too.

@@ -49,7 +49,7 @@ pub struct Contradiction {
 }
 
 /// An update, and the devices that have its record.
-pub(super) struct Update<'a> {
+pub(super) struct LoggedUpdate<'a> {
     pub(super) log_ring: u16,
     pub(super) record: &'a Record,
     pub(super) held: Vec<Held<'a>>,
@@ -63,7 +63,7 @@ pub(super) struct Held<'a> {
     pub(super) logged: &'a LoggedRecord,
 }
 
-impl Update<'_> {
+impl LoggedUpdate<'_> {
     /// The devices in service that are named and lack the record.
     pub(super) fn lacking(&self, devices: &[DeviceLog<'_>]) -> Vec<usize> {
         let names = |tag: u64| self.record.holders.iter().any(|holder| holder.log_tag == tag);
@@ -81,8 +81,8 @@ impl Update<'_> {
 pub(super) fn updates_by_stripe<'a>(
     devices: &[DeviceLog<'a>],
     geometry: &Geometry,
-) -> Result<BTreeMap<StripeNo, Vec<Update<'a>>>, Contradiction> {
-    let mut updates: BTreeMap<(u16, u64), Update<'a>> = BTreeMap::new();
+) -> Result<BTreeMap<StripeNo, Vec<LoggedUpdate<'a>>>, Contradiction> {
+    let mut updates: BTreeMap<(u16, u64), LoggedUpdate<'a>> = BTreeMap::new();
     for (at, device) in devices.iter().enumerate().filter(|(_, device)| device.log_tag != 0) {
         for logged in &device.log.records {
             let (log_ring, record) = (logged.log_ring, &logged.record);
@@ -98,7 +98,7 @@ pub(super) fn updates_by_stripe<'a>(
                 own.map(|own| own.strip).filter(|own| Some(*own) == strip).ok_or_else(|| {
                     contradiction("a holder does not store the strip that its record names")
                 })?;
-            let none = || Update { log_ring, record, held: Vec::new() };
+            let none = || LoggedUpdate { log_ring, record, held: Vec::new() };
             let update = updates.entry((log_ring, record.sequence)).or_insert_with(none);
             if !is_same_update(update.record, record) {
                 return Err(contradiction("its records differ"));
@@ -108,7 +108,7 @@ pub(super) fn updates_by_stripe<'a>(
             }
         }
     }
-    let mut stripes: BTreeMap<StripeNo, Vec<Update<'a>>> = BTreeMap::new();
+    let mut stripes: BTreeMap<StripeNo, Vec<LoggedUpdate<'a>>> = BTreeMap::new();
     for ((log_ring, sequence), update) in updates {
         let of_stripe = stripes.entry(update.record.stripe).or_default();
         if of_stripe.first().is_some_and(|first| first.log_ring != log_ring) {

@@ -6,7 +6,7 @@
 //! order they came. No user code runs in here: what finished is returned. Not here: sleeping
 //! (`parking`), and what an operation looks like to the kernel (`operation`).
 
-use super::operation::{Operation, Outcome, Vectors};
+use super::operation::{Operation, OperationOutcome, Vectors};
 use super::submit::{KernelCalls, RingLoad, Sink};
 use super::uring::Uring;
 use crate::Completion;
@@ -100,7 +100,7 @@ struct Waiting {
 /// Who is told of an operation's end.
 pub(super) enum Done {
     /// Whoever waits for this.
-    OneShot(Completion<Outcome>),
+    OneShot(Completion<OperationOutcome>),
     /// This one, at once, under this ticket.
     Sink(Rc<dyn Sink>, usize),
     /// The same, of an operation that a thread of the kernel is to begin.
@@ -110,7 +110,7 @@ pub(super) enum Done {
 /// What somebody waits for, to be delivered when nothing is borrowed.
 pub(super) enum Finished {
     /// An operation is at its end.
-    End { done: Done, outcome: Outcome },
+    End { done: Done, outcome: OperationOutcome },
     /// An operation is queued, and its buffers are not free yet.
     Queued { told: Completion<io::Result<u32>>, result: io::Result<u32> },
 }
@@ -146,7 +146,7 @@ impl Finished {
     }
 
     fn cancelled(operation: Operation, done: Done) -> Self {
-        let outcome = Outcome { result: Err(Errno::CANCELED.into()), operation };
+        let outcome = OperationOutcome { result: Err(Errno::CANCELED.into()), operation };
         Finished::End { done, outcome }
     }
 }
@@ -351,7 +351,7 @@ impl InFlight {
             Some(waiting) => self.place(index, waiting),
             None => self.free.push(index),
         }
-        Some(Finished::End { done, outcome: Outcome { result, operation } })
+        Some(Finished::End { done, outcome: OperationOutcome { result, operation } })
     }
 
     /// Asks the kernel to end an operation soon; it still completes in its own time. One that never

@@ -6,7 +6,7 @@
 
 use super::descriptors::{ReceivedDescriptors, SentDescriptors};
 use super::in_flight::Done;
-use super::operation::{Operation, Outcome};
+use super::operation::{Operation, OperationOutcome};
 use super::submit::{BufResult, CancelOnDrop, Ring, another_operation, size};
 use crate::Pending;
 use ashlar_iobuf::{Buf, BufMut};
@@ -77,8 +77,8 @@ impl Ring {
             Some(result) => (result.map(size), SendHold { pending }),
             // There is nothing to wait for any more.
             None => {
-                let Outcome { result, operation } = end_of(pending).await;
-                let ended = Outcome { result: Ok(0), operation };
+                let OperationOutcome { result, operation } = end_of(pending).await;
+                let ended = OperationOutcome { result: Ok(0), operation };
                 (result.map(size), SendHold { pending: Pending::ready(ended) })
             }
         }
@@ -88,7 +88,7 @@ impl Ring {
 /// Parts that were sent without a copy, and that the kernel may still read. Dropping it gives them
 /// back as soon as the kernel is done.
 pub struct SendHold {
-    pending: Pending<Outcome>,
+    pending: Pending<OperationOutcome>,
 }
 
 impl SendHold {
@@ -104,6 +104,6 @@ impl SendHold {
     }
 }
 
-async fn end_of(pending: Pending<Outcome>) -> Outcome {
+async fn end_of(pending: Pending<OperationOutcome>) -> OperationOutcome {
     pending.await.expect("a ring reaps all")
 }

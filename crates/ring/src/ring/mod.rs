@@ -30,6 +30,6 @@ mod uring;
 pub use command::{AREA_BYTES, DeviceCommand, WIDE_AREA_BYTES, WideCommand};
 pub use descriptors::{DESCRIPTORS_MAX, ReceivedDescriptors, SentDescriptors};
 pub use message::SendHold;
-pub use operation::{Operation, Outcome, PARTS_MAX};
+pub use operation::{Operation, OperationOutcome, PARTS_MAX};
 pub use setup::EntryBytes;
 pub use submit::{BufResult, KernelCalls, Ring, RingConfig, RingLoad, Sink};

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// One operation with everything it needs; it comes back in its [`Outcome`].
+/// One operation with everything it needs; it comes back in its [`OperationOutcome`].
 pub enum Operation {
     /// pread(2); may read less.
     Read {
@@ -172,7 +172,7 @@ pub enum Operation {
 }
 
 /// How an operation ended.
-pub struct Outcome {
+pub struct OperationOutcome {
     /// Bytes moved, or 0 for operations that move none; of commands what the device says.
     pub result: io::Result<u32>,
     /// The operation as it was started, with its buffers.
@@ -199,7 +199,7 @@ const COUNT_BYTES: u32 = 8;
 const NO_POSITION: u64 = u64::MAX;
 
 // An outcome goes from slot to one-shot to task, so its size is paid for three times.
-const _: () = assert!(size_of::<Outcome>() <= 80);
+const _: () = assert!(size_of::<OperationOutcome>() <= 80);
 
 /// What the kernel reads and writes beside the buffers, in memory that stays while it may.
 pub(super) struct Vectors {

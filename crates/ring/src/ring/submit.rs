@@ -5,7 +5,7 @@
 //! here: the operations one by one (`file`, `stream`).
 
 use super::in_flight::{Done, Finished, InFlight};
-use super::operation::{Operation, Outcome};
+use super::operation::{Operation, OperationOutcome};
 use super::parking::{Doorbell, UringReactor};
 use super::setup::{self, EntryBytes};
 use super::uring::Uring;
@@ -58,7 +58,7 @@ pub struct Ring {
 
 pub(super) struct Shared {
     pub(super) in_flight: RefCell<InFlight>,
-    pub(super) one_shots: Completions<Outcome>,
+    pub(super) one_shots: Completions<OperationOutcome>,
     pub(super) queued: Completions<io::Result<u32>>,
     pub(super) doorbell: Arc<Doorbell>,
 }
@@ -96,14 +96,14 @@ impl Ring {
     ///
     /// # Cancellation
     /// Dropping the `Pending` orphans the operation; it is not cancelled.
-    pub fn start(&self, operation: Operation) -> Pending<Outcome> {
+    pub fn start(&self, operation: Operation) -> Pending<OperationOutcome> {
         let (done, pending) = self.shared.one_shots.pair();
         self.start_into(operation, done);
         pending
     }
 
     /// As [`Ring::start`], but completes a one-shot of the caller's.
-    pub fn start_into(&self, operation: Operation, done: Completion<Outcome>) {
+    pub fn start_into(&self, operation: Operation, done: Completion<OperationOutcome>) {
         self.shared.in_flight.borrow_mut().start(operation, Done::OneShot(done));
     }
 
@@ -143,7 +143,7 @@ impl Ring {
     }
 
     /// Runs an operation to its end; cancels it when dropped if it could wait for ever.
-    pub(super) async fn run(&self, operation: Operation) -> Outcome {
+    pub(super) async fn run(&self, operation: Operation) -> OperationOutcome {
         let waits_for_peer = operation.waits_for_peer();
         let (done, pending) = self.shared.one_shots.pair();
         let done = Done::OneShot(done);
@@ -183,7 +183,7 @@ impl Drop for Shared {
 pub trait Sink {
     /// The operation that was started under `ticket` has ended. An operation that is returned is
     /// started in its place, under the same ticket; while the ring closes, that one ends at once.
-    fn take(&self, ticket: usize, outcome: Outcome) -> Option<Operation>;
+    fn take(&self, ticket: usize, outcome: OperationOutcome) -> Option<Operation>;
 }
 
 /// How full a ring is.

@@ -6,7 +6,7 @@
 
 use crate::{BLOCK, in_use, is_waiting, pipe, pool, socket_pair, temporary_file, world};
 use ashlar_iobuf::{Buf, BufMut};
-use ashlar_ring::{Executor, Operation, Outcome, Schedule, Sink};
+use ashlar_ring::{Executor, Operation, OperationOutcome, Schedule, Sink};
 use ashlar_units::to_u64;
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -154,7 +154,7 @@ struct Reader {
 }
 
 impl Sink for Reader {
-    fn take(&self, ticket: usize, outcome: Outcome) -> Option<Operation> {
+    fn take(&self, ticket: usize, outcome: OperationOutcome) -> Option<Operation> {
         let Operation::Read { file, at, buf } = outcome.operation else { panic!("a read") };
         self.seen.borrow_mut().push((ticket, outcome.result.is_ok(), usize::from(buf[0])));
         let left = self.again.get().checked_sub(1)?;
@@ -213,7 +213,7 @@ struct Counting {
 }
 
 impl Sink for Counting {
-    fn take(&self, _ticket: usize, outcome: Outcome) -> Option<Operation> {
+    fn take(&self, _ticket: usize, outcome: OperationOutcome) -> Option<Operation> {
         self.ended.set(self.ended.get() + 1);
         if outcome.result.is_err() {
             self.cancelled.set(self.cancelled.get() + 1);

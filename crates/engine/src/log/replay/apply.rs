@@ -12,7 +12,7 @@ use crate::canary::{Canary, sings};
 use crate::checksums::pins::{Noted, note_alone};
 use crate::checksums::{self, block_of};
 use crate::coordinator::{map_writer, record};
-use crate::datapath::settle::block_lost;
+use crate::datapath::blame::block_lost;
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
@@ -33,7 +33,7 @@ const PIECES_MAX: usize = 32;
 const TILE_ROWS: u32 = 64;
 
 /// Blocks to be copied from a device's log to their place on it.
-struct Piece {
+struct LoggedRun {
     source: usize,
     log_offset: u64,
     place: Extent,
@@ -53,7 +53,7 @@ pub(super) async fn apply(
     let mut failed = BTreeSet::new();
     let mut pieces = stripes.iter().flat_map(|stripe| pieces_of(local, stripe)).peekable();
     while pieces.peek().is_some() {
-        let window: Vec<Piece> = pieces.by_ref().take(PIECES_MAX).collect();
+        let window: Vec<LoggedRun> = pieces.by_ref().take(PIECES_MAX).collect();
         let now_failed = copy(local, sources, window, &failed, summary).await;
         for (at, fault) in now_failed {
             if failed.insert(at) {
@@ -97,7 +97,7 @@ async fn store_checksums_if_many(local: &Rc<LocalArray>) -> Result<(), Refusal> 
     if checksums::are_mostly_dirty(&local.array) { flush(local).await } else { Ok(()) }
 }
 
-fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<Piece> {
+fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<LoggedRun> {
     let mut pieces = Vec::new();
     let stripe = local.array.layouts.recorded(replay.stripe);
     let left_out = usize::from(sings(Canary::ReplaySkipsOne));
@@ -106,7 +106,7 @@ fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<Piece> {
         let mut done = 0;
         while done < write.rows.bytes() {
             let bytes = PIECE_BYTES.min(write.rows.bytes() - done);
-            pieces.push(Piece {
+            pieces.push(LoggedRun {
                 source: write.device,
                 log_offset: write.log_offset + done,
                 place: Extent::new(place + done, bytes),
@@ -121,7 +121,7 @@ fn pieces_of(local: &LocalArray, replay: &StripeReplay) -> Vec<Piece> {
 async fn copy(
     local: &Rc<LocalArray>,
     sources: &[Source],
-    pieces: Vec<Piece>,
+    pieces: Vec<LoggedRun>,
     failed: &BTreeSet<usize>,
     summary: &mut ReplaySummary,
 ) -> Vec<(usize, Fault)> {
@@ -387,7 +387,9 @@ async fn flush(local: &Rc<LocalArray>) -> Result<(), Refusal> {
         return Err(lost(local));
     }
     let targets = record::targets(local, &local.coordinator().superblock());
-    let start = |target: &record::Target| local.start_on(target.device.as_ref(), 0, Command::Flush);
+    let start = |target: &record::SuperblockTarget| {
+        local.start_on(target.device.as_ref(), 0, Command::Flush)
+    };
     let started: Vec<_> = targets.iter().map(start).collect();
     for (target, flushed) in targets.iter().zip(started) {
         if let Err(fault) = result(flushed).await {

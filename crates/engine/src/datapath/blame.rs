@@ -1,11 +1,12 @@
-//! After the I/O: what failed, what the other members must say before the client is answered.
+//! Blames devices for failed I/O: who failed, and what the other members must record before the
+//! client is answered.
 //!
 //! What must stay true: a write is acknowledged only when every member it is not on is recorded as
 //! out on the survivors, so that no crash can bring a stale member back as current. A member whose
 //! loss would leave more missing than the parity replaces is not recorded as out: the array answers
 //! with errors instead, and an operator can still bring it back.
 
-use super::store::FailedMembers;
+use super::store::WriteTarget;
 use crate::coordinator;
 use crate::event::names;
 use crate::local_array::LocalArray;
@@ -14,11 +15,35 @@ use crate::slot::DeviceEpoch;
 use ashlar_device::{Fault, FaultKind};
 use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeErrorKind;
+use smallvec::SmallVec;
 use std::rc::Rc;
+
+/// Members that failed a write, each once, and on which of their devices.
+pub(crate) type FailedMembers = SmallVec<[(MemberIdx, DeviceEpoch, Fault); 4]>;
+
+/// A device failed a write: it goes at once if it was only being filled, else it is among the
+/// failed.
+pub(crate) async fn blame(
+    local: &Rc<LocalArray>,
+    target: WriteTarget,
+    fault: Fault,
+    failed: &mut FailedMembers,
+) {
+    if target.is_replacement {
+        // Before the write is answered. If the device were made current first, it would lack the
+        // write.
+        let holder = (target.member, target.device_epoch);
+        return coordinator::replacement_failed(local, holder, fault.to_string()).await;
+    }
+    local.tally(target.member).counters.write_errors.add(1);
+    if failed.iter().all(|(member, ..)| *member != target.member) {
+        failed.push((target.member, target.device_epoch, fault));
+    }
+}
 
 /// The writes of one stripe ended, `failed` of them badly. On success every member that lacks them
 /// is recorded as out.
-pub(crate) async fn settle(
+pub(crate) async fn take_out_failed(
     local: &Rc<LocalArray>,
     failed: FailedMembers,
 ) -> Result<(), VolumeErrorKind> {
