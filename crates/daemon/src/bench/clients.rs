@@ -40,7 +40,7 @@ pub(super) struct Part {
 
 /// What the clients of one worker did, and the CPU time that its thread had meanwhile.
 #[derive(Clone, Copy)]
-pub(super) struct Effort {
+pub(super) struct ClientEffort {
     pub(super) requests: u64,
     pub(super) cpu: Duration,
 }
@@ -51,7 +51,7 @@ pub(super) async fn drive(
     load: Load,
     part: Part,
     run_time: Duration,
-) -> Result<Effort, VolumeError> {
+) -> Result<ClientEffort, VolumeError> {
     let handle = volume.handle();
     let cpu = cpu_time(ClockId::ThreadCPUTime);
     let end = handle.now().after(run_time);
@@ -77,7 +77,7 @@ pub(super) async fn drive(
         ended.changed().await;
     }
     let cpu = cpu_time(ClockId::ThreadCPUTime).saturating_sub(cpu);
-    failed.get().map_or(Ok(Effort { requests: total.get(), cpu }), Err)
+    failed.get().map_or(Ok(ClientEffort { requests: total.get(), cpu }), Err)
 }
 
 /// CPU time so far.

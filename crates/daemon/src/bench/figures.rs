@@ -3,7 +3,7 @@
 //!
 //! What must stay true: figures include their CPU time and their member I/Os.
 
-use super::clients::{Effort, cpu_time};
+use super::clients::{ClientEffort, cpu_time};
 use super::{BenchSpec, NAME};
 use crate::convert;
 use ashlar_api::ApiError;
@@ -111,7 +111,7 @@ impl Look {
 /// What the clients did between two looks.
 pub(super) fn summary(
     spec: &BenchSpec,
-    efforts: &[Effort],
+    efforts: &[ClientEffort],
     (before, after): (&Look, &Look),
 ) -> BenchResult {
     let requests: u64 = efforts.iter().map(|effort| effort.requests).sum();

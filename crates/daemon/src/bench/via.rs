@@ -32,7 +32,7 @@ use child::{Daemon, Folder, fault};
 use load::{Asked, Effort, Until};
 use nbd::Nbd;
 use nvme::Nvme;
-use peer::{Loop, Peer};
+use peer::{Loop, OtherExporter};
 use report::Turn;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
     let (mut client, under) = reach(spec.via, &daemon.at)
         .map_err(|error| fault(&format!("no way to the volume at {}", daemon.at), error))?;
     fill(&mut *client, &asked, "the volume")?;
-    for Peer { name, client, .. } in &mut peers {
+    for OtherExporter { name, client, .. } in &mut peers {
         fill(&mut **client, &asked, name)?;
     }
     let mut turns = Vec::new();
@@ -193,7 +193,7 @@ fn fill(client: &mut dyn Client, asked: &Asked, what: &str) -> Result<(), ApiErr
 fn turn(
     bench: &BenchSpec,
     (daemon, client): (&Daemon, &mut dyn Client),
-    peers: &mut [Peer],
+    peers: &mut [OtherExporter],
     asked: &Asked,
 ) -> Result<Turn, ApiError> {
     let engine: BenchResult = run(bench)?;

@@ -167,11 +167,11 @@ impl Daemon {
     }
 
     /// What its workers counted and the CPU time of its threads so far.
-    pub(super) fn look(&self) -> Result<Look, ApiError> {
+    pub(super) fn look(&self) -> Result<ExportLook, ApiError> {
         let workers = self.call(&GetStatus {})?.workers;
         let cpu = cpu_time(&self.process.0)
             .map_err(|error| fault("the daemon's CPU time cannot be read", error))?;
-        Ok(Look { workers, cpu })
+        Ok(ExportLook { workers, cpu })
     }
 
     /// Let go of the volume, so that the daemon ends at once.
@@ -189,7 +189,7 @@ impl Daemon {
 }
 
 /// What there is to be seen of a daemon at one moment.
-pub(super) struct Look {
+pub(super) struct ExportLook {
     pub(super) workers: Vec<WorkerStatus>,
     pub(super) cpu: Duration,
 }
@@ -246,14 +246,14 @@ pub(super) fn per(count: u64, requests: u64) -> f64 {
 }
 
 /// The difference of a counter of all workers between two looks.
-pub(super) fn grown(looks: (&Look, &Look), counter: fn(&WorkerStatus) -> u64) -> u64 {
-    let sum = |look: &Look| look.workers.iter().map(counter).sum::<u64>();
+pub(super) fn grown(looks: (&ExportLook, &ExportLook), counter: fn(&WorkerStatus) -> u64) -> u64 {
+    let sum = |look: &ExportLook| look.workers.iter().map(counter).sum::<u64>();
     let (before, after) = looks;
     sum(after).saturating_sub(sum(before))
 }
 
 /// Nanoseconds of CPU time between two looks.
-pub(super) fn cpu_nanos((before, after): (&Look, &Look)) -> u64 {
+pub(super) fn cpu_nanos((before, after): (&ExportLook, &ExportLook)) -> u64 {
     let nanos = after.cpu.saturating_sub(before.cpu).as_nanos();
     u64::try_from(nanos).unwrap_or_else(|_| to_u64(usize::MAX))
 }

@@ -26,7 +26,7 @@ const TMPFS: &str = "/dev/shm";
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A peer, with what it needs to be there.
-pub(super) struct Peer {
+pub(super) struct OtherExporter {
     pub(super) name: &'static str,
     pub(super) client: Box<dyn Client>,
     /// What serves it, which ends after the client.
@@ -35,7 +35,7 @@ pub(super) struct Peer {
 }
 
 /// The peers of an export that are here.
-pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<Peer> {
+pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<OtherExporter> {
     let peers = match via {
         Via::Nbd => vec![nbdkit(asked, folder), qemu_nbd(asked, folder)],
         Via::Fuse | Via::Loop | Via::Ublk => vec![plain_loop(asked)],
@@ -44,7 +44,7 @@ pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<Peer> {
     peers.into_iter().filter_map(Result::ok).collect()
 }
 
-fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
+fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     let socket = folder.path("nbdkit.sock");
     let mut command = Command::new("nbdkit");
     command.arg("--foreground").arg("--unix").arg(&socket);
@@ -52,7 +52,7 @@ fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
     nbd_peer("nbdkit memory", command, &socket)
 }
 
-fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
+fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     let socket = folder.path("qemu-nbd.sock");
     let mut command = Command::new("qemu-nbd");
     command.args(["--persistent", "--export-name", "", "--socket"]).arg(&socket);
@@ -61,7 +61,7 @@ fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<Peer> {
     nbd_peer("qemu-nbd null", command, &socket)
 }
 
-fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Result<Peer> {
+fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Result<OtherExporter> {
     command.env("PATH", PATH).stderr(std::process::Stdio::null());
     let mut process = Process::start(&mut command)?;
     let end = Instant::now() + START_MAX;
@@ -69,7 +69,7 @@ fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Resu
         match Nbd::connect(socket, "") {
             Ok(client) => {
                 let client = Box::new(client);
-                return Ok(Peer { name, client, _process: Some(process), _device: None });
+                return Ok(OtherExporter { name, client, _process: Some(process), _device: None });
             }
             Err(error) if process.has_ended() || Instant::now() > end => return Err(error),
             Err(_) => std::thread::sleep(POLL),
@@ -77,11 +77,11 @@ fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Resu
     }
 }
 
-fn plain_loop(asked: &Asked) -> io::Result<Peer> {
+fn plain_loop(asked: &Asked) -> io::Result<OtherExporter> {
     let file = PathBuf::from(format!("{TMPFS}/ashlar-bench-{}", std::process::id()));
     let device = Loop::over_new(&file, asked.span_bytes)?;
     let client = Box::new(Blocks::open(device.path())?);
-    Ok(Peer { name: "loop on tmpfs", client, _process: None, _device: Some(device) })
+    Ok(OtherExporter { name: "loop on tmpfs", client, _process: None, _device: Some(device) })
 }
 
 /// A loop device that is let go when this is dropped.

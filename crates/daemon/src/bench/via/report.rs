@@ -3,7 +3,7 @@
 //! What must stay true: CPU time beyond the engine is a difference of two figures of one turn;
 //! ratios are of one turn, too, and their medians are told.
 
-use super::child::{Look, cpu_nanos, grown, per};
+use super::child::{ExportLook, cpu_nanos, grown, per};
 use super::load::Effort;
 use super::{BenchResult, Via, ViaSpec};
 use serde::Serialize;
@@ -106,7 +106,7 @@ pub(super) fn engine_turn(result: &BenchResult) -> EngineFigures {
 }
 
 /// The export in one turn; what is beyond the engine is not known yet.
-pub(super) fn export_turn(effort: &mut Effort, looks: (&Look, &Look)) -> ExportFigures {
+pub(super) fn export_turn(effort: &mut Effort, looks: (&ExportLook, &ExportLook)) -> ExportFigures {
     let requests = effort.requests();
     ExportFigures {
         figures: figures(effort),
