@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+/// What daemons are told of attached files.
+const CONFIG: &str = "fuse.toml";
 /// Kills, if the environment does not say.
 const KILLS: usize = 50;
 /// Blocks that clients write: some twenty stripes at each of two places.
@@ -71,7 +73,11 @@ struct Found {
 impl Victim {
     fn new(level: &str, members: usize, has_fuse: bool) -> Victim {
         let mut world = World::without_daemon();
-        world.start(&[]);
+        // Clients on the file are to get errors at the kill, as those of NBD do.
+        let folder = world.path("volumes");
+        let config = format!("[fuse]\nfolder = \"{}\"\nkeeper_wait_s = 0\n", folder.display());
+        std::fs::write(world.path(CONFIG), config).expect("written");
+        world.start(&["--config", CONFIG]);
         let arguments = ["--level", level, "--policy", "log", "--strip-size", "16K"];
         let devices = world.create("tank0", members, &arguments);
         let ledger = Ledger::blank(BLOCKS, BLOCKS);
@@ -199,8 +205,9 @@ impl Victim {
     /// The next daemon; how long it took until a write was answered.
     fn start(&mut self) -> Duration {
         let began_ns = now_ns();
-        let devices: Vec<&str> = self.devices.iter().map(String::as_str).collect();
-        self.world.start(&devices);
+        let mut arguments = vec!["--config", CONFIG];
+        arguments.extend(self.devices.iter().map(String::as_str));
+        self.world.start(&arguments);
         let mut nbd = self.nbd();
         let place = Place { blocks: BLOCKS, volume_bytes: nbd.volume_bytes };
         nbd.write(place.probe(), &[7; BLOCK_BYTES]).expect("answered");

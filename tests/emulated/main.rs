@@ -4,6 +4,7 @@
 //! - `kernel`  the kernel and its modules, from packages
 //! - `guest`   a machine that runs a script in it, with this machine's root below
 //! - `ublk`    volumes as block devices by ublk
+//! - `nvme`    volumes over NVMe/TCP to the kernel of the guest
 //! - `vhost`   volumes of a daemon on this machine as disks of the guest, by vhost-user
 //!
 //! The scripts lie beside these files; `prelude.sh` is what they have in common. To try one by
@@ -14,5 +15,6 @@
 
 mod guest;
 mod kernel;
+mod nvme;
 mod ublk;
 mod vhost;

@@ -16,6 +16,7 @@
 //! - `short`      one round trip in a few seconds
 //! - `cycle`      lose members, rebuild, lose the others: every level, both exports
 //! - `crash`      the daemon is killed
+//! - `kept`       the same under users of attached files and of NBD, who see a pause
 //! - `attached`   volumes in use: what detach, stop and SIGTERM may do
 //! - `changed_members` members cut short, and made longer again
 //! - `second_paths` the drives of a running array by other paths
@@ -53,6 +54,7 @@ mod cycle;
 mod doomed;
 mod encrypted;
 mod hostile;
+mod kept;
 mod leftovers;
 mod load;
 mod many_arrays;

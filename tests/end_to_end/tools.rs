@@ -2,6 +2,11 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How often to look for what is waited for, and the pause before the next look: a minute or more.
+const TRIES: u32 = 6000;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Whether all of these programs are here. If not, says on stderr that `test` is skipped and why.
 pub fn all_here(test: &str, programs: &[&str]) -> bool {
@@ -11,6 +16,18 @@ pub fn all_here(test: &str, programs: &[&str]) -> bool {
     }
     skipped(test, &format!("{} not installed", missing.join(", ")));
     false
+}
+
+/// Wait until it is so; fail if that takes much longer than it can.
+pub fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let is_so = (0..TRIES).any(|_| {
+        let is_so = is_so();
+        if !is_so {
+            std::thread::sleep(PAUSE);
+        }
+        is_so
+    });
+    assert!(is_so, "waited in vain for {what}");
 }
 
 /// Say that a test does not run here. Written past the test runner, which hides what passing tests

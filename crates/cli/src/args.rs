@@ -55,6 +55,8 @@ pub enum Command {
     /// Needs no daemon and no Ashlar array: the lab measures every engine from outside, through
     /// devices and files.
     Lab(ashlar_lab::cli::Args),
+    #[command(hide = true)]
+    Keeper(cmd::keeper::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }

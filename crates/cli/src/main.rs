@@ -65,6 +65,7 @@ fn run(args: Args) -> Result<ExitCode, Fault> {
         Command::Metrics(args) => cmd::metrics::run(&args, &reach),
         Command::Bench(args) => cmd::bench::run(&args, &reach),
         Command::Lab(args) => return cmd::lab::run(args, &reach),
+        Command::Keeper(args) => cmd::keeper::run(&args),
         Command::Completions(args) => cmd::completions::run(&args),
         Command::Man(args) => cmd::man::run(&args),
     }?;

@@ -379,6 +379,10 @@ pub(crate) fn check_pool(name: &str) -> Result<(), String> {
 pub struct FuseConfig {
     /// The folder in which attached volumes appear as files.
     pub folder: PathBuf,
+    /// Seconds for which the users of attached files wait while no daemon runs; default 3600. They
+    /// get errors after that. 0: at once. Not for files that systemd keeps: its unit says how long.
+    #[serde(default)]
+    pub keeper_wait_s: Option<u64>,
 }
 
 /// `[vhost_user]`

@@ -20,6 +20,7 @@
 //! - `memory`      the memory limit of this process
 //! - `memory_devices` members that are memory of this process
 //! - `look`        how a start would end, and whether a device may be taken: for dry runs
+//! - [`keeper`]    the holder of attached files' descriptors while no daemon runs
 //! - `process`     this process as heartbeats name it, and whether another one lives
 //! - `waits`       devices that take long to open
 //! - `repeats`     requests that name a device twice, or ask for a state that holds already
@@ -39,6 +40,7 @@ mod convert;
 mod descriptors;
 mod exports;
 mod guarded;
+pub mod keeper;
 mod look;
 mod memory;
 mod memory_devices;

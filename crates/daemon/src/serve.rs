@@ -7,6 +7,7 @@ use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::{Export, ExportSetting, Exports, Say};
+use crate::keeper::{self, Keeper};
 use crate::memory::{self, Sources};
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::{Gate, PeerLimits};
@@ -97,11 +98,14 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
     engine.events().count_within(EVENTS_COUNTED_FOR);
     say(&format!("parity kernel {kernel}"));
     let nbd_limits = nbd_limits(&options.config, descriptors, &say);
+    let keeper_wait = options.config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
+    let keeper_wait = keeper_wait.map_or(keeper::WAIT, Duration::from_secs);
     let setting = ExportSetting {
         engine: engine.clone(),
         folder: options.folder,
         nbd_limits,
         boot: runner().boot_id,
+        keeper: Keeper::of(&options.socket, keeper_wait),
     };
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });

@@ -12,13 +12,17 @@
 //! - `notifier`: signals to another process ([`Notifier`])
 //! - [`local`]: waiting within an executor
 //! - [`affinity`]: binding the thread to its core
+//! - [`clone_fuse_device`]: a descriptor of a FUSE connection for each core
+//! - [`inherited_descriptors`]: what the service manager hands over at the start
 //!
 //! What must stay true: nothing here allocates per I/O once warm, and an I/O operation owns its
 //! buffers and its file until the kernel is done with them, whatever happens to the future that
 //! waits. Not here: RAID, devices, protocols.
 
 pub mod affinity;
+mod cloning;
 mod executor;
+mod inherited;
 pub mod local;
 pub mod mailbox;
 mod notifier;
@@ -31,7 +35,9 @@ mod tasks;
 mod timer;
 mod virtual_time;
 
+pub use cloning::clone_fuse_device;
 pub use executor::{Executor, Handle, Schedule, YieldNow};
+pub use inherited::inherited_descriptors;
 pub use notifier::Notifier;
 pub use oneshot::{Completion, Completions, Pending};
 pub use reactor::{Park, Reactor, Unpark};

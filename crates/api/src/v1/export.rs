@@ -57,6 +57,12 @@ pub struct FuseAttached {
     pub changed: bool,
     /// Path of the file.
     pub file: String,
+    /// Whoever has it open sees a pause and no error when the daemon is killed and comes back.
+    #[serde(default)]
+    pub survives: bool,
+    /// Why not, in a line, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// Take the file away again.
@@ -65,6 +71,10 @@ pub struct FuseAttached {
 pub struct FuseDetach {
     /// The array's name.
     pub array: String,
+    /// If nobody serves the file, because its array has not started since the daemon did: take it
+    /// away although somebody has it open, who gets errors then.
+    #[serde(default)]
+    pub give_up: bool,
 }
 
 impl Call for FuseDetach {

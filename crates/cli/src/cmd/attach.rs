@@ -2,12 +2,13 @@
 //!
 //! By ublk the daemon makes the device itself. Else the daemon shows the volume as a file of its
 //! FUSE folder, and util-linux's losetup makes a loop device of that file with direct I/O. Nothing
-//! is remembered here: the daemon finds the loop device by the file.
+//! is remembered here: the daemon finds the loop device by the file. Standard output has one path,
+//! for scripts; the file under a loop device is told on standard error.
 
 use crate::fault::Fault;
 use crate::reach::Reach;
 use crate::say;
-use ashlar_api::v1::export::{FuseAttach, UblkAttach, UblkAttached};
+use ashlar_api::v1::export::{FuseAttach, FuseAttached, UblkAttach, UblkAttached};
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{ClientError, codes};
 use ashlar_daemon::loops;
@@ -15,8 +16,8 @@ use std::process::Command;
 
 /// Make a volume a block device: prints /dev/ublkbN or /dev/loopN.
 ///
-/// Ashlar uses the kernel's ublk driver if there is one. If the daemon dies, requests then wait for
-/// the next daemon. Without the driver Ashlar uses a loop device over a file.
+/// Ashlar uses the kernel's ublk driver if there is one, else a loop device over a file. If the
+/// daemon dies, requests then wait for the next daemon.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Name of the array.
@@ -55,6 +56,8 @@ struct Attached {
     reason: String,
     file: Option<String>,
     device: Option<String>,
+    /// A daemon that is killed and comes back is a pause and no error for whoever uses it.
+    survives: bool,
 }
 
 /// The reason of whoever said `--via`.
@@ -102,13 +105,19 @@ fn ublk(args: &Args) -> UblkAttach {
 fn by_ublk(made: UblkAttached, reason: &str) -> Attached {
     let UblkAttached { changed, device } = made;
     let reason = reason.to_owned();
-    Attached { changed, via: Some(Via::Ublk), reason, file: None, device: Some(device) }
+    let (via, device) = (Some(Via::Ublk), Some(device));
+    Attached { changed, via, reason, file: None, device, survives: true }
 }
 
 fn as_file(args: &Args, reach: &Reach, reason: String) -> Result<Attached, Fault> {
     let shown = reach.call(&FuseAttach { array: args.array.clone() })?;
-    let (changed, file) = (shown.changed, Some(shown.file));
-    Ok(Attached { changed, via: None, reason, file, device: None })
+    let FuseAttached { changed, file, survives, lacks } = shown;
+    if let Some(lacks) = lacks {
+        say::complain(format_args!(
+            "ashlar: if the daemon is killed, whoever has {file} open gets errors: {lacks}"
+        ));
+    }
+    Ok(Attached { changed, via: None, reason, file: Some(file), device: None, survives })
 }
 
 fn by_loop(args: &Args, reach: &Reach, reason: String) -> Result<Attached, Fault> {
@@ -122,6 +131,10 @@ fn by_loop(args: &Args, reach: &Reach, reason: String) -> Result<Attached, Fault
             set_up(&file, &args.sector_size)?
         }
     };
+    say::complain(format_args!(
+        "ashlar: the file {file} is faster than {device} on it: let virtual machines and databases \
+         open the file"
+    ));
     attached.device = Some(device);
     Ok(attached)
 }

@@ -9,12 +9,17 @@ use ashlar_api::v1::export::{FuseDetach, UblkDetach};
 pub struct Args {
     /// Name of the array.
     array: String,
+
+    /// Give up a file that waits for its array since the daemon was killed, although somebody has
+    /// it open. They get errors.
+    #[arg(long)]
+    give_up: bool,
 }
 
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
-    let Args { array } = args;
+    let Args { array, give_up } = args;
     let by_ublk = reach.call(&UblkDetach { array: array.clone() })?;
-    let by_file = reach.call(&FuseDetach { array })?;
+    let by_file = reach.call(&FuseDetach { array, give_up })?;
     let done = if by_file.changed { by_file } else { by_ublk };
     reach.print(&done, |done| done.message.clone())
 }

@@ -9,6 +9,7 @@ pub mod detach;
 pub mod events;
 pub mod examine;
 pub mod fail;
+pub mod keeper;
 pub mod lab;
 pub mod man;
 pub mod metrics;

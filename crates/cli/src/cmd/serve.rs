@@ -127,7 +127,8 @@ impl Args {
             config.vhost_user = Some(VhostConfig { folder: absolute(folder)? });
         }
         if let Some(folder) = &self.fuse {
-            config.fuse = Some(FuseConfig { folder: absolute(folder)? });
+            let keeper_wait_s = config.fuse.as_ref().and_then(|fuse| fuse.keeper_wait_s);
+            config.fuse = Some(FuseConfig { folder: absolute(folder)?, keeper_wait_s });
         }
         config.serve.metrics = self.metrics.or(config.serve.metrics);
         config.serve.workers = self.workers.or(config.serve.workers);

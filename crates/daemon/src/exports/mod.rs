@@ -9,8 +9,8 @@
 //! - `nvme`  one NVMe/TCP subsystem, whose namespaces are the volumes
 //! - `ublk`  one block device for each attached volume, `/dev/ublkbN`
 //! - `vhost_user`  one socket for each volume, for a virtual machine
-//! - `fuse`  one mount for each attached volume, with one file in it; `loops` are the loop devices
-//!   over these files, `mounts` the table of mounts, read as the kernel writes it
+//! - `fuse`  one file for each attached volume; `loops` are the loop devices over these files,
+//!   `mounts` the table of mounts, read as the kernel writes it
 //!
 //! What must stay true: when an export has dropped the users of a volume it holds that volume no
 //! more, so that an array that was stopped has let go of its devices.
@@ -25,6 +25,7 @@ pub mod ublk;
 pub mod vhost_user;
 
 use crate::config::{Config, NbdLimits};
+use crate::keeper::Keeper;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
@@ -44,6 +45,9 @@ use vhost_user::VhostExports;
 
 /// An attached volume is not served as it should be. Fields: `reason`.
 const ATTACHMENT_FAILED: &str = "attachment.failed";
+
+/// What a daemon that is gone has left is served again. Fields: `device`.
+const ATTACHMENT_RESUMED: &str = "attachment.resumed";
 
 /// How long clients may take to let go of a volume.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -129,6 +133,8 @@ pub struct ExportSetting {
     pub nbd_limits: NbdLimits,
     /// This boot of the host: another one is another.
     pub boot: [u8; 16],
+    /// Who keeps the descriptors of attached files.
+    pub keeper: Keeper,
 }
 
 /// All ways to all volumes.
@@ -137,13 +143,13 @@ pub struct Exports(Vec<Box<dyn Export>>);
 impl Exports {
     /// All of them; nothing is served yet.
     pub fn new(setting: ExportSetting) -> Exports {
-        let ExportSetting { engine, folder, nbd_limits, boot } = setting;
+        let ExportSetting { engine, folder, nbd_limits, boot, keeper } = setting;
         Exports(vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
             Box::new(NvmeExports::new(engine.clone(), boot)),
             Box::new(VhostExports::new(engine.clone())),
             Box::new(UblkExports::new(engine.clone())),
-            Box::new(FuseExports::new(engine, folder)),
+            Box::new(FuseExports::new(engine, folder, keeper)),
         ])
     }
 

@@ -32,6 +32,27 @@ pub fn here() -> Vec<Mount> {
     parse(&std::fs::read_to_string("/proc/self/mounts").unwrap_or_default()).collect()
 }
 
+/// The mounts of this process with the minor numbers of their devices, for file systems without a
+/// block device (major number 0); none if they cannot be read.
+pub fn with_devices() -> Vec<(u32, Mount)> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    parse_info(&text).collect()
+}
+
+/// Lines of /proc/self/mountinfo: an id, the parent's, the device, the root within it, the place,
+/// options, and more of them; after a single `-` the kind and the source.
+fn parse_info(text: &str) -> impl Iterator<Item = (u32, Mount)> {
+    text.lines().filter_map(|line| {
+        let (front, back) = line.split_once(" - ")?;
+        let mut words = front.split(' ').skip(2);
+        let device = words.next()?.strip_prefix("0:")?.parse().ok()?;
+        let place = unescaped(words.nth(1)?);
+        let mut words = back.split(' ');
+        let kind = words.next()?.to_owned();
+        Some((device, Mount { source: unescaped(words.next()?), place, kind }))
+    })
+}
+
 fn unescaped(word: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
@@ -55,7 +76,7 @@ fn unescaped(word: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mount, parse};
+    use super::{Mount, parse, parse_info};
 
     #[test]
     fn every_escape_of_the_kernel_is_read_as_what_it_is() {
@@ -71,5 +92,17 @@ mod tests {
             mount("/dev/loop0", "/\\7", "xfs"),
         ];
         assert_eq!(parse(text).collect::<Vec<_>>(), wanted);
+    }
+
+    #[test]
+    fn devices_are_told_with_what_is_mounted_by_them() {
+        let text = "36 35 0:57 / /run/v/a\\040b rw,ro shared:1 - fuse.ashlar ashlar r\n\
+                    37 35 8:1 / /boot rw - ext4 /dev/sda1 rw\nshort - of words\n";
+        let wanted = Mount {
+            source: "ashlar".into(),
+            place: "/run/v/a b".into(),
+            kind: "fuse.ashlar".to_owned(),
+        };
+        assert_eq!(parse_info(text).collect::<Vec<_>>(), [(57, wanted)]);
     }
 }

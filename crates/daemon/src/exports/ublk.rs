@@ -6,7 +6,8 @@
 
 use super::fuse::FuseExports;
 use super::{
-    ATTACHMENT_FAILED, Export, Work, locked, loops, mounts, not_attached, refuse_if_attached_by,
+    ATTACHMENT_FAILED, ATTACHMENT_RESUMED, Export, Work, locked, loops, mounts, not_attached,
+    refuse_if_attached_by,
 };
 use crate::arrays::Arrays;
 use crate::aside::aside;
@@ -42,9 +43,6 @@ const END_MAX: Duration = Duration::from_secs(30);
 
 /// Somebody else ended an attached device. Fields: `device`.
 const ATTACHMENT_ENDED: &str = "attachment.ended";
-
-/// A device whose daemon was gone is served again. Fields: `device`.
-const ATTACHMENT_RESUMED: &str = "attachment.resumed";
 
 /// All attached volumes.
 pub struct UblkExports {

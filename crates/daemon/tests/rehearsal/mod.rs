@@ -175,7 +175,8 @@ impl Serves<UblkAttach> for Rehearsal {
 
 impl Serves<FuseAttach> for Rehearsal {
     async fn serve(&self, call: FuseAttach) -> Result<FuseAttached, ApiError> {
-        Ok(FuseAttached { changed: true, file: format!("/volumes/{}", call.array) })
+        let file = format!("/volumes/{}", call.array);
+        Ok(FuseAttached { changed: true, file, survives: true, lacks: None })
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What must stay true: an answer of fixed form needs no memory of its own.
 
-use crate::wire::{InMessage, InitIn, InitOut, MAJOR, MINOR, init};
+use crate::wire::{InMessage, InitIn, InitInWide, InitOut, MAJOR, MINOR, init};
 use ashlar_iobuf::Buf;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
@@ -24,7 +24,7 @@ pub enum Answer {
     None,
     /// A fixed form, or nothing but success.
     Small([u8; SMALL_BYTES_MAX], usize),
-    /// Bytes of a file or a directory.
+    /// Bytes of the file.
     Data(Buf),
 }
 
@@ -41,19 +41,21 @@ impl Answer {
     }
 }
 
-/// Agree with the kernel on sizes and abilities.
-pub fn init_reply(message: &InMessage<'_>) -> Result<Answer, Errno> {
+/// Agree with the kernel on sizes and abilities; whether it can send requests again.
+pub fn init_reply(message: &InMessage<'_>) -> Result<(Answer, bool), Errno> {
     const PAGE_BYTES: u32 = 4096;
     let asked: InitIn = message.body().ok_or(Errno::INVAL)?;
     if asked.major < MAJOR {
         return Err(Errno::PROTO);
     }
+    let wide = message.body::<InitInWide>().filter(|_| asked.flags & init::EXTENDED != 0);
+    let flags2 = wide.map_or(0, |wide| wide.flags2 & init::AGAIN_2);
     let wanted = init::ASYNC_READ
         | init::BIG_WRITES
         | init::ASYNC_DIO
-        | init::PARALLEL_DIROPS
-        | init::MAX_PAGES;
-    Ok(Answer::of(&InitOut {
+        | init::MAX_PAGES
+        | if flags2 == 0 { 0 } else { init::EXTENDED };
+    let reply = InitOut {
         major: MAJOR,
         minor: MINOR,
         readahead_bytes_max: asked.readahead_bytes_max,
@@ -64,7 +66,8 @@ pub fn init_reply(message: &InMessage<'_>) -> Result<Answer, Errno> {
         time_granularity: 1,
         pages_max: u16::try_from(PAYLOAD_BYTES_MAX / PAGE_BYTES).expect("256"),
         map_alignment: 0,
-        flags2: 0,
+        flags2,
         unused: [0; 7],
-    }))
+    };
+    Ok((Answer::of(&reply), flags2 != 0))
 }

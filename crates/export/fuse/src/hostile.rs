@@ -2,8 +2,8 @@
 //! for libFuzzer.
 //!
 //! What must stay true: the kernel is trusted more than a network. Still, no bytes of it cause a
-//! panic here or take more than one request may. A read lies within the file. Not here: names and
-//! attributes of a mounted directory (`server`).
+//! panic here or take more than one request may. A read lies within the file. Not here:
+//! attributes of a mounted file (`server`).
 
 use crate::io::{BusyBlocks, FileIo};
 use crate::wire::{
@@ -43,7 +43,7 @@ pub fn hear(input: &[u8]) -> Heard {
 async fn hear_on(handle: Handle, input: &[u8]) -> Heard {
     let (volume, busy) = (MemVolume::new("disk", FILE_BYTES), BusyBlocks::new());
     let facts = volume.facts();
-    let io = FileIo { handle: &handle, busy: &busy, node: 2, volume: &volume, facts: &facts };
+    let io = FileIo { handle: &handle, busy: &busy, volume: &volume, facts: &facts };
     let mut heard = Heard::default();
     let mut rest = input;
     while let Ok((header, _)) = InHeader::read_from_prefix(rest) {
@@ -68,7 +68,7 @@ async fn carry_out(
     payload: &[u8],
     heard: &mut Heard,
 ) {
-    let _bodies = (message.body::<InitIn>(), message.body::<SetattrIn>(), message.name());
+    let _bodies = (message.body::<InitIn>(), message.body::<SetattrIn>());
     let result = match message.header.opcode {
         opcode::READ => match message.body::<ReadIn>() {
             Some(body) => {

@@ -17,10 +17,9 @@ use std::time::Duration;
 /// a read and a write of that block.
 const BUSY_RETRY: Duration = Duration::from_micros(50);
 
-/// Blocks that some worker is changing in part, over all files of a mount. All workers of a mount
-/// share one.
+/// Blocks that some worker is changing in part, by offset. All workers of a mount share one.
 #[derive(Debug, Default)]
-pub struct BusyBlocks(Mutex<Vec<(u64, u64)>>);
+pub struct BusyBlocks(Mutex<Vec<u64>>);
 
 impl BusyBlocks {
     /// No block is busy.
@@ -33,20 +32,20 @@ impl BusyBlocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    fn try_take(&self, node: u64, at: u64) -> Option<BusyBlock<'_>> {
+    fn try_take(&self, at: u64) -> Option<BusyBlock<'_>> {
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if blocks.contains(&(node, at)) {
+        if blocks.contains(&at) {
             return None;
         }
-        blocks.push((node, at));
-        Some(BusyBlock { blocks: self, block: (node, at) })
+        blocks.push(at);
+        Some(BusyBlock { blocks: self, block: at })
     }
 }
 
 /// The right to change parts of one block; goes back when dropped.
 struct BusyBlock<'a> {
     blocks: &'a BusyBlocks,
-    block: (u64, u64),
+    block: u64,
 }
 
 impl Drop for BusyBlock<'_> {
@@ -60,7 +59,6 @@ impl Drop for BusyBlock<'_> {
 pub struct FileIo<'a, V> {
     pub handle: &'a Handle,
     pub busy: &'a BusyBlocks,
-    pub node: u64,
     pub volume: &'a V,
     pub facts: &'a VolumeFacts,
 }
@@ -227,7 +225,7 @@ impl<V: Volume> FileIo<'_, V> {
 
     async fn take_block(&self, at: u64) -> BusyBlock<'_> {
         loop {
-            if let Some(busy) = self.busy.try_take(self.node, at) {
+            if let Some(busy) = self.busy.try_take(at) {
                 return busy;
             }
             self.handle.sleep(BUSY_RETRY).await;

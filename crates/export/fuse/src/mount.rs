@@ -1,9 +1,14 @@
-//! The mount: how the kernel gets to know the directory, and how it forgets it again.
+//! The mount: how the kernel gets to know the file, how another process takes it over, and how the
+//! kernel forgets it again.
 //!
-//! What must stay true: a mount that was made here is unmounted when its value goes; the device
-//! descriptor does not block, because the ring's thread must never sleep in it.
+//! What must stay true: a mount is unmounted when its value goes, unless it is left; device
+//! descriptors do not block, because the ring's thread must never sleep in one. A mount lives as
+//! long as any descriptor of it, and requests that were read through one die with that one: whoever
+//! keeps a mount alive keeps all of them.
 
 use crate::answer::PAYLOAD_BYTES_MAX;
+use crate::wire::{NOTIFY_AGAIN, OUT_HEADER_BYTES, OutHeader};
+use ashlar_ring::clone_fuse_device;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -16,6 +21,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 /// Who carries out the mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,44 +39,83 @@ impl MountBy {
     }
 }
 
-/// A mounted directory. Dropping it unmounts.
+/// A mounted file. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mount {
-    directory: PathBuf,
-    device: Arc<OwnedFd>,
+    file: PathBuf,
+    /// One for each server.
+    devices: Vec<Arc<OwnedFd>>,
     by: MountBy,
     is_mounted: bool,
 }
 
-/// Mount on `directory`, which must exist. Files answer once a [`FuseServer`](crate::FuseServer)
-/// runs.
+/// Mount on `file`, a regular file that must exist, for so many servers. It answers once
+/// [`FuseServer`](crate::FuseServer)s run.
 ///
 /// # Errors
 /// What open(2) of /dev/fuse, mount(2) or fusermount3 says.
-pub fn mount(directory: &Path, by: MountBy) -> io::Result<Mount> {
-    let directory = directory.canonicalize()?;
+pub fn mount(file: &Path, by: MountBy, servers: usize) -> io::Result<Mount> {
+    let file = file.canonicalize()?;
     let device = match by {
-        MountBy::System => mount_as_root(&directory)?,
-        MountBy::Fusermount => mount_by_fusermount(&directory)?,
+        MountBy::System => mount_as_root(&file)?,
+        MountBy::Fusermount => mount_by_fusermount(&file)?,
     };
     let flags = rustix::fs::fcntl_getfl(&device)?;
     rustix::fs::fcntl_setfl(&device, flags | OFlags::NONBLOCK)?;
-    Ok(Mount { directory, device: Arc::new(device), by, is_mounted: true })
+    let mut mount = Mount { file, devices: vec![Arc::new(device)], by, is_mounted: true };
+    mount.clone_up_to(servers)?;
+    Ok(mount)
 }
 
 impl Mount {
-    /// The kernel's end, for servers.
-    pub fn device(&self) -> Arc<OwnedFd> {
-        self.device.clone()
+    /// The mount of a process that is gone, by all descriptors that it had, for so many servers.
+    /// Requests that the process has read and not answered are read again, before all others; so
+    /// nobody may serve the mount yet.
+    ///
+    /// # Errors
+    /// The kernel cannot send requests again (before Linux 6.9), or the mount is gone. The mount is
+    /// as it was.
+    pub fn taken_over(
+        file: PathBuf,
+        by: MountBy,
+        devices: Vec<Arc<OwnedFd>>,
+        servers: usize,
+    ) -> io::Result<Mount> {
+        let first = devices.first().ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes = u32::try_from(OUT_HEADER_BYTES).expect("short");
+        let ask = OutHeader { bytes, error: NOTIFY_AGAIN, unique: 0 };
+        rustix::io::write(first, ask.as_bytes())?;
+        // Who was about to serve it and cannot leaves it as it was.
+        let mut mount = Mount { file, devices, by, is_mounted: false };
+        mount.clone_up_to(servers)?;
+        mount.is_mounted = true;
+        Ok(mount)
+    }
+
+    fn clone_up_to(&mut self, servers: usize) -> io::Result<()> {
+        for _ in self.devices.len()..servers {
+            let clone = clone_fuse_device(&self.devices[0])?;
+            self.devices.push(Arc::new(clone));
+        }
+        Ok(())
+    }
+
+    /// The kernel's ends, one for each server and perhaps more.
+    pub fn devices(&self) -> &[Arc<OwnedFd>] {
+        &self.devices
     }
 
     /// Where it is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
-    /// Take the directory away if nobody has a file of it open; servers end then. Again is no
-    /// error.
+    /// Leave it mounted, for another process that has its descriptors.
+    pub fn leave(mut self) {
+        self.is_mounted = false;
+    }
+
+    /// Take it away if nobody has it open; servers end then. Again is no error.
     ///
     /// # Errors
     /// `ResourceBusy` if somebody has; then nothing was changed. Else what umount2(2) or
@@ -81,11 +126,11 @@ impl Mount {
         }
         match self.by {
             MountBy::System => {
-                rustix::mount::unmount(&self.directory, UnmountFlags::empty())?;
+                rustix::mount::unmount(&self.file, UnmountFlags::empty())?;
             }
             MountBy::Fusermount => {
                 let output =
-                    Command::new("fusermount3").args(["-u", "--"]).arg(&self.directory).output()?;
+                    Command::new("fusermount3").args(["-u", "--"]).arg(&self.file).output()?;
                 let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
                 if !output.status.success() {
                     let is_busy = complaint.contains("busy");
@@ -99,8 +144,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Take the directory away at once; servers end when the last open file is closed. Again is no
-    /// error.
+    /// Take it away at once; servers end when its last user closes it. Again is no error.
     ///
     /// # Errors
     /// What umount2(2) or fusermount3 says.
@@ -110,12 +154,12 @@ impl Mount {
         }
         match self.by {
             MountBy::System => {
-                rustix::mount::unmount(&self.directory, UnmountFlags::DETACH)?;
+                rustix::mount::unmount(&self.file, UnmountFlags::DETACH)?;
                 Ok(())
             }
             MountBy::Fusermount => {
                 let mut command = Command::new("fusermount3");
-                succeed(command.args(["-u", "-z", "--"]).arg(&self.directory))
+                succeed(command.args(["-u", "-z", "--"]).arg(&self.file))
             }
         }
     }
@@ -128,11 +172,11 @@ impl Drop for Mount {
     }
 }
 
-fn mount_as_root(directory: &Path) -> io::Result<OwnedFd> {
+fn mount_as_root(file: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
     let options = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions,max_read={}",
+        "fd={},rootmode=100000,user_id={},group_id={},allow_other,default_permissions,max_read={}",
         device.as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
@@ -140,12 +184,12 @@ fn mount_as_root(directory: &Path) -> io::Result<OwnedFd> {
     );
     let options = CString::new(options).expect("no zero byte in it");
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("ashlar", directory, "fuse.ashlar", flags, options.as_c_str())?;
+    rustix::mount::mount("ashlar", file, "fuse.ashlar", flags, options.as_c_str())?;
     Ok(device)
 }
 
 /// fusermount3 opens the device, mounts it, and passes it back over a socket that it inherits.
-fn mount_by_fusermount(directory: &Path) -> io::Result<OwnedFd> {
+fn mount_by_fusermount(file: &Path) -> io::Result<OwnedFd> {
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -156,7 +200,7 @@ fn mount_by_fusermount(directory: &Path) -> io::Result<OwnedFd> {
     let options = format!("default_permissions,max_read={PAYLOAD_BYTES_MAX},subtype=ashlar");
     let mut command = Command::new("fusermount3");
     command.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string());
-    succeed(command.args(["-o", &options, "--"]).arg(directory))?;
+    succeed(command.args(["-o", &options, "--"]).arg(file))?;
     drop(theirs);
     receive_device(&ours)
 }

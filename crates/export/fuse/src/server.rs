@@ -3,29 +3,34 @@
 //! What must stay true: every request that wants a reply gets exactly one. The payload of a write
 //! goes from the kernel into the buffer that the volume stores, without a copy. The slots hold all
 //! memory, made at start. At most one slot of a worker waits in the device, because each request
-//! would wake all of them. Not here: the files (`files`), their attributes (`attributes`), and how
-//! bytes reach the volume (`io`).
+//! would wake all of them. Not here: the attributes of the file (`attributes`), and how bytes
+//! reach the volume (`io`).
 
-use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX};
+use crate::answer::{Answer, PAYLOAD_BYTES_MAX, SMALL_BYTES_MAX, init_reply};
+use crate::attributes;
 use crate::counters::{FuseCounters, add};
-use crate::files::{FileTable, OpenFile};
 use crate::io::{BusyBlocks, FileIo};
+use crate::leave::Leave;
+use crate::shown::Shown;
 use crate::wire::{
     FallocateIn, HEAD_BYTES, InMessage, LseekIn, OUT_HEADER_BYTES, OutHeader, ReadIn, WriteIn,
     WriteOut, opcode,
 };
-use crate::{Files, attributes};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ring::local::Semaphore;
 use ashlar_ring::{Handle, Ring};
 use ashlar_session::Slots;
 use ashlar_units::Extent;
+use ashlar_volume::{Volume, VolumeFacts};
 use rustix::io::Errno;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use zerocopy::IntoBytes;
 
 /// Slots of a worker unless told otherwise. Each keeps a payload buffer of 1 MiB.
@@ -34,38 +39,60 @@ const SLOTS_DEFAULT: usize = 16;
 /// O_DSYNC of open(2) as it arrives from the kernel.
 const DATA_SYNC: u32 = 0o10_000;
 
-/// What one worker needs to serve a mount. Several workers may serve one mount: the kernel hands
-/// each request to whichever asks first.
-pub struct FuseServer<F: Files> {
+/// What was agreed with the kernel when the mount was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// The kernel sends requests again that a process which is gone has read and not answered.
+    pub sends_again: bool,
+}
+
+/// What one worker needs to serve a mount. Several workers may serve one mount, each with a
+/// descriptor of its own: the kernel hands each request to whichever asks first.
+pub struct FuseServer<V: Volume> {
     /// The worker's executor.
     pub handle: Handle,
     /// The worker's ring.
     pub ring: Ring,
-    /// From [`Mount::device`](crate::Mount::device).
+    /// One of [`Mount::devices`](crate::Mount::devices), and nobody else's.
     pub device: Arc<OwnedFd>,
-    /// The volumes to show.
-    pub files: F,
+    /// The volume to show.
+    pub volume: V,
     /// One for the mount, shared by its workers.
     pub busy: Arc<BusyBlocks>,
     /// Shared by all that count together.
     pub counters: Arc<FuseCounters>,
     /// Requests carried out at the same time by this worker; each keeps 1 MiB.
     pub slots: usize,
+    /// Set once the kernel has begun; shared by the workers of the mount.
+    pub agreed: Arc<OnceLock<Agreed>>,
+    /// Told when the servers are to end without the mount; shared by the workers of the mount.
+    pub leave: Leave,
 }
 
-impl<F: Files> FuseServer<F> {
-    /// A server of one worker with the default number of slots.
+impl<V: Volume + 'static> FuseServer<V> {
+    /// A server of one worker with the default number of slots, which shares nothing with others.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
     pub fn new(
         (handle, ring): (Handle, Ring),
         device: Arc<OwnedFd>,
-        files: F,
-        busy: Arc<BusyBlocks>,
-    ) -> FuseServer<F> {
-        let counters = Arc::new(FuseCounters::default());
-        FuseServer { handle, ring, device, files, busy, counters, slots: SLOTS_DEFAULT }
+        volume: V,
+    ) -> io::Result<FuseServer<V>> {
+        Ok(FuseServer {
+            handle,
+            ring,
+            device,
+            volume,
+            busy: Arc::default(),
+            counters: Arc::default(),
+            slots: SLOTS_DEFAULT,
+            agreed: Arc::default(),
+            leave: Leave::new()?,
+        })
     }
 
-    /// Serve until the directory was unmounted and its last file closed.
+    /// Serve until the file was unmounted and closed by its last user, or until told to leave.
     ///
     /// # Errors
     /// What reading the device says, other than its end.
@@ -76,7 +103,7 @@ impl<F: Files> FuseServer<F> {
     pub async fn serve(self) -> io::Result<()> {
         let slots = self.slots;
         let worker = Rc::new(Worker {
-            table: FileTable::new(self.files.clone()),
+            shown: Shown::new(self.volume.clone()),
             turn: Semaphore::new(1),
             failure: RefCell::new(None),
             server: self,
@@ -88,9 +115,9 @@ impl<F: Files> FuseServer<F> {
 }
 
 /// What the slots of one worker share.
-struct Worker<F: Files> {
-    server: FuseServer<F>,
-    table: FileTable<F>,
+struct Worker<V: Volume> {
+    server: FuseServer<V>,
+    shown: Shown<V>,
     /// Whose turn it is to wait in the device.
     turn: Semaphore,
     failure: RefCell<Option<io::Error>>,
@@ -117,7 +144,7 @@ fn new_payload() -> BufMut {
     BufMut::zeroed(ashlar_units::to_usize(u64::from(PAYLOAD_BYTES_MAX)))
 }
 
-impl<F: Files> Worker<F> {
+impl<V: Volume + 'static> Worker<V> {
     async fn run_slot(self: Rc<Self>) {
         let mut slot = Some(Slot::new());
         while let Some(idle) = slot.take() {
@@ -125,7 +152,9 @@ impl<F: Files> Worker<F> {
                 Ok((idle, None)) => Some(idle),
                 Ok((busy, Some(received))) => Some(self.carry_out(busy, received).await),
                 Err(error) => {
-                    if Errno::from_io_error(&error) != Some(Errno::NODEV) {
+                    let is_end = error.kind() == io::ErrorKind::Interrupted
+                        || Errno::from_io_error(&error) == Some(Errno::NODEV);
+                    if !is_end {
                         self.failure.borrow_mut().get_or_insert(error);
                     }
                     None
@@ -135,9 +164,15 @@ impl<F: Files> Worker<F> {
     }
 
     /// Wait for a request. `None` if there was one, but it is gone again.
+    ///
+    /// # Errors
+    /// `Interrupted` if it was told to leave: nothing was read then.
     async fn receive(&self, slot: Slot) -> io::Result<(Slot, Option<usize>)> {
         let Slot { head, payload, reply } = slot;
         let _turn = self.turn.acquire().await;
+        if self.server.leave.is_told() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let device = &self.server.device;
         let (result, [head, payload]) = self.server.ring.read_parts(device, [head, payload]).await;
         let slot = Slot { head, payload, reply };
@@ -147,12 +182,24 @@ impl<F: Files> Worker<F> {
                 // The request was interrupted before it was read.
                 Some(Errno::NOENT | Errno::INTR) => Ok((slot, None)),
                 Some(Errno::AGAIN) => {
-                    self.server.ring.readable(device).await?;
+                    self.readable_or_told().await?;
                     Ok((slot, None))
                 }
                 _ => Err(error),
             },
         }
+    }
+
+    /// Wait until there is a request, or until it is time to leave.
+    async fn readable_or_told(&self) -> io::Result<()> {
+        let (ring, leave) = (&self.server.ring, &self.server.leave);
+        let mut request = pin!(ring.readable(&self.server.device));
+        let mut told = pin!(ring.readable(leave.event()));
+        poll_fn(|context| match request.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => told.as_mut().poll(context),
+        })
+        .await
     }
 
     /// Carry out one request and answer it.
@@ -185,15 +232,21 @@ impl<F: Files> Worker<F> {
             opcode::READ => self.read(node, message).await,
             opcode::FSYNC => {
                 add(&self.server.counters.flushes, 1);
-                let file = self.file(node)?;
-                self.io(&file).flush().await?;
+                let facts = self.facts(node)?;
+                self.io(&facts).flush().await?;
                 Ok(Answer::done())
             }
             opcode::FALLOCATE => self.fallocate(node, message).await,
             opcode::LSEEK => self.lseek(node, message).await,
+            opcode::INIT => {
+                let (answer, sends_again) = init_reply(message)?;
+                // There is one such request in the life of a mount.
+                let _first = self.server.agreed.set(Agreed { sends_again });
+                Ok(answer)
+            }
             _ => {
                 add(&self.server.counters.others, 1);
-                attributes::answer(&self.table, message)
+                attributes::answer(&self.shown, message)
             }
         }
     }
@@ -202,8 +255,8 @@ impl<F: Files> Worker<F> {
         add(&self.server.counters.reads, 1);
         let body: ReadIn = message.body().ok_or(Errno::INVAL)?;
         let bytes = body.bytes.min(PAYLOAD_BYTES_MAX);
-        let file = self.file(node)?;
-        let data = self.io(&file).read(Extent::new(body.offset, bytes.into())).await?;
+        let facts = self.facts(node)?;
+        let data = self.io(&facts).read(Extent::new(body.offset, bytes.into())).await?;
         add(&self.server.counters.read_bytes, ashlar_units::to_u64(data.len()));
         Ok(Answer::Data(data))
     }
@@ -233,8 +286,8 @@ impl<F: Files> Worker<F> {
             return Err(Errno::INVAL);
         }
         let fua = body.flags & DATA_SYNC != 0;
-        let file = self.file(node)?;
-        let written = self.io(&file).write(body.offset, &data, fua).await?;
+        let facts = self.facts(node)?;
+        let written = self.io(&facts).write(body.offset, &data, fua).await?;
         add(&self.server.counters.written_bytes, written);
         let bytes = u32::try_from(written).expect("no more than was asked for");
         Ok(Answer::of(&WriteOut { bytes, padding: 0 }))
@@ -248,12 +301,12 @@ impl<F: Files> Worker<F> {
         let body: FallocateIn = message.body().ok_or(Errno::INVAL)?;
         let extent = Extent::new(body.offset, body.bytes);
         let end = extent.checked_end().ok_or(Errno::INVAL)?;
-        let file = self.file(node)?;
+        let facts = self.facts(node)?;
         match body.mode & !KEEP_SIZE {
-            PUNCH_HOLE => self.io(&file).write_zeroes(extent, true).await?,
-            ZERO_RANGE => self.io(&file).write_zeroes(extent, false).await?,
+            PUNCH_HOLE => self.io(&facts).write_zeroes(extent, true).await?,
+            ZERO_RANGE => self.io(&facts).write_zeroes(extent, false).await?,
             // Space for the whole volume is there already.
-            0 if end <= file.facts.size_bytes => {}
+            0 if end <= facts.size_bytes => {}
             0 => return Err(Errno::NOSPC),
             _ => return Err(Errno::OPNOTSUPP),
         }
@@ -270,22 +323,22 @@ impl<F: Files> Worker<F> {
             SEEK_HOLE => false,
             _ => return Err(Errno::INVAL),
         };
-        let file = self.file(node)?;
-        let at = self.io(&file).seek(body.offset, to_written).await?;
+        let facts = self.facts(node)?;
+        let at = self.io(&facts).seek(body.offset, to_written).await?;
         Ok(Answer::of(&at))
     }
 
-    fn file(&self, node: u64) -> Result<Rc<OpenFile<F::Volume>>, Errno> {
-        self.table.file(node).ok_or(Errno::NOENT)
+    fn facts(&self, node: u64) -> Result<Rc<VolumeFacts>, Errno> {
+        self.shown.check(node)?;
+        Ok(self.shown.facts())
     }
 
-    fn io<'a>(&'a self, file: &'a OpenFile<F::Volume>) -> FileIo<'a, F::Volume> {
+    fn io<'a>(&'a self, facts: &'a VolumeFacts) -> FileIo<'a, V> {
         FileIo {
             handle: &self.server.handle,
             busy: &self.server.busy,
-            node: file.node,
-            volume: &file.volume,
-            facts: &file.facts,
+            volume: &self.shown.volume,
+            facts,
         }
     }
 

@@ -12,7 +12,7 @@ pub const MAJOR: u32 = 7;
 /// The minor version this server speaks: the first with `max_pages`-sized requests in all their
 /// uses here.
 pub const MINOR: u32 = 31;
-/// Node of the directory.
+/// Node of what is mounted: the file.
 pub const ROOT_NODE: u64 = 1;
 
 /// Length of a request's header in bytes.
@@ -26,14 +26,12 @@ pub const HEAD_BYTES: usize = IN_HEADER_BYTES + WRITE_HEADER_BYTES;
 pub const OUT_HEADER_BYTES: usize = size_of::<OutHeader>();
 
 const _: () = assert!(HEAD_BYTES == 80);
-const _: () = assert!(size_of::<EntryOut>() == 128);
 const _: () = assert!(size_of::<AttrOut>() == 104);
 const _: () = assert!(size_of::<InitOut>() == 64);
 const _: () = assert!(size_of::<StatfsOut>() == 80);
 
 /// Operation codes that this server answers, or must not answer.
 pub mod opcode {
-    pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
     pub const GETATTR: u32 = 3;
     pub const SETATTR: u32 = 4;
@@ -44,10 +42,6 @@ pub mod opcode {
     pub const RELEASE: u32 = 18;
     pub const FSYNC: u32 = 20;
     pub const INIT: u32 = 26;
-    pub const OPENDIR: u32 = 27;
-    pub const READDIR: u32 = 28;
-    pub const RELEASEDIR: u32 = 29;
-    pub const FSYNCDIR: u32 = 30;
     pub const INTERRUPT: u32 = 36;
     pub const DESTROY: u32 = 38;
     pub const BATCH_FORGET: u32 = 42;
@@ -77,6 +71,10 @@ pub struct InHeader {
     pub extra: u32,
 }
 
+/// What a header without a request tells the kernel, in place of an error: put every request that
+/// was read and not answered in front of the others, to be read again.
+pub const NOTIFY_AGAIN: i32 = 7;
+
 /// Header of every reply.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
@@ -101,6 +99,16 @@ pub struct InitIn {
     pub readahead_bytes_max: u32,
     /// What the kernel can do.
     pub flags: u32,
+}
+
+/// Body of INIT as kernels from 5.17 on send it.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
+#[repr(C)]
+pub struct InitInWide {
+    /// What all kernels send.
+    pub first: InitIn,
+    /// Flags 32 to 63, if [`init::EXTENDED`].
+    pub flags2: u32,
 }
 
 /// Reply to INIT.
@@ -141,10 +149,13 @@ pub mod init {
     pub const BIG_WRITES: u32 = 1 << 5;
     /// Direct I/O is submitted without waiting.
     pub const ASYNC_DIO: u32 = 1 << 15;
-    /// Lookups and listings at once.
-    pub const PARALLEL_DIROPS: u32 = 1 << 18;
     /// `pages_max` counts.
     pub const MAX_PAGES: u32 = 1 << 22;
+    /// There is a second word of flags.
+    pub const EXTENDED: u32 = 1 << 30;
+    /// In the second word: requests that were read and not answered can be asked for again, and are
+    /// marked then.
+    pub const AGAIN_2: u32 = 1 << (39 - 32);
 }
 
 /// Attributes of a file.
@@ -177,24 +188,6 @@ pub struct Attr {
     pub flags: u32,
 }
 
-/// Reply to LOOKUP.
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
-#[repr(C)]
-pub struct EntryOut {
-    /// The file's node.
-    pub node: u64,
-    /// Tells apart files that had the same node in turn.
-    pub generation: u64,
-    /// How long the name may be cached, in seconds.
-    pub entry_seconds: u64,
-    /// How long the attributes may be cached, in seconds.
-    pub attr_seconds: u64,
-    /// Nanoseconds of both.
-    pub nanos: [u32; 2],
-    /// The attributes.
-    pub attr: Attr,
-}
-
 /// Reply to GETATTR and SETATTR.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
@@ -221,7 +214,7 @@ pub struct SetattrIn {
     pub size_bytes: u64,
 }
 
-/// Reply to OPEN and OPENDIR.
+/// Reply to OPEN.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct OpenOut {
@@ -237,11 +230,14 @@ pub struct OpenOut {
 pub mod open {
     /// No page cache: every read and write comes here.
     pub const DIRECT_IO: u32 = 1 << 0;
+    /// Closing asks for nothing: whoever closes the file, by execve(2) too, does not wait for a
+    /// server.
+    pub const NO_FLUSH: u32 = 1 << 5;
     /// Direct writes to one file at the same time.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Body of READ, READDIR and, with payload behind it, WRITE.
+/// Body of READ and, with payload behind it, WRITE.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WriteIn {
@@ -354,33 +350,4 @@ impl<'a> InMessage<'a> {
     pub fn payload_bytes(&self) -> usize {
         self.rest.len()
     }
-
-    /// The body as a name, up to its terminator.
-    pub fn name(&self) -> Option<String> {
-        let mut bytes = [self.head, self.rest].concat();
-        let end = bytes.iter().position(|byte| *byte == 0)?;
-        bytes.truncate(end);
-        String::from_utf8(bytes).ok()
-    }
-}
-
-/// Append one directory entry; `false` (and nothing appended) if it would not fit in `bytes_max`.
-pub fn put_dirent(
-    out: &mut Vec<u8>,
-    bytes_max: usize,
-    (ino, next): (u64, u64),
-    (name, kind): (&str, u32),
-) -> bool {
-    let bytes = (24 + name.len()).next_multiple_of(8);
-    if out.len() + bytes > bytes_max {
-        return false;
-    }
-    let start = out.len();
-    out.extend(ino.to_ne_bytes());
-    out.extend(next.to_ne_bytes());
-    out.extend(u32::try_from(name.len()).expect("names are short").to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(name.as_bytes());
-    out.resize(start + bytes, 0);
-    true
 }

@@ -176,7 +176,7 @@ impl Daemon {
 
     /// Let go of the volume, so that the daemon ends at once.
     pub(super) fn detach(&self) {
-        let call = ashlar_api::v1::export::FuseDetach { array: NAME.to_owned() };
+        let call = ashlar_api::v1::export::FuseDetach { array: NAME.to_owned(), give_up: false };
         for _ in 0..DETACH_TRIES {
             match self.client.call(&call) {
                 Err(ClientError::Refused(refusal)) if refusal.code == codes::EXPORT_BUSY => {

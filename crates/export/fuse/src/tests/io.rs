@@ -68,7 +68,7 @@ fn run<T>(seed: u64, test: impl AsyncFnOnce(Handle) -> T) -> T {
 }
 
 fn io<'a>(handle: &'a Handle, busy: &'a BusyBlocks, volume: &'a Coarse) -> FileIo<'a, Coarse> {
-    FileIo { handle, busy, node: 2, volume, facts: &volume.facts }
+    FileIo { handle, busy, volume, facts: &volume.facts }
 }
 
 proptest! {

@@ -1,5 +1,4 @@
-//! Tests without a kernel: the bytes, the directory, and reads and writes of any alignment.
+//! Tests without a kernel: the bytes, and reads and writes of any alignment.
 
 mod bytes;
-mod directory;
 mod io;

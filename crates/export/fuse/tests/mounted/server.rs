@@ -1,12 +1,11 @@
-//! Servers under test: volumes in memory, served by one worker or two, on a mount of their own.
+//! A server under test: a volume in memory, served by one worker, on a mount of its own.
 
-use ashlar_fuse::{BusyBlocks, Files, FuseServer, Mount, MountBy, mount};
+use ashlar_fuse::{FuseServer, Mount, MountBy, mount};
 use ashlar_iobuf::BufMut;
 use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
 use ashlar_units::Extent;
 use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 use std::thread::JoinHandle;
 
 /// How the volumes of a test are.
@@ -61,75 +60,44 @@ impl Volume for Shaped {
     }
 }
 
-#[derive(Clone)]
-struct Shelf {
-    names: Arc<Mutex<Vec<String>>>,
-    /// Every volume there may be; shown are those whose names are listed.
-    volumes: Vec<Shaped>,
-}
-
-impl Files for Shelf {
-    type Volume = Shaped;
-
-    fn names(&self) -> Vec<String> {
-        self.names.lock().unwrap().clone()
-    }
-
-    fn open(&self, name: &str) -> Option<Shaped> {
-        let is_shown = self.names.lock().unwrap().iter().any(|shown| shown == name);
-        let volume = self.volumes.iter().find(|volume| volume.facts.name == name);
-        volume.filter(|_| is_shown).cloned()
-    }
-}
-
-/// A mounted directory with `disk` in it, and `spare` once it is shown.
+/// A mounted volume.
 pub struct Mounted {
     mount: Mount,
     thread: Option<JoinHandle<std::io::Result<()>>>,
-    names: Arc<Mutex<Vec<String>>>,
-    _directory: tempfile::TempDir,
+    _place: tempfile::NamedTempFile,
 }
 
 impl Mounted {
     pub fn new(setup: Setup) -> Mounted {
-        let directory = tempfile::tempdir().unwrap();
-        let mount = mount(directory.path(), setup.by).unwrap();
-        let names = Arc::new(Mutex::new(vec!["disk".to_owned()]));
-        let (device, shown) = (mount.device(), names.clone());
+        let place = tempfile::NamedTempFile::new().unwrap();
+        let mount = mount(place.path(), setup.by, 1).unwrap();
+        let device = mount.devices()[0].clone();
         let thread = std::thread::spawn(move || {
             let ring = Ring::new(RingConfig::of(64))?;
             let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
-            let volumes = ["disk", "spare"].map(|name| {
-                let inner = MemVolume::new(name, setup.size_bytes);
-                let facts = VolumeFacts {
-                    logical_block_bytes: setup.logical_block_bytes,
-                    request_bytes_max: setup.request_bytes_max,
-                    read_only: setup.read_only,
-                    ..inner.facts()
-                };
-                Shaped { inner, facts }
-            });
-            let shelf = Shelf { names: shown, volumes: volumes.to_vec() };
+            let inner = MemVolume::new("disk", setup.size_bytes);
+            let facts = VolumeFacts {
+                logical_block_bytes: setup.logical_block_bytes,
+                request_bytes_max: setup.request_bytes_max,
+                read_only: setup.read_only,
+                ..inner.facts()
+            };
             let worker = (executor.handle(), ring);
-            let server = FuseServer::new(worker, device, shelf, Arc::new(BusyBlocks::new()));
+            let server = FuseServer::new(worker, device, Shaped { inner, facts })?;
             let counters = server.counters.clone();
             let end = executor.block_on(server.serve());
             assert_eq!(counters.buffers_replaced.load(std::sync::atomic::Ordering::Relaxed), 0);
             end
         });
-        Mounted { mount, thread: Some(thread), names, _directory: directory }
+        Mounted { mount, thread: Some(thread), _place: place }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.mount.directory().join(name)
+    pub fn file(&self) -> &Path {
+        self.mount.file()
     }
 
     pub fn disk(&self) -> String {
-        self.path("disk").to_str().unwrap().to_owned()
-    }
-
-    pub fn show(&self, names: &[&str]) {
-        *self.names.lock().unwrap() = names.iter().map(|&name| name.to_owned()).collect();
+        self.file().to_str().unwrap().to_owned()
     }
 
     /// Unmount, and fail unless the server ends by itself without an error.
