@@ -34,7 +34,7 @@ pub fn write(text: impl Display) -> Result<(), Fault> {
         Err(error) => Err(Fault::partly(
             codes::SYSTEM_FAULT,
             format!("the answer could not be printed: {error}"),
-            "what was asked for was done; see 'ashlar status'",
+            "the command was carried out; see 'ashlar status'",
         )),
     }
 }

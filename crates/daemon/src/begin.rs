@@ -49,7 +49,7 @@ pub async fn begin(
     let (labels, names) = look_at(devices.iter().flatten().cloned().collect()).await;
     for path in labels.iter().filter(|(_, label)| label.is_none()).map(|(path, _)| path) {
         let time = LOOK_MAX.as_secs();
-        say(&format!("{path} did not say what it is within {time} s; it is left out"));
+        say(&format!("{path} did not answer within {time} s; it is left out"));
     }
     let mut given = Given { labels: &labels, spares: BTreeSet::new(), begun: BTreeSet::new() };
     let mut calls = Vec::new();
@@ -245,5 +245,5 @@ fn waiting(devices: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("waiting for devices that somebody else has: {named}{more}")
+    format!("waiting for devices that other programs hold: {named}{more}")
 }

@@ -73,7 +73,7 @@ pub(crate) fn describe(path: &str) -> String {
     if is_own(path) {
         return "by ashlar itself, as a member or spare".to_owned();
     }
-    "by nobody this process may see".to_owned()
+    "by something that this process cannot see".to_owned()
 }
 
 /// Whether this process has it: a lock on the file, or the block device open.

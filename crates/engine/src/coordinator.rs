@@ -178,7 +178,7 @@ pub(crate) async fn take_out_by_hand(
         return Err(Refusal::new(
             "member.needed",
             format!("slot {member} of array '{name}' cannot go: its group has no redundancy left"),
-            "replace what is missing first; nothing was changed",
+            "replace the missing members first; nothing was changed",
         ));
     }
     // Requests that are stuck on it are released before this task waits for the gate: the gate's

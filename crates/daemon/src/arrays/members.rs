@@ -73,7 +73,7 @@ impl Serves<ReAdd> for Arrays {
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
         Ok(Done::changed(format!(
-            "{} is back in '{}'; what it missed is being written",
+            "{} is back in '{}'; the blocks that it missed are being written",
             call.device, call.array
         )))
     }
@@ -210,7 +210,9 @@ impl Arrays {
                 "; that it writes {size} whole makes no difference, for it has a volatile cache"
             ),
             _ => {
-                format!("; that it writes {size} whole is believed from the array's next start on")
+                format!(
+                    "; Ashlar trusts that it writes {size} whole from the array's next start on"
+                )
             }
         })
     }

@@ -412,7 +412,7 @@ async fn recognise(
 fn why_not(own: &Superblock) -> &'static str {
     match own.member(own.member_uuid).map(|entry| entry.role) {
         Some(Role::Rebuilding) => {
-            "was being rebuilt when it was lost, and nobody can tell any more what was written to it then"
+            "was being rebuilt when it was lost, and it is unknown which writes it has"
         }
         _ => "was started without the others meanwhile",
     }

@@ -198,7 +198,7 @@ fn explained(refused: &Refused, paths: &[PathBuf], sides: &[Side]) -> Fault {
         ),
         Refused::SplitBrain([(one, _), (other, _)]) => (
             format!("{} and {} were used apart from each other", name(one), name(other)),
-            format!("say by one member which to believe: {}", candidates(sides, paths)),
+            format!("name a member of the side to trust: {}", candidates(sides, paths)),
         ),
         Refused::NoSuchIncarnation => {
             (refused.to_string(), "'ashlar examine' shows the incarnation of each".to_owned())

@@ -116,7 +116,10 @@ impl Report {
         let of = match unreadable.is_empty() {
             true => String::new(),
             false => {
-                format!("; that of {} cannot be read, or lacks what it had", unreadable.join(", "))
+                format!(
+                    "; the log of {} cannot be read, or has lost records",
+                    unreadable.join(", ")
+                )
             }
         };
         format!(
@@ -284,7 +287,7 @@ const HOWS: [(How, &str, &str); 7] = [
     (How::Direct, "direct", "read where it lies"),
     (How::FromLog, "from_log", "read from the stripe intent log"),
     (How::Reconstructed, "reconstructed", "reconstructed"),
-    (How::Repaired, "repaired", "reconstructed: what lay there was not what was written"),
+    (How::Repaired, "repaired", "reconstructed: the data there was wrong"),
     (How::InDoubt, "in_doubt", "reconstructed where writes were in flight: may be wrong"),
     (How::ByHand, "by_hand", "from members put in by hand: may be old"),
 ];
