@@ -25,6 +25,7 @@ use crate::intent::IntentMap;
 use crate::layouts::{Layout, Layouts};
 use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
 use crate::log::{LogShape, replay};
+use crate::map_pages::MapDevices;
 use crate::member::SlotState;
 use crate::ownership::{self, Seen};
 use crate::spare::Spare;
@@ -91,11 +92,11 @@ pub(crate) async fn assemble(
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
     let reserved = engine_state.reserve(&plan.superblock)?;
     let seen = watch(worker, engine_state, &plan).await?;
-    let array = Arc::new(make_array(engine_state, &spec, (&plan, reserved.id))?);
+    let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
     let local = match install(engine_state, &array, &plan).await {
-        Ok(()) => coordinator(engine_state, &array, &plan, (worker, seen)).await,
+        Ok(()) => coordinator(engine_state, &array, &plan, worker, seen).await,
         Err(refusal) => Err(refusal),
     };
     if let Err(refusal) = local {
@@ -133,7 +134,7 @@ pub(crate) async fn would_assemble(
     let mut plan = plan(&spec, &looked.verdict, &looked.found)?;
     let reserved = engine_state.reserve(&plan.superblock)?;
     watch(worker, engine_state, &plan).await?;
-    let array = Arc::new(make_array(engine_state, &spec, (&plan, reserved.id))?);
+    let array = Arc::new(make_array(engine_state, &spec, &plan, reserved.id)?);
     let lost_pages = load_maps(worker, &array, &plan).await;
     accept_lost_map(&mut plan, &spec, &lost_pages)?;
     let would = match install(engine_state, &array, &plan).await {
@@ -318,7 +319,8 @@ fn keep_spares(engine_state: &EngineState, readings: &[MemberReading], found: &[
 fn make_array(
     engine_state: &Arc<EngineState>,
     spec: &AssembleSpec,
-    (plan, id): (&Plan, ArrayId),
+    plan: &Plan,
+    id: ArrayId,
 ) -> Result<Array, Refusal> {
     let (superblock, geometry) = (&plan.superblock, &plan.geometry);
     let kernel = engine_state.config.parity_kernel()?;
@@ -359,8 +361,8 @@ fn make_array(
 /// Fill the maps from the members; the pages of the written map that nobody has.
 async fn load_maps(worker: &Rc<Worker>, array: &Array, plan: &Plan) -> Vec<usize> {
     let (sources, followers) = (plan.sources(worker), plan.followers(worker));
-    let state = (&plan.superblock, plan.is_unclean);
-    map_pages::load(worker, array, state, (&sources, &followers)).await
+    let devices = MapDevices { sources: &sources, followers: &followers };
+    map_pages::load(worker, array, &plan.superblock, plan.is_unclean, devices).await
 }
 
 /// Where nobody knows which stripes were written, those that were not would read as what lies on
@@ -466,7 +468,7 @@ async fn make_coordinator(
     if !plan.has_log {
         return Ok(None);
     }
-    replay::look(local, (&plan.superblock, plan.read_only)).await.map(Some)
+    replay::look(local, &plan.superblock, plan.read_only).await.map(Some)
 }
 
 /// Make the share of the array's first worker its coordinator: roll the logs forward, record the
@@ -475,7 +477,8 @@ async fn coordinator(
     engine_state: &Arc<EngineState>,
     array: &Arc<Array>,
     plan: &Plan,
-    (worker, seen): (&Rc<Worker>, Seen),
+    worker: &Rc<Worker>,
+    seen: Seen,
 ) -> Result<(), Refusal> {
     let (id, plan) = (array.identity.id, plan.clone());
     let beginning = Beginning {

@@ -153,7 +153,7 @@ pub(crate) async fn pause(
     kind: JobKind,
     slot: Option<MemberIdx>,
 ) -> Result<(), Refusal> {
-    set_paused(local, (kind, slot), true).await
+    set_paused(local, kind, slot, true).await
 }
 
 /// Let a paused job go on.
@@ -165,12 +165,13 @@ pub(crate) async fn unpause(
     kind: JobKind,
     slot: Option<MemberIdx>,
 ) -> Result<(), Refusal> {
-    set_paused(local, (kind, slot), false).await
+    set_paused(local, kind, slot, false).await
 }
 
 async fn set_paused(
     local: &Rc<LocalArray>,
-    (kind, slot): (JobKind, Option<MemberIdx>),
+    kind: JobKind,
+    slot: Option<MemberIdx>,
     is_paused: bool,
 ) -> Result<(), Refusal> {
     let job = find(local, kind, slot)?;

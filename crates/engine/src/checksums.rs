@@ -27,7 +27,7 @@ pub(crate) mod pins;
 use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::local_array::LocalArray;
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use ashlar_device::Fault;
 use ashlar_layout::Stripe;
 use ashlar_ondisk::Superblock;
@@ -48,9 +48,6 @@ pub(crate) struct Checksums {
     array_tag: u64,
     cache: Cache,
 }
-
-/// A device as it is known here: its slot, and which of the slot's devices it is.
-pub(crate) type Owner = (MemberIdx, DeviceEpoch);
 
 /// What a block's checksum says about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,8 +93,9 @@ pub(crate) fn block_of(array: &Array, stripe: Stripe, strip: StripIdx, row: u32)
 /// The device's fault, if the checksums could not be read.
 pub(crate) async fn is_right(
     local: &Rc<LocalArray>,
-    owner: Owner,
-    (first_block, bytes): (u64, &[u8]),
+    owner: MemberDevice,
+    first_block: u64,
+    bytes: &[u8],
 ) -> Result<bool, Fault> {
     let Some(sums) = &local.array.checksums else { return Ok(true) };
     let mut held: Option<Arc<Page>> = None;
@@ -111,7 +109,7 @@ pub(crate) async fn is_right(
             // Boxed: rare, and it would make every read's future larger.
             None => Box::pin(cache::load(local, key)).await?,
         };
-        if judge(owner, (number, block), known.sum(entry)) != Judgement::Right {
+        if judge(owner, number, block, known.sum(entry)) != Judgement::Right {
             return Ok(false);
         }
         held = Some(known);
@@ -126,12 +124,13 @@ pub(crate) async fn is_right(
 /// The device's fault, if its page could not be read.
 pub(crate) async fn is_known_right(
     local: &Rc<LocalArray>,
-    owner: Owner,
-    (number, block): (u64, &[u8]),
+    owner: MemberDevice,
+    number: u64,
+    block: &[u8],
 ) -> Result<bool, Fault> {
     let (page, entry) = locate(number);
     let page = cache::load(local, Key::new(owner, page)).await?;
-    Ok(judge(owner, (number, block), page.sum(entry)) == Judgement::Right)
+    Ok(judge(owner, number, block, page.sum(entry)) == Judgement::Right)
 }
 
 /// The checksum of a block of a member's data area.
@@ -140,10 +139,10 @@ fn sum_of(member: MemberIdx, number: u64, block: &[u8]) -> u32 {
     block_sum(member, number, block)
 }
 
-fn judge(owner: Owner, (number, block): (u64, &[u8]), known: u32) -> Judgement {
+fn judge(owner: MemberDevice, number: u64, block: &[u8], known: u32) -> Judgement {
     match known {
         UNKNOWN => Judgement::Unknown,
-        known if known == sum_of(owner.0, number, block) => Judgement::Right,
+        known if known == sum_of(owner.member, number, block) => Judgement::Right,
         _ => Judgement::Wrong,
     }
 }

@@ -26,7 +26,7 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
 use crate::member::{SlotEvent, SlotState};
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use crate::watch;
 use ashlar_ondisk::Superblock;
 use ashlar_ring::local::{Permit, Semaphore};
@@ -204,7 +204,7 @@ pub(crate) async fn take_out_by_hand(
 /// As [`take_out`].
 pub(crate) async fn take_out_holder(
     local: &Rc<LocalArray>,
-    (member, device_epoch): (MemberIdx, DeviceEpoch),
+    MemberDevice { member, device_epoch }: MemberDevice,
     why: String,
 ) -> Result<(), ArrayLost> {
     let taken = on_coordinator(local, async move |local: Rc<LocalArray>| {
@@ -218,12 +218,12 @@ pub(crate) async fn take_out_holder(
 }
 
 /// The same in the background, for callers that need not wait.
-pub(crate) fn take_out_soon(local: &Rc<LocalArray>, holder: (MemberIdx, DeviceEpoch), why: String) {
+pub(crate) fn take_out_soon(local: &Rc<LocalArray>, device: MemberDevice, why: String) {
     let local = Rc::clone(local);
     let handle = local.worker.handle.clone();
     handle.spawn(async move {
         // A member whose group cannot do without it stays: the event says so.
-        let _stays = take_out_holder(&local, holder, why).await;
+        let _stays = take_out_holder(&local, device, why).await;
     });
 }
 
@@ -259,7 +259,7 @@ pub(crate) async fn record_doubt(local: &Rc<LocalArray>) {
 /// returns.
 pub(crate) async fn replacement_failed(
     local: &Rc<LocalArray>,
-    (member, device_epoch): (MemberIdx, DeviceEpoch),
+    MemberDevice { member, device_epoch }: MemberDevice,
     why: String,
 ) {
     let dropped = on_coordinator(local, async move |local: Rc<LocalArray>| {
@@ -298,7 +298,9 @@ pub(crate) async fn take_out_alone(
         finish_taking_out(local, member).await;
         return Ok(());
     }
-    let why = local.coordinator().silences.reason((member, array.slot(member).device_epoch()), why);
+    let device_epoch = array.slot(member).device_epoch();
+    let device = MemberDevice { member, device_epoch };
+    let why = local.coordinator().silences.reason(device, why);
     let mut fields = vec![("slot", member.to_string()), ("reason", why)];
     fields.extend(local.device(member).map(|device| ("path", device.facts().path.clone())));
     if array.is_needed(member) {

@@ -98,7 +98,8 @@ pub(crate) async fn create(
     check_policy(&spec, &plan)?;
     stated::check(spec.atomic_write_bytes, spec.policy, &candidates)?;
     let geometry = plan.geometry.to_layout().expect("planned from a valid geometry");
-    let superblock = first_superblock(worker, engine_state, (name, &spec, &plan), &candidates);
+    let new = NewArray { name, spec: &spec, plan: &plan };
+    let superblock = first_superblock(worker, engine_state, new, &candidates);
     if !spec.is_dry_run {
         write(worker, &candidates, &plan, &superblock).await?;
         let fields = vec![("level", geometry.level().to_string())];
@@ -232,10 +233,17 @@ fn used(
     Ok(vec![wanted; sizes.len()])
 }
 
+/// An array that is to be: its name, what was asked for, and where everything lies.
+struct NewArray<'a> {
+    name: ArrayName,
+    spec: &'a CreateSpec,
+    plan: &'a AreaPlan,
+}
+
 fn first_superblock(
     worker: &Worker,
     engine_state: &EngineState,
-    (name, spec, plan): (ArrayName, &CreateSpec, &AreaPlan),
+    NewArray { name, spec, plan }: NewArray<'_>,
     candidates: &[JoiningDevice],
 ) -> Superblock {
     let now = (engine_state.config.wall_clock_s)();
@@ -329,7 +337,7 @@ async fn write(
             let zeroed = control_io::zero(worker, device, extent).await;
             zeroed.map_err(|fault| refused(&candidate.path, "clearing its head area", fault))?;
         }
-        let made = map_pages::make(worker, device, (superblock, entry.uuid)).await;
+        let made = map_pages::make(worker, device, superblock, entry.uuid).await;
         made.map_err(|fault| refused(&candidate.path, "making its written map", fault))?;
         // A superblock must not be there before what it says is there.
         let flushed = control_io::run(worker, device, 0, Command::Flush).await.result;

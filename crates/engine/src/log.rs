@@ -118,8 +118,8 @@ impl Log {
         let Some(shape) = array.log.filter(|shape| worker.index < shape.log_rings) else {
             return Ok(None);
         };
-        let started = (worker.outcomes.clone(), Rc::clone(watch));
-        let common = Common::new(array, worker.index, shape, started)?;
+        let outcomes = worker.outcomes.clone();
+        let common = Common::new(array, worker.index, shape, outcomes, Rc::clone(watch))?;
         Ok(Some(Log {
             common: Rc::new(common),
             handle: worker.handle.clone(),
@@ -137,7 +137,7 @@ impl Log {
     /// keeps its log ring.
     pub(crate) fn set_devices(&self, member: MemberIdx, devices: &SlotDevices) {
         self.give_up_ahead();
-        self.log_rings.set((&self.common, &self.handle), member, devices);
+        self.log_rings.set(&self.common, &self.handle, member, devices);
         // A waiter for space may not need that of a device that went.
         self.common.changed.notify_all();
     }

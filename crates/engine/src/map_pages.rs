@@ -31,6 +31,14 @@ const PAGES_AT_ONCE: u64 = 256;
 /// their seeks one after the other. A read of pages with two places is 2 MiB.
 const READS_AT_ONCE: u64 = 24;
 
+/// The devices whose maps are read.
+pub(crate) struct MapDevices<'d> {
+    /// Members: what they say counts.
+    pub(crate) sources: &'d [SlotDevice],
+    /// Devices that are being filled: they must come to say what the sources say.
+    pub(crate) followers: &'d [SlotDevice],
+}
+
 /// Fill the maps of `array` from the members in `sources`; `is_in_doubt` says that regions whose
 /// bit is set are unsynced (not so after a crash of an array with a log, which settles its rows
 /// itself). Devices in `followers` are being filled: what they say does not count, but it must
@@ -38,8 +46,9 @@ const READS_AT_ONCE: u64 = 24;
 pub(crate) async fn load(
     worker: &Worker,
     array: &Array,
-    (superblock, is_in_doubt): (&Superblock, bool),
-    (sources, followers): (Devices<'_>, Devices<'_>),
+    superblock: &Superblock,
+    is_in_doubt: bool,
+    MapDevices { sources, followers }: MapDevices<'_>,
 ) -> Vec<usize> {
     // Whatever the policy: a crash may have left a page on some of the members only.
     let is_unclean = superblock.unclean;
@@ -117,7 +126,8 @@ struct Pages {
 pub(crate) async fn make(
     worker: &Worker,
     device: &dyn Device,
-    (superblock, member): (&Superblock, Uuid),
+    superblock: &Superblock,
+    member: Uuid,
 ) -> Result<(), Fault> {
     if !superblock.has_whole_map() {
         return Ok(());
@@ -216,7 +226,8 @@ impl Members<'_> {
         let (mut started, mut taken) = (0, 0);
         while taken < run_count {
             while started < run_count && started - taken < runs_at_once {
-                under_way.push_back(self.start(pages, run_of(pages, started), &mut spare));
+                let (first, count) = run_of(pages, started);
+                under_way.push_back(self.start(pages, first, count, &mut spare));
                 started += 1;
             }
             let mut copies = Vec::new();
@@ -228,10 +239,10 @@ impl Members<'_> {
             let (first, count) = run_of(pages, taken);
             for at in 0..to_usize(count) {
                 let number = to_usize(first) + at;
-                let mut found = self.newest(&copies, pages, (at, number));
+                let mut found = self.newest(&copies, pages, at, number);
                 if found.is_lost && self.copies_wanted(pages.kind) < self.sources.len() {
                     let of_all = self.read_everywhere(pages, number).await;
-                    found = self.newest(&of_all, pages, (0, number));
+                    found = self.newest(&of_all, pages, 0, number);
                 }
                 take(number, found);
             }
@@ -252,7 +263,8 @@ impl Members<'_> {
     fn start(
         &self,
         pages: &Pages,
-        (first, count): (u64, u64),
+        first: u64,
+        count: u64,
         spare: &mut Vec<BufMut>,
     ) -> Vec<(MapWriter, control_io::ControlRead)> {
         let offset = pages.at + first * pages.places * BLOCK_BYTES;
@@ -289,12 +301,12 @@ impl Members<'_> {
     }
 
     /// The newest whole copy of page `number`, which is page `at` of what was read.
-    fn newest(&self, copies: &[Copy], pages: &Pages, (at, number): (usize, usize)) -> Found {
+    fn newest(&self, copies: &[Copy], pages: &Pages, at: usize, number: usize) -> Found {
         let identity =
             |copy: &Copy| identity(copy.map_writer.owner_tag, pages.kind, to_u64(number));
         let first = to_u64(at) * pages.places;
         let range = to_usize(first * BLOCK_BYTES)..to_usize((first + pages.places) * BLOCK_BYTES);
-        if let Some(sequence) = never_written(copies, pages, (identity, range)) {
+        if let Some(sequence) = never_written(copies, pages, identity, range) {
             return Found { sequence, place: pages.places - 1, ..Found::NOTHING };
         }
         let on_member = |copy: &Copy| {
@@ -339,7 +351,8 @@ impl Members<'_> {
 fn never_written(
     copies: &[Copy],
     pages: &Pages,
-    (identity, range): (impl Fn(&Copy) -> PageIdentity, Range<usize>),
+    identity: impl Fn(&Copy) -> PageIdentity,
+    range: Range<usize>,
 ) -> Option<u64> {
     let is_first = |copy: &Copy| {
         let mut places = copy.bytes[range.clone()].chunks(BLOCK_BYTES_USIZE);

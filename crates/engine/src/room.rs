@@ -180,7 +180,7 @@ pub(crate) struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     /// Of a command to a device of this slot.
-    pub(crate) fn new((array, handle): (&'a Array, &'a Handle), member: MemberIdx) -> Patience<'a> {
+    pub(crate) fn new(array: &'a Array, handle: &'a Handle, member: MemberIdx) -> Patience<'a> {
         Patience { array, handle, member, since: None, is_waiting: false }
     }
 

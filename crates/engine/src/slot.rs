@@ -12,7 +12,7 @@
 use crate::canary::{Canary, sings};
 use crate::member::SlotState;
 use ashlar_layout::{Stripe, StripeId};
-use ashlar_units::StripeNo;
+use ashlar_units::{MemberIdx, StripeNo};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -152,6 +152,13 @@ impl Slot {
             SlotState::Failing | SlotState::Out => (false, false),
         }
     }
+}
+
+/// One of the successive devices of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct MemberDevice {
+    pub(crate) member: MemberIdx,
+    pub(crate) device_epoch: DeviceEpoch,
 }
 
 /// Which of the devices that a slot has had: drawn when a device joins, never used again in one run

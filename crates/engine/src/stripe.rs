@@ -1,3 +1,15 @@
-//! Row locks: what a worker keeps about stripes while requests are under way.
+//! What a worker says of stripes: rows of one strip, and the locks of rows while requests are under
+//! way.
 
 pub(crate) mod lock;
+
+use ashlar_layout::{RowRange, Stripe};
+use ashlar_units::StripIdx;
+
+/// Rows of one strip of a stripe.
+#[derive(Clone, Copy)]
+pub(crate) struct StripRun {
+    pub(crate) stripe: Stripe,
+    pub(crate) strip: StripIdx,
+    pub(crate) rows: RowRange,
+}

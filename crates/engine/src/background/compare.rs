@@ -19,6 +19,7 @@ use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::scratch::StripeBuffers;
+use crate::stripe::StripRun;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe};
 use ashlar_parity::Verdict;
@@ -31,6 +32,13 @@ use std::rc::Rc;
 const PARITIES_MAX: usize = 32;
 /// How often a block of an array with checksums is repaired before it is called lost.
 const REPAIRS_MAX: usize = 2;
+
+/// Rows of a stripe that are looked at together.
+#[derive(Clone, Copy)]
+struct StripeRows {
+    stripe: Stripe,
+    rows: RowRange,
+}
 
 /// A tile as far as it could be read.
 struct Tile {
@@ -48,7 +56,8 @@ struct Tile {
 /// reconstructed and written back in any case.
 pub(super) async fn scrub(
     local: &Rc<LocalArray>,
-    (stripe, rows): (Stripe, RowRange),
+    stripe: Stripe,
+    rows: RowRange,
     is_repairing: bool,
     report: &mut StepReport,
 ) {
@@ -58,7 +67,8 @@ pub(super) async fn scrub(
         return;
     }
     let (mut buffers, _leave) = buffers_for(local, stripe, rows).await;
-    let (tile, unreadable) = read(local, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (tile, unreadable) =
+        read(local, StripeRows { stripe, rows }, view.readable, &mut buffers, report).await;
     let (mut tile, unread) = healed(local, tile, unreadable, report).await;
     read_by_block(local, &mut tile, unread, report).await;
     complete(local, &mut tile, &mut buffers);
@@ -69,12 +79,12 @@ pub(super) async fn scrub(
         let is_fixed = is_repairing && tile.decoded.is_empty();
         if is_fixed {
             let strips = wrong.map_or_else(|| disagreeing(geometry, &verdict, row), StripSet::only);
-            rewrite(local, &tile, (strips, one_row(rows, row)), report).await;
+            rewrite(local, &tile, strips, one_row(rows, row), report).await;
         } else {
             report.left += 1;
         }
         report.mismatches += 1;
-        say_mismatch(local, &tile, (row, wrong), is_fixed);
+        say_mismatch(local, &tile, row, wrong, is_fixed);
     }
 }
 
@@ -88,7 +98,8 @@ pub(super) async fn resync(
     let geometry = local.array.geometry_of(stripe);
     let view = local.array.view(stripe);
     let (mut buffers, _leave) = buffers_for(local, stripe, rows).await;
-    let (tile, unreadable) = read(local, (stripe, rows), view.readable, &mut buffers, report).await;
+    let (tile, unreadable) =
+        read(local, StripeRows { stripe, rows }, view.readable, &mut buffers, report).await;
     let (mut tile, unread) = healed(local, tile, unreadable, report).await;
     complete(local, &mut tile, &mut buffers);
     // Any copy of a mirror is data. Elsewhere what was decoded came out of parity that is not
@@ -108,12 +119,12 @@ pub(super) async fn resync(
     } else if let Some(verdict) = verdict {
         for row in verdict.rows().iter() {
             let strips = disagreeing(geometry, &verdict, row);
-            rewrite(local, &tile, (strips, one_row(rows, row)), report).await;
+            rewrite(local, &tile, strips, one_row(rows, row), report).await;
             report.mismatches += 1;
         }
     }
     // What could not be read was not compared: it is stored anew, which also heals its bad blocks.
-    rewrite(local, &tile, (unread.strips, rows), report).await;
+    rewrite(local, &tile, unread.strips, rows, report).await;
 }
 
 async fn buffers_for(
@@ -129,7 +140,7 @@ async fn buffers_for(
 
 async fn read(
     local: &Rc<LocalArray>,
-    (stripe, rows): (Stripe, RowRange),
+    StripeRows { stripe, rows }: StripeRows,
     strips: StripSet,
     buffers: &mut StripeBuffers,
     report: &mut StepReport,
@@ -163,8 +174,8 @@ async fn healed(
         unproven = healed.lost;
         let present = unreadable.or(tile.present);
         let mut buffers = blank_buffers(local, present.count(), to_usize(tile.rows.bytes()));
-        (tile, unreadable) =
-            read(local, (tile.stripe, tile.rows), present, &mut buffers, report).await;
+        let again = StripeRows { stripe: tile.stripe, rows: tile.rows };
+        (tile, unreadable) = read(local, again, present, &mut buffers, report).await;
         if healed.repaired == 0 {
             break;
         }
@@ -205,14 +216,15 @@ async fn read_by_block(
         tile.content.entries.append(&mut read.entries);
         for strip in bad.iter() {
             let has_checksums = local.array.checksums.is_some();
-            match regenerate(local, tile, (sources, strip, one)) {
+            match regenerate(local, tile, sources, StripIo { strip, rows: one }) {
                 // Stored already, and not to be had back: the device fails, or is going.
                 Some(block) if has_checksums && !unread.unproven.contains(&(strip, row)) => {
                     tile.content.push(strip, one, block);
                 }
                 Some(block) if !has_checksums => {
                     local.counts().job_member_writes.add(1);
-                    write_back(local, (tile.stripe, strip, one), &block).await;
+                    write_back(local, StripRun { stripe: tile.stripe, strip, rows: one }, &block)
+                        .await;
                     report.repaired += 1;
                     tile.content.push(strip, one, block);
                 }
@@ -233,7 +245,8 @@ async fn read_by_block(
 fn regenerate(
     local: &LocalArray,
     tile: &Tile,
-    (sources, strip, rows): (StripSet, StripIdx, RowRange),
+    sources: StripSet,
+    StripIo { strip, rows }: StripIo,
 ) -> Option<BufMut> {
     let needed = local.array.geometry_of(tile.stripe).data_strips();
     let sources = sources.without(strip);
@@ -242,7 +255,8 @@ fn regenerate(
     }
     let survivors = sources.lowest(needed);
     let mut target = blank_buffers(local, 1, to_usize(rows.bytes()));
-    Some(decode_one(local, tile.stripe, (survivors, strip, rows), &tile.content, &mut target))
+    let run = StripRun { stripe: tile.stripe, strip, rows };
+    Some(decode_one(local, run, survivors, &tile.content, &mut target))
 }
 
 /// The single rows of a strip become one run, or go if some of them are lost.
@@ -267,8 +281,8 @@ fn complete(local: &LocalArray, tile: &mut Tile, buffers: &mut StripeBuffers) {
     }
     let survivors = tile.present.lowest(geometry.data_strips());
     for strip in missing.iter() {
-        let bytes =
-            decode_one(local, tile.stripe, (survivors, strip, tile.rows), &tile.content, buffers);
+        let run = StripRun { stripe: tile.stripe, strip, rows: tile.rows };
+        let bytes = decode_one(local, run, survivors, &tile.content, buffers);
         tile.content.push(strip, tile.rows, bytes);
         tile.decoded = tile.decoded.with(strip);
     }
@@ -339,7 +353,8 @@ fn disagreeing(geometry: &Geometry, verdict: &Verdict, row: usize) -> StripSet {
 async fn rewrite(
     local: &Rc<LocalArray>,
     tile: &Tile,
-    (strips, rows): (StripSet, RowRange),
+    strips: StripSet,
+    rows: RowRange,
     report: &mut StepReport,
 ) {
     if sings(Canary::ResyncIdle) {
@@ -348,7 +363,7 @@ async fn rewrite(
     let sources = tile.present.or(tile.decoded).minus(strips);
     let mut pieces = local.piece_lists.list();
     for strip in strips.iter() {
-        let Some(content) = regenerate(local, tile, (sources, strip, rows)) else {
+        let Some(content) = regenerate(local, tile, sources, StripIo { strip, rows }) else {
             report.lost_blocks += u64::from(rows.blocks());
             continue;
         };
@@ -381,7 +396,8 @@ fn blank_buffers(local: &LocalArray, count: usize, bytes: usize) -> StripeBuffer
 fn say_mismatch(
     local: &LocalArray,
     tile: &Tile,
-    (row, wrong): (usize, Option<StripIdx>),
+    row: usize,
+    wrong: Option<StripIdx>,
     is_fixed: bool,
 ) {
     let array = &local.array;

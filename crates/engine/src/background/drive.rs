@@ -57,7 +57,7 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
             meter = Meter::new(local);
             continue;
         }
-        fill(local, job, (meter.pace, changed), &mut under_way).await;
+        fill(local, job, meter.pace, changed, &mut under_way).await;
         if under_way.is_empty() {
             if !job.has_lost() || job.work == Work::Resync {
                 return End::Complete;
@@ -77,7 +77,8 @@ pub(super) async fn drive(local: &Rc<LocalArray>, job: &Job, changed: &Signal) -
 async fn fill(
     local: &Rc<LocalArray>,
     job: &Job,
-    (pace, changed): (Pace, &Signal),
+    pace: Pace,
+    changed: &Signal,
     under_way: &mut UnderWay,
 ) {
     while under_way.len() < pace.depth {

@@ -79,9 +79,9 @@ async fn take_spare(local: &Rc<LocalArray>, member: MemberIdx, wanted: SlotState
         };
         let joined = match wanted {
             SlotState::InSync => {
-                join::replacement_with_uuid(local, member, (joining_device, uuid)).await
+                join::replacement_with_uuid(local, member, joining_device, uuid).await
             }
-            _ => join::with_uuid(local, member, (joining_device, uuid)).await,
+            _ => join::with_uuid(local, member, joining_device, uuid).await,
         };
         let Err(refusal) = joined else { return true };
         if refusal.code == join::SLOT_TAKEN || refusal.code == join::TAKES_NO_CHANGES {

@@ -20,12 +20,15 @@ use crate::datapath::gather::gather;
 use crate::datapath::reconstruct::decode_one;
 use crate::datapath::store::Writes;
 use crate::local_array::LocalArray;
+use crate::log::Piece;
 use crate::member::SlotState;
 use crate::scratch::Leave;
+use crate::slot::MemberDevice;
+use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{Geometry, RowRange, StripIo, Stripe, plan_decode};
-use ashlar_units::{BLOCK_BYTES, MemberIdx, StripIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{BLOCK_BYTES, MemberIdx, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// Bytes of a strip that are worked on at once: long enough for the drives, short enough that a
@@ -68,14 +71,6 @@ pub(crate) struct StepReport {
     pub(crate) is_target_gone: bool,
 }
 
-/// Rows of one strip.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) stripe: Stripe,
-    pub(super) strip: StripIdx,
-    pub(super) rows: RowRange,
-}
-
 /// Do it.
 pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
     let Step { stripe, work } = step;
@@ -89,12 +84,12 @@ pub(crate) async fn take(local: &Rc<LocalArray>, step: Step) -> StepReport {
         match work {
             Work::Rebuild { slot } | Work::Copy { slot } => {
                 if let Some(strip) = local.array.strip_on(stripe, slot) {
-                    refill(local, work, Part { stripe, strip, rows }, &mut report).await;
+                    refill(local, work, StripRun { stripe, strip, rows }, &mut report).await;
                 }
             }
             Work::Resync => compare::resync(local, stripe, rows, &mut report).await,
             Work::Scrub { is_repairing } => {
-                compare::scrub(local, (stripe, rows), is_repairing, &mut report).await;
+                compare::scrub(local, stripe, rows, is_repairing, &mut report).await;
             }
         }
         if report.is_target_gone {
@@ -114,10 +109,10 @@ fn tiles(geometry: &Geometry) -> impl Iterator<Item = RowRange> + use<> {
 
 /// Fill `part` on the target of the job. If it cannot be had as a whole, block by block: what is
 /// lost is then only what really is.
-async fn refill(local: &Rc<LocalArray>, work: Work, part: Part, report: &mut StepReport) {
+async fn refill(local: &Rc<LocalArray>, work: Work, part: StripRun, report: &mut StepReport) {
     let Err(Lost) = refill_rows(local, work, part, report).await else { return };
     for row in part.rows.start..part.rows.end {
-        let one = Part { rows: RowRange::new(row, row + 1), ..part };
+        let one = StripRun { rows: RowRange::new(row, row + 1), ..part };
         let is_lost =
             part.rows.blocks() == 1 || refill_rows(local, work, one, report).await.is_err();
         report.lost_blocks += u64::from(is_lost);
@@ -130,7 +125,7 @@ async fn refill(local: &Rc<LocalArray>, work: Work, part: Part, report: &mut Ste
 async fn refill_rows(
     local: &Rc<LocalArray>,
     work: Work,
-    part: Part,
+    part: StripRun,
     report: &mut StepReport,
 ) -> Result<(), Lost> {
     // What a rebuild fills is not read, whatever the slot says about the stripe.
@@ -154,11 +149,11 @@ struct Lost;
 /// Rows of a strip: from its own member if that may be read, else from the survivors.
 async fn obtain(
     local: &Rc<LocalArray>,
-    part: Part,
+    part: StripRun,
     avoid: StripSet,
     report: &mut StepReport,
 ) -> Result<(BufMut, Leave), Lost> {
-    let Part { stripe, strip, rows } = part;
+    let StripRun { stripe, strip, rows } = part;
     let (array, bytes) = (&local.array, to_usize(rows.bytes()));
     // Each pass knows of at least one unreadable strip more, so this ends.
     let mut unreadable = avoid;
@@ -188,8 +183,7 @@ async fn obtain(
                 return Ok((read.entries.pop().expect("one strip was read").bytes, leave));
             }
             Ok(read) => {
-                let decoded =
-                    decode_one(local, stripe, (sources, strip, rows), &read, &mut buffers);
+                let decoded = decode_one(local, part, sources, &read, &mut buffers);
                 return Ok((decoded, leave));
             }
         }
@@ -197,7 +191,7 @@ async fn obtain(
 }
 
 /// Store on the slot's device. False if it is not being rebuilt any more, or fails.
-async fn write_rebuilt(local: &Rc<LocalArray>, part: Part, content: Buf) -> bool {
+async fn write_rebuilt(local: &Rc<LocalArray>, part: StripRun, content: Buf) -> bool {
     let member = local.array.member_of(part.stripe, part.strip);
     if local.array.slot(member).state() != SlotState::Rebuilding {
         return false;
@@ -206,7 +200,7 @@ async fn write_rebuilt(local: &Rc<LocalArray>, part: Part, content: Buf) -> bool
     let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
     let mut writes = Writes::noting(local, pins);
     local.counts().job_member_writes.add(1);
-    writes.start(local, (part.stripe, part.strip, part.rows.start), content);
+    writes.start(local, part.stripe, Piece::new(part.strip, part.rows, content));
     let failed = writes.finish(local).await;
     let is_stored = failed.is_empty();
     // Whether it can be put out or not: the stripe is not done.
@@ -218,27 +212,27 @@ async fn write_rebuilt(local: &Rc<LocalArray>, part: Part, content: Buf) -> bool
 async fn write_replacement(
     local: &Rc<LocalArray>,
     slot: MemberIdx,
-    part: Part,
+    part: StripRun,
     content: Buf,
 ) -> bool {
     let Ok(pins) = pin(local, part.stripe, one(part.strip, part.rows)).await else { return false };
-    let Some(device) = local.replacement(slot) else { return false };
-    let device_epoch = local.device_epochs(slot).1;
+    let Some(target) = local.replacement(slot) else { return false };
+    let device = MemberDevice { member: slot, device_epoch: local.device_epochs(slot).1 };
     let offset = local.array.device_offset(part.stripe, part.strip, part.rows.start);
     local.counts().member_writes.add(1);
     local.counts().job_member_writes.add(1);
-    let mut write = DeviceWrites::new(slot, &device);
+    let mut write = DeviceWrites::new(slot, &target);
     write.start(local, offset, content.clone());
     let why = match write.finish(local).await {
         Ok(()) => {
             let block = block_of(&local.array, part.stripe, part.strip, part.rows.start);
-            let noted = Noted::new((slot, device_epoch), block, content);
+            let noted = Noted::new(device, block, content);
             pins.inspect(|pins| pins.note(local, &noted));
             return true;
         }
         Err(fault) => fault.to_string(),
     };
-    coordinator::replacement_failed(local, (slot, device_epoch), why).await;
+    coordinator::replacement_failed(local, device, why).await;
     false
 }
 

@@ -10,7 +10,7 @@ use crate::coordinator::{self, map_writer, proof, record};
 use crate::event::names;
 use crate::local_array::{LocalArray, SlotDevices};
 use crate::member::SlotEvent;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use ashlar_device::Command;
 use ashlar_ondisk::format::JOBS_MAX;
 use ashlar_ondisk::{JobKind, JobRecord, MemberEvent, ScrubRecord, Superblock};
@@ -86,12 +86,11 @@ async fn flush_target(local: &Rc<LocalArray>, job: &Job) -> bool {
         return true;
     }
     let why = "a flush failed".to_owned();
+    let target = MemberDevice { member: slot, device_epoch };
     match job.work {
-        Work::Copy { .. } => {
-            coordinator::replacement_failed(local, (slot, device_epoch), why).await
-        }
+        Work::Copy { .. } => coordinator::replacement_failed(local, target, why).await,
         // A member whose group cannot do without it stays, and the job goes on trying.
-        _ => drop(coordinator::take_out_holder(local, (slot, device_epoch), why).await),
+        _ => drop(coordinator::take_out_holder(local, target, why).await),
     }
     false
 }
@@ -118,10 +117,8 @@ pub(super) async fn close(local: &Rc<LocalArray>, job: &Job, end: End) {
 
 async fn complete(local: &Rc<LocalArray>, job: &Job) -> bool {
     match (job.work, job.member) {
-        (Work::Rebuild { slot }, Some(member)) => {
-            complete_rebuild(local, job, (slot, member)).await
-        }
-        (Work::Copy { slot }, Some(member)) => complete_copy(local, job, (slot, member)).await,
+        (Work::Rebuild { slot }, Some(member)) => complete_rebuild(local, job, slot, member).await,
+        (Work::Copy { slot }, Some(member)) => complete_copy(local, job, slot, member).await,
         (Work::Rebuild { .. } | Work::Copy { .. }, None) => false,
         (Work::Resync, _) => {
             // As long as regions are not trusted the table says so, for the next start.
@@ -169,7 +166,7 @@ async fn finish_scrub(local: &Rc<LocalArray>, job: &Job) {
 }
 
 /// The joining device holds the slot from now on; its former holder is dismissed.
-fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job: JobRecord) {
+fn enthrone(superblock: &mut Superblock, slot: MemberIdx, member: Uuid, job: JobRecord) {
     let holders = superblock
         .members
         .iter()
@@ -185,7 +182,8 @@ fn enthrone(superblock: &mut Superblock, (slot, member): (MemberIdx, Uuid), job:
 async fn complete_rebuild(
     local: &Rc<LocalArray>,
     job: &Job,
-    (slot, member): (MemberIdx, Uuid),
+    slot: MemberIdx,
+    member: Uuid,
 ) -> bool {
     if !flush_target(local, job).await {
         return false;
@@ -197,7 +195,7 @@ async fn complete_rebuild(
         return false;
     }
     let record = job.record();
-    let recorded = record::update(local, |next| enthrone(next, (slot, member), record)).await;
+    let recorded = record::update(local, |next| enthrone(next, slot, member, record)).await;
     if recorded.is_err() || !job.has_target(local) {
         return false;
     }
@@ -210,11 +208,7 @@ async fn complete_rebuild(
 /// members record it; only then is the old device let go. So whoever reads from the old one on a
 /// worker that has not heard yet reads what is current, and a crash at any point finds one of the
 /// two complete.
-async fn complete_copy(
-    local: &Rc<LocalArray>,
-    job: &Job,
-    (slot, member): (MemberIdx, Uuid),
-) -> bool {
+async fn complete_copy(local: &Rc<LocalArray>, job: &Job, slot: MemberIdx, member: Uuid) -> bool {
     if !flush_target(local, job).await {
         return false;
     }
@@ -236,7 +230,7 @@ async fn complete_copy(
     local.array.set_device_epoch(slot, device_epoch);
     coordinator::everywhere(local, swap((device_epoch, before))).await;
     let record = job.record();
-    let recorded = record::update(local, |next| enthrone(next, (slot, member), record)).await;
+    let recorded = record::update(local, |next| enthrone(next, slot, member, record)).await;
     coordinator::everywhere(local, move |local| {
         let before = local.replacement(slot);
         let devices = SlotDevices { replacement: None, ..local.slot_devices(slot) };

@@ -6,9 +6,9 @@
 //!
 //! The locks here are held for a look into a table, never across I/O.
 
-use super::Owner;
 use super::page::Page;
 use crate::local_array::LocalArray;
+use crate::slot::MemberDevice;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
@@ -35,12 +35,15 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn new((member, device_epoch): Owner, page: u32) -> Key {
-        Key { member: member.0, device_epoch: device_epoch.0, page }
+    pub(super) fn new(owner: MemberDevice, page: u32) -> Key {
+        Key { member: owner.member.0, device_epoch: owner.device_epoch.0, page }
     }
 
-    pub(super) fn owner(self) -> Owner {
-        (ashlar_units::MemberIdx(self.member), crate::slot::DeviceEpoch(self.device_epoch))
+    pub(super) fn owner(self) -> MemberDevice {
+        MemberDevice {
+            member: ashlar_units::MemberIdx(self.member),
+            device_epoch: crate::slot::DeviceEpoch(self.device_epoch),
+        }
     }
 }
 
@@ -246,7 +249,8 @@ pub(super) fn begin(
 }
 
 /// The device of that slot and device epoch, as far as this worker knows.
-fn device_of(local: &LocalArray, (member, device_epoch): Owner) -> Option<Rc<dyn Device>> {
+fn device_of(local: &LocalArray, owner: MemberDevice) -> Option<Rc<dyn Device>> {
+    let MemberDevice { member, device_epoch } = owner;
     let (current, replacement) = local.device_epochs(member);
     if device_epoch == current
         && let Some(device) = local.device(member)

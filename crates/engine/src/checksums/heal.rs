@@ -22,7 +22,8 @@ use crate::datapath::blame::read_failed;
 use crate::datapath::reconstruct::write_back;
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
+use crate::stripe::StripRun;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
@@ -89,7 +90,7 @@ pub(crate) async fn heal(local: &Rc<LocalArray>, stripe: Stripe, rows: RowRange)
         let blocks = read_row(local, stripe, row).await;
         let (mut good, bad): (Vec<Block>, Vec<Block>) =
             blocks.into_iter().partition(|block| block.judgement == Judgement::Right);
-        let (vouched, bad) = vouched_for(local, stripe, (&good, bad));
+        let (vouched, bad) = vouched_for(local, stripe, &good, bad);
         for block in bad.iter().filter(|block| block.judgement == Judgement::Wrong) {
             healed.mismatches += 1;
             say_mismatch(local, stripe, block);
@@ -100,7 +101,13 @@ pub(crate) async fn heal(local: &Rc<LocalArray>, stripe: Stripe, rows: RowRange)
         good.extend(vouched);
         let good: Vec<Source<'_>> = good.iter().filter_map(Block::as_source).collect();
         for block in bad {
-            repair(local, (stripe, row), (&good, block), &mut healed).await;
+            let strip = block.strip;
+            match repair(local, stripe, row, &good, block).await {
+                Repair::NotNeeded => {}
+                Repair::Stored => healed.repaired += 1,
+                Repair::NotStored => healed.unstored = healed.unstored.with(strip),
+                Repair::Lost => healed.lost.push((strip, row)),
+            }
         }
     }
     Some(healed)
@@ -112,7 +119,8 @@ pub(crate) async fn heal(local: &Rc<LocalArray>, stripe: Stripe, rows: RowRange)
 fn vouched_for(
     local: &LocalArray,
     stripe: Stripe,
-    (good, bad): (&[Block], Vec<Block>),
+    good: &[Block],
+    bad: Vec<Block>,
 ) -> (Vec<Block>, Vec<Block>) {
     let lacking = local.array.geometry_of(stripe).data_strips().saturating_sub(good.len());
     let is_nameless = |block: &&Block| block.known == UNKNOWN && block.bytes.is_some();
@@ -151,13 +159,14 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
         let path = local.device(member).map(|device| device.facts().path.clone());
         if let Some(pending) = local.start(member, offset, read) {
             local.tally(member).begin_read(ashlar_units::BLOCK_BYTES);
-            started.push((strip, (member, device_epoch), path.unwrap_or_default(), pending));
+            let owner = MemberDevice { member, device_epoch };
+            started.push((strip, owner, path.unwrap_or_default(), pending));
         }
     }
     let mut blocks = Vec::new();
     for (strip, owner, path, pending) in started {
         let outcome = pending.await;
-        local.tally(owner.0).counters.completed.add(1);
+        local.tally(owner.member).counters.completed.add(1);
         let bytes = match outcome {
             Some(Outcome { result: Ok(()), buffer }) => buffer,
             Some(Outcome { result: Err(fault), .. }) => {
@@ -179,10 +188,10 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
             }
         };
         let judgement = match &bytes {
-            Some(bytes) => judge(owner, (number, bytes), known),
+            Some(bytes) => judge(owner, number, bytes, known),
             None => Judgement::Unknown,
         };
-        let device_epoch = owner.1;
+        let device_epoch = owner.device_epoch;
         blocks.push(Block {
             strip,
             device_epoch,
@@ -197,19 +206,31 @@ async fn read_row(local: &Rc<LocalArray>, stripe: Stripe, row: u32) -> Vec<Block
     blocks
 }
 
+/// What came of one bad block.
+enum Repair {
+    /// It is as it should be; the table was wrong.
+    NotNeeded,
+    /// Stored anew.
+    Stored,
+    /// Known, and could not be stored.
+    NotStored,
+    /// Nothing can be proven about it.
+    Lost,
+}
+
 async fn repair(
     local: &Rc<LocalArray>,
-    (stripe, row): (Stripe, u32),
-    (good, block): (&[Source<'_>], Block),
-    healed: &mut Healed,
-) {
+    stripe: Stripe,
+    row: u32,
+    good: &[Source<'_>],
+    block: Block,
+) -> Repair {
     let strip = block.strip;
     let Some(decoded) = decode(local, stripe, good, strip) else {
-        healed.lost.push((strip, row));
-        return;
+        return Repair::Lost;
     };
     let member = local.array.member_of(stripe, strip);
-    let rows = RowRange::new(row, row + 1);
+    let run = StripRun { stripe, strip, rows: RowRange::new(row, row + 1) };
     let is_proven = block.known == sum_of(member, block.number, &decoded);
     // Any copy of a mirror that matches its checksum is whole by itself.
     let is_codeword = local.array.view(stripe).is_parity_valid
@@ -217,21 +238,16 @@ async fn repair(
     let is_held = block.bytes.as_ref().is_some_and(|bytes| bytes[..] == decoded[..]);
     if !is_proven && is_codeword && is_held {
         correct_table(local, stripe, &block).await;
-        return;
+        return Repair::NotNeeded;
     }
     let is_unknown = block.known == UNKNOWN || block.may_be_old;
     let may_be_stored = is_proven || is_codeword && is_unknown || sings(Canary::StoredUnproven);
     if !may_be_stored {
-        healed.lost.push((strip, row));
-        return;
+        return Repair::Lost;
     }
     let is_stored = sings(Canary::HealedNotStored)
-        || !local.array.is_read_only() && write_back(local, (stripe, strip, rows), &decoded).await;
-    if is_stored {
-        healed.repaired += 1;
-    } else {
-        healed.unstored = healed.unstored.with(strip);
-    }
+        || !local.array.is_read_only() && write_back(local, run, &decoded).await;
+    if is_stored { Repair::Stored } else { Repair::NotStored }
 }
 
 /// The block as it follows from others of its row that are right; `None` if they are too few.
@@ -263,7 +279,8 @@ async fn correct_table(local: &Rc<LocalArray>, stripe: Stripe, block: &Block) {
     let mut content = BufMut::zeroed(bytes.len());
     content.copy_from_slice(bytes);
     local.counts().checksums_corrected.add(1);
-    let owner = (local.array.member_of(stripe, block.strip), block.device_epoch);
+    let member = local.array.member_of(stripe, block.strip);
+    let owner = MemberDevice { member, device_epoch: block.device_epoch };
     // If the page cannot be had any more the block is looked at again another time.
     let _later = note_alone(local, Noted::new(owner, block.number, content.freeze())).await;
 }

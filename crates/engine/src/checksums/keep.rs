@@ -13,6 +13,7 @@ use crate::coordinator::record::aligned;
 use crate::coordinator::writes::DeviceWrites;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::slot::MemberDevice;
 use ashlar_device::{Device, Fault};
 use ashlar_ondisk::checksums::{SumPageIdentity, place_offset};
 use std::rc::Rc;
@@ -48,7 +49,7 @@ pub(crate) async fn store(
                 put_back_unless_gone(&local.array, page);
                 continue;
             };
-            under_way.push((page, *holder, start(local, (*holder, device), page, next_sequence())));
+            under_way.push((page, *holder, start(local, *holder, device, page, next_sequence())));
         }
         for (_, _, write) in &mut under_way {
             write.end(local).await;
@@ -65,7 +66,7 @@ pub(crate) async fn store(
             round.pages.push(Arc::clone(page));
         }
         for (holder, fault) in failed {
-            round.is_kept &= lose(local, holder, ("a checksum page", fault)).await;
+            round.is_kept &= lose(local, holder, "a checksum page", fault).await;
         }
     }
     local.counts().checksum_page_writes.add(ashlar_units::to_u64(round.pages.len()));
@@ -74,7 +75,8 @@ pub(crate) async fn store(
 
 fn start(
     local: &LocalArray,
-    (holder, device): (Holder, &Rc<dyn Device>),
+    holder: Holder,
+    device: &Rc<dyn Device>,
     page: &Page,
     sequence: u64,
 ) -> DeviceWrites {
@@ -90,7 +92,7 @@ fn start(
 /// A page of a device that is not in service: nobody needs it any more, unless the device is only
 /// about to go.
 fn put_back_unless_gone(array: &Array, page: &Arc<Page>) {
-    let (member, device_epoch) = page.key.owner();
+    let MemberDevice { member, device_epoch } = page.key.owner();
     let slot = array.slot(member);
     // What the page says is not on the device; when that comes back its dirty regions are rebuilt.
     let _unstored = page.take();

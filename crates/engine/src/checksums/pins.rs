@@ -8,12 +8,12 @@
 
 use super::cache::{Key, begin, load};
 use super::page::Page;
-use super::{Owner, are_mostly_dirty, block_of, sum_of};
+use super::{are_mostly_dirty, block_of, sum_of};
 use crate::coordinator::{map_writer, on_coordinator};
 use crate::datapath::blame::{FailedMembers, blame, take_out_failed};
 use crate::datapath::store::WriteTarget;
 use crate::local_array::LocalArray;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use ashlar_device::Fault;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe};
@@ -32,13 +32,13 @@ pub(crate) struct Pins {
 
 /// What is being stored on one device.
 pub(crate) struct Noted {
-    owner: Owner,
+    owner: MemberDevice,
     first_block: u64,
     bytes: Buf,
 }
 
 impl Noted {
-    pub(crate) fn new(owner: Owner, first_block: u64, bytes: Buf) -> Noted {
+    pub(crate) fn new(owner: MemberDevice, first_block: u64, bytes: Buf) -> Noted {
         Noted { owner, first_block, bytes }
     }
 }
@@ -95,15 +95,14 @@ fn targets(
     local: &LocalArray,
     stripe: Stripe,
     strip: ashlar_units::StripIdx,
-) -> impl Iterator<Item = (WriteTarget, Owner)> {
+) -> impl Iterator<Item = (WriteTarget, MemberDevice)> {
     let member = local.array.member_of(stripe, strip);
     let (device_epoch, replacement): (DeviceEpoch, DeviceEpoch) = local.device_epochs(member);
-    let current = local
-        .device(member)
-        .map(|_| (WriteTarget::current(member, device_epoch), (member, device_epoch)));
-    let replacing = local
-        .replacement(member)
-        .map(|_| (WriteTarget::replacement(member, replacement), (member, replacement)));
+    let current = MemberDevice { member, device_epoch };
+    let replacing = MemberDevice { member, device_epoch: replacement };
+    let current = local.device(member).map(|_| (WriteTarget::current(current), current));
+    let replacing =
+        local.replacement(member).map(|_| (WriteTarget::replacement(replacing), replacing));
     current.into_iter().chain(replacing)
 }
 
@@ -164,7 +163,7 @@ impl Pins {
                 known = self.pages.iter().find(|page| page.key == key);
             }
             if let Some(page) = known {
-                page.set(entry, sum_of(noted.owner.0, number, block));
+                page.set(entry, sum_of(noted.owner.member, number, block));
             }
         }
         known.inspect(|known| sums.cache.note_dirty(known));

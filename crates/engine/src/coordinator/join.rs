@@ -64,7 +64,7 @@ pub(crate) async fn as_rebuilding(
     joining_device: Stated,
 ) -> Result<(), Refusal> {
     let uuid = draw_uuid(&local.worker);
-    with_uuid(local, member, (joining_device, uuid)).await
+    with_uuid(local, member, joining_device, uuid).await
 }
 
 /// The same for a device that has an identity already: a spare.
@@ -74,19 +74,20 @@ pub(crate) async fn as_rebuilding(
 pub(crate) async fn with_uuid(
     local: &Rc<LocalArray>,
     member: MemberIdx,
-    (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
+    Stated { opened, atomic_write_bytes }: Stated,
+    uuid: Uuid,
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     check(local, &facts)?;
     expect_state(local, member, SlotState::Out)?;
-    prepare(local, (&opened, uuid)).await?;
+    prepare(local, &opened, uuid).await?;
     let joining_device = MemberEntry::new(uuid, member, Role::Rebuilding)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
     let log_tag = draw_log_tag(&local.worker);
     let stated_atomic_bytes = of_use(local, atomic_write_bytes);
     let joining_device = MemberEntry { log_tag, stated_atomic_bytes, ..joining_device };
     let enlist = move |superblock: &mut Superblock| enlist(superblock, joining_device);
-    fill(local, member, (opened, joining_device.uuid, log_tag), enlist).await
+    fill(local, member, Prepared { opened, uuid: joining_device.uuid, log_tag }, enlist).await
 }
 
 /// A member that was put out of its slot comes back to it with what it held; only stripes of dirty
@@ -102,15 +103,15 @@ pub(crate) async fn returned(
     check(local, opened.facts())?;
     let (member, uuid) = recognise(local, &opened).await?;
     expect_state(local, member, SlotState::Out)?;
-    prepare(local, (&opened, uuid)).await?;
+    prepare(local, &opened, uuid).await?;
     let log_tag = draw_log_tag(&local.worker);
     let enlist = move |superblock: &mut Superblock| {
         superblock.record(uuid, MemberEvent::Readded).expect("it is listed as out");
         let entry = superblock.members.iter_mut().find(|entry| entry.uuid == uuid);
         entry.expect("it is listed").log_tag = log_tag;
-        enter_job(superblock, (JobKind::Rebuild, member, uuid));
+        enter_job(superblock, JobKind::Rebuild, member, uuid);
     };
-    fill(local, member, (opened, uuid, log_tag), enlist).await
+    fill(local, member, Prepared { opened, uuid, log_tag }, enlist).await
 }
 
 /// A new device is filled while the slot's own still serves, then takes its place.
@@ -123,7 +124,7 @@ pub(crate) async fn as_replacement(
     joining_device: Stated,
 ) -> Result<(), Refusal> {
     let uuid = draw_uuid(&local.worker);
-    replacement_with_uuid(local, member, (joining_device, uuid)).await
+    replacement_with_uuid(local, member, joining_device, uuid).await
 }
 
 /// The same for a device that has an identity already: a spare.
@@ -133,12 +134,13 @@ pub(crate) async fn as_replacement(
 pub(crate) async fn replacement_with_uuid(
     local: &Rc<LocalArray>,
     member: MemberIdx,
-    (Stated { opened, atomic_write_bytes }, uuid): (Stated, Uuid),
+    Stated { opened, atomic_write_bytes }: Stated,
+    uuid: Uuid,
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     check(local, &facts)?;
     expect_state(local, member, SlotState::InSync)?;
-    prepare(local, (&opened, uuid)).await?;
+    prepare(local, &opened, uuid).await?;
     let log_tag = draw_log_tag(&local.worker);
     let joining_device = MemberEntry::new(uuid, member, Role::Replacement)
         .on_device(member_bytes(facts.size_bytes), serial_of(&facts));
@@ -235,7 +237,8 @@ fn serial_of(facts: &DeviceFacts) -> Text<{ ashlar_ondisk::format::SERIAL_BYTES 
 /// Maps of an earlier life go; pages with bits are written once the device takes part.
 async fn prepare(
     local: &Rc<LocalArray>,
-    (opened, uuid): (&Arc<dyn Opened>, Uuid),
+    opened: &Arc<dyn Opened>,
+    uuid: Uuid,
 ) -> Result<(), Refusal> {
     let device = opened.attach(&local.worker.handle);
     let (worker, path) = (&local.worker, &opened.facts().path);
@@ -250,10 +253,17 @@ async fn prepare(
         let zeroed = control_io::zero(worker, device.as_ref(), area).await;
         zeroed.map_err(|fault| control_io::refused(path, "clearing its maps", fault))?;
     }
-    let made = map_pages::make(worker, device.as_ref(), (&superblock, uuid)).await;
+    let made = map_pages::make(worker, device.as_ref(), &superblock, uuid).await;
     made.map_err(|fault| control_io::refused(path, "making its written map", fault))?;
     let flushed = control_io::run(worker, device.as_ref(), 0, Command::Flush).await.result;
     flushed.map_err(|fault| control_io::refused(path, "a flush", fault))
+}
+
+/// A device that is about to take a slot, and its names.
+struct Prepared {
+    opened: Arc<dyn Opened>,
+    uuid: Uuid,
+    log_tag: u64,
 }
 
 /// The device takes the slot, which is out, and its rebuild begins. `enlist` says so in the
@@ -261,13 +271,13 @@ async fn prepare(
 async fn fill(
     local: &Rc<LocalArray>,
     member: MemberIdx,
-    (opened, uuid, log): (Arc<dyn Opened>, Uuid, u64),
+    Prepared { opened, uuid, log_tag }: Prepared,
     enlist: impl FnOnce(&mut Superblock),
 ) -> Result<(), Refusal> {
     let facts = opened.facts().clone();
     let gate = local.coordinator().gate().await;
     expect_state(local, member, SlotState::Out)?;
-    let tags = Tags { log, pages: local.coordinator().superblock().page_tag(uuid) };
+    let tags = Tags { log: log_tag, pages: local.coordinator().superblock().page_tag(uuid) };
     let (array, slot) = (&local.array, local.array.slot(member));
     let device_epoch = slot.draw_device_epoch();
     slot.set_nothing_rebuilt();
@@ -346,10 +356,10 @@ fn enlist(superblock: &mut Superblock, joining_device: MemberEntry) {
     }
     let kind =
         if joining_device.role == Role::Rebuilding { JobKind::Rebuild } else { JobKind::Replace };
-    enter_job(superblock, (kind, slot, joining_device.uuid));
+    enter_job(superblock, kind, slot, joining_device.uuid);
 }
 
-fn enter_job(superblock: &mut Superblock, (kind, slot, uuid): (JobKind, MemberIdx, Uuid)) {
+fn enter_job(superblock: &mut Superblock, kind: JobKind, slot: MemberIdx, uuid: Uuid) {
     let job = JobRecord { member: Some(uuid), slot: Some(slot), ..JobRecord::new(kind) };
     // In a full table there is no room: then the job begins anew after a restart.
     table::put(superblock, job);

@@ -12,9 +12,8 @@ use crate::canary::{Canary, sings};
 use crate::control_io::within;
 use crate::event::names;
 use crate::local_array::LocalArray;
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use ashlar_device::{Change, Device, Fault, Look};
-use ashlar_units::MemberIdx;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -24,7 +23,7 @@ use std::rc::Rc;
 pub(crate) struct Looks {
     is_under_way: Cell<bool>,
     /// The reports that were made already, by device.
-    told: RefCell<BTreeSet<(MemberIdx, DeviceEpoch, Told)>>,
+    told: RefCell<BTreeSet<(MemberDevice, Told)>>,
 }
 
 /// Each is reported once for a device.
@@ -79,15 +78,11 @@ pub(crate) async fn fault_of(local: &LocalArray, device: &dyn Device) -> Option<
 async fn act(local: &Rc<LocalArray>, holder: &Holder, path: &str, change: Change) {
     let fault = change.fault();
     let told = if fault.is_some() { Told::Fault } else { Told::PathReplaced };
-    let is_new = local.coordinator().looks.told.borrow_mut().insert((
-        holder.member,
-        holder.device_epoch,
-        told,
-    ));
+    let device = holder.owner();
+    let is_new = local.coordinator().looks.told.borrow_mut().insert((device, told));
     if !is_new {
         return;
     }
-    let device = (holder.member, holder.device_epoch);
     match fault {
         None => {
             let fields = vec![("slot", holder.member.to_string()), ("path", path.to_owned())];

@@ -15,7 +15,7 @@ use crate::checksums;
 use crate::intent::RegionNo;
 use crate::local_array::{LocalArray, SlotDevice, SlotDevices};
 use crate::member::SlotState;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use crate::watch;
 use ashlar_device::{Command, Device, Fault};
 use ashlar_iobuf::Buf;
@@ -80,7 +80,7 @@ async fn write_intent_pages(
     let to_store = |page: usize| {
         let words = local.array.intent.page_words(page);
         let offset = area + to_u64(page) * BLOCK_BYTES;
-        PageToStore::new(local, (BitmapKind::WriteIntent, page), (offset, &words))
+        PageToStore::new(local, BitmapKind::WriteIntent, page, offset, &words)
     };
     let pages: Vec<PageToStore> = pages.into_iter().map(to_store).collect();
     local.counts().intent_page_writes.add(to_u64(pages.len()));
@@ -100,8 +100,10 @@ struct PageToStore {
 impl PageToStore {
     fn new(
         local: &LocalArray,
-        (kind, page): (BitmapKind, usize),
-        (offset, words): (u64, &[u64]),
+        kind: BitmapKind,
+        page: usize,
+        offset: u64,
+        words: &[u64],
     ) -> PageToStore {
         let page = u32::try_from(page).expect("areas hold fewer than 2^32 pages");
         let mut bits = Box::new([0; WORDS_PER_PAGE]);
@@ -134,7 +136,7 @@ async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_dura
     let mut is_kept = true;
     for (holder, device, writes) in under_way {
         if let Err(fault) = writes.finish(local).await {
-            is_kept &= lose(local, holder, ("a bitmap page", fault)).await;
+            is_kept &= lose(local, holder, "a bitmap page", fault).await;
         } else if is_durable {
             let flush = local.start_on(device.as_ref(), 0, Command::Flush);
             flushes.push((holder, flush));
@@ -144,7 +146,7 @@ async fn write_everywhere(local: &Rc<LocalArray>, pages: &[PageToStore], is_dura
     }
     for (holder, flush) in flushes {
         if let Err(fault) = ended(vec![flush]).await {
-            is_kept &= lose(local, holder, ("a flush", fault)).await;
+            is_kept &= lose(local, holder, "a flush", fault).await;
         }
     }
     is_kept
@@ -162,8 +164,8 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Its slot, and which of the slot's devices it is.
-    pub(crate) fn owner(&self) -> (MemberIdx, DeviceEpoch) {
-        (self.member, self.device_epoch)
+    pub(crate) fn owner(&self) -> MemberDevice {
+        MemberDevice { member: self.member, device_epoch: self.device_epoch }
     }
 
     /// Something is in its cache: the next flush must include it. (A replacement is always
@@ -174,18 +176,14 @@ impl Holder {
 }
 
 /// The device could not take something: it goes. False if the array cannot do without it.
-pub(crate) async fn lose(
-    local: &Rc<LocalArray>,
-    holder: Holder,
-    (what, fault): (&str, Fault),
-) -> bool {
+pub(crate) async fn lose(local: &Rc<LocalArray>, holder: Holder, what: &str, fault: Fault) -> bool {
     let why = format!("{what} could not be written: {fault}");
-    let who = (holder.member, holder.device_epoch);
+    let device = holder.owner();
     if holder.is_replacement {
-        super::replacement_failed(local, who, why).await;
+        super::replacement_failed(local, device, why).await;
         return true;
     }
-    take_out_holder(local, who, why).await.is_ok()
+    take_out_holder(local, device, why).await.is_ok()
 }
 
 /// The devices that take part in writes, with those that are being filled.
@@ -276,7 +274,7 @@ fn take_written_pages(local: &LocalArray) -> (Vec<TakenPage>, Vec<PageToStore>) 
     let to_store = |(page, words): &TakenPage| {
         let place = to_u64(*page) * places + written.next_place(*page) % places;
         let offset = area + place * BLOCK_BYTES;
-        PageToStore::new(local, (BitmapKind::WrittenMap, *page), (offset, words))
+        PageToStore::new(local, BitmapKind::WrittenMap, *page, offset, words)
     };
     let pages = numbers.iter().map(to_store).collect();
     (numbers, pages)
@@ -298,7 +296,7 @@ async fn flush_members(local: &Rc<LocalArray>) -> bool {
     for (holder, flush) in flushes {
         if let Err(fault) = ended(vec![flush]).await {
             local.tally(holder.member).counters.write_errors.add(1);
-            is_kept &= lose(local, holder, ("a flush", fault)).await;
+            is_kept &= lose(local, holder, "a flush", fault).await;
         } else if !holder.is_replacement {
             local.array.slot(holder.member).set_fails(false);
         }

@@ -208,7 +208,7 @@ async fn flush(local: &Rc<LocalArray>, marked: &Marked) -> bool {
     for ((holder, _), flush) in marked.iter().zip(flushes) {
         if let Err(fault) = ended(vec![flush]).await {
             went_well = false;
-            map_writer::lose(local, *holder, ("a flush", fault)).await;
+            map_writer::lose(local, *holder, "a flush", fault).await;
         }
     }
     went_well

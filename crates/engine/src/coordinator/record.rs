@@ -11,6 +11,7 @@ use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
+use crate::slot::MemberDevice;
 use ashlar_device::{Command, Device, Fault, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_ondisk::format::copy_slots;
@@ -97,8 +98,9 @@ async fn write_until_taken(local: &Rc<LocalArray>, next: &mut Superblock) -> Res
                 array.record(names::MEMBER_FAILED, fields);
                 continue;
             }
-            let holder = (target.slot, array.slot(target.slot).device_epoch());
-            let why = local.coordinator().silences.reason(holder, &why);
+            let device_epoch = array.slot(target.slot).device_epoch();
+            let device = MemberDevice { member: target.slot, device_epoch };
+            let why = local.coordinator().silences.reason(device, &why);
             let path = target.device.facts().path.clone();
             let fields = vec![("slot", target.slot.to_string()), ("reason", why), ("path", path)];
             if array.is_needed(target.slot) {

@@ -64,8 +64,8 @@ impl DeviceWrites {
     pub(crate) async fn finish(mut self, local: &LocalArray) -> Result<(), Fault> {
         self.end(local).await;
         for Write { offset, bytes } in self.again.drain(..) {
-            let device = (self.member, &self.device);
-            self.result = self.result.and(try_again(local, device, (offset, &bytes)).await);
+            let again = try_again(local, self.member, &self.device, offset, &bytes);
+            self.result = self.result.and(again.await);
         }
         self.result
     }
@@ -78,13 +78,15 @@ impl DeviceWrites {
 /// The last fault.
 pub(crate) async fn try_again(
     local: &LocalArray,
-    (member, device): (MemberIdx, &Rc<dyn Device>),
-    (offset, bytes): (u64, &Buf),
+    member: MemberIdx,
+    device: &Rc<dyn Device>,
+    offset: u64,
+    bytes: &Buf,
 ) -> Result<(), Fault> {
     // There may be room by now: one that waited before this one has gone well.
     let write = || local.start_on(device.as_ref(), offset, Command::Write(bytes.clone()));
     let mut result = ended(write()).await;
-    let mut patience = Patience::new((&local.array, &local.worker.handle), member);
+    let mut patience = Patience::new(&local.array, &local.worker.handle, member);
     let is_gone = || !is_in_slot(local, member, device);
     while let Err(fault) = result
         && patience.may_try_again(fault, is_gone).await

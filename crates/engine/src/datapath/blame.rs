@@ -11,15 +11,14 @@ use crate::coordinator;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use ashlar_device::{Fault, FaultKind};
-use ashlar_units::MemberIdx;
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Members that failed a write, each once, and on which of their devices.
-pub(crate) type FailedMembers = SmallVec<[(MemberIdx, DeviceEpoch, Fault); 4]>;
+pub(crate) type FailedMembers = SmallVec<[(MemberDevice, Fault); 4]>;
 
 /// A device failed a write: it goes at once if it was only being filled, else it is among the
 /// failed.
@@ -32,12 +31,11 @@ pub(crate) async fn blame(
     if target.is_replacement {
         // Before the write is answered. If the device were made current first, it would lack the
         // write.
-        let holder = (target.member, target.device_epoch);
-        return coordinator::replacement_failed(local, holder, fault.to_string()).await;
+        return coordinator::replacement_failed(local, target.device, fault.to_string()).await;
     }
-    local.tally(target.member).counters.write_errors.add(1);
-    if failed.iter().all(|(member, ..)| *member != target.member) {
-        failed.push((target.member, target.device_epoch, fault));
+    local.tally(target.device.member).counters.write_errors.add(1);
+    if failed.iter().all(|(device, _)| device.member != target.device.member) {
+        failed.push((target.device, fault));
     }
 }
 
@@ -47,8 +45,8 @@ pub(crate) async fn take_out_failed(
     local: &Rc<LocalArray>,
     failed: FailedMembers,
 ) -> Result<(), VolumeErrorKind> {
-    for (member, device_epoch, fault) in failed {
-        let out = coordinator::take_out_holder(local, (member, device_epoch), fault.to_string());
+    for (device, fault) in failed {
+        let out = coordinator::take_out_holder(local, device, fault.to_string());
         out.await.map_err(|_| kind_of(fault))?;
     }
     if local.array.has_failing_slots() {
@@ -59,10 +57,10 @@ pub(crate) async fn take_out_failed(
 
 /// A read failed on a member: count it; a member that is gone, or that fails too often, goes out of
 /// service in the background (the read itself needs nobody's record).
-pub(crate) fn read_failed(local: &Rc<LocalArray>, holder: (MemberIdx, DeviceEpoch), fault: Fault) {
+pub(crate) fn read_failed(local: &Rc<LocalArray>, device: MemberDevice, fault: Fault) {
     let array = &local.array;
-    let slot = array.slot(holder.0);
-    if slot.device_epoch() != holder.1 {
+    let slot = array.slot(device.member);
+    if slot.device_epoch() != device.device_epoch {
         // It left the slot while the read was under way: its successor has no part in this.
         return;
     }
@@ -70,10 +68,10 @@ pub(crate) fn read_failed(local: &Rc<LocalArray>, holder: (MemberIdx, DeviceEpoc
         // It is on its way out already, and what it was asked was given up.
         return;
     }
-    local.tally(holder.0).counters.read_errors.add(1);
-    let is_worn = array.read_errors(holder.0) > array.tuning.read_errors_max;
+    local.tally(device.member).counters.read_errors.add(1);
+    let is_worn = array.read_errors(device.member) > array.tuning.read_errors_max;
     if fault.kind == FaultKind::Gone || is_worn {
-        coordinator::take_out_soon(local, holder, fault.to_string());
+        coordinator::take_out_soon(local, device, fault.to_string());
     }
 }
 

@@ -12,7 +12,7 @@ use crate::checksums;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::scratch::StripeBuffers;
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{StripIo, Stripe};
@@ -29,8 +29,7 @@ pub(crate) type GatherRead = (StripIo, Option<MemberRead>);
 
 /// A read under way, and on which of the slot's devices.
 pub(crate) struct MemberRead {
-    member: MemberIdx,
-    device_epoch: DeviceEpoch,
+    device: MemberDevice,
     /// Bytes from the device's start.
     offset: u64,
     began: Nanos,
@@ -152,8 +151,7 @@ fn start_read(
     local.tally(member).begin_read(io.rows.bytes());
     local.counts().member_reads.add(1);
     Some(MemberRead {
-        member,
-        device_epoch,
+        device: MemberDevice { member, device_epoch },
         offset,
         began: local.worker.handle.turn_now(),
         pending,
@@ -165,13 +163,14 @@ async fn await_read(
     reading: Option<MemberRead>,
     deadline: Pin<&mut Option<Sleep>>,
 ) -> Result<BufMut, NotRead> {
-    let Some(MemberRead { member, device_epoch, offset, began, pending }) = reading else {
+    let Some(MemberRead { device, offset, began, pending }) = reading else {
         return Err(NotRead::Failed);
     };
+    let member = device.member;
     let asked = local.worker.handle.turn_now();
     let answered = before(pending, deadline).await;
     local.tally(member).counters.completed.add(1);
-    local.tally(member).timings.note_read((began, asked), local.worker.handle.turn_now());
+    local.tally(member).timings.note_read(began, asked, local.worker.handle.turn_now());
     match answered {
         None => {
             note_slow(local, member);
@@ -184,17 +183,17 @@ async fn await_read(
                 return Ok(bytes);
             }
             let block = (offset - local.array.data_offset) / BLOCK_BYTES;
-            match checksums::is_right(local, (member, device_epoch), (block, &bytes)).await {
+            match checksums::is_right(local, device, block, &bytes).await {
                 Ok(true) => Ok(bytes),
                 Ok(false) => Err(NotRead::Broken),
                 Err(fault) => {
-                    blame::read_failed(local, (member, device_epoch), fault);
+                    blame::read_failed(local, device, fault);
                     Err(NotRead::Failed)
                 }
             }
         }
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            blame::read_failed(local, (member, device_epoch), fault);
+            blame::read_failed(local, device, fault);
             let is_media = fault.kind == FaultKind::Media;
             Err(if is_media { NotRead::Broken } else { NotRead::Failed })
         }

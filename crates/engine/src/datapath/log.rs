@@ -14,7 +14,7 @@ use crate::local_array::LocalArray;
 use crate::log::{NewUpdate, Piece, Update};
 use ashlar_layout::{RowRange, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
-use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet};
+use ashlar_units::{BLOCK_BYTES, Extent, StripSet};
 use ashlar_volume::VolumeErrorKind;
 use std::rc::Rc;
 
@@ -90,11 +90,13 @@ async fn flush(local: &Rc<LocalArray>) -> Result<(), VolumeErrorKind> {
 /// and never will.
 pub(super) async fn log(
     local: &Rc<LocalArray>,
-    (stripe, kind): (Stripe, RecordKind),
+    kind: RecordKind,
     plan: &WritePlan,
-    (payload, parity): (&Payload, &[Piece]),
+    payload: &Payload,
+    parity: &[Piece],
 ) -> Result<Option<Update>, VolumeErrorKind> {
     let log = local.log().expect("asked only where there is one");
+    let stripe = payload.stripe();
     // There is nothing that it would outdate.
     if kind == RecordKind::FirstWrite && local.array.checksums.is_none() && log.is_settled(stripe) {
         return Ok(None);
@@ -155,7 +157,7 @@ fn data_pieces(plan: &WritePlan, payload: &Payload, pieces: &mut List<Piece>) {
     let written = plan.bands().iter().fold(StripSet::EMPTY, |all, band| all.or(band.written));
     for strip in written.iter() {
         let mut run: Option<RowRange> = None;
-        let mut push = |rows: RowRange| pieces.push(data_piece(payload, strip, rows));
+        let mut push = |rows: RowRange| pieces.push(payload.piece(strip, rows));
         for band in plan.bands().iter().filter(|band| band.written.contains(strip)) {
             run = match run {
                 Some(rows) if rows.end == band.rows.start => Some(rows.union(band.rows)),
@@ -167,8 +169,4 @@ fn data_pieces(plan: &WritePlan, payload: &Payload, pieces: &mut List<Piece>) {
         }
         run.map(&mut push);
     }
-}
-
-fn data_piece(payload: &Payload, strip: StripIdx, rows: RowRange) -> Piece {
-    Piece::new(strip, rows, payload.shared(strip, rows))
 }

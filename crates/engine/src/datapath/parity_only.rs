@@ -47,31 +47,32 @@ use std::rc::Rc;
 /// The kind of record of a planned update whose `old` blocks were read: parity-only, if it may be.
 pub(super) fn kind_of(
     local: &LocalArray,
-    (stripe, kind): (Stripe, Option<RecordKind>),
-    (plan, payload): (&WritePlan, &Payload),
+    kind: Option<RecordKind>,
+    plan: &WritePlan,
+    payload: &Payload,
     old: &RowSet,
 ) -> Option<RecordKind> {
     let may_be = (local.array.may_be_parity_only() || sings(Canary::ParityOnlyUnstated))
-        && local
-            .log()
-            .is_some_and(|log| log.has_no_copies(stripe) || sings(Canary::ParityOnlyOverCopies));
+        && local.log().is_some_and(|log| {
+            log.has_no_copies(payload.stripe()) || sings(Canary::ParityOnlyOverCopies)
+        });
     if kind != Some(RecordKind::Full) || !may_be {
         return kind;
     }
-    change_of(local, stripe, (plan, payload), old).map(RecordKind::ParityOnly).or(kind)
+    change_of(local, plan, payload, old).map(RecordKind::ParityOnly).or(kind)
 }
 
 fn change_of(
     local: &LocalArray,
-    stripe: Stripe,
-    (plan, payload): (&WritePlan, &Payload),
+    plan: &WritePlan,
+    payload: &Payload,
     old: &RowSet,
 ) -> Option<BlockChange> {
     let [band] = plan.bands() else { return None };
     let strip = band.written.iter().next().filter(|_| band.written.count() == 1)?;
     let is_one_block = band.rows.blocks() == 1 && band.kind == WriteKind::ReadModifyWrite;
     let has_parity = !band.stored(plan.writable()).minus(band.written).is_empty();
-    if !(is_one_block && has_parity && is_whole(local, stripe, strip)) {
+    if !(is_one_block && has_parity && is_whole(local, payload.stripe(), strip)) {
         return None;
     }
     let old = block_checksum(old.slice(strip, band.rows));
@@ -94,13 +95,13 @@ fn is_whole(local: &LocalArray, stripe: Stripe, strip: StripIdx) -> bool {
 /// If the block's device failed and the members cannot do without it: then parity is not in place.
 pub(super) async fn store(
     local: &Rc<LocalArray>,
-    stripe: Stripe,
-    (change, rows): (BlockChange, RowRange),
+    change: BlockChange,
+    rows: RowRange,
     payload: &Payload,
     mut parity: List<Piece>,
 ) -> Result<FailedMembers, VolumeErrorKind> {
     let mut writes = Writes::noting(local, None);
-    writes.start(local, (stripe, change.strip, rows.start), payload.shared(change.strip, rows));
+    writes.start(local, payload.stripe(), payload.piece(change.strip, rows));
     if !sings(Canary::ParityOnlyParityTooSoon) {
         let failed = writes.finish(local).await;
         if !failed.is_empty() || local.array.has_failing_slots() {
@@ -108,8 +109,8 @@ pub(super) async fn store(
         }
         writes = Writes::noting(local, None);
     }
-    for Piece { part, bytes } in parity.drain(..) {
-        writes.start(local, (stripe, part.strip, part.rows.start), bytes);
+    for piece in parity.drain(..) {
+        writes.start(local, payload.stripe(), piece);
     }
     Ok(writes.finish(local).await)
 }

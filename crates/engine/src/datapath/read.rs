@@ -12,7 +12,7 @@ use crate::array::Array;
 use crate::canary::{Canary, sings};
 use crate::checksums;
 use crate::local_array::LocalArray;
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use crate::watch::slow;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
@@ -38,6 +38,13 @@ pub(crate) struct Began {
     at: Nanos,
     device_epoch: DeviceEpoch,
     _awaited: Awaited,
+}
+
+impl Began {
+    /// The device of `member` that it goes to.
+    fn device(&self, member: MemberIdx) -> MemberDevice {
+        MemberDevice { member, device_epoch: self.device_epoch }
+    }
 }
 
 /// A member's command that somebody waits for. It counts as completed when this drops, so also when
@@ -289,7 +296,7 @@ async fn straight(
     let outcome = before_deadline(local, part.stripe, pending).await;
     let (tally, now) = (local.tally(member), local.worker.handle.turn_now());
     tally.read_latency.record(now.since(began.at));
-    tally.timings.note_read((began.at, asked), now);
+    tally.timings.note_read(began.at, asked, now);
     if local.array.room.has_torn() {
         // It may have crossed a write that met no room.
         return Box::pin(elsewhere(local, part, Missing::default())).await;
@@ -318,7 +325,7 @@ async fn compared(
     if sings(Canary::ReadUnverified) {
         return Ok(buffer);
     }
-    match checksums::is_right(local, (member, began.device_epoch), (first, &buffer)).await {
+    match checksums::is_right(local, began.device(member), first, &buffer).await {
         Ok(true) => Ok(buffer),
         Ok(false) => {
             let broken = StripSet::only(part.strip);
@@ -343,7 +350,7 @@ async fn around(
     let strip = StripSet::only(part.strip);
     let missing = match outcome {
         Some(Some(Outcome { result: Err(fault), .. })) => {
-            blame::read_failed(local, (member, began.device_epoch), fault);
+            blame::read_failed(local, began.device(member), fault);
             match fault.kind {
                 FaultKind::Media => Missing { broken: strip, ..Missing::default() },
                 _ => Missing { failed: strip, ..Missing::default() },

@@ -17,6 +17,7 @@ use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::log::Piece;
 use crate::scratch::{Leave, StripeBuffers};
+use crate::stripe::StripRun;
 use crate::stripe::lock::Hold;
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{
@@ -140,7 +141,8 @@ impl Search {
         for strip in self.missing.broken.and(plan.decoded()).iter() {
             let part = work.parts.entries.iter().find(|part| part.strip == strip);
             let part = part.expect("what is decoded is asked for");
-            write_back(local, (self.stripe, strip, part.rows), &part.bytes).await;
+            let run = StripRun { stripe: self.stripe, strip, rows: part.rows };
+            write_back(local, run, &part.bytes).await;
         }
         let geometry = local.array.geometry_of(self.stripe);
         Ok(Some(work.finish(geometry, &plan, self.extent, read)))
@@ -313,8 +315,8 @@ fn decode_band(
 /// Compute `strip` from the gathered survivors, into one of `buffers`.
 pub(crate) fn decode_one(
     local: &LocalArray,
-    stripe: Stripe,
-    (survivors, strip, rows): (StripSet, StripIdx, RowRange),
+    StripRun { stripe, strip, rows }: StripRun,
+    survivors: StripSet,
     old: &RowSet,
     buffers: &mut StripeBuffers,
 ) -> BufMut {
@@ -338,7 +340,7 @@ pub(crate) fn decode_one(
 /// the member goes out.
 pub(crate) async fn write_back(
     local: &Rc<LocalArray>,
-    (stripe, strip, rows): (Stripe, StripIdx, RowRange),
+    StripRun { stripe, strip, rows }: StripRun,
     content: &[u8],
 ) -> bool {
     // Not from the pool: who calls may hold buffers of it, and must not wait for more. This is

@@ -15,14 +15,14 @@ use crate::coordinator::writes::try_again;
 use crate::lists::List;
 use crate::local_array::LocalArray;
 use crate::log::{NewUpdate, Piece};
-use crate::slot::DeviceEpoch;
+use crate::slot::MemberDevice;
 use crate::watch::slow::time_writes;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::Buf;
 use ashlar_layout::{RowRange, StripIo, Stripe, WritePlan};
 use ashlar_ondisk::log::RecordKind;
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
+use ashlar_units::{MemberIdx, Nanos, StripSet, to_u64, to_usize};
 use std::rc::Rc;
 
 /// One write under way; what it writes and where, unless somebody else sees to its end.
@@ -43,26 +43,26 @@ pub(crate) struct Writes {
 /// Where a write goes.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTarget {
-    pub(super) member: MemberIdx,
-    pub(super) device_epoch: DeviceEpoch,
+    pub(super) device: MemberDevice,
     pub(super) is_replacement: bool,
 }
 
 /// Carry out the writes of `plan`.
 pub(super) async fn store(
     local: &Rc<LocalArray>,
-    stripe: Stripe,
     plan: &WritePlan,
     payload: &Payload,
-    (mut parity, pins): (List<Piece>, Option<Pins>),
+    mut parity: List<Piece>,
+    pins: Option<Pins>,
 ) -> FailedMembers {
+    let stripe = payload.stripe();
     let data_strips = local.array.geometry_of(stripe).data_strips();
     let mut writes = Writes::noting(local, pins);
     for io in plan.writes().filter(|io| io.strip.at() < data_strips) {
-        start_data(local, stripe, (plan, io), payload, &mut writes);
+        start_data(local, plan, io, payload, &mut writes);
     }
-    for Piece { part, bytes } in parity.drain(..).filter(|_| !sings(Canary::ParityNotStored)) {
-        writes.start(local, (stripe, part.strip, part.rows.start), bytes);
+    for piece in parity.drain(..).filter(|_| !sings(Canary::ParityNotStored)) {
+        writes.start(local, stripe, piece);
     }
     writes.finish(local).await
 }
@@ -70,8 +70,8 @@ pub(super) async fn store(
 /// Start the writes of one data strip: a run of rows from the request, or of zeros, each one I/O.
 fn start_data(
     local: &LocalArray,
-    stripe: Stripe,
-    (plan, io): (&WritePlan, StripIo),
+    plan: &WritePlan,
+    io: StripIo,
     payload: &Payload,
     writes: &mut Writes,
 ) {
@@ -84,7 +84,7 @@ fn start_data(
         } else {
             payload.shared(io.strip, rows)
         };
-        writes.start(local, (stripe, io.strip, rows.start), buffer);
+        writes.start(local, payload.stripe(), Piece::new(io.strip, rows, buffer));
     };
     for band in plan.bands() {
         let is_zero = band.zeroed.contains(io.strip);
@@ -165,10 +165,10 @@ async fn store_pieces(
 ) -> Stored {
     let mut failed = changed_members(local, stripe, pieces).await;
     let mut writes = Writes::noting(local, pins);
-    for Piece { part, bytes } in pieces {
-        let member = local.array.member_of(stripe, part.strip);
-        if failed.iter().all(|(changed, ..)| *changed != member) {
-            writes.start(local, (stripe, part.strip, part.rows.start), bytes.clone());
+    for piece in pieces {
+        let member = local.array.member_of(stripe, piece.part.strip);
+        if failed.iter().all(|(changed, _)| changed.member != member) {
+            writes.start(local, stripe, piece.clone());
         }
     }
     failed.extend(writes.finish(local).await);
@@ -193,7 +193,7 @@ async fn changed_members(
         let (device_epoch, _) = local.device_epochs(member);
         let Some(device) = local.device(member) else { continue };
         if let Some(fault) = fault_of(local, device.as_ref()).await {
-            changed.push((member, device_epoch, fault));
+            changed.push((MemberDevice { member, device_epoch }, fault));
         }
     }
     changed
@@ -201,26 +201,27 @@ async fn changed_members(
 
 impl WriteTarget {
     /// The device that fills the slot.
-    pub(crate) fn current(member: MemberIdx, device_epoch: DeviceEpoch) -> WriteTarget {
-        WriteTarget { member, device_epoch, is_replacement: false }
+    pub(crate) fn current(device: MemberDevice) -> WriteTarget {
+        WriteTarget { device, is_replacement: false }
     }
 
     /// The device that is being filled to replace it.
-    pub(crate) fn replacement(member: MemberIdx, device_epoch: DeviceEpoch) -> WriteTarget {
-        WriteTarget { member, device_epoch, is_replacement: true }
+    pub(crate) fn replacement(device: MemberDevice) -> WriteTarget {
+        WriteTarget { device, is_replacement: true }
     }
 
     /// The member, if it is the device that fills the slot.
     pub(crate) fn if_current(self) -> Option<MemberIdx> {
-        (!self.is_replacement).then_some(self.member)
+        (!self.is_replacement).then_some(self.device.member)
     }
 
     /// The device, as long as it is there; one that was to replace another may have done so.
     fn device(self, local: &LocalArray) -> Option<Rc<dyn Device>> {
-        let (current, replacement) = local.device_epochs(self.member);
-        match self.device_epoch {
-            device_epoch if device_epoch == current => local.device(self.member),
-            device_epoch if device_epoch == replacement => local.replacement(self.member),
+        let MemberDevice { member, device_epoch } = self.device;
+        let (current, replacement) = local.device_epochs(member);
+        match device_epoch {
+            device_epoch if device_epoch == current => local.device(member),
+            device_epoch if device_epoch == replacement => local.replacement(member),
             _ => None,
         }
     }
@@ -238,22 +239,19 @@ impl Writes {
         Writes { started, began: local.worker.handle.turn_now(), noted: None }
     }
 
-    /// Start writing `buffer` at a row of a strip, on the slot's device and on its replacement.
-    pub(crate) fn start(
-        &mut self,
-        local: &LocalArray,
-        (stripe, strip, row): (Stripe, StripIdx, u32),
-        buffer: Buf,
-    ) {
+    /// Start writing a piece of `stripe`, on the slot's device and on its replacement.
+    pub(crate) fn start(&mut self, local: &LocalArray, stripe: Stripe, piece: Piece) {
+        let Piece { part, bytes: buffer } = piece;
         let array = &local.array;
         self.began = local.worker.handle.turn_now();
-        let (member, offset) = array.place(stripe, strip, row);
+        let (member, offset) = array.place(stripe, part.strip, part.rows.start);
         let (current, replacement) = local.device_epochs(member);
         let replacing = local.replacement(member);
         if let Some(device) = replacing.filter(|_| !sings(Canary::ReplacementMissesWrites)) {
-            self.note(array, (member, replacement), (offset, &buffer));
+            let owner = MemberDevice { member, device_epoch: replacement };
+            self.note(array, owner, offset, &buffer);
             let pending = local.start_on(device.as_ref(), offset, Command::Write(buffer.clone()));
-            let target = WriteTarget::replacement(member, replacement);
+            let target = WriteTarget::replacement(owner);
             self.started.push((target, pending, Some((offset, buffer.clone()))));
         }
         let again = buffer.clone();
@@ -263,18 +261,14 @@ impl Writes {
         // and the slots that were left out are recorded before the client is answered.
         if let Some(pending) = local.start(member, offset, Command::Write(buffer)) {
             local.tally(member).begin_write(bytes);
-            let target = WriteTarget::current(member, current);
-            self.note(array, (member, current), (offset, &again));
+            let owner = MemberDevice { member, device_epoch: current };
+            let target = WriteTarget::current(owner);
+            self.note(array, owner, offset, &again);
             self.started.push((target, pending, Some((offset, again))));
         }
     }
 
-    fn note(
-        &mut self,
-        array: &Array,
-        owner: (MemberIdx, DeviceEpoch),
-        (offset, bytes): (u64, &Buf),
-    ) {
+    fn note(&mut self, array: &Array, owner: MemberDevice, offset: u64, bytes: &Buf) {
         if let Some((_, noted)) = &mut self.noted {
             let block = (offset - array.data_offset) / ashlar_units::BLOCK_BYTES;
             noted.push(Noted::new(owner, block, bytes.clone()));
@@ -290,13 +284,13 @@ impl Writes {
         for (at, (target, pending, again)) in self.started.drain(..).enumerate() {
             let result = ended(pending).await;
             if !target.is_replacement {
-                let tally = local.tally(target.member);
+                let tally = local.tally(target.device.member);
                 tally.counters.completed.add(1);
                 tally.write_latency.record(local.worker.handle.turn_now().since(self.began));
             }
             match result {
                 Ok(()) => {
-                    local.array.slot(target.member).set_unflushed();
+                    local.array.slot(target.device.member).set_unflushed();
                     if let Some((pins, noted)) = &self.noted {
                         pins.note(local, &noted[at]);
                     }
@@ -322,16 +316,15 @@ impl Writes {
     ) {
         let _torn = local.array.room.tear();
         for (_, target, _) in &without_room {
-            local.array.room.note_full(target.member);
+            local.array.room.note_full(target.device.member);
         }
         for (at, target, (offset, bytes)) in without_room {
             match target.device(local) {
                 None => blame(local, target, Fault::GONE, failed).await,
                 Some(device) => {
-                    let device = (target.member, &device);
-                    match try_again(local, device, (offset, &bytes)).await {
+                    match try_again(local, target.device.member, &device, offset, &bytes).await {
                         Ok(()) => {
-                            local.array.slot(target.member).set_unflushed();
+                            local.array.slot(target.device.member).set_unflushed();
                             if let Some((pins, noted)) = &self.noted {
                                 pins.note(local, &noted[at]);
                             }

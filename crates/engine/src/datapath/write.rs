@@ -19,6 +19,7 @@ use crate::checksums::pins;
 use crate::coordinator::{self, map_writer};
 use crate::intent::RegionNo;
 use crate::local_array::LocalArray;
+use crate::log::Piece;
 use crate::metrics::WriteStage;
 use crate::stripe::lock::{Hold, RowGuard};
 use ashlar_iobuf::Buf;
@@ -40,16 +41,21 @@ pub(crate) struct StripeWrite {
 
 /// One write to one stripe, start to finish.
 ///
-/// 1. lock    nobody else may touch these rows
-/// 2. intent  the region is dirty on the members before any of them changes
-/// 3. widen   a write that is not whole blocks gets the rest of its blocks
-/// 4. plan    only now: members can fail while we wait for 1 and 2
-/// 5. gather  read what the plan asks for (nothing, for a full stripe)
-/// 6. parity  computed in memory
-/// 7. log     the record is durable on every holder, if the array keeps a log; before that, if it
-///    keeps checksums, the pages that will learn of the new ones come into memory
-/// 8. store   data and parity strips, in parallel
-/// 9. settle  if a member failed, the others record that before we acknowledge
+/// 1. `lock_rows`     nobody else may touch these rows
+/// 2. `enter_region`  the region is dirty on the members before any of them changes
+/// 3. `widen`         a write that is not whole blocks gets the rest of its blocks
+/// 4. `before_plan`   what parity will rest on is durable, pages of checksums have room, and (with
+///    `before_first_write`) it is durable that a stripe without data is unwritten
+/// 5. `plan`          only now: members can fail while we wait for 1 to 4
+/// 6. `gather`        read what the plan asks for (nothing, for a full stripe)
+/// 7. `heal`          if a read failed: put right what can be, once, and plan again without the rest
+/// 8. `kind_of`       the record holds parity alone, if the device writes a block whole
+/// 9. `compute`       parity, in memory
+/// 10. `log`          the record is durable on every holder, if the array keeps a log; before that,
+///     if it keeps checksums, `pin` brings the pages into memory that will learn of the new ones
+/// 11. `store`        data and parity strips, in parallel; if the record holds parity alone, parity
+///     follows when the block is in place
+/// 12. `take_out_failed`  if a member failed, the others record that before we acknowledge
 ///
 /// # Errors
 /// `Io` if more strips of the stripe are lost than its parity replaces, or a failed member could
@@ -77,15 +83,15 @@ pub(crate) async fn write_stripe(
     let kind = log::record_kind(local, stripe, asked);
     let step = kind.and_then(|kind| log::piece_blocks(local, kind, payload.extent));
     match step {
-        None => write_extent(local, (stripe, kind), (&payload, payload.extent), &mut clock).await,
+        None => write_extent(local, kind, &payload, payload.extent, &mut clock).await,
         // Its record would be too long: piece by piece, each an update of its own.
-        Some(blocks) => Box::pin(write_pieces(local, (stripe, kind), &payload, blocks)).await,
+        Some(blocks) => Box::pin(write_pieces(local, kind, &payload, blocks)).await,
     }
 }
 
 async fn write_pieces(
     local: &Rc<LocalArray>,
-    of: (Stripe, Option<RecordKind>),
+    kind: Option<RecordKind>,
     payload: &Payload,
     blocks: u64,
 ) -> Result<(), VolumeErrorKind> {
@@ -94,19 +100,21 @@ async fn write_pieces(
     while at < whole.end() {
         let extent = Extent::new(at, (blocks * BLOCK_BYTES).min(whole.end() - at));
         let mut untimed = StageClock::off();
-        write_extent(local, of, (payload, extent), &mut untimed).await?;
+        write_extent(local, kind, payload, extent, &mut untimed).await?;
         at = extent.end();
     }
     Ok(())
 }
 
-/// Plan and carry out the part `extent` of the payload: steps 4 to 9.
+/// Plan and carry out the part `extent` of the payload: steps 4 to 12.
 async fn write_extent(
     local: &Rc<LocalArray>,
-    (stripe, kind): (Stripe, Option<RecordKind>),
-    (payload, extent): (&Payload, Extent),
+    kind: Option<RecordKind>,
+    payload: &Payload,
+    extent: Extent,
     clock: &mut StageClock,
 ) -> Result<(), VolumeErrorKind> {
+    let stripe = payload.stripe();
     log::before_plan(local, stripe).await?;
     pins::before_write(local).await?;
     if kind == Some(RecordKind::FirstWrite) {
@@ -132,7 +140,7 @@ async fn write_extent(
             }
             Ok(old) => {
                 clock.lap(local, WriteStage::Gather);
-                let kind = parity_only::kind_of(local, (stripe, kind), (&plan, payload), &old);
+                let kind = parity_only::kind_of(local, kind, &plan, payload, &old);
                 let parity = parity::compute(local, &plan, payload, old, &mut buffers);
                 let parity = parity.freeze(local);
                 clock.lap(local, WriteStage::Parity);
@@ -140,16 +148,16 @@ async fn write_extent(
                 let _update = match kind {
                     None => None,
                     Some(kind) => {
-                        let logged = log::log(local, (stripe, kind), &plan, (payload, &parity));
+                        let logged = log::log(local, kind, &plan, payload, &parity);
                         done_or_distrust(local, stripe, logged.await).await?
                     }
                 };
                 clock.lap(local, WriteStage::Log);
                 let failed = match kind.and_then(RecordKind::change) {
-                    None => store(local, stripe, &plan, payload, (parity, pins)).await,
+                    None => store(local, &plan, payload, parity, pins).await,
                     Some(change) => {
-                        let change = (change, plan.rows());
-                        let stored = parity_only::store(local, stripe, change, payload, parity);
+                        let rows = plan.rows();
+                        let stored = parity_only::store(local, change, rows, payload, parity);
                         done_or_distrust(local, stripe, Box::pin(stored).await).await?
                     }
                 };
@@ -200,6 +208,11 @@ impl Payload {
     /// The same, to be written by a device.
     pub(super) fn shared(&self, strip: StripIdx, rows: RowRange) -> Buf {
         self.bytes.slice(self.range(strip, rows))
+    }
+
+    /// The same, as a piece of an update.
+    pub(super) fn piece(&self, strip: StripIdx, rows: RowRange) -> Piece {
+        Piece::new(strip, rows, self.shared(strip, rows))
     }
 
     fn range(&self, strip: StripIdx, rows: RowRange) -> std::ops::Range<usize> {

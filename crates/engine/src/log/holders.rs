@@ -28,10 +28,11 @@
 //!   by then.
 
 use super::NewUpdate;
-use super::log_ring::{Common, LogRing};
+use super::log_ring::{Common, LogRing, RingDevice};
 use crate::datapath::store::WriteTarget;
 use crate::local_array::{LocalArray, SlotDevice, SlotDevices, Tags};
 use crate::member::SlotState;
+use crate::slot::MemberDevice;
 use ashlar_ondisk::log::Holder;
 use ashlar_units::MemberIdx;
 use smallvec::SmallVec;
@@ -68,7 +69,8 @@ impl LogRings {
     /// has ended.
     pub(super) fn set(
         &self,
-        (common, handle): (&Rc<Common>, &ashlar_ring::Handle),
+        common: &Rc<Common>,
+        handle: &ashlar_ring::Handle,
         member: MemberIdx,
         devices: &SlotDevices,
     ) {
@@ -81,7 +83,7 @@ impl LogRings {
                 Some(log_ring) => Rc::clone(log_ring),
                 None => {
                     let before = before.each().find(|log_ring| log_ring.is_on(&device)).cloned();
-                    LogRing::open(common, handle, (member, device, log_tag), before)
+                    LogRing::open(common, handle, RingDevice { member, device, log_tag }, before)
                 }
             })
         };
@@ -125,7 +127,10 @@ impl LogRings {
                 let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled: true };
                 held.push((
                     Rc::clone(log_ring),
-                    WriteTarget::replacement(member, replacement_device_epoch),
+                    WriteTarget::replacement(MemberDevice {
+                        member,
+                        device_epoch: replacement_device_epoch,
+                    }),
                     holder,
                 ));
             }
@@ -134,7 +139,7 @@ impl LogRings {
                 let holder = Holder { log_tag: log_ring.log_tag, strip, is_filled };
                 held.push((
                     Rc::clone(log_ring),
-                    WriteTarget::current(member, device_epoch),
+                    WriteTarget::current(MemberDevice { member, device_epoch }),
                     holder,
                 ));
             }

@@ -59,7 +59,8 @@ impl Common {
         array: &Arc<Array>,
         worker: usize,
         shape: LogShape,
-        (outcomes, watch): (Completions<Outcome>, Rc<Watch>),
+        outcomes: Completions<Outcome>,
+        watch: Rc<Watch>,
     ) -> io::Result<Common> {
         let count = HEADERS_EACH * array.slots.len();
         let pool = Pool::new(&[PoolClass { buffer_bytes: HEADER_BYTES, count }])?;
@@ -139,6 +140,14 @@ struct Batch {
     items: Vec<Item>,
 }
 
+/// A device that a log ring lies on.
+pub(super) struct RingDevice {
+    pub(super) member: MemberIdx,
+    pub(super) device: Rc<dyn Device>,
+    /// Its name in the log, not 0.
+    pub(super) log_tag: u64,
+}
+
 impl LogRing {
     /// An empty log ring on `device`, with its writers running. If another one `before` it is on
     /// the device still, it begins once that has ended: what that one has under way may land
@@ -146,7 +155,7 @@ impl LogRing {
     pub(super) fn open(
         common: &Rc<Common>,
         handle: &ashlar_ring::Handle,
-        (member, device, log_tag): (MemberIdx, Rc<dyn Device>, u64),
+        RingDevice { member, device, log_tag }: RingDevice,
         before: Option<Rc<LogRing>>,
     ) -> Rc<LogRing> {
         assert!(log_tag != 0, "a device of an array with a log has a log tag");
@@ -302,7 +311,7 @@ impl LogRing {
             settled_below,
             payload().map(|piece| &piece.bytes[..]),
         );
-        let place = ring.place(to_u64(bytes), promised, (newest_update, settled_below));
+        let place = ring.place(to_u64(bytes), promised, newest_update, settled_below);
         let counts = self.common.counts();
         counts.log_batches.add(1);
         counts.log_bytes.add(to_u64(bytes));
@@ -337,7 +346,7 @@ impl LogRing {
     }
 
     async fn written_when_there_is_room(&self, batch: &Batch, fault: Fault) -> Result<(), Fault> {
-        let mut patience = Patience::new((&self.common.array, &self.handle), self.member);
+        let mut patience = Patience::new(&self.common.array, &self.handle, self.member);
         let is_gone = || self.is_closed.get() || self.fault.get().is_some();
         let mut result = Err(fault);
         while let Err(fault) = result

@@ -23,6 +23,7 @@ use crate::error::Refusal;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::SlotState;
+use crate::slot::MemberDevice;
 use ashlar_device::{Command, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::Superblock;
@@ -81,7 +82,8 @@ pub(crate) struct Logs {
 /// replaces; if the array is not to be written and there is something to write.
 pub(crate) async fn look(
     local: &Rc<LocalArray>,
-    (superblock, read_only): (&Superblock, Option<WhyReadOnly>),
+    superblock: &Superblock,
+    read_only: Option<WhyReadOnly>,
 ) -> Result<Logs, Refusal> {
     let began = local.worker.handle.now();
     let sources = read_logs(local, superblock).await;
@@ -315,7 +317,9 @@ async fn lose(
     }
     let slot = target.slot;
     if target.is_replacement {
-        coordinator::replacement_failed(local, (slot, local.device_epochs(slot).1), why).await;
+        let device_epoch = local.device_epochs(slot).1;
+        let device = MemberDevice { member: slot, device_epoch };
+        coordinator::replacement_failed(local, device, why).await;
         return Ok(());
     }
     coordinator::take_out(local, slot, why).await.map_err(|_| lost(local))

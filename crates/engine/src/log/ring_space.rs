@@ -131,7 +131,8 @@ impl RingSpace {
         &mut self,
         bytes: u64,
         promised: u64,
-        (newest_update, settled_below): (u64, u64),
+        newest_update: u64,
+        settled_below: u64,
     ) -> Place {
         let to_end = self.capacity - self.head;
         let (offset, wasted) = if bytes <= to_end { (self.head, 0) } else { (0, to_end) };
@@ -182,7 +183,7 @@ mod tests {
 
     fn put(ring: &mut RingSpace, bytes: u64, update: u64, settled: u64) -> super::Place {
         ring.promise(bytes);
-        ring.place(bytes, bytes, (update, settled))
+        ring.place(bytes, bytes, update, settled)
     }
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(update, 6);
         assert!(ring.is_short() && !ring.wants_notice(1));
         assert!(ring.wants_notice(4), "three are settled, and nothing on the device says so");
-        let notice = ring.place(BLOCK, 0, (0, 4));
+        let notice = ring.place(BLOCK, 0, 0, 4);
         assert_eq!(notice.offset, 24 * BLOCK);
         assert!(!ring.wants_notice(4), "one is under way");
         assert!(!ring.can_promise(4 * BLOCK), "and not whole yet");

@@ -14,7 +14,7 @@ use crate::coordinator;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::member::{SlotEvent, SlotState};
-use crate::slot::DeviceEpoch;
+use crate::slot::{DeviceEpoch, MemberDevice};
 use ashlar_device::{Command, Device};
 use ashlar_iobuf::BufMut;
 use ashlar_units::{BLOCK_BYTES_USIZE, MemberIdx, Nanos};
@@ -44,7 +44,7 @@ impl Silences {
     /// Why the device of this device epoch fails, if that was decided here; else `why`.
     pub(crate) fn reason(
         &self,
-        (member, device_epoch): (MemberIdx, DeviceEpoch),
+        MemberDevice { member, device_epoch }: MemberDevice,
         why: &str,
     ) -> String {
         let reasons = self.reasons.borrow();
@@ -73,7 +73,7 @@ pub(super) fn act(local: &Rc<LocalArray>) {
     let layouts = &local.array.layouts;
     let is_beyond =
         |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| layouts.is_beyond(member, is_lost);
-    let (members_judged, others_judged) = judge((&members, &others), is_beyond);
+    let (members_judged, others_judged) = judge(&members, &others, is_beyond);
     let mut waited_for = BTreeSet::new();
     for member in slots() {
         let slot = local.array.slot(member);
@@ -93,7 +93,7 @@ pub(super) fn act(local: &Rc<LocalArray>) {
                 Judged::WaitedFor(why) => {
                     waited_for.insert(place);
                     local.coordinator().silences.free_since.borrow_mut().remove(&place);
-                    tell_once(local, place, (silence, why));
+                    tell_once(local, place, silence, why);
                 }
             }
         }
@@ -163,6 +163,7 @@ fn may_answer_soon(local: &Rc<LocalArray>, place: Place) -> bool {
 fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
     local.coordinator().silences.told.borrow_mut().remove(&place);
     let (member, is_replacement, device_epoch) = place;
+    let device = MemberDevice { member, device_epoch };
     let waited = silence.time().max(LOOK_EVERY * u32::from(silence.oldest));
     let why = format!("it did not answer for {} ms", waited.as_millis());
     if is_replacement {
@@ -170,7 +171,7 @@ fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
         let local = Rc::clone(local);
         let handle = local.worker.handle.clone();
         handle.spawn(async move {
-            coordinator::replacement_failed(&local, (member, device_epoch), why).await;
+            coordinator::replacement_failed(&local, device, why).await;
         });
         return;
     }
@@ -178,7 +179,7 @@ fn give_up(local: &Rc<LocalArray>, place: Place, silence: Silence) {
         return let_go(local, place);
     }
     put_out(local, member, &why);
-    coordinator::take_out_soon(local, (member, device_epoch), why);
+    coordinator::take_out_soon(local, device, why);
 }
 
 /// A member is failing from now on, for this reason, and tasks that wait for its device are
@@ -210,7 +211,7 @@ fn let_go(local: &Rc<LocalArray>, (member, is_replacement, device_epoch): Place)
     });
 }
 
-fn tell_once(local: &Rc<LocalArray>, place: Place, (silence, why): (Silence, Why)) {
+fn tell_once(local: &Rc<LocalArray>, place: Place, silence: Silence, why: Why) {
     if local.coordinator().silences.told.borrow_mut().insert(place) {
         let mut fields = fields(local, place);
         fields.push(("silent_ms", silence.time().as_millis().to_string()));

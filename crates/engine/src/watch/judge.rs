@@ -79,7 +79,8 @@ impl Standing {
 /// them. `is_beyond` says of a member and of those that are lost whether some stripe of that member
 /// lacks more than parity replaces.
 pub(crate) fn judge(
-    (members, replacements): (&[Standing], &[Standing]),
+    members: &[Standing],
+    replacements: &[Standing],
     is_beyond: impl Fn(MemberIdx, &dyn Fn(MemberIdx) -> bool) -> bool,
 ) -> (Vec<Judged>, Vec<Judged>) {
     let all = || members.iter().chain(replacements).filter(|it| it.is_in_service);
@@ -146,7 +147,7 @@ mod tests {
             let first = member.at() / strips * strips;
             (first..first + strips).filter(|at| is_lost(MemberIdx::from_at(*at))).count() > parity
         };
-        let (own, others) = judge((&members, &replacements), is_beyond);
+        let (own, others) = judge(&members, &replacements, is_beyond);
         (own.into_iter().map(letter).collect(), others.into_iter().map(letter).collect())
     }
 

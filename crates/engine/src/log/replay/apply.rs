@@ -15,6 +15,8 @@ use crate::coordinator::{map_writer, record};
 use crate::datapath::blame::block_lost;
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
+use crate::slot::MemberDevice;
+use crate::stripe::StripRun;
 use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{RowRange, Stripe};
@@ -67,7 +69,7 @@ pub(super) async fn apply(
         for block in replay.lost.iter().filter(|_| !sings(Canary::ParityOnlyLostLeft)) {
             let rows = RowRange::new(block.row, block.row + 1);
             let strip = StripSet::only(block.change.strip);
-            if !generate(local, (stripe, rows), strip).await? {
+            if !generate(local, stripe, rows, strip).await? {
                 block_lost(local, stripe);
                 summary.rows_left += 1;
             }
@@ -76,10 +78,9 @@ pub(super) async fn apply(
             summary.rows_in_doubt += u64::from(rows.blocks());
             for start in (rows.start..rows.end).step_by(to_usize(TILE_ROWS.into())) {
                 let tile = RowRange::new(start, rows.end.min(start + TILE_ROWS));
-                for (rows, wrong) in to_generate(local, (stripe, tile)).await? {
+                for (rows, wrong) in to_generate(local, stripe, tile).await? {
                     summary.put_back += u64::from(rows.blocks()) * to_u64(wrong.count());
-                    let run = (stripe, rows);
-                    summary.rows_left += generate_or_leave(local, run, wrong).await?;
+                    summary.rows_left += generate_or_leave(local, stripe, rows, wrong).await?;
                 }
                 store_checksums_if_many(local).await?;
             }
@@ -162,11 +163,11 @@ async fn copy(
 
 /// Blocks at `offset` of a source's device.
 fn noted(local: &LocalArray, source: &Source, offset: u64, bytes: &Buf) -> Noted {
-    let slot = source.target.slot;
-    let (current, replacement) = local.device_epochs(slot);
+    let member = source.target.slot;
+    let (current, replacement) = local.device_epochs(member);
     let device_epoch = if source.target.is_replacement { replacement } else { current };
     Noted::new(
-        (slot, device_epoch),
+        MemberDevice { member, device_epoch },
         (offset - local.array.data_offset) / BLOCK_BYTES,
         bytes.clone(),
     )
@@ -188,13 +189,14 @@ async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
 /// restore. These strips are not read again, because the device may have lost what was restored.
 async fn to_generate(
     local: &Rc<LocalArray>,
-    (stripe, tile): (Stripe, RowRange),
+    stripe: Stripe,
+    tile: RowRange,
 ) -> Result<Vec<(RowRange, StripSet)>, Refusal> {
     if sings(Canary::ProvenNotPutBack) {
         return Ok(vec![(tile, StripSet::EMPTY)]);
     }
     let mut runs: Vec<(RowRange, StripSet)> = Vec::new();
-    for (row, wrong) in (tile.start..).zip(to_put_back(local, (stripe, tile)).await?) {
+    for (row, wrong) in (tile.start..).zip(to_put_back(local, stripe, tile).await?) {
         match runs.last_mut() {
             Some((rows, alike)) if *alike == wrong => rows.end = row + 1,
             _ => runs.push((RowRange::new(row, row + 1), wrong)),
@@ -208,16 +210,17 @@ async fn to_generate(
 /// are lost, which is no reason to refuse the rest of the array.
 async fn generate_or_leave(
     local: &Rc<LocalArray>,
-    (stripe, run): (Stripe, RowRange),
+    stripe: Stripe,
+    run: RowRange,
     wrong: StripSet,
 ) -> Result<u64, Refusal> {
-    if generate(local, (stripe, run), wrong).await? {
+    if generate(local, stripe, run, wrong).await? {
         return Ok(0);
     }
     let mut left = 0;
     for row in run.start..run.end {
         let rows = RowRange::new(row, row + 1);
-        if !generate(local, (stripe, rows), wrong).await? {
+        if !generate(local, stripe, rows, wrong).await? {
             block_lost(local, stripe);
             left += 1;
         }
@@ -232,7 +235,8 @@ async fn generate_or_leave(
 /// beginning is not to be believed.
 async fn generate(
     local: &Rc<LocalArray>,
-    (stripe, rows): (Stripe, RowRange),
+    stripe: Stripe,
+    rows: RowRange,
     mut unreadable: StripSet,
 ) -> Result<bool, Refusal> {
     let array = &local.array;
@@ -248,9 +252,9 @@ async fn generate(
         let survivors = readable.lowest(data_strips);
         match read_strips(local, stripe, survivors, rows).await? {
             Err(strips) => unreadable = unreadable.or(strips),
-            Ok(read) => {
-                let wanted = view.writable.minus(survivors);
-                store(local, (stripe, rows), read, (survivors, wanted)).await?;
+            Ok(content) => {
+                let read = ReadStrips { strips: survivors, content };
+                store(local, stripe, rows, read, view.writable.minus(survivors)).await?;
                 return Ok(true);
             }
         }
@@ -301,13 +305,21 @@ pub(super) async fn lose_holder(
     taken.map_err(|_| lost(local))
 }
 
+/// The content of some strips, rising.
+struct ReadStrips {
+    strips: StripSet,
+    content: Vec<BufMut>,
+}
+
 /// Compute the strips `wanted` from the survivors, and store all that is not there.
 async fn store(
     local: &Rc<LocalArray>,
-    (stripe, rows): (Stripe, RowRange),
-    read: Vec<BufMut>,
-    (survivors, wanted): (StripSet, StripSet),
+    stripe: Stripe,
+    rows: RowRange,
+    read: ReadStrips,
+    wanted: StripSet,
 ) -> Result<(), Refusal> {
+    let ReadStrips { strips: survivors, content: read } = read;
     let bytes = to_usize(rows.bytes());
     let mut made: Vec<BufMut> = wanted.iter().map(|_| BufMut::zeroed(bytes)).collect();
     if !wanted.is_empty() {
@@ -321,7 +333,7 @@ async fn store(
     for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {
         let member = local.array.member_of(stripe, strip);
         let content = content.freeze();
-        note_as_found(local, (stripe, strip, rows), &content).await?;
+        note_as_found(local, StripRun { stripe, strip, rows }, &content).await?;
         if let Some(device) = local.replacement(member) {
             writes.push((strip, true, device, content.clone()));
         }
@@ -340,12 +352,8 @@ async fn store(
         if is_replacement {
             let member = local.array.member_of(stripe, strip);
             let device_epoch = local.device_epochs(member).1;
-            crate::coordinator::replacement_failed(
-                local,
-                (member, device_epoch),
-                fault.to_string(),
-            )
-            .await;
+            let device = MemberDevice { member, device_epoch };
+            crate::coordinator::replacement_failed(local, device, fault.to_string()).await;
         } else {
             lose_holder(local, stripe, strip, fault).await?;
         }
@@ -357,21 +365,22 @@ async fn store(
 /// of what is found.
 async fn note_as_found(
     local: &Rc<LocalArray>,
-    (stripe, strip, rows): (Stripe, StripIdx, RowRange),
+    StripRun { stripe, strip, rows }: StripRun,
     content: &Buf,
 ) -> Result<(), Refusal> {
     let member = local.array.member_of(stripe, strip);
     let (current, replacement) = local.device_epochs(member);
     let block = block_of(&local.array, stripe, strip, rows.start);
     if local.replacement(member).is_some() {
-        let noted = Noted::new((member, replacement), block, content.clone());
+        let owner = MemberDevice { member, device_epoch: replacement };
+        let noted = Noted::new(owner, block, content.clone());
         if let Err(fault) = note_alone(local, noted).await {
-            let owner = (member, replacement);
             crate::coordinator::replacement_failed(local, owner, fault.to_string()).await;
         }
     }
     if local.device(member).is_some() {
-        let noted = Noted::new((member, current), block, content.clone());
+        let owner = MemberDevice { member, device_epoch: current };
+        let noted = Noted::new(owner, block, content.clone());
         if let Err(fault) = note_alone(local, noted).await {
             lose_holder(local, stripe, strip, fault).await?;
         }

@@ -104,7 +104,7 @@ pub(super) async fn spoil(local: &Rc<LocalArray>, stripes: &[StripeReplay]) -> R
         let strip = block.change.strip;
         let member = local.array.member_of(stripe, strip);
         let Some(device) = local.device(member) else { continue };
-        if !is_replaceable(local, (stripe, strip, block.row)).await? {
+        if !is_replaceable(local, stripe, strip, block.row).await? {
             continue;
         }
         let offset = local.array.device_offset(stripe, strip, block.row);
@@ -122,7 +122,9 @@ pub(super) async fn spoil(local: &Rc<LocalArray>, stripes: &[StripeReplay]) -> R
 /// it is, and is not read.
 async fn is_replaceable(
     local: &Rc<LocalArray>,
-    (stripe, strip, row): (Stripe, StripIdx, u32),
+    stripe: Stripe,
+    strip: StripIdx,
+    row: u32,
 ) -> Result<bool, Refusal> {
     let others = local.array.view(stripe).readable.minus(StripSet::only(strip));
     let read = read_strips(local, stripe, others, RowRange::new(row, row + 1)).await?;

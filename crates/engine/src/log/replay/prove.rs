@@ -14,6 +14,7 @@ use super::apply::read_strips;
 use crate::checksums::{block_of, is_known_right};
 use crate::error::Refusal;
 use crate::local_array::LocalArray;
+use crate::slot::MemberDevice;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_parity::Locality;
@@ -27,7 +28,8 @@ use std::rc::Rc;
 /// If more members fail than the parity replaces.
 pub(super) async fn to_put_back(
     local: &Rc<LocalArray>,
-    (stripe, rows): (Stripe, RowRange),
+    stripe: Stripe,
+    rows: RowRange,
 ) -> Result<Vec<StripSet>, Refusal> {
     if local.array.checksums.is_none() {
         return Ok(vec![StripSet::EMPTY; to_usize(rows.blocks().into())]);
@@ -47,7 +49,7 @@ pub(super) async fn to_put_back(
         Err(_) if rows.blocks() > 1 => {
             for row in rows.start..rows.end {
                 let row = RowRange::new(row, row + 1);
-                named.extend(Box::pin(to_put_back(local, (stripe, row))).await?);
+                named.extend(Box::pin(to_put_back(local, stripe, row)).await?);
             }
         }
         Err(unreadable) => {
@@ -110,9 +112,9 @@ impl Row<'_> {
         block: &[u8],
     ) -> bool {
         let member = local.array.member_of(self.stripe, strip);
-        let owner = (member, local.device_epochs(member).0);
+        let owner = MemberDevice { member, device_epoch: local.device_epochs(member).0 };
         let number = block_of(&local.array, self.stripe, strip, self.row);
-        is_known_right(local, owner, (number, block)).await.unwrap_or(false)
+        is_known_right(local, owner, number, block).await.unwrap_or(false)
     }
 
     /// All strips but the survivors, as they follow from these.

@@ -133,7 +133,7 @@ impl Judge {
     ) -> Vec<(MemberIdx, Turn)> {
         self.courses.resize(timed.len(), Default::default());
         let findings: Vec<[Finding; 2]> =
-            (0..timed.len()).map(|at| [0, 1].map(|kind| find(timed, (at, kind), limits))).collect();
+            (0..timed.len()).map(|at| [0, 1].map(|kind| find(timed, at, kind, limits))).collect();
         let looks_slow = |at: usize| {
             let is_found = findings[at].iter().any(|it| matches!(it, Finding::Slow(..)));
             self.is_any_slow(at) || is_found
@@ -185,7 +185,7 @@ impl Course {
     }
 }
 
-fn find(timed: &[Timed], (at, kind): (usize, usize), limits: &SlowLimits) -> Finding {
+fn find(timed: &[Timed], at: usize, kind: usize, limits: &SlowLimits) -> Finding {
     let Some(own) = timed[at].means[kind] else { return Finding::Nothing };
     let peers = || timed.iter().enumerate().filter(|(other, _)| *other != at);
     let mut means: Vec<Duration> = peers().filter_map(|(_, peer)| peer.means[kind]).collect();

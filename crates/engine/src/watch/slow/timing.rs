@@ -31,7 +31,7 @@ pub(crate) struct Timings {
 
 impl Timings {
     /// A read that began `at` was awaited since `asked`, and is answered now.
-    pub(crate) fn note_read(&self, (at, asked): (Nanos, Nanos), now: Nanos) {
+    pub(crate) fn note_read(&self, at: Nanos, asked: Nanos, now: Nanos) {
         if now > asked {
             self.reads.add(now.since(at));
         }
@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn a_read_that_was_answered_before_anybody_asked_is_not_timed() {
         let timings = Timings::default();
-        timings.note_read((Nanos(10), Nanos(500)), Nanos(500));
+        timings.note_read(Nanos(10), Nanos(500), Nanos(500));
         assert_eq!(timings.reads.total(), Total::default());
-        timings.note_read((Nanos(10), Nanos(500)), Nanos(510));
+        timings.note_read(Nanos(10), Nanos(500), Nanos(510));
         assert_eq!(timings.reads.total().mean(1), Some(Duration::from_nanos(500)));
     }
 }

@@ -25,13 +25,14 @@ fn timed(letter: char, kind: CommandsKind) -> Timed {
 
 /// The judge after these periods, each so many times, and who is slow then: `S`.
 fn run(judge: &mut Judge, periods: &[(&str, u32)], code: (usize, usize)) -> Vec<String> {
-    run_of(judge, periods, (code, CommandsKind::Reads))
+    run_of(judge, periods, code, CommandsKind::Reads)
 }
 
 fn run_of(
     judge: &mut Judge,
     periods: &[(&str, u32)],
-    ((strips, parity), kind): ((usize, usize), CommandsKind),
+    (strips, parity): (usize, usize),
+    kind: CommandsKind,
 ) -> Vec<String> {
     let is_too_many = |member: MemberIdx, is_lost: &dyn Fn(MemberIdx) -> bool| {
         let first = member.at() / strips * strips;
@@ -88,7 +89,7 @@ fn the_whole_table_is_as_documented() {
     ];
     for (letters, code, wanted) in table {
         for kind in CommandsKind::ALL {
-            let ends = run_of(&mut Judge::default(), &[(letters, all)], (code, kind));
+            let ends = run_of(&mut Judge::default(), &[(letters, all)], code, kind);
             assert_eq!(ends, [wanted], "{letters} {code:?} {kind}");
         }
     }
@@ -131,7 +132,7 @@ fn turns_are_told_once_with_the_last_figures() {
         .collect();
     assert_eq!(told, [(5, Turn::Slow), (14, Turn::Fine)]);
     assert_eq!(judge.figures(MemberIdx(0), &limits), None);
-    run_of(&mut judge, &[("s...", 7)], ((4, 1), CommandsKind::Writes));
+    run_of(&mut judge, &[("s...", 7)], (4, 1), CommandsKind::Writes);
     let figures = judge.figures(MemberIdx(0), &limits).expect("slow");
     assert_eq!(figures.kind, CommandsKind::Writes);
     assert_eq!((figures.own, figures.peers), (Duration::from_millis(20), Duration::from_millis(1)));
