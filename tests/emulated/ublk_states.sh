@@ -17,12 +17,13 @@ members 4 64M
 serve --fuse /mnt/volumes
 "$ASHLAR" create tank --level raid5 --strip-size 16KiB m0 m1 m2
 
-say "without the driver: a loop device, and one line that says why"
+say "without the driver: a loop device, one line that says why, and one that names the file"
 refused "no ublk driver, or it is not loaded (modprobe ublk_drv)" attach --via ublk tank
 device=$("$ASHLAR" attach tank 2>/mnt/way)
 cat /mnt/way
-test "$(wc -l </mnt/way)" = 1
+test "$(wc -l </mnt/way)" = 2
 grep -q "^ashlar: by a loop device: .*modprobe ublk_drv" /mnt/way
+grep -q "^ashlar: the file /mnt/volumes/tank " /mnt/way
 test "${device#/dev/loop}" != "$device"
 test "$("$ASHLAR" attach --json tank 2>/dev/null | jq -r .via)" = loop
 load ublk_drv
