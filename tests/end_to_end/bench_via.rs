@@ -1,6 +1,6 @@
 //! `ashlar bench --via`: it runs, its figures fit together, and nothing is left behind.
 
-use crate::tools::skipped;
+use crate::tools::{skipped, wait_for};
 use crate::world::World;
 use serde_json::Value;
 use std::path::Path;
@@ -97,6 +97,27 @@ fn what_a_fuse_file_costs_is_told_with_figures_that_fit_together() {
         return skipped("what_a_fuse_file_costs", "needs root and /dev/fuse");
     }
     check_all("fuse");
+}
+
+#[test]
+fn an_interrupted_measurement_takes_away_what_it_made() {
+    let world = World::without_daemon();
+    let temporary = world.path("temporary");
+    std::fs::create_dir(&temporary).expect("made");
+    let mut command = world.command();
+    command.args(["bench", "--via", "nbd", "--span", "16M", "--seconds", "2", "--turns", "99"]);
+    command.env("TMPDIR", &temporary).stderr(std::process::Stdio::piped());
+    let bench = command.spawn().expect("the program runs");
+    // The socket is there once the daemon serves its volume.
+    let socket = temporary.join(format!("ashlar-bench-{}/nbd.sock", bench.id()));
+    wait_for("the daemon of the measurement", || socket.exists());
+    let id = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    let output = bench.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the measurement is not complete: it was interrupted"), "{told}");
+    check_nothing_left(&temporary);
 }
 
 #[test]

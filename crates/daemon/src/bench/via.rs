@@ -13,9 +13,11 @@
 //! - `child`   the daemon
 //! - `peer`    others that serve memory
 //! - `report`  what is told
+//! - `interrupt` signals, and what they end
 
 mod blocks;
 mod child;
+mod interrupt;
 mod load;
 mod nbd;
 mod nvme;
@@ -110,6 +112,7 @@ pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
         return Err(no_vhost_user());
     }
     let (asked, bench) = (asked(spec)?, engine_spec(spec));
+    interrupt::listen().map_err(|error| fault("signals cannot be listened to", error))?;
     let folder = Folder::make().map_err(|error| fault("no temporary folder", error))?;
     let mut peers = peer::peers(spec.via, &asked, &folder);
     let daemon = Daemon::start((spec.via, &spec.program), &bench, &folder)?;
@@ -183,6 +186,7 @@ fn fill(client: &mut dyn Client, asked: &Asked, what: &str) -> Result<(), ApiErr
     let once = Asked { is_write: true, is_random: false, bytes, depth: FILL_DEPTH, ..*asked };
     let effort = client.drive(&once, Until::asked(asked.span_bytes / FILL_BYTES, FILL_MAX));
     let effort = effort.map_err(|error| fault(&format!("{what} cannot be filled"), error))?;
+    interrupt::check()?;
     match effort.requests() * FILL_BYTES >= asked.span_bytes {
         true => Ok(()),
         false => Err(fault(&format!("{what} cannot be filled"), "it takes too long")),
@@ -208,5 +212,6 @@ fn turn(
             effort.map_err(|error| fault(&format!("a request to {} failed", peer.name), error))?;
         others.push((peer.name, report::figures(&mut effort)));
     }
+    interrupt::check()?;
     Ok(Turn { engine: report::engine_turn(&engine), export, others })
 }

@@ -38,6 +38,9 @@ impl KeeperProcess {
     }
 
     /// What a daemon before this one has left; nothing if there is no keeper.
+    ///
+    /// # Errors
+    /// There is one, and it does not answer.
     pub fn held(&self) -> io::Result<Vec<Held>> {
         self.with_connection(|connection| {
             if connection.is_none() {
@@ -62,6 +65,9 @@ impl KeeperProcess {
 
     /// Hold them all; the first `already` are held, if the process did not end meanwhile. Whether
     /// this is a new process, which holds nothing else.
+    ///
+    /// # Errors
+    /// No process can be started, or it has no room.
     pub fn hold(
         &self,
         name: &str,
@@ -94,6 +100,10 @@ impl KeeperProcess {
         }
     }
 
+    /// Let go of what is held under this name.
+    ///
+    /// # Errors
+    /// The process does not answer.
     pub fn give_up(&self, name: &str) -> io::Result<()> {
         self.with_connection(|connection| match connection {
             Some(connection) => {
@@ -104,6 +114,7 @@ impl KeeperProcess {
         })
     }
 
+    /// Ask it to end if it holds nothing.
     pub fn end(&self) {
         let asked = self.with_connection(|connection| match connection.take() {
             Some(connection) => send(&connection, (About::End, ""), &[]),

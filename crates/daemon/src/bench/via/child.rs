@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub(super) struct Process(Child);
 
 impl Process {
     pub(super) fn start(command: &mut Command) -> io::Result<Process> {
+        // A ^C of the terminal is for this process, which ends the others in order.
+        command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map(Process)
     }
 

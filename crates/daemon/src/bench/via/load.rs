@@ -3,6 +3,7 @@
 //! What must stay true: every client asks for the same places in the same order, so that what is
 //! compared differs in the way to the volume alone.
 
+use super::interrupt;
 use ashlar_units::{BLOCK_BYTES_USIZE, to_u64};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -47,7 +48,7 @@ impl Until {
 
     /// Whether one more may be asked for; it counts then.
     pub(super) fn allows_one(&mut self) -> bool {
-        let is_allowed = self.requests > 0 && Instant::now() < self.end;
+        let is_allowed = self.requests > 0 && Instant::now() < self.end && !interrupt::is_asked();
         self.requests -= u64::from(is_allowed);
         is_allowed
     }

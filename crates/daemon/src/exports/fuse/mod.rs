@@ -187,10 +187,12 @@ impl FuseExports {
         let is_new = already == 0;
         if is_new {
             wait_until(|| shared.agreed.get().is_some()).await;
-            let sends_again = shared.agreed.get().is_some_and(|agreed| agreed.sends_again);
-            if lacks.is_none() && !sends_again {
-                lacks = Some("the kernel cannot send requests again (Linux 6.9 can)".to_owned());
-            }
+            let missing = match shared.agreed.get().map(|agreed| agreed.sends_again) {
+                Some(true) => None,
+                Some(false) => Some("the kernel cannot send requests again (Linux 6.9 can)"),
+                None => Some("the kernel did not begin with it in time"),
+            };
+            lacks = lacks.or(missing.map(str::to_owned));
             if lacks.is_some() {
                 self.give_up(label.to_string()).await;
             }
