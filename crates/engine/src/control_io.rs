@@ -11,11 +11,8 @@ use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_ondisk::UPDATE_ORDER;
 use ashlar_ondisk::format::copy_slots;
-use ashlar_ring::{Handle, Pending};
+use ashlar_ring::{Handle, Pending, until, within};
 use ashlar_units::{Extent, Nanos, to_u64, to_usize};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Bytes of one control read or zeroing write.
@@ -55,26 +52,7 @@ pub(crate) fn start(
 }
 
 async fn ended(pending: &mut Pending<Outcome>) -> Outcome {
-    let gone = Fault { kind: FaultKind::Gone, errno: 0 };
-    pending.await.unwrap_or(Outcome { result: Err(gone), buffer: None })
-}
-
-/// What comes of `work`, or `None` if that takes longer.
-pub(crate) async fn within<T>(
-    handle: &Handle,
-    time: Duration,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    before(handle, handle.now().after(time), work).await
-}
-
-async fn before<T>(handle: &Handle, end: Nanos, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut end) = (pin!(work), pin!(handle.sleep_until(end)));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
-    })
-    .await
+    pending.await.unwrap_or(Outcome { result: Err(Fault::GONE), buffer: None })
 }
 
 /// A read under way. A caller with many devices starts all reads before it waits for the first.
@@ -112,7 +90,7 @@ impl ControlRead {
     /// # Errors
     /// The device's fault.
     pub(crate) async fn finish(mut self) -> Result<BufMut, Fault> {
-        let outcome = before(&self.handle, self.until, ended(&mut self.pending)).await;
+        let outcome = until(ended(&mut self.pending), self.handle.sleep_until(self.until)).await;
         let outcome = outcome.ok_or(Fault::TIMED_OUT)?;
         outcome.result?;
         outcome.buffer.ok_or(Fault { kind: FaultKind::Media, errno: 0 })

@@ -18,13 +18,12 @@ use crate::canary::{Canary, sings};
 use crate::event::names;
 use crate::member::SlotState;
 use ashlar_device::{DeviceFacts, Fault, FaultKind};
-use ashlar_ring::Handle;
+use ashlar_ring::{Handle, within};
 use ashlar_units::{MemberIdx, Nanos};
 use ashlar_volume::VolumeErrorKind;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 /// Time between two attempts while the array is paused.
@@ -269,12 +268,7 @@ pub(crate) async fn answered_in_time<T>(
     let Some(limit) = array.tuning.no_room_wait_max else { return write.await };
     let mut write = pin!(write);
     loop {
-        let mut limit = pin!(handle.sleep(limit));
-        let ended = poll_fn(|context| match write.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => limit.as_mut().poll(context).map(|()| None),
-        });
-        match ended.await {
+        match within(handle, limit, write.as_mut()).await {
             Some(done) => return done,
             None if array.room.waiting() != 0 => return Err(VolumeErrorKind::NoSpace),
             None => {}

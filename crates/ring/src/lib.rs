@@ -8,6 +8,7 @@
 //!   ([`VirtualReactor`])
 //! - `ring`: the io_uring of one core ([`Ring`]), and the reactor that drives it
 //! - `oneshot`: pooled one-shots within an executor ([`Completions`])
+//! - `race`: whichever of two futures ends first ([`within`] a time, [`until`] something happens)
 //! - [`mailbox`]: messages to an executor from any thread
 //! - `notifier`: signals to another process ([`Notifier`])
 //! - [`local`]: waiting within an executor
@@ -27,6 +28,7 @@ pub mod local;
 pub mod mailbox;
 mod notifier;
 mod oneshot;
+mod race;
 mod random;
 mod reactor;
 mod ring;
@@ -40,6 +42,7 @@ pub use executor::{Executor, Handle, Schedule, YieldNow};
 pub use inherited::inherited_descriptors;
 pub use notifier::Notifier;
 pub use oneshot::{Completion, Completions, Pending};
+pub use race::{until, within};
 pub use reactor::{Park, Reactor, Unpark};
 pub use ring::{
     AREA_BYTES, BufResult, DESCRIPTORS_MAX, DeviceCommand, EntryBytes, KernelCalls, Operation,

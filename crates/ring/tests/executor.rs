@@ -3,11 +3,11 @@
 
 use ashlar_ring::{
     Completions, Executor, Handle, Park, Reactor, Ring, RingConfig, Schedule, Unpark,
-    VirtualReactor,
+    VirtualReactor, until, within,
 };
 use ashlar_units::Nanos;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn, ready};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -155,6 +155,25 @@ fn dropped_sleep_wakes_nobody() {
     });
     assert_eq!(handle.now(), Nanos(2_000_000_000));
     assert_eq!(turns.get(), 1, "the clock went to the second deadline at once");
+}
+
+#[test]
+fn work_has_its_time_and_no_more_and_wins_a_tie() {
+    let mut executor = executor(Schedule::InOrder);
+    let handle = executor.handle();
+    let second = Duration::from_secs(1);
+    executor.block_on(async {
+        let short = async {
+            handle.sleep(second).await;
+            7
+        };
+        assert_eq!(within(&handle, second * 2, short).await, Some(7));
+        assert_eq!(handle.now(), Nanos(1_000_000_000), "the limit was not waited for");
+        assert_eq!(within(&handle, second, handle.sleep(second * 2)).await, None);
+        assert_eq!(handle.now(), Nanos(2_000_000_000));
+        assert_eq!(until(ready(1), ready(2)).await, Some(1), "both are ready: the work wins");
+        assert_eq!(until(pending::<()>(), ready(2)).await, None);
+    });
 }
 
 #[test]

@@ -12,8 +12,9 @@ use crate::serve::PREDECESSOR_WAIT;
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::{ApiError, codes};
 use ashlar_engine::{Engine, WorkerContext, event_names as names};
+use ashlar_ring::until;
 use ashlar_session::{
-    Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, listen, until,
+    Acceptor, Listen, SessionCounters, SessionEntry, SessionLimits, Sessions, listen,
 };
 use ashlar_vhost_user::{QueueServer, QueueStart, SessionError, VhostCounters, VhostServer};
 use ashlar_volume::Volume;

@@ -21,13 +21,11 @@ use crate::datapath::{Answer, StripeWork};
 use crate::event::names;
 use crate::local_array::LocalArray;
 use ashlar_layout::Stripe;
-use ashlar_ring::Pending;
 use ashlar_ring::local::Signal;
+use ashlar_ring::{Pending, within};
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Time between two tries of stripes that could not be rebuilt.
@@ -83,7 +81,7 @@ async fn fill(
 ) {
     while under_way.len() < pace.depth {
         if !pace.pause.is_zero() {
-            wait(local, pace.pause, changed.changed()).await;
+            within(&local.worker.handle, pace.pause, changed.changed()).await;
         }
         let Some(stripe) = job.next(&local.array) else {
             let oldest = under_way.front().map(|(stripe, _)| stripe.number());
@@ -113,18 +111,6 @@ async fn wait_to_retry(local: &Rc<LocalArray>, job: &Job, change: impl Future<Ou
     local.array.jobs.show(job.status());
     local.array.record(names::JOB_BLOCKED, job.result_fields());
     table::checkpoint(local, job).await;
-    wait(local, RETRY_EVERY, change).await;
+    within(&local.worker.handle, RETRY_EVERY, change).await;
     job.retry_lost();
-}
-
-/// Wait for the time to pass or for `change`, whichever comes first.
-async fn wait(local: &LocalArray, time: Duration, change: impl Future<Output = ()>) {
-    let (mut sleep, mut change) = (pin!(local.worker.handle.sleep(time)), pin!(change));
-    poll_fn(|context| {
-        if change.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        sleep.as_mut().poll(context)
-    })
-    .await;
 }

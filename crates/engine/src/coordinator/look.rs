@@ -9,11 +9,11 @@
 use super::map_writer::{self, Holder};
 use crate::aside;
 use crate::canary::{Canary, sings};
-use crate::control_io::within;
 use crate::event::names;
 use crate::local_array::LocalArray;
 use crate::slot::MemberDevice;
 use ashlar_device::{Change, Device, Fault, Look};
+use ashlar_ring::within;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -16,12 +16,10 @@ use crate::slot::MemberDevice;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{StripIo, Stripe};
-use ashlar_ring::{Pending, Sleep};
+use ashlar_ring::{Pending, Sleep, until};
 use ashlar_units::{BLOCK_BYTES, MemberIdx, Nanos, StripSet, to_usize};
-use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// One read of a gather: under way, or not to be had.
@@ -203,19 +201,13 @@ async fn await_read(
 /// What `pending` brings, or `None` if the deadline passes first. What is there by then counts as
 /// in time.
 async fn before(
-    mut pending: Pending<Outcome>,
-    mut deadline: Pin<&mut Option<Sleep>>,
+    pending: Pending<Outcome>,
+    deadline: Pin<&mut Option<Sleep>>,
 ) -> Option<Option<Outcome>> {
-    poll_fn(|context| {
-        if let Poll::Ready(outcome) = Pin::new(&mut pending).poll(context) {
-            return Poll::Ready(Some(outcome));
-        }
-        match deadline.as_mut().as_pin_mut() {
-            Some(deadline) => deadline.poll(context).map(|()| None),
-            None => Poll::Pending,
-        }
-    })
-    .await
+    match deadline.as_pin_mut() {
+        Some(deadline) => until(pending, deadline).await,
+        None => Some(pending.await),
+    }
 }
 
 /// A read of this member was given up on.

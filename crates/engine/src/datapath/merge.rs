@@ -14,15 +14,12 @@ use super::write::{StripeWrite, write_stripe};
 use crate::local_array::LocalArray;
 use ashlar_iobuf::Buf;
 use ashlar_layout::{Stripe, StripeId};
-use ashlar_ring::{Completion, Completions, Pending};
+use ashlar_ring::{Completion, Completions, Pending, within};
 use ashlar_units::{BLOCK_BYTES, Extent, StripeNo, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// The most streams that one worker follows at once.
@@ -233,17 +230,11 @@ impl Drop for Leader<'_> {
     }
 }
 
-async fn wait_for_others(local: &Rc<LocalArray>, stripe: Stripe, is_full: Pending<()>) {
+async fn wait_for_others(local: &Rc<LocalArray>, stripe: Stripe, mut is_full: Pending<()>) {
     let quarter = local.merging.wait_max / 4;
-    let mut is_full = pin!(is_full);
     let mut seen = local.merging.batch_bytes(stripe);
     for _ in 0..4 {
-        let mut wait = pin!(local.worker.handle.sleep(quarter));
-        let was_full = poll_fn(|context| match is_full.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => wait.as_mut().poll(context).map(|()| false),
-        });
-        let was_full = was_full.await;
+        let was_full = within(&local.worker.handle, quarter, &mut is_full).await.is_some();
         let now = local.merging.batch_bytes(stripe);
         if was_full || now == seen {
             return;

@@ -17,11 +17,11 @@ use crate::watch::slow;
 use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{self as layout, Stripe, strips_of};
-use ashlar_ring::Pending;
+use ashlar_ring::{Pending, within};
 use ashlar_units::{BLOCK_BYTES, Extent, MemberIdx, Nanos, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -383,11 +383,10 @@ async fn elsewhere(
 async fn before_deadline(
     local: &LocalArray,
     stripe: Stripe,
-    pending: Pending<Outcome>,
+    mut pending: Pending<Outcome>,
 ) -> Option<Option<Outcome>> {
-    let mut pending = pin!(pending);
     // Most reads of memory, and many of a busy ring, are done by now: no timer for those.
-    let at_once = poll_fn(|context| match pending.as_mut().poll(context) {
+    let at_once = poll_fn(|context| match Pin::new(&mut pending).poll(context) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending => Poll::Ready(None),
     });
@@ -397,14 +396,7 @@ async fn before_deadline(
     if local.array.geometry_of(stripe).parity_strips() == 0 {
         return Some(pending.await);
     }
-    let mut deadline = pin!(local.worker.handle.sleep(local.array.tuning.read_deadline));
-    poll_fn(|context| {
-        if let Poll::Ready(outcome) = pending.as_mut().poll(context) {
-            return Poll::Ready(Some(outcome));
-        }
-        deadline.as_mut().poll(context).map(|()| None)
-    })
-    .await
+    within(&local.worker.handle, local.array.tuning.read_deadline, pending).await
 }
 
 /// Parts put back together: without a copy while they are neighbours in memory, which they are

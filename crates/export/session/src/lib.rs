@@ -9,7 +9,7 @@
 //! - `admission`: pure; whether a volume can carry out what a client asks
 //! - `carry_out`: a request in the pieces that a volume takes; how its failure is told
 //! - `credit`: what a session has in flight; `slots`: the tasks that carry it out
-//! - `timing`: waits that end; sends that a client does not read
+//! - `timing`: sends that a client does not read
 //! - `register`: the sessions of all workers, so that a volume's users can be told to leave
 //! - `seats`: how many of them come from one address; `listening`: how they come in
 
@@ -33,4 +33,4 @@ pub use listening::{Acceptor, Listen, OpenSession, SessionCounters, listen};
 pub use register::{SessionEntry, Sessions};
 pub use seats::{Seat, Seats, peer_of};
 pub use slots::Slots;
-pub use timing::{Sends, Stall, until, within};
+pub use timing::{Sends, Stall};

@@ -1,4 +1,4 @@
-//! Waits that end.
+//! Sends that a client does not read.
 //!
 //! What must stay true: a client that neither reads nor writes holds a session no longer than its
 //! limits say; a send costs no timer.
@@ -6,30 +6,8 @@
 use ashlar_ring::Handle;
 use ashlar_units::Nanos;
 use std::cell::Cell;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Weak;
-use std::task::Poll;
 use std::time::Duration;
-
-/// The output of `work`, or `None` if `wait` is over first.
-pub async fn within<T>(
-    handle: &Handle,
-    wait: Duration,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    until(work, handle.sleep(wait)).await
-}
-
-/// The output of `work`, or `None` if `stop` comes first.
-pub async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
-    let (mut work, mut stop) = (pin!(work), pin!(stop));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => stop.as_mut().poll(context).map(|_| None),
-    })
-    .await
-}
 
 /// Since when a send is under way that its client does not read.
 #[derive(Default)]

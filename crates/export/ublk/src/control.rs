@@ -9,8 +9,7 @@ use crate::wire::{
     DeviceInfo, PARAMETERS_BYTES, Parameters, command, control_area, feature, state,
 };
 use ashlar_iobuf::BufMut;
-use ashlar_ring::{EntryBytes, Executor, Ring, RingConfig, Schedule, WideCommand};
-use ashlar_session::within;
+use ashlar_ring::{EntryBytes, Executor, Ring, RingConfig, Schedule, WideCommand, within};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;

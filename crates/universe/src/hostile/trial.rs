@@ -14,7 +14,7 @@ use ashlar_engine::{ArrayVolume, AssembleSpec, Engine};
 use ashlar_ondisk::assembly::{ArrayChoice, AssemblyRequest};
 use ashlar_ondisk::format::{FLUSH_MARKS, copy_slots};
 use ashlar_ondisk::{BitmapKind, PageIdentity, Superblock, SuperblockCopies};
-use ashlar_ring::Handle;
+use ashlar_ring::{Handle, within};
 use ashlar_sim::{DiskOptions, Ended, Random, SimDisk, SimWorld, Stop};
 use ashlar_units::{BLOCK_BYTES, BLOCK_BYTES_USIZE, Extent, to_u64, to_usize};
 use ashlar_volume::{Command, Reply, Request, Volume};
@@ -231,7 +231,7 @@ impl<'s> Scene<'s> {
         let judge = Judge { subject: self.subject, excused: &self.excused };
         let ended = self.world.run(async |handle| {
             let engine = engine(opener, &handle);
-            within(&handle, judge.use_it(&engine, &handle, spec, random)).await
+            within(&handle, HOURS_MAX, judge.use_it(&engine, &handle, spec, random)).await
         });
         let found = match ended {
             Ended::Done(Some(found)) => found,
@@ -257,19 +257,6 @@ impl<'s> Scene<'s> {
         }
         Ok(())
     }
-}
-
-/// `work`, unless it takes longer than it may.
-async fn within<T>(handle: &Handle, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = std::pin::pin!(work);
-    let mut deadline = std::pin::pin!(handle.sleep(HOURS_MAX));
-    std::future::poll_fn(|cx| {
-        if let std::task::Poll::Ready(value) = work.as_mut().poll(cx) {
-            return std::task::Poll::Ready(Some(value));
-        }
-        deadline.as_mut().poll(cx).map(|_| None)
-    })
-    .await
 }
 
 /// What must be read.

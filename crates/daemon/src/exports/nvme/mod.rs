@@ -16,9 +16,8 @@ use ashlar_api::{ApiError, codes};
 use ashlar_engine::{ArrayVolume, Engine, WorkerContext, event_names as names};
 use ashlar_nvme_protocol::nqn::Nqn;
 use ashlar_nvme_tcp::{Identity, Namespace, NvmeServer, Target, TargetConfig, Volumes};
-use ashlar_session::{
-    Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, listen, peer_of, until,
-};
+use ashlar_ring::until;
+use ashlar_session::{Acceptor, Listen, Seat, Seats, SessionEntry, Sessions, listen, peer_of};
 use ashlar_volume::{Volume, VolumeFacts};
 use state::StateFolder;
 use std::collections::BTreeSet;

@@ -173,16 +173,14 @@ fn noted(local: &LocalArray, source: &Source, offset: u64, bytes: &Buf) -> Noted
     )
 }
 
-const GONE: Fault = Fault { kind: FaultKind::Gone, errno: 0 };
-
 pub(super) async fn result(pending: Pending<Outcome>) -> Result<(), Fault> {
-    pending.await.map_or(Err(GONE), |outcome| outcome.result)
+    pending.await.map_or(Err(Fault::GONE), |outcome| outcome.result)
 }
 
 async fn content(pending: Pending<Outcome>) -> Result<BufMut, Fault> {
-    let outcome = pending.await.ok_or(GONE)?;
+    let outcome = pending.await.ok_or(Fault::GONE)?;
     outcome.result?;
-    outcome.buffer.ok_or(GONE)
+    outcome.buffer.ok_or(Fault::GONE)
 }
 
 /// A tile in runs of rows that are generated alike: all rows of a run have the same strips to
@@ -279,7 +277,7 @@ pub(super) async fn read_strips(
     for (strip, pending) in started {
         let outcome = match pending {
             Some(pending) => content(pending).await,
-            None => Err(GONE),
+            None => Err(Fault::GONE),
         };
         match outcome {
             Ok(bytes) => read.push(bytes),

@@ -5,7 +5,7 @@ use ashlar_iobuf::BufMut;
 use ashlar_nbd::{Exports, Limits, NbdCounters, NbdServer};
 use ashlar_ring::local::Signal;
 use ashlar_ring::mailbox::{Sender, mailbox};
-use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
+use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
 use ashlar_session::{Acceptor, Listen, listen};
 use ashlar_units::Extent;
 use ashlar_volume::{AllocationRun, MemVolume, Reply, Request, Volume, VolumeError, VolumeFacts};
@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::Poll;
 use std::thread::JoinHandle;
 
 /// A volume in memory that counts who holds it and what reaches it.
@@ -135,7 +134,7 @@ impl TestServer {
                 NbdServer { handle: handle.clone(), ring, exports, limits, counters, tls: None };
             let stopping = Signal::new();
             let serving = accept(&server, listener, (shared.2, stopping.clone()));
-            executor.block_on(either(serving, stopped.receive()));
+            executor.block_on(until(serving, stopped.receive()));
             stopping.notify_all();
             executor.block_on(settle(&handle, || Rc::strong_count(&clones) == own));
         });
@@ -199,7 +198,7 @@ async fn accept(
                     };
                     ends.lock().unwrap().push(end);
                 };
-                either(serving, stopping.changed()).await;
+                until(serving, stopping.changed()).await;
             });
         })
         .await;
@@ -215,13 +214,4 @@ async fn settle(handle: &Handle, is_met: impl Fn() -> bool) {
         handle.yield_now().await;
     }
     panic!("a session left tasks behind");
-}
-
-async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
-    std::future::poll_fn(|context| {
-        let is_one = one.as_mut().poll(context).is_ready();
-        if is_one { Poll::Ready(()) } else { other.as_mut().poll(context) }
-    })
-    .await;
 }

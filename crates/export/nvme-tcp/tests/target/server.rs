@@ -9,8 +9,7 @@ use ashlar_nvme_tcp::{
 };
 use ashlar_ring::local::Signal;
 use ashlar_ring::mailbox::{Sender, mailbox};
-use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
-use ashlar_session::until;
+use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
 use ashlar_units::{Extent, to_usize};
 use ashlar_volume::{
     AllocationRun, Command, Reply, Request, Volume, VolumeError, VolumeErrorKind, VolumeFacts,

@@ -4,8 +4,8 @@
 use crate::client::PATIENCE;
 use ashlar_iobuf::BufMut;
 use ashlar_ring::mailbox::{Sender, mailbox};
-use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule};
-use ashlar_session::{SessionLimits, until};
+use ashlar_ring::{Executor, Handle, Ring, RingConfig, Schedule, until};
+use ashlar_session::SessionLimits;
 use ashlar_units::Extent;
 use ashlar_vhost_user::{QueueServer, VhostCounters, VhostServer};
 use ashlar_volume::{

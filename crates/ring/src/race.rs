@@ -1,0 +1,29 @@
+//! Two futures, and what comes of the first that ends.
+//!
+//! What must stay true: when both are ready at once the work has won, so an answer that came in
+//! time is never taken for one that came late; the loser is dropped, if it was not lent.
+
+use crate::executor::Handle;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// The output of `work`, or `None` if `wait` is over first.
+pub async fn within<T>(
+    handle: &Handle,
+    wait: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    until(work, handle.sleep(wait)).await
+}
+
+/// The output of `work`, or `None` if `stop` comes first.
+pub async fn until<T>(work: impl Future<Output = T>, stop: impl Future) -> Option<T> {
+    let (mut work, mut stop) = (pin!(work), pin!(stop));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => stop.as_mut().poll(context).map(|_| None),
+    })
+    .await
+}
