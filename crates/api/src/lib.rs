@@ -7,7 +7,8 @@
 //!
 //! What must stay true: the daemon and its clients use these types and no others, so that the two
 //! sides cannot drift apart. A request with an unknown field is refused, never obeyed in part.
-//! Answers may gain fields. Nothing here knows the engine; the daemon converts.
+//! Answers may gain fields. Nothing here knows the engine; the daemon
+//! converts. Only the level of an array is `layout`'s own type.
 #![forbid(unsafe_code)]
 
 pub mod call;

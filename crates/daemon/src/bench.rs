@@ -17,11 +17,11 @@ pub mod via;
 pub use figures::{BenchResult, BusiestOverMean, WorkerShare};
 
 use crate::{config, convert};
-use ashlar_api::v1::array::{Level, Policy, Switch};
+use ashlar_api::v1::array::{Policy, Switch};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener};
 use ashlar_engine::{AssembleSpec, CreateSpec, Engine, EngineConfig};
-use ashlar_layout::Shape;
+use ashlar_layout::{Level, Shape};
 use ashlar_ring::affinity;
 use ashlar_units::{MemberIdx, to_u64};
 use ashlar_volume::VolumeError;
@@ -184,7 +184,7 @@ async fn on_engine(
     let create = CreateSpec {
         name: NAME.to_owned(),
         shape: Shape {
-            level: convert::level(spec.level),
+            level: spec.level,
             members: devices.len(),
             parity: spec.parity.map(usize::from),
             group_members: spec.group_members.map(usize::from),
@@ -269,7 +269,7 @@ fn done<T>(result: Result<T, VolumeError>) -> Result<T, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::{BenchSpec, Load, Members, run};
-    use ashlar_api::v1::array::Level;
+    use ashlar_layout::Level;
     use std::time::Duration;
 
     fn spec(members: Members) -> BenchSpec {

@@ -48,40 +48,9 @@ pub fn repeated_events(log: &ashlar_engine::EventLog) -> Vec<RepeatedEvent> {
     log.totals().into_iter().map(repeated).collect()
 }
 
-/// What the engine calls the level that was asked for.
-pub fn level(level: array::Level) -> Level {
-    match level {
-        array::Level::Raid0 => Level::Raid0,
-        array::Level::Raid1 => Level::Raid1,
-        array::Level::Raid5 => Level::Raid5,
-        array::Level::Raid6 => Level::Raid6,
-        array::Level::Raid7 => Level::Raid7,
-        array::Level::NPlusM => Level::NPlusM,
-        array::Level::Raid10 => Level::Raid10,
-        array::Level::Raid50 => Level::Raid50,
-        array::Level::Raid60 => Level::Raid60,
-        array::Level::Raid70 => Level::Raid70,
-    }
-}
-
-fn level_name(level: Level) -> array::Level {
-    match level {
-        Level::Raid0 => array::Level::Raid0,
-        Level::Raid1 => array::Level::Raid1,
-        Level::Raid5 => array::Level::Raid5,
-        Level::Raid6 => array::Level::Raid6,
-        Level::Raid7 => array::Level::Raid7,
-        Level::NPlusM => array::Level::NPlusM,
-        Level::Raid10 => array::Level::Raid10,
-        Level::Raid50 => array::Level::Raid50,
-        Level::Raid60 => array::Level::Raid60,
-        Level::Raid70 => array::Level::Raid70,
-    }
-}
-
 pub fn shape(create: &array::Create) -> Shape {
     Shape {
-        level: level(create.level),
+        level: create.level,
         members: create.devices.len(),
         parity: create.parity.map(usize::from),
         group_members: create.group_members.map(usize::from),
@@ -100,14 +69,14 @@ pub fn checksums(asked: Option<array::Switch>) -> ChecksumKind {
 /// The policy that is asked for; else the default: the log wherever there is parity. A mirror has
 /// no write hole (a crash harms no block that nobody was writing), and its log is a second copy of
 /// everything, so it has the bitmap. RAID 0 has nothing that could be inconsistent.
-pub fn policy(asked: Option<array::Policy>, level: array::Level) -> ConsistencyPolicy {
+pub fn policy(asked: Option<array::Policy>, level: Level) -> ConsistencyPolicy {
     match asked {
         Some(array::Policy::Log) => ConsistencyPolicy::Log,
         Some(array::Policy::Bitmap) => ConsistencyPolicy::Bitmap,
         Some(array::Policy::None) => ConsistencyPolicy::None,
         None => match level {
-            array::Level::Raid0 => ConsistencyPolicy::None,
-            array::Level::Raid1 | array::Level::Raid10 => ConsistencyPolicy::Bitmap,
+            Level::Raid0 => ConsistencyPolicy::None,
+            Level::Raid1 | Level::Raid10 => ConsistencyPolicy::Bitmap,
             _ => ConsistencyPolicy::Log,
         },
     }
@@ -122,7 +91,7 @@ pub fn array_status(array: ashlar_engine::ArrayStatus) -> ArrayStatus {
     let geometry = &array.geometry;
     ArrayStatus {
         uuid: array.uuid.to_string(),
-        level: level_name(geometry.level()),
+        level: geometry.level(),
         data_strips: small(geometry.data_strips()),
         parity_strips: small(geometry.parity_strips()),
         groups: small(geometry.groups()),
@@ -443,28 +412,21 @@ pub fn payload_bytes(pool: ByteSize, worker_count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{level, level_name, policy, resident_bytes};
-    use ashlar_api::v1::array::{Level, Policy};
+    use super::{policy, resident_bytes};
+    use ashlar_api::v1::array::Policy;
+    use ashlar_layout::Level;
     use ashlar_ondisk::ConsistencyPolicy;
 
     #[test]
-    fn both_sides_call_every_level_by_the_same_name() {
-        for (ours, name) in Level::NAMES {
-            assert_eq!(level(ours).name(), name);
-            assert_eq!(level_name(level(ours)), ours);
-        }
-    }
-
-    #[test]
     fn who_asks_for_no_policy_gets_the_log_wherever_there_is_parity() {
-        for (ours, name) in Level::NAMES {
-            let wanted = match name {
+        for level in Level::all() {
+            let wanted = match level.name() {
                 "raid0" => ConsistencyPolicy::None,
                 "raid1" | "raid10" => ConsistencyPolicy::Bitmap,
                 _ => ConsistencyPolicy::Log,
             };
-            assert_eq!(policy(None, ours), wanted, "{name}");
-            assert_eq!(policy(Some(Policy::Bitmap), ours), ConsistencyPolicy::Bitmap);
+            assert_eq!(policy(None, level), wanted, "{level}");
+            assert_eq!(policy(Some(Policy::Bitmap), level), ConsistencyPolicy::Bitmap);
         }
     }
 

@@ -2,12 +2,13 @@
 
 mod rehearsal;
 
-use ashlar_api::v1::array::{Create, Level, Stop};
+use ashlar_api::v1::array::{Create, Stop};
 use ashlar_api::v1::member::Fail;
 use ashlar_api::v1::status::GetStatus;
 use ashlar_api::{Client, ClientError, codes};
 use ashlar_daemon::control;
 use ashlar_daemon::peer::PeerLimits;
+use ashlar_layout::Level;
 use rehearsal::Rehearsal;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;

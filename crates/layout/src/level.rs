@@ -2,7 +2,7 @@
 //!
 //! What must stay true: [`Level::code`] is written to superblocks, so a number once given is never
 //! given to another level. Names are what operators type and read; several spellings read as the
-//! same level, one is printed.
+//! same level, one is printed. Every name that is printed can be read back.
 
 use ashlar_units::STRIPS_MAX;
 use std::fmt;
@@ -11,6 +11,8 @@ use std::str::FromStr;
 
 /// What kind of array: how many parity strips a stripe has and whether stripes run over groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub enum Level {
     /// No parity: the loss of any member loses data.
     Raid0,
@@ -36,7 +38,7 @@ pub enum Level {
 
 /// A text that names no level.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("'{0}' is not a level; write one of 0, 1, 5, 6, 7.3, n+m, 10, 50, 60, 70")]
+#[error("'{0}' is not a level; write 0, 1, 5, 6, 7.3, n+m, 10, 50, 60 or 70")]
 pub struct ParseLevelError(String);
 
 /// Level, code on disk, printed name, further spellings.
@@ -158,6 +160,20 @@ impl FromStr for Level {
     }
 }
 
+impl TryFrom<String> for Level {
+    type Error = ParseLevelError;
+
+    fn try_from(text: String) -> Result<Level, ParseLevelError> {
+        text.parse()
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> String {
+        level.name().to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Level;
@@ -187,6 +203,8 @@ mod tests {
             (" 6 ", Level::Raid6),
             ("7", Level::Raid7),
             ("7.3", Level::Raid7),
+            ("raid7", Level::Raid7),
+            ("raidnm", Level::NPlusM),
             ("raid7.3", Level::Raid7),
             ("nm", Level::NPlusM),
             ("N+M", Level::NPlusM),

@@ -4,10 +4,10 @@ use super::job::JobStatus;
 use super::member::MemberStatus;
 use super::{Done, latency::Latency};
 use crate::Call;
+use ashlar_layout::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use super::level::{Level, UnknownLevel};
 pub use super::policy::{NotASwitch, Policy, Switch, UnknownPolicy};
 
 /// Make a new array out of devices. Everything on them is lost.

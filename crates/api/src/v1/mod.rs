@@ -1,7 +1,7 @@
 //! Version 1, one file for each noun.
 //!
 //! - array: create, assemble, stop; the state of an array
-//! - level, policy: what an array is and promises, by name
+//! - policy: what an array promises, by name (its level is `layout`'s)
 //! - member: fail, replace, re-add; the state of a member
 //! - spare: pools of devices that wait for a slot
 //! - job: rebuild, resync and scrub; pause, resume, cancel
@@ -15,7 +15,6 @@ pub mod event;
 pub mod export;
 pub mod job;
 pub mod latency;
-pub mod level;
 pub mod member;
 pub mod policy;
 pub mod spare;

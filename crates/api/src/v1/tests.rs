@@ -1,6 +1,6 @@
 //! What the two sides may rely on: names read back, unknown fields are refused, paths are distinct.
 
-use super::array::{Assemble, Create, Level, Policy, Stop};
+use super::array::{Assemble, Create, Policy, Stop};
 use super::event::{EVENTS_PATH, FOLLOW_PATH};
 use super::export::{FuseAttach, FuseDetach, NbdListen};
 use super::job::{JobControl, JobKind, JobStatus, ScrubStart};
@@ -8,18 +8,18 @@ use super::member::{Fail, ReAdd, Replace};
 use super::spare::{SpareAdd, SpareRemove};
 use super::status::{GetStatus, METRICS_PATH};
 use crate::Call;
+use ashlar_layout::Level;
 
 #[test]
-fn levels_read_what_they_print_and_what_other_tools_call_them() {
-    for (level, name) in Level::NAMES {
-        assert_eq!(name.parse(), Ok(level));
-        assert_eq!(level.to_string(), name);
-        assert_eq!(name.strip_prefix("raid").unwrap_or(name).parse(), Ok(level));
+fn a_request_names_its_level_as_layout_prints_and_reads_it() {
+    for level in Level::all() {
+        let name = serde_json::to_string(&level).expect("a name");
+        assert_eq!(name, format!("\"{level}\""));
+        assert_eq!(serde_json::from_str::<Level>(&name).expect("its own name"), level);
     }
-    for (text, level) in [("RAID6", Level::Raid6), ("7", Level::Raid7), ("nm", Level::NPlusM)] {
-        assert_eq!(text.parse(), Ok(level));
-    }
-    assert!("raid4".parse::<Level>().expect_err("no such level").to_string().contains("7.3"));
+    assert_eq!(serde_json::from_str::<Level>("\"RAID6\"").expect("another spelling"), Level::Raid6);
+    let refused = serde_json::from_str::<Level>("\"raid4\"").expect_err("no such level");
+    assert!(refused.to_string().contains("7.3"), "{refused}");
 }
 
 #[test]

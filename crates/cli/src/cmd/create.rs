@@ -3,7 +3,8 @@
 use crate::fault::Fault;
 use crate::reach::{Reach, devices};
 use ashlar_api::codes;
-use ashlar_api::v1::array::{Create, Created, Level, Policy, Switch};
+use ashlar_api::v1::array::{Create, Created, Policy, Switch};
+use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;

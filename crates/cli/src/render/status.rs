@@ -3,13 +3,14 @@
 use super::moment::span;
 use super::rate::{grouped, progress};
 use super::table;
-use ashlar_api::v1::array::{ArrayState, ArrayStatus, Level, Policy, Replayed};
+use ashlar_api::v1::array::{ArrayState, ArrayStatus, Policy, Replayed};
 use ashlar_api::v1::export::ExportStatus;
 use ashlar_api::v1::job::{JobKind, JobStatus};
 use ashlar_api::v1::latency::Latency;
 use ashlar_api::v1::member::{MemberState, MemberStatus, Slow};
 use ashlar_api::v1::spare::Spare;
 use ashlar_api::v1::status::{MemoryDevice, MemoryStatus, RepeatedEvent, Status};
+use ashlar_layout::Level;
 use ashlar_units::ByteSize;
 
 /// A device that has not answered for so long is told of.

@@ -1,8 +1,9 @@
 //! What the screen shows of a healthy array, a degraded one, and none.
 
 use super::screen;
-use ashlar_api::v1::array::{Level, Replayed};
+use ashlar_api::v1::array::Replayed;
 use ashlar_api::v1::status::Status;
+use ashlar_layout::Level;
 
 /// A RAID 6 of `members` with the given states, as the daemon would send it.
 fn status(states: &[&str], jobs: &str) -> Status {
