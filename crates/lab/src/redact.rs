@@ -90,12 +90,12 @@ pub fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 }
 
 fn random() -> Result<String, Refusal> {
-    let path = std::path::Path::new("/dev/urandom");
     let mut bytes = [0; 16];
-    let read =
-        std::fs::File::open(path).and_then(|mut it| std::io::Read::read_exact(&mut it, &mut bytes));
-    read.map_err(|error| Refusal::file(path, &error, "give a --salt"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let said = format!("the kernel gives no random numbers: {error}");
+        Refusal::cannot_run("redact.no_salt", said, "give a --salt")
+    })?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 /// The capture without identifiers, and how many of each kind there were.

@@ -135,18 +135,9 @@ impl<'a> Live<'a> {
 
     /// Keep a command for whoever takes away what is left.
     fn leave(&self, argv: &[&str]) {
-        self.left
-            .borrow_mut()
-            .push(argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
-    }
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+        // No argument of a program has a zero byte, and nothing else cannot be quoted.
+        let command = shlex::try_join(argv.iter().copied());
+        self.left.borrow_mut().push(command.unwrap_or_else(|_| argv.join(" ")));
     }
 }
 

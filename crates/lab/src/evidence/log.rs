@@ -327,16 +327,16 @@ pub fn keep(dir: &Path, path: &Path) -> io::Result<Kept> {
     let mut hash = Sha256::new();
     let bytes = io::copy(&mut file, &mut hash)?;
     let relative = path.strip_prefix(dir).unwrap_or(path);
-    Ok(Kept { file: relative.to_string_lossy().into_owned(), bytes, sha256: hex(&hash.finalize()) })
+    Ok(Kept {
+        file: relative.to_string_lossy().into_owned(),
+        bytes,
+        sha256: format!("{:x}", hash.finalize()),
+    })
 }
 
 /// SHA-256 of `bytes` as 64 hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// Seconds since 1970, UTC, in whole microseconds: so many digits read back from JSON as the number

@@ -315,24 +315,21 @@ pub(super) fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, class: &s
     );
 }
 
-/// Text as it may stand in SVG and HTML.
+/// Text as it may stand in SVG and HTML, in one line.
 pub fn escape(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
-    for letter in words.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter => out.push(letter),
-        }
-    }
-    out
+    let line = words.replace(char::is_control, " ");
+    let Ok(escaped) = askama::filters::escape(line, askama::filters::Html);
+    escaped.to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Bars, Line, Lines, folded, round_above, tick};
+    use super::{Bar, Bars, Line, Lines, escape, folded, round_above, tick};
+
+    #[test]
+    fn what_devices_say_cannot_become_markup() {
+        assert_eq!(escape("<script>\"&\u{7}"), "&#60;script&#62;&#34;&#38; ");
+    }
 
     #[test]
     fn axes_end_at_round_numbers_and_long_names_are_folded() {
@@ -366,7 +363,7 @@ mod tests {
         let svg = bars.svg("rates");
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(
-            svg.contains("a&lt;b") && svg.contains("reads &amp; more") && svg.contains("BASELINE")
+            svg.contains("a&#60;b") && svg.contains("reads &#38; more") && svg.contains("BASELINE")
         );
         assert_eq!(Bars::default().svg("nothing"), "");
     }

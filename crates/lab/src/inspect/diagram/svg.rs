@@ -16,6 +16,7 @@ use super::Measured;
 use crate::inspect::topology::flow::Flow;
 use crate::inspect::topology::{Place, Topology};
 use crate::inspect::{Inspection, Verdict, page};
+use crate::report::chart::escape;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1_280.0;
@@ -180,28 +181,12 @@ fn short(text: &str, most: usize) -> String {
     format!("{head}...")
 }
 
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{escape, short};
+    use super::short;
 
     #[test]
-    fn what_devices_say_cannot_become_markup() {
-        assert_eq!(escape("<script>\"&\u{7}"), "&lt;script&gt;&quot;&amp; ");
+    fn long_words_are_cut() {
         assert_eq!(short("abcdefgh", 6), "abc...");
     }
 }

@@ -4,11 +4,12 @@
 //! colour: it says "full".
 
 use super::layout::Plan;
-use super::{BOX_HEIGHT, BOX_WIDTH, LINK_WIDTH_MAX, STRAIGHT, escape, short};
+use super::{BOX_HEIGHT, BOX_WIDTH, LINK_WIDTH_MAX, STRAIGHT, short};
 use crate::inspect::diagram::Measured;
 use crate::inspect::topology::flow::{Flow, usable};
 use crate::inspect::topology::{Link, Node, Place, Topology};
 use crate::metrics::bandwidth::Rate;
+use crate::report::chart::escape;
 use std::cmp::Ordering;
 use std::fmt::Write;
 
