@@ -21,10 +21,11 @@ use crate::worker::Worker;
 use ashlar_device::{Command, Device, Outcome};
 use ashlar_layout::{LayoutEpoch, Stripe};
 use ashlar_ondisk::{MemberEntry, Superblock};
-use ashlar_parity::DecodePlan;
+use ashlar_parity::{DecodePlan, Locality};
 use ashlar_ring::Pending;
-use ashlar_units::{MemberIdx, StripSet};
+use ashlar_units::{MemberIdx, StripIdx, StripSet};
 use ashlar_volume::VolumeFacts;
+use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
@@ -69,7 +70,22 @@ pub(crate) struct CachedPlan {
     epoch: LayoutEpoch,
     survivors: StripSet,
     wanted: StripSet,
-    pub(crate) plan: DecodePlan,
+    plan: DecodePlan,
+}
+
+impl CachedPlan {
+    /// Compute the wanted strips, or the same rows of each, into `targets`, in rising order. `source`
+    /// has those rows of each survivor.
+    ///
+    /// # Panics
+    /// Unless there is a target for each wanted strip and all slices have one length.
+    pub(crate) fn run<'a>(&self, source: impl Fn(StripIdx) -> &'a [u8], targets: &mut [&mut [u8]]) {
+        let is_source = |strip: &StripIdx| self.plan.sources().contains(strip.at());
+        let sources: SmallVec<[&[u8]; 24]> =
+            self.survivors.iter().filter(is_source).map(source).collect();
+        let decoded = self.plan.run(&sources, targets, Locality::Cached);
+        decoded.expect("a slice for each strip, all of the same rows");
+    }
 }
 
 /// Decode plans kept: one missing member needs one plan for each strip it can hold.

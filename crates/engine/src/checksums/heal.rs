@@ -28,7 +28,6 @@ use ashlar_device::{Command, FaultKind, Outcome};
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::checksums::{UNKNOWN, locate};
-use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet};
 use std::rc::Rc;
 
@@ -263,13 +262,10 @@ fn decode(
         return None;
     }
     let survivors = present.lowest(needed);
-    let cached = local.decode_plan(stripe, survivors, StripSet::only(strip));
-    let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
-    let sources: Vec<&[u8]> =
-        good.iter().filter(|(strip, _)| is_source(*strip)).map(|(_, bytes)| *bytes).collect();
+    let source = |strip| good.iter().find(|(it, _)| *it == strip).expect("it is present").1;
     let mut target = BufMut::zeroed(BLOCK_BYTES_USIZE);
-    let decoded = cached.plan.run(&sources, &mut [&mut target[..]], Locality::Cached);
-    decoded.expect("a slice for each survivor, all one block");
+    let plan = local.decode_plan(stripe, survivors, StripSet::only(strip));
+    plan.run(source, &mut [&mut target[..]]);
     Some(target)
 }
 

@@ -146,16 +146,9 @@ fn decode(
         buffer.truncate(to_usize(band.rows.bytes()));
         decoded.push(strip, band.rows, buffer);
     }
-    let mut sources: SmallVec<[&[u8]; 24]> = SmallVec::new();
-    let cached = local.decode_plan(stripe, band.gather, band.decoded);
-    sources
-        .extend(band.gather.iter().filter(|s| cached.plan.sources().contains(s.at())).map(source));
     let mut outputs: SmallVec<[&mut [u8]; 8]> = SmallVec::new();
     outputs.extend(decoded.entries.iter_mut().map(|entry| &mut entry.bytes[..]));
-    cached
-        .plan
-        .run(&sources, &mut outputs, Locality::Cached)
-        .expect("slices of one band are equally long");
+    local.decode_plan(stripe, band.gather, band.decoded).run(source, &mut outputs);
     drop(outputs);
     decoded
 }

@@ -23,7 +23,6 @@ use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{
     Geometry, ReadBand, ReadPlan, RowRange, StripIo, Stripe, plan_read, rows_touched, strips_of,
 };
-use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use ashlar_volume::VolumeErrorKind;
 use smallvec::SmallVec;
@@ -303,13 +302,9 @@ fn decode_band(
     read: &RowSet,
     parts: &mut RowSet,
 ) {
-    let cached = local.decode_plan(stripe, band.sources, band.decoded);
-    let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
-    let sources: SmallVec<[&[u8]; 24]> =
-        band.sources.iter().filter(is_source).map(|strip| read.slice(strip, band.rows)).collect();
     let mut lost: SmallVec<[&mut [u8]; 4]> = parts.slices_in(band.decoded, band.rows).collect();
-    let decoded = cached.plan.run(&sources, &mut lost, Locality::Cached);
-    decoded.expect("a slice for each strip, all of the same rows");
+    let plan = local.decode_plan(stripe, band.sources, band.decoded);
+    plan.run(|strip| read.slice(strip, band.rows), &mut lost);
 }
 
 /// Compute `strip` from the gathered survivors, into one of `buffers`.
@@ -322,14 +317,8 @@ pub(crate) fn decode_one(
 ) -> BufMut {
     let mut target = buffers.pop().expect("one buffer more than survivors");
     target.truncate(to_usize(rows.bytes()));
-    let cached = local.decode_plan(stripe, survivors, StripSet::only(strip));
-    let is_source = |strip: &StripIdx| cached.plan.sources().contains(strip.at());
-    let sources: SmallVec<[&[u8]; 24]> =
-        survivors.iter().filter(is_source).map(|strip| old.slice(strip, rows)).collect();
-    cached
-        .plan
-        .run(&sources, &mut [&mut target[..]], Locality::Cached)
-        .expect("slices of one read are equally long");
+    let plan = local.decode_plan(stripe, survivors, StripSet::only(strip));
+    plan.run(|strip| old.slice(strip, rows), &mut [&mut target[..]]);
     if sings(Canary::WrongDecode) {
         target[0] ^= 1;
     }

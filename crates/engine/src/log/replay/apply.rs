@@ -21,7 +21,6 @@ use ashlar_device::{Command, Device, Fault, FaultKind, Outcome};
 use ashlar_iobuf::{Buf, BufMut};
 use ashlar_layout::{RowRange, Stripe};
 use ashlar_ondisk::log::StripeReplay;
-use ashlar_parity::Locality;
 use ashlar_ring::Pending;
 use ashlar_units::{BLOCK_BYTES, Extent, StripIdx, StripSet, to_u64, to_usize};
 use std::collections::BTreeSet;
@@ -321,11 +320,10 @@ async fn store(
     let bytes = to_usize(rows.bytes());
     let mut made: Vec<BufMut> = wanted.iter().map(|_| BufMut::zeroed(bytes)).collect();
     if !wanted.is_empty() {
-        let cached = local.decode_plan(stripe, survivors, wanted);
-        let sources: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
+        let source = |strip| survivors.iter().zip(&read).find(|(it, _)| *it == strip);
         let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|bytes| &mut bytes[..]).collect();
-        let decoded = cached.plan.run(&sources, &mut targets, Locality::Cached);
-        decoded.expect("a slice for each strip, all of the same rows");
+        let plan = local.decode_plan(stripe, survivors, wanted);
+        plan.run(|strip| &source(strip).expect("a survivor was read").1[..], &mut targets);
     }
     let mut writes: Vec<(StripIdx, bool, Rc<dyn Device>, Buf)> = Vec::new();
     for (strip, content) in survivors.iter().zip(read).chain(wanted.iter().zip(made)) {

@@ -17,7 +17,6 @@ use crate::local_array::LocalArray;
 use crate::slot::MemberDevice;
 use ashlar_iobuf::BufMut;
 use ashlar_layout::{RowRange, Stripe};
-use ashlar_parity::Locality;
 use ashlar_units::{BLOCK_BYTES_USIZE, StripIdx, StripSet, to_usize};
 use std::rc::Rc;
 
@@ -125,15 +124,12 @@ impl Row<'_> {
         all: StripSet,
     ) -> Vec<(StripIdx, BufMut)> {
         let wanted = all.minus(survivors);
-        let cached = local.decode_plan(self.stripe, survivors, wanted);
-        let is_source = |strip: StripIdx| cached.plan.sources().contains(strip.at());
-        let sources = self.blocks.iter().filter(|(strip, _)| is_source(*strip));
-        let sources: Vec<&[u8]> = sources.map(|(_, bytes)| *bytes).collect();
+        let block = |strip| self.blocks.iter().find(|(it, _)| *it == strip);
         let mut made: Vec<BufMut> =
             wanted.iter().map(|_| BufMut::zeroed(BLOCK_BYTES_USIZE)).collect();
         let mut targets: Vec<&mut [u8]> = made.iter_mut().map(|block| &mut block[..]).collect();
-        let decoded = cached.plan.run(&sources, &mut targets, Locality::Cached);
-        decoded.expect("a slice for each survivor, all one block");
+        let plan = local.decode_plan(self.stripe, survivors, wanted);
+        plan.run(|strip| block(strip).expect("a survivor was read").1, &mut targets);
         wanted.iter().zip(made).collect()
     }
 }
