@@ -74,8 +74,8 @@ pub(crate) struct CachedPlan {
 }
 
 impl CachedPlan {
-    /// Compute the wanted strips, or the same rows of each, into `targets`, in rising order. `source`
-    /// has those rows of each survivor.
+    /// Compute the wanted strips, or the same rows of each, into `targets`, in rising order.
+    /// `source` has those rows of each survivor.
     ///
     /// # Panics
     /// Unless there is a target for each wanted strip and all slices have one length.

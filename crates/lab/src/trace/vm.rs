@@ -216,7 +216,8 @@ mod tests {
 
     const DOMAIN: &str = "<domain type='kvm'>\n <!-- <disk device='disk'/> -->\n <devices>\n\
         <disk type='block' device='disk'>\n <driver name='qemu' type='raw' cache='none' io='native' iothread='1' queues='4'/>\n\
-        <source dev='/dev/disk/by-id/a&amp;b'/>\n<backingStore type='file'><source file='/below.img'/></backingStore>\
+        <source dev='/dev/disk/by-id/a&amp;b'/>\n\
+         <backingStore type='file'><source file='/below.img'/></backingStore>\
          <target dev='vda' bus='virtio'/>\n </disk>\n\
         <disk type='file' device=\"disk\">\n <driver name='qemu' type='qcow2'/>\n <source file='/images/b.qcow2'/>\n <target dev='sda' bus='scsi'/>\n </disk>\n\
         <disk type='block' device='lun'><driver name='qemu' type='raw' cache='unsafe' io='threads'/><source dev='/dev/sdc'/><target dev='sdb' bus='scsi'/></disk>\n\

@@ -16,8 +16,8 @@ fn device_of<'a>(disk: Node<'a, '_>) -> &'a str {
     disk.attribute("device").unwrap_or("disk")
 }
 
-/// What a child of an element says under one of these names. Deeper elements are about other things:
-/// a backing image has a source of its own.
+/// What a child of an element says under one of these names. Deeper elements are about other
+/// things: a backing image has a source of its own.
 fn said(element: Node<'_, '_>, child: &str, names: &[&str]) -> Option<String> {
     let child = element.children().find(|it| it.has_tag_name(child))?;
     names.iter().find_map(|name| child.attribute(*name)).map(str::to_owned)
