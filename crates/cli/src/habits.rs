@@ -97,7 +97,7 @@ const FLAGS: [Habit; 18] = [
 
 /// Levels that others have.
 const LEVELS: [Habit; 6] = [
-    (&["mirror", "raid-1"], "a mirror is level 1"),
+    (&["raid-1"], "a mirror is level 1"),
     (
         &["raidz", "raidz1", "z1", "raid-5", "4", "raid4", "draid", "draid1"],
         "one parity is level 5",
@@ -105,7 +105,7 @@ const LEVELS: [Habit; 6] = [
     (&["raidz2", "z2", "raid-6", "draid2"], "two parities are level 6"),
     (&["raidz3", "z3", "draid3"], "three parities are level 7.3"),
     (&["linear", "stripe", "striped", "concat", "raid-0"], "without redundancy it is level 0"),
-    (&["1+0", "01", "0+1", "mirrors"], "mirrors side by side are level 10"),
+    (&["01", "0+1", "mirrors"], "mirrors side by side are level 10"),
 ];
 
 /// What our program calls it, for the complaint about a foreign word.
@@ -131,6 +131,7 @@ pub fn ours(complaint: &str) -> Option<&'static str> {
 mod tests {
     use super::{COMMANDS, FLAGS, LEVELS, ours};
     use crate::args::Args;
+    use ashlar_layout::Level;
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -150,6 +151,9 @@ mod tests {
             let complaint = error.strip_prefix("error: ").unwrap_or(&error);
             assert!(ours(complaint).is_some(), "{complaint}");
         }
+        for word in LEVELS.iter().flat_map(|(words, _)| words.iter()) {
+            assert!(word.parse::<Level>().is_err(), "{word} is a level of ours");
+        }
     }
 
     #[test]
@@ -158,7 +162,7 @@ mod tests {
             (&["create", "t", "--assume-clean", "-l", "5", "a"] as &[&str], "no initial sync"),
             (&["create", "t", "-x", "1", "-l", "5", "a"], "--spare DEVICE"),
             (&["create", "t", "-l", "raidz2", "a"], "level 6"),
-            (&["create", "t", "-l", "mirror", "a"], "level 1"),
+            (&["create", "t", "-l", "raid-1", "a"], "level 1"),
             (&["assemble", "--scan"], "by-id"),
             (&["-D", "tank"], "status --members"),
             (&["stop", "--all"], "name the array"),
