@@ -27,7 +27,7 @@ pub const LAYOUT_VERSION: u16 = 1;
 /// Members an array can have, over all groups: what the member table of a superblock has room for.
 pub const MEMBERS_MAX: usize = 480;
 /// Bytes all members together can have. Far below 2^64, so that sums of offsets never overflow.
-const ARRAY_BYTES_MAX: u64 = 1 << 62;
+pub(crate) const ARRAY_BYTES_MAX: u64 = 1 << 62;
 
 /// The layout of an array: a code, its groups, and how far they reach. Always valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

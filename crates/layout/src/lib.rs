@@ -20,6 +20,7 @@
 //! - `stripe`     a stripe with its geometry, as everybody hands it on
 //! - `placement`  which member holds which strip: the one place where layouts differ
 //! - `grouped`    layout version 1: fixed groups of members
+//! - `declustered` layout version 2: stripes on changing members; reserved, no array has it yet
 //! - `rotation`   which position of a group holds which strip
 //! - `map`        volume extents cut at stripes, stripe extents cut at strips
 //! - `capacity`   how many rows members of given sizes make
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
+pub mod declustered;
 mod geometry;
 mod grouped;
 mod level;

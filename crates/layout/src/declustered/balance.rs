@@ -1,0 +1,166 @@
+//! How evenly a rebuild uses the members: exact counts of the strips that each reads and writes.
+//!
+//! The counts are those of the real map, slice by slice, for a rebuild that starts when all the
+//! given members are lost and their spares are empty. A rebuild of an array that was written in
+//! full does exactly these reads and writes.
+//!
+//! Not here: time (`times`).
+
+use std::ops::Range;
+
+use ashlar_units::{MemberIdx, to_u64};
+
+use super::rebuild::Skipped;
+use super::slice::{CellAt, Declustered, GroupAt};
+
+/// Strips that each member reads and writes in a rebuild.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RebuildLoad {
+    /// Strips read, by member.
+    pub reads: Vec<u64>,
+    /// Strips written, by member.
+    pub writes: Vec<u64>,
+    /// Reads and writes for stripes that lost all that parity replaces, by member.
+    pub critical: Vec<u64>,
+    /// Strips that are lost: each is written once, if there is a spare column for it.
+    pub lost_strips: u64,
+    /// Strips of stripes that lost more than parity replaces. They are not rebuilt.
+    pub dead_strips: u64,
+    is_lost: Vec<bool>,
+}
+
+impl RebuildLoad {
+    /// The load after the loss of these members, in this order, over some slices.
+    ///
+    /// # Panics
+    /// If the array has no such member or slice.
+    pub fn count(map: &Declustered, lost: &[MemberIdx], slices: Range<u64>) -> RebuildLoad {
+        assert!(slices.end <= map.slices(), "the array has {} slices", map.slices());
+        let members = map.parts().members;
+        let mut is_lost = vec![false; members];
+        for member in lost {
+            is_lost[member.at()] = true;
+        }
+        let nothing = vec![0; members];
+        let mut load = RebuildLoad {
+            reads: nothing.clone(),
+            writes: nothing.clone(),
+            critical: nothing,
+            lost_strips: 0,
+            dead_strips: 0,
+            is_lost,
+        };
+        let skips = Skips::new(map);
+        let mut hit = Vec::new();
+        for slice in slices {
+            hit.clear();
+            for member in lost {
+                let cells = (0..map.counts.cell_rows_of_slice)
+                    .map(|cell_row| map.cell(*member, slice, cell_row));
+                hit.extend(cells.filter_map(|cell| Some((map.group_of(cell)?.0, cell))));
+            }
+            hit.sort_unstable();
+            for run in hit.chunk_by(|a, b| a.0 == b.0) {
+                load.add_group(map, lost, run, &skips);
+            }
+        }
+        load
+    }
+
+    fn add_group(
+        &mut self,
+        map: &Declustered,
+        lost: &[MemberIdx],
+        run: &[(GroupAt, CellAt)],
+        skips: &Skips,
+    ) {
+        let rows = map.parts().cell_rows;
+        let (group, count) = (run[0].0, run.len());
+        self.lost_strips += to_u64(count) * rows;
+        if count > map.parts().parity_strips {
+            self.dead_strips += to_u64(count) * rows;
+            return;
+        }
+        let is_critical = count == map.parts().parity_strips;
+        let reads = skips.rows_read(count, group.slice);
+        let mut survivor = 0;
+        for position in 0..map.counts.width {
+            let member = map.member(map.cell_of(group, position)).at();
+            if self.is_lost[member] {
+                continue;
+            }
+            self.reads[member] += reads[survivor];
+            self.critical[member] += if is_critical { reads[survivor] } else { 0 };
+            survivor += 1;
+        }
+        for (_, cell) in run {
+            if let Some(target) = spare_target(map, lost, *cell) {
+                self.writes[target.at()] += rows;
+                self.critical[target.at()] += if is_critical { rows } else { 0 };
+            }
+        }
+    }
+
+    /// The largest load of a survivor over the mean, reads and writes together; 1.0 is even. Zero
+    /// if there is no load.
+    pub fn max_over_mean(&self) -> f64 {
+        let sums = self.reads.iter().zip(&self.writes).map(|(reads, writes)| reads + writes);
+        self.ratio(sums)
+    }
+
+    /// The same for stripes that lost all that parity replaces.
+    pub fn critical_max_over_mean(&self) -> f64 {
+        self.ratio(self.critical.iter().copied())
+    }
+
+    fn ratio(&self, loads: impl Iterator<Item = u64>) -> f64 {
+        let survivors = loads.zip(&self.is_lost).filter(|(_, is_lost)| !**is_lost);
+        let survivors: Vec<u64> = survivors.map(|(load, _)| load).collect();
+        let sum: u64 = survivors.iter().sum();
+        let most = survivors.iter().max().copied().unwrap_or(0);
+        if sum == 0 { 0.0 } else { (most * to_u64(survivors.len())) as f64 / sum as f64 }
+    }
+}
+
+/// The member that a lost cell is rebuilt to, if a spare column is left for it.
+fn spare_target(map: &Declustered, lost: &[MemberIdx], cell: CellAt) -> Option<MemberIdx> {
+    let mut at = cell;
+    loop {
+        let member = map.member(at);
+        match lost.iter().position(|it| *it == member) {
+            None => return Some(member),
+            Some(entry) => at = map.spare_cell(at, entry)?,
+        }
+    }
+}
+
+/// How many rows of a cell each survivor of a group is read in, worked out once.
+struct Skips {
+    /// By losses less one, then by the turn that the first row has, then by survivor.
+    rows: Vec<Vec<Vec<u64>>>,
+}
+
+impl Skips {
+    fn new(map: &Declustered) -> Skips {
+        let (width, parity) = (map.parts().width(), map.parts().parity_strips);
+        let of = |lost: usize| {
+            let survivors = width - lost;
+            let skipped = Skipped::of(map, survivors);
+            // In as many rows as there are survivors, each is read once for each data strip.
+            let (survivors_u64, cell_rows) = (to_u64(survivors), map.parts().cell_rows);
+            let even = cell_rows / survivors_u64 * to_u64(map.parts().data_strips);
+            let rows_read = |first: u64, survivor: usize| {
+                let rest = first..first + cell_rows % survivors_u64;
+                even + to_u64(rest.filter(|turn| !skipped.is_skipped(*turn, survivor)).count())
+            };
+            let firsts = 0..survivors_u64;
+            firsts.map(|at| (0..survivors).map(|it| rows_read(at, it)).collect()).collect()
+        };
+        Skips { rows: (1..=parity.min(width - 1)).map(of).collect() }
+    }
+
+    fn rows_read(&self, lost: usize, slice: u64) -> &[u64] {
+        let by_turn = &self.rows[lost - 1];
+        &by_turn[ashlar_units::to_usize(slice % to_u64(by_turn.len()))]
+    }
+}

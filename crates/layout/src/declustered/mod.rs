@@ -1,0 +1,36 @@
+//! Layout version 2: declustered arrays. Stripes are narrower than the array and lie on changing
+//! members, and spare space lies on all members, so every member takes part in a rebuild.
+//!
+//! Pure arithmetic without a user on the data path: no program writes this layout yet, and
+//! [`crate::Geometry`] refuses it. docs/on-disk-format.md, *Layout 2*, defines the map for a second
+//! implementer; docs/adr/0028 says why it is this one.
+//!
+//! In reading order:
+//! - `parts`       the numbers, and the sentence that refuses them
+//! - `permutation` which domain is in which column of a slice
+//! - `slice`       the map: stripes on cells, and back
+//! - `domains`     failure domains
+//! - `spares`      which spare cell takes the place of a lost one
+//! - `states`      what loss, rebuild, return and copy-back do to the states of cells
+//! - `rebuild`     what to read for a rebuild, most endangered stripes first
+//! - `balance`     how evenly a rebuild uses the members, counted
+
+mod balance;
+mod domains;
+mod parts;
+mod permutation;
+mod rebuild;
+mod slice;
+mod spares;
+mod states;
+
+pub use balance::RebuildLoad;
+pub use domains::{DomainError, DomainPlan, DomainWish, plan_domains};
+pub use parts::{
+    CELL_BYTES_FLASH, CELL_BYTES_ROTATING, DECLUSTERED_MEMBERS_MAX, DECLUSTERED_SEED,
+    DECLUSTERED_VERSION, DeclusteredError, DeclusteredParts,
+};
+pub use rebuild::{Endangered, endangered_in, rebuild_order, strips_to_read};
+pub use slice::{CellAt, Declustered, DeclusteredSeat, GroupAt, Held, MemberRow};
+pub use spares::{CellState, DeviceState, SpareEntry, SpareTable, Whereabouts};
+pub use states::{Settled, SpareError};

@@ -1,0 +1,187 @@
+//! Distributed spares: which members are lost, which spare column each of them has, and where a
+//! cell is now.
+//!
+//! A lost member has an entry. The entries below the number of spare columns have a spare column
+//! each. Each cell of a lost member has a state of its own, so losses, rebuilds, returns and
+//! replacements may come in any order and stop anywhere.
+//!
+//! What must stay true: from a cell of a data column the walk ends, and cells of different data
+//! columns end on different members. A spare column has at most one cell that points at it, so a
+//! walk from a data column cannot come back to where it was. Walked backwards it can circle among
+//! spare columns, and then they hold nothing.
+//!
+//! Not here: what changes states (`states`).
+
+use ashlar_units::{MemberIdx, to_usize};
+
+use super::slice::{CellAt, Declustered};
+
+/// Where the content of one cell of a lost member is. Two bits on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CellState {
+    /// Nowhere. Decode it from the other strips of its stripes.
+    Missing,
+    /// In the entry's spare column of the same sub-slice, wherever that is.
+    OnSpare,
+    /// In its own place: on the device that returned or came as a replacement.
+    InPlace,
+}
+
+/// What a member's device has of the array.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DeviceState {
+    /// There is no device.
+    Absent,
+    /// A device is there and is being filled.
+    Filling,
+}
+
+/// A lost member, from its loss until all its cells are in place again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SpareEntry {
+    /// The member.
+    pub member: MemberIdx,
+    /// Whether there is a device to write to.
+    pub device: DeviceState,
+    /// Whether every cell was in its place when the device was lost. Only then may cells of the
+    /// same device be trusted when it returns.
+    pub was_whole: bool,
+    /// One state for each cell of the member, in the order of its rows.
+    pub(super) states: Vec<CellState>,
+}
+
+/// All lost members of an array. Entries with a spare column come first; one behind them can only
+/// be filled in its place.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SpareTable {
+    pub(super) entries: Vec<Option<SpareEntry>>,
+}
+
+/// Where the content of a data cell is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// In this cell.
+    At(CellAt),
+    /// Nowhere; a rebuild writes to this cell.
+    LostTo(CellAt),
+    /// Nowhere, and no cell is free for it.
+    Lost,
+}
+
+impl SpareTable {
+    /// That of an array without losses.
+    pub fn new(map: &Declustered) -> SpareTable {
+        SpareTable { entries: vec![None; map.parts().members] }
+    }
+
+    /// The entry of a member, if it is lost.
+    pub fn entry_of(&self, member: MemberIdx) -> Option<usize> {
+        let is_it =
+            |entry: &Option<SpareEntry>| entry.as_ref().is_some_and(|it| it.member == member);
+        self.entries.iter().position(is_it)
+    }
+
+    /// The lost members with their entries.
+    pub fn entries(&self) -> impl Iterator<Item = (usize, &SpareEntry)> {
+        let all = self.entries.iter().enumerate();
+        all.filter_map(|(at, entry)| Some((at, entry.as_ref()?)))
+    }
+
+    /// Where the content of a cell of a data column is.
+    ///
+    /// # Panics
+    /// If the cell is spare, or of another array.
+    pub fn whereabouts(&self, map: &Declustered, cell: CellAt) -> Whereabouts {
+        assert!(map.group_of(cell).is_some(), "{cell:?} is spare and holds no cell of its own");
+        let (mut at, mut is_lost) = (cell, false);
+        loop {
+            let Some((entry_at, entry)) = self.entry_at(map, at) else {
+                return if is_lost { Whereabouts::LostTo(at) } else { Whereabouts::At(at) };
+            };
+            match entry.states[map.cell_number(at)] {
+                CellState::InPlace => {
+                    return if is_lost { Whereabouts::LostTo(at) } else { Whereabouts::At(at) };
+                }
+                // A device that is there is filled directly.
+                CellState::Missing if entry.device == DeviceState::Filling => {
+                    return Whereabouts::LostTo(at);
+                }
+                CellState::Missing => is_lost = true,
+                CellState::OnSpare => {}
+            }
+            match map.spare_cell(at, entry_at) {
+                Some(spare) => at = spare,
+                None => return Whereabouts::Lost,
+            }
+        }
+    }
+
+    /// Whether content belongs into a spare cell, be it there or lost with its member. Walks
+    /// backwards, from the spare column to the member that it stands for.
+    pub fn is_in_use(&self, map: &Declustered, spare: CellAt) -> bool {
+        let mut at = spare;
+        // A walk that has not ended after as many steps as there are spare columns circles.
+        for _ in 0..=map.parts().spare_columns {
+            let Some(column) = map.spare_index(at) else { return true };
+            let Some(entry) = &self.entries[column] else { return false };
+            let hosted = map.cell(entry.member, at.slice, at.cell_row);
+            // A member of another sub-slice never has its cell in this one.
+            if hosted.sub_slice != at.sub_slice
+                || entry.states[map.cell_number(hosted)] != CellState::OnSpare
+            {
+                return false;
+            }
+            at = hosted;
+        }
+        false
+    }
+
+    /// The entry of the member that a cell lies on.
+    pub(super) fn entry_at(&self, map: &Declustered, at: CellAt) -> Option<(usize, &SpareEntry)> {
+        let entry_at = self.entry_of(map.member(at))?;
+        Some((entry_at, self.entries[entry_at].as_ref()?))
+    }
+}
+
+impl SpareEntry {
+    /// The state of a cell of the member.
+    pub fn state(&self, map: &Declustered, cell: CellAt) -> CellState {
+        self.states[map.cell_number(cell)]
+    }
+}
+
+impl Declustered {
+    /// The number of a cell among those of its member.
+    #[inline]
+    pub fn cell_number(&self, cell: CellAt) -> usize {
+        let rows = u64::from(self.counts.cell_rows_of_slice);
+        to_usize(cell.slice * rows + u64::from(cell.cell_row))
+    }
+
+    /// The cell of this number of a member.
+    #[inline]
+    pub fn numbered_cell(&self, member: MemberIdx, number: usize) -> CellAt {
+        let rows = to_usize(u64::from(self.counts.cell_rows_of_slice));
+        let (slice, cell_row) = (number / rows, number % rows);
+        let small = u32::try_from(cell_row).expect("at most 64 rows of cells");
+        self.cell(member, ashlar_units::to_u64(slice), small)
+    }
+
+    /// The spare cell of an entry in the sub-slice and row of a cell; `None` if the entry has no
+    /// spare column.
+    #[inline]
+    pub fn spare_cell(&self, cell: CellAt, entry: usize) -> Option<CellAt> {
+        if entry >= self.parts().spare_columns {
+            return None;
+        }
+        let column = self.counts.data_columns + u32::try_from(entry).expect("at most 256");
+        Some(CellAt { column, ..cell })
+    }
+
+    /// Which spare column a cell is in; `None` if stripes use it.
+    #[inline]
+    pub fn spare_index(&self, cell: CellAt) -> Option<usize> {
+        let index = cell.column.checked_sub(self.counts.data_columns)?;
+        Some(to_usize(u64::from(index)))
+    }
+}

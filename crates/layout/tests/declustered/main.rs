@@ -1,0 +1,40 @@
+//! Layout version 2 from outside: the map against a reference that is written differently, the
+//! vectors for a second implementer, evenness as equalities, and every small set of losses.
+//!
+//! - `reference` the map of docs/on-disk-format.md as slow loops; shares no code with the crate
+//! - `vectors`   tests/golden/declustered.txt, made by the crate and checked by the reference
+//! - `map`       there and back, and no stripe twice on a member or in a domain
+//! - `evenness`  equalities for prime numbers of members, bounds for others
+//! - `decoding`  every pair and triple of losses to 24 members
+//! - `refusals`  what is not a layout, and what is said then
+//! - `rebuild`   order, reads and exact counts of rebuilds
+//! - `pools`     an array as numbers: losses, returns, copy-backs, writes and crashes at random
+//! - `sequences` 100,000 random lives of small arrays, and what is found without each rule
+
+mod decoding;
+mod domains;
+mod evenness;
+mod map;
+mod pools;
+mod rebuild;
+mod reference;
+mod refusals;
+mod sequences;
+mod vectors;
+
+use ashlar_layout::declustered::{DECLUSTERED_SEED, DeclusteredParts};
+
+/// A layout of `members` members with stripes of `code` data and parity strips, small in the rest.
+fn parts(members: usize, code: (usize, usize), spare_columns: usize) -> DeclusteredParts {
+    DeclusteredParts {
+        data_strips: code.0,
+        parity_strips: code.1,
+        members,
+        domain_members: 1,
+        spare_columns,
+        cell_rows: 1,
+        strip_bytes: 4096,
+        rows: 1 << 20,
+        seed: DECLUSTERED_SEED,
+    }
+}
