@@ -66,6 +66,9 @@ pub struct Serve {
     pub workers: Option<u16>,
     /// Whether each worker is bound to a core; default yes.
     pub pin: Option<bool>,
+    /// How long an idle worker looks for work before it sleeps, at most, in microseconds; 0 is
+    /// never; default 50.
+    pub spin_us: Option<u16>,
     /// Bytes of buffers, for all workers together.
     #[serde(deserialize_with = "size")]
     pub pool: Option<ByteSize>,

@@ -284,6 +284,9 @@ pub fn worker_status(worker: ashlar_engine::WorkerStatus) -> WorkerStatus {
         system_calls: worker.calls.enters,
         sleeps: worker.calls.sleeps,
         wake_ups: worker.calls.bells,
+        looks: worker.calls.looks,
+        looks_of_use: worker.calls.looks_of_use,
+        look_ns: worker.calls.look_nanos,
         operations: worker.calls.operations,
     }
 }

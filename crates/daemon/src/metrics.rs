@@ -324,13 +324,16 @@ fn process(text: &mut Text, status: &Status) {
     text.family("ashlar_resident_bytes", "gauge", "Memory of the daemon.");
     text.sample("ashlar_resident_bytes", &[], status.resident_bytes);
     type Work = (&'static str, &'static str, fn(&WorkerStatus) -> u64);
-    const WORK: [Work; 7] = [
+    const WORK: [Work; 10] = [
         ("ashlar_worker_requests", "Client requests that arrived at the worker.", |it| it.requests),
         ("ashlar_worker_pieces", "Pieces of stripe work that the worker did.", |it| it.pieces),
         ("ashlar_worker_hops", "Messages that the worker sent to other workers.", |it| it.hops),
         ("ashlar_worker_system_calls", "System calls of the worker's ring.", |it| it.system_calls),
         ("ashlar_worker_sleeps", "Times that the worker had nothing to do.", |it| it.sleeps),
         ("ashlar_worker_wake_ups", "Times that another thread woke the worker.", |it| it.wake_ups),
+        ("ashlar_worker_looks", "Looks for work before a sleep.", |it| it.looks),
+        ("ashlar_worker_looks_of_use", "Such looks that found work.", |it| it.looks_of_use),
+        ("ashlar_worker_look_nanoseconds", "CPU time of such looks.", |it| it.look_ns),
         ("ashlar_worker_operations", "Operations asked of the kernel.", |it| it.operations),
     ];
     for (name, help, value) in WORK {

@@ -186,6 +186,10 @@ fn recording(opener: Arc<dyn Opener>, record: &Path) -> Result<Arc<dyn Opener>, 
     Ok(Arc::new(RecordingOpener::new(opener, Arc::new(recorder))))
 }
 
+/// How long a worker looks for work before it sleeps unless told otherwise, in microseconds: longer
+/// than a client on this machine needs for its next request, shorter than a drive for a read.
+const SPIN_US: u16 = 50;
+
 /// # Errors
 /// More memory is asked for than this process may have.
 fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiError> {
@@ -196,6 +200,7 @@ fn engine_config(config: &Config, waits: &Waits) -> Result<EngineConfig, ApiErro
     }
     engine.runner = Some(runner());
     engine.pin_cores = config.serve.pin.unwrap_or(true);
+    engine.spin_most = Duration::from_micros(config.serve.spin_us.unwrap_or(SPIN_US).into());
     engine.kernel.clone_from(&config.serve.kernel);
     engine.tuning = config.tuning.over(engine.tuning);
     let usual = to_u64(engine.payload_bytes * engine.worker_count);

@@ -25,6 +25,9 @@ pub struct EngineConfig {
     pub payload_bytes: usize,
     /// Entries of each worker's ring.
     pub ring_entries: u32,
+    /// How long a worker that has nothing to do looks for completions before it sleeps, at most,
+    /// as long as that is of use. Zero: it sleeps at once.
+    pub spin_most: Duration,
     /// How devices are opened.
     pub opener: Arc<dyn Opener>,
     /// How foreign signatures are found.
@@ -52,6 +55,7 @@ impl EngineConfig {
             pin_cores: false,
             payload_bytes: 64 << 20,
             ring_entries: 1024,
+            spin_most: Duration::ZERO,
             opener,
             signatures: Arc::new(|_| Vec::new()),
             aside: Arc::new(|work| work()),

@@ -151,7 +151,7 @@ fn make_executor(index: usize, config: &EngineConfig) -> io::Result<Made> {
         affinity::pin_to(cores[index % cores.len()])?;
     }
     let ring = Ring::new(RingConfig::of(config.ring_entries))?;
-    let executor = Executor::new(ring.reactor(), Schedule::InOrder);
+    let executor = Executor::new(ring.spinning_reactor(config.spin_most), Schedule::InOrder);
     let (sender, receiver) = mailbox(&executor.handle());
     Ok((executor, sender, receiver))
 }

@@ -1,7 +1,7 @@
 //! Semaphore, signal, queue and mailbox: order, and that dropped waiters pass their turn on.
 
 use ashlar_ring::local::{Queue, Semaphore, Signal};
-use ashlar_ring::{Executor, Ring, RingConfig, Schedule, VirtualReactor, mailbox};
+use ashlar_ring::{Executor, Ring, RingConfig, Schedule, VirtualReactor, mailbox, within};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -224,35 +224,121 @@ fn mailbox_keeps_each_senders_order_and_loses_nothing() {
     }
 }
 
-#[test]
-fn two_executors_on_two_threads_play_ping_pong() {
-    const ROUNDS: u32 = 2_000;
+/// How long a message may take on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two executors on two threads, each with this longest look for work before it sleeps, send a
+/// number there and back.
+fn ping_pong(rounds: u32, [near_spin, far_spin]: [Duration; 2]) {
     let (give, take) = std::sync::mpsc::channel();
     let (to_home, home) = std::sync::mpsc::channel();
     let far = std::thread::spawn(move || {
         let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
-        let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+        let mut executor = Executor::new(ring.spinning_reactor(far_spin), Schedule::InOrder);
         let (sender, mut receiver) = mailbox::mailbox::<u32>(&executor.handle());
         give.send(sender).expect("the near end lives");
         let back: mailbox::Sender<u32> = home.recv().expect("the near end lives");
+        let handle = executor.handle();
         executor.block_on(async {
-            for _ in 0..ROUNDS {
-                back.send(receiver.receive().await + 1);
+            for _ in 0..rounds {
+                let message = within(&handle, PATIENCE, receiver.receive()).await;
+                back.send(message.expect("no wake-up is lost") + 1);
             }
         });
     });
     let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
-    let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+    let mut executor = Executor::new(ring.spinning_reactor(near_spin), Schedule::InOrder);
     let (sender, mut receiver) = mailbox::mailbox::<u32>(&executor.handle());
     to_home.send(sender).expect("the far end lives");
     let there = take.recv().expect("the far end lives");
+    let handle = executor.handle();
     executor.block_on(async {
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             there.send(round);
-            assert_eq!(receiver.receive().await, round + 1);
+            let message = within(&handle, PATIENCE, receiver.receive()).await;
+            assert_eq!(message, Some(round + 1), "a wake-up was lost");
         }
     });
     far.join().expect("the far end ended well");
+}
+
+#[test]
+fn two_executors_on_two_threads_play_ping_pong() {
+    ping_pong(2_000, [Duration::ZERO; 2]);
+}
+
+#[test]
+fn no_wake_up_is_lost_between_a_look_for_work_and_a_sleep() {
+    // Short looks end in vain most of the time, so that the next message finds the thread at any
+    // step between looking and sleeping; long ones nearly never sleep.
+    let spins = [Duration::ZERO, Duration::from_micros(2), Duration::from_millis(1)];
+    for near in spins {
+        for far in spins {
+            ping_pong(1_000, [near, far]);
+        }
+    }
+}
+
+/// Looks for work of an executor that has this to wait for, and those of use.
+fn looks(waits: u32, each: Duration) -> (u64, u64) {
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+    let reactor = ring.spinning_reactor(Duration::from_micros(50));
+    let mut executor = Executor::new(reactor, Schedule::InOrder);
+    let handle = executor.handle();
+    executor.block_on(async {
+        for _ in 0..waits {
+            handle.sleep(each).await;
+        }
+    });
+    let calls = ring.load().calls;
+    (calls.looks, calls.looks_of_use)
+}
+
+#[test]
+fn a_thread_whose_waits_are_long_never_looks_for_work() {
+    assert_eq!(looks(50, Duration::from_millis(1)), (0, 0));
+}
+
+#[test]
+fn a_look_for_work_ends_with_the_time_that_is_waited_for() {
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+    let mut executor =
+        Executor::new(ring.spinning_reactor(Duration::from_millis(500)), Schedule::InOrder);
+    let handle = executor.handle();
+    let begun = handle.now();
+    executor.block_on(async {
+        for _ in 0..200 {
+            handle.sleep(Duration::from_micros(100)).await;
+        }
+    });
+    let calls = ring.load().calls;
+    assert!(calls.looks > 0 && calls.looks_of_use == 0, "{calls:?}");
+    let took = u64::try_from(handle.now().since(begun).as_nanos()).expect("short");
+    assert!(calls.look_nanos <= took, "{calls:?} in {took} ns");
+}
+
+#[test]
+fn a_message_is_found_by_a_look_for_work() {
+    let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+    let reactor = ring.spinning_reactor(Duration::from_secs(1));
+    let mut executor = Executor::new(reactor, Schedule::InOrder);
+    let (sender, mut receiver) = mailbox::mailbox(&executor.handle());
+    let (ready, go) = std::sync::mpsc::channel();
+    let far = std::thread::spawn(move || {
+        while let Ok(message) = go.recv() {
+            sender.send(message);
+        }
+    });
+    executor.block_on(async {
+        for message in 0..1_000_u32 {
+            ready.send(message).expect("the thread lives");
+            assert_eq!(receiver.receive().await, message);
+        }
+    });
+    drop(ready);
+    far.join().expect("the thread ended well");
+    let calls = ring.load().calls;
+    assert!(calls.looks_of_use > 0, "{calls:?}");
 }
 
 #[test]

@@ -113,6 +113,15 @@ pub struct WorkerStatus {
     /// How often another thread woke it, each time with a system call of that thread.
     #[serde(default)]
     pub wake_ups: u64,
+    /// How often it looked for work for a while before it slept.
+    #[serde(default)]
+    pub looks: u64,
+    /// How often such a look found some, so that it did not sleep.
+    #[serde(default)]
+    pub looks_of_use: u64,
+    /// CPU time of all looks, in nanoseconds.
+    #[serde(default)]
+    pub look_ns: u64,
     /// Operations that it asked of the kernel: on members, sockets, files and devices of exports.
     #[serde(default)]
     pub operations: u64,

@@ -108,6 +108,11 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     turns: u16,
 
+    /// With --via: how long an idle worker of the daemon looks for work before it sleeps, at most,
+    /// in microseconds. Default: as 'ashlar serve' does.
+    #[arg(long, value_name = "MICROSECONDS", requires = "via")]
+    spin_us: Option<u16>,
+
     /// Number of workers. Default: one for each core.
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     workers: usize,
@@ -201,7 +206,13 @@ pub fn run(args: &Args, reach: &Reach) -> Result<(), Fault> {
         let message = format!("this program does not know where it is: {error}");
         Fault::new(codes::SYSTEM_FAULT, message, "call it by its full path")
     })?;
-    let spec = ViaSpec { via: name.via(), bench: spec, turns: usize::from(args.turns), program };
+    let spec = ViaSpec {
+        via: name.via(),
+        bench: spec,
+        turns: usize::from(args.turns),
+        spin_us: args.spin_us,
+        program,
+    };
     reach.print(&via::measure(&spec)?, via_text)
 }
 
@@ -229,12 +240,16 @@ fn via_text(result: &ViaResult) -> String {
     ));
     lines.push(format!(
         "a request      {:.2} system calls, {:.2} sleeps, {:.2} wake-ups, {:.2} hops between \
-         workers, {:.2} operations",
+         workers, {:.2} operations\n\
+         looks          {:.2} a request before a sleep, {:.2} of use, {:.0} ns of CPU",
         export.system_calls_per_request,
         export.sleeps_per_request,
         export.wake_ups_per_request,
         export.hops_per_request,
         export.operations_per_request,
+        export.looks_per_request,
+        export.looks_of_use_per_request,
+        export.look_ns_per_request,
     ));
     lines.push(format!("medians of {} turns", result.turns));
     lines.join("\n")

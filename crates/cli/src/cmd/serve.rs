@@ -80,6 +80,11 @@ pub struct Args {
     #[arg(long)]
     no_pin: bool,
 
+    /// How long an idle worker looks for work before it sleeps, at most, in microseconds. It does
+    /// so only while that is of use. 0: never. Default: 50.
+    #[arg(long, value_name = "MICROSECONDS")]
+    spin_us: Option<u16>,
+
     /// Parity kernel. Default: the fastest one for this CPU. A wrong name lists all.
     #[arg(long, value_name = "NAME")]
     kernel: Option<String>,
@@ -132,6 +137,7 @@ impl Args {
         }
         config.serve.metrics = self.metrics.or(config.serve.metrics);
         config.serve.workers = self.workers.or(config.serve.workers);
+        config.serve.spin_us = self.spin_us.or(config.serve.spin_us);
         config.serve.pool = self.pool.or(config.serve.pool);
         config.serve.memory_devices = self.memory_devices.or(config.serve.memory_devices);
         config.serve.kernel = self.kernel.clone().or(config.serve.kernel);

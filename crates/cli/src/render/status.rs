@@ -380,6 +380,9 @@ fn limits_table(status: &Status) -> String {
         "system calls",
         "sleeps",
         "wake-ups",
+        "looks",
+        "of use",
+        "look ms",
         "operations",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -393,6 +396,9 @@ fn limits_table(status: &Status) -> String {
             worker.system_calls,
             worker.sleeps,
             worker.wake_ups,
+            worker.looks,
+            worker.looks_of_use,
+            worker.look_ns / 1_000_000,
             worker.operations,
         ]
         .map(grouped);

@@ -93,6 +93,8 @@ pub struct ViaSpec {
     pub bench: BenchSpec,
     /// How many turns.
     pub turns: usize,
+    /// How long its workers look for work before they sleep, in microseconds; `None`: as usual.
+    pub spin_us: Option<u16>,
     /// The program that is the daemon.
     pub program: PathBuf,
 }
@@ -115,7 +117,7 @@ pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
     interrupt::listen().map_err(|error| fault("signals cannot be listened to", error))?;
     let folder = Folder::make().map_err(|error| fault("no temporary folder", error))?;
     let mut peers = peer::peers(spec.via, &asked, &folder);
-    let daemon = Daemon::start((spec.via, &spec.program), &bench, &folder)?;
+    let daemon = Daemon::start(spec, &bench, &folder)?;
     let (mut client, under) = reach(spec.via, &daemon.at)
         .map_err(|error| fault(&format!("no way to the volume at {}", daemon.at), error))?;
     fill(&mut *client, &asked, "the volume")?;

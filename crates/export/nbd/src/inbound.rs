@@ -70,6 +70,8 @@ impl Inbound {
             self.take_held(&mut bytes[taken..end]);
             taken = end;
         }
+        // Unless it is followed by a payload, which says so itself.
+        self.last_payload_bytes = 0;
         Ok(true)
     }
 
@@ -143,4 +145,53 @@ impl Inbound {
 
 fn joined(front: BufMut, back: BufMut) -> BufMut {
     front.try_join(back).expect("halves of one buffer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HELD_BYTES_MAX, Inbound};
+    use crate::socket::Socket;
+    use ashlar_iobuf::BufMut;
+    use ashlar_ring::{Executor, Ring, RingConfig, Schedule};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    const HEADER_BYTES: usize = 28;
+    const HEADERS: usize = 100;
+
+    /// Operations of the kernel for taking all headers that follow a payload of so many bytes.
+    fn operations_after_payload_of(payload_bytes: usize) -> u64 {
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        let ring = Ring::new(RingConfig::of(8)).expect("these tests need io_uring");
+        let mut executor = Executor::new(ring.reactor(), Schedule::InOrder);
+        let mut inbound = Inbound::new(Socket::new(ring.clone(), ours.into()));
+        inbound.widen();
+        theirs.write_all(&vec![1; HEADER_BYTES + payload_bytes]).expect("room");
+        theirs.write_all(&[2; HEADER_BYTES * HEADERS]).expect("room");
+        executor.block_on(async {
+            let mut header = [0; HEADER_BYTES];
+            assert!(inbound.take(&mut header).await.expect("a header"));
+            let mut payload = BufMut::zeroed(payload_bytes);
+            let filled = inbound.fill_from_held(&mut payload);
+            if filled < payload_bytes {
+                payload = inbound.fill(payload, filled).await.expect("all of it");
+            }
+            assert!(payload.iter().all(|byte| *byte == 1));
+            let before = ring.load().calls.operations;
+            for _ in 0..HEADERS {
+                assert!(inbound.take(&mut header).await.expect("a header"));
+                assert_eq!(header, [2; HEADER_BYTES]);
+            }
+            ring.load().calls.operations - before
+        })
+    }
+
+    /// A client that once wrote much had each of its later reads received by a system call of its
+    /// own.
+    #[test]
+    fn small_requests_after_a_long_payload_are_received_many_at_a_time() {
+        assert!(operations_after_payload_of(64 << 10) <= 2);
+        assert!(operations_after_payload_of(4096) <= 1);
+        assert!(operations_after_payload_of(2 * HELD_BYTES_MAX + 1) <= 2);
+    }
 }

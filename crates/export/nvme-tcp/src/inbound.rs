@@ -124,6 +124,9 @@ impl Inbound {
         let pdu = Pdu::open(&head, &header[..bytes], &terms)?;
         let step = self.connection.receive(&pdu.body)?;
         let (data_bytes, has_digest) = (pdu.data_bytes, pdu.has_data_digest);
+        if data_bytes == 0 {
+            self.last_data_bytes = 0;
+        }
         Ok(Some(Incoming { step, data_bytes, pad_bytes: pdu.pad_bytes, has_digest }))
     }
 

@@ -299,6 +299,23 @@ impl InFlight {
         });
     }
 
+    /// Whether there is something that the kernel was not told of yet.
+    pub(super) fn has_unsubmitted(&self) -> bool {
+        self.unsubmitted > 0
+    }
+
+    /// Whether completions are there, or will be once the kernel is asked for them.
+    pub(super) fn has_news(&mut self) -> bool {
+        self.uring.has_news()
+    }
+
+    /// Counts a look for completions.
+    pub(super) fn note_look(&mut self, is_hit: bool, nanos: u64) {
+        self.calls.looks += 1;
+        self.calls.looks_of_use += u64::from(is_hit);
+        self.calls.look_nanos += nanos;
+    }
+
     /// Takes completions off the queue until there is somebody to tell.
     pub(super) fn next_finished(&mut self) -> Option<Finished> {
         loop {

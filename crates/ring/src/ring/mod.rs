@@ -7,7 +7,8 @@
 //! - `operation`: what can be asked of the kernel ([`Operation`]), and how that is written into a
 //!   submission entry; `command` and `descriptors` are parts of it
 //! - `in_flight`: which operations the kernel has; issue, reap, cancel, close
-//! - `parking`: the reactor of the ring, and the doorbell that wakes it from other threads
+//! - `parking`: the reactor of the ring, and the doorbell that wakes it from other threads;
+//!   `spinning`: how long it looks for completions before it sleeps
 //! - `uring`, `setup`: the kernel's side, with entries of either size; making it with the best
 //!   flags it knows
 //!
@@ -23,6 +24,7 @@ mod message;
 mod operation;
 mod parking;
 mod setup;
+mod spinning;
 mod stream;
 mod submit;
 mod uring;

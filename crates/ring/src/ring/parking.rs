@@ -1,10 +1,12 @@
 //! The reactor of a ring, and the doorbell that ends its sleep from other threads.
 //!
 //! What must stay true: an unpark is never lost (it finds the reactor parked and rings, or is found
-//! by the next attempt to park), and only one that finds it parked costs a system call. The clock
-//! is CLOCK_MONOTONIC: this is the one place of the engine where real time comes from. Not here:
-//! tasks.
+//! by the next attempt to park), and only one that finds it parked costs a system call: one that
+//! looks for completions before it parks is not parked. The clock is CLOCK_MONOTONIC: this is the
+//! one place of the engine where real time comes from. Not here: tasks; how long to look
+//! (`spinning`).
 
+use super::spinning::Spinning;
 use super::submit::{Ring, Shared};
 use crate::reactor::{Park, Reactor, Unpark};
 use ashlar_units::Nanos;
@@ -20,12 +22,81 @@ use std::time::Duration;
 /// Drives a ring for an executor.
 pub(super) struct UringReactor {
     ring: Ring,
+    spinning: Spinning,
 }
 
+/// Looks between two readings of the clock, which take about as long as all of them.
+const LOOKS: u32 = 16;
+
+/// A call that hands something over and ends within so many nanoseconds did not wait: what it
+/// handed over was done at once.
+const AT_ONCE: u64 = 3_000;
+
 impl UringReactor {
-    pub(super) fn new(ring: Ring) -> Self {
-        UringReactor { ring }
+    /// It looks for completions for at most `spin_most` before it sleeps.
+    pub(super) fn new(ring: Ring, spin_most: Duration) -> Self {
+        UringReactor { ring, spinning: Spinning::new(spin_most) }
     }
+
+    /// Nothing is there: waits until something is, or the deadline.
+    fn wait(&mut self, deadline: Option<Nanos>) {
+        if !self.spinning.is_on() {
+            return self.sleep(deadline);
+        }
+        let mut begun = self.now();
+        let mut may_end_at_once = self.ring.shared.in_flight.borrow().has_unsubmitted();
+        if let Some(most) = self.spinning.begin() {
+            if self.ring.shared.has_news_once_submitted() {
+                return;
+            }
+            begun = self.now();
+            may_end_at_once = false;
+            let most = deadline.map_or(most, |deadline| most.min(nanos(deadline.since(begun))));
+            let is_hit = self.look(begun, most);
+            self.spinning.looked(is_hit);
+            let took = nanos(self.now().since(begun));
+            self.ring.shared.in_flight.borrow_mut().note_look(is_hit, took);
+            if is_hit {
+                return self.spinning.waited(took);
+            }
+        }
+        self.sleep(deadline);
+        let waited = nanos(self.now().since(begun));
+        if !may_end_at_once || waited > AT_ONCE {
+            self.spinning.waited(waited);
+        }
+    }
+
+    /// Looks for completions and unparks, for so many nanoseconds. Whether there are any.
+    fn look(&self, begun: Nanos, most: u64) -> bool {
+        let shared = &self.ring.shared;
+        let mut in_flight = shared.in_flight.borrow_mut();
+        loop {
+            for _ in 0..LOOKS {
+                if in_flight.has_news() {
+                    // What the kernel keeps until it is asked is asked for.
+                    in_flight.submit();
+                    return true;
+                }
+                if shared.doorbell.take_ring() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if nanos(self.now().since(begun)) >= most {
+                return false;
+            }
+        }
+    }
+
+    fn sleep(&self, deadline: Option<Nanos>) {
+        let timeout = deadline.map(|deadline| deadline.since(self.now()));
+        self.ring.shared.park(timeout);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Reactor for UringReactor {
@@ -37,17 +108,13 @@ impl Reactor for UringReactor {
     }
 
     fn turn(&mut self, park: Park) {
-        let shared = &self.ring.shared;
         match park {
-            Park::No => shared.in_flight.borrow_mut().submit(),
+            Park::No => self.ring.shared.in_flight.borrow_mut().submit(),
             // Tasks that wake up now will prepare more to submit: do it in one call then.
-            Park::Until(_) if shared.reap() > 0 => return,
-            Park::Until(deadline) => {
-                let timeout = deadline.map(|deadline| deadline.since(self.now()));
-                shared.park(timeout);
-            }
+            Park::Until(_) if self.ring.shared.reap() > 0 => return,
+            Park::Until(deadline) => self.wait(deadline),
         }
-        shared.reap();
+        self.ring.shared.reap();
     }
 
     fn unparker(&self) -> Arc<dyn Unpark> {
@@ -69,6 +136,13 @@ impl Shared {
             self.deliver(finished);
             count += 1;
         }
+    }
+
+    /// Submits, and says whether something has completed by then.
+    fn has_news_once_submitted(&self) -> bool {
+        let mut in_flight = self.in_flight.borrow_mut();
+        in_flight.submit();
+        in_flight.has_news()
     }
 
     /// Submits and sleeps, unless an unpark has come or there is no time to sleep.
@@ -116,6 +190,12 @@ impl Doorbell {
         parked.is_ok()
     }
 
+    /// Takes note of an unpark that came since the last look, if one did.
+    fn take_ring(&self) -> bool {
+        self.state.load(Ordering::Acquire) == RUNG
+            && self.state.swap(AWAKE, Ordering::AcqRel) == RUNG
+    }
+
     fn end_park(&self) {
         self.state.swap(AWAKE, Ordering::AcqRel);
     }
@@ -127,5 +207,47 @@ impl Unpark for Doorbell {
             // Fails only if the count would pass 2^64 - 2; the ring reads it to zero each time.
             let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Doorbell;
+    use crate::reactor::Unpark;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn was_rung(doorbell: &Doorbell) -> bool {
+        let mut polled = [PollFd::new(&doorbell.eventfd, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("poll") == 1
+    }
+
+    #[test]
+    fn an_unpark_of_one_that_is_awake_rings_nothing_and_is_taken_once() {
+        let doorbell = Doorbell::new().expect("an eventfd");
+        assert!(!doorbell.take_ring());
+        for _ in 0..3 {
+            doorbell.unpark();
+        }
+        assert!(doorbell.take_ring());
+        assert!(!doorbell.take_ring());
+        doorbell.unpark();
+        assert!(!doorbell.begin_park(), "it must not sleep now");
+        assert!(doorbell.begin_park(), "it was taken note of");
+        doorbell.end_park();
+        assert!(!was_rung(&doorbell));
+    }
+
+    #[test]
+    fn an_unpark_of_one_that_sleeps_rings_once() {
+        let doorbell = Doorbell::new().expect("an eventfd");
+        assert!(doorbell.begin_park());
+        doorbell.unpark();
+        doorbell.unpark();
+        assert!(was_rung(&doorbell));
+        let mut count = [0; 8];
+        rustix::io::read(&doorbell.eventfd, &mut count).expect("a count");
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        doorbell.end_park();
+        assert!(!doorbell.take_ring());
     }
 }

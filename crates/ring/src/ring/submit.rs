@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How large a ring is.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,13 @@ impl Ring {
 
     /// The reactor that drives this ring; give it to `Executor::new`.
     pub fn reactor(&self) -> Box<dyn Reactor> {
-        Box::new(UringReactor::new(self.clone()))
+        self.spinning_reactor(Duration::ZERO)
+    }
+
+    /// As [`Ring::reactor`]; before it sleeps it looks for completions for at most `spin_most`,
+    /// as long as waits are mostly shorter than that.
+    pub fn spinning_reactor(&self, spin_most: Duration) -> Box<dyn Reactor> {
+        Box::new(UringReactor::new(self.clone(), spin_most))
     }
 
     /// Starts an operation; the low-level form, without allocation. If the ring is full it waits in
@@ -211,6 +218,12 @@ pub struct KernelCalls {
     pub bells: u64,
     /// Operations that the kernel was asked for, repetitions included.
     pub operations: u64,
+    /// Times that it looked for completions before it slept.
+    pub looks: u64,
+    /// Those of them that found something, so that it did not sleep.
+    pub looks_of_use: u64,
+    /// Time of all looks, in nanoseconds.
+    pub look_nanos: u64,
 }
 
 /// Cancels an operation whose future is dropped before its end.

@@ -48,6 +48,14 @@ impl Uring {
         }
     }
 
+    /// Whether completions are there, or will be once the kernel is asked for them.
+    pub(super) fn has_news(&mut self) -> bool {
+        match self {
+            Uring::Narrow(uring) => has_news(uring),
+            Uring::Wide(uring) => has_news(uring),
+        }
+    }
+
     /// Prepares an entry for the next submission.
     ///
     /// # Safety
@@ -74,6 +82,11 @@ impl Uring {
         let pushed = unsafe { uring.submission().push(entry) };
         pushed.expect("the submission queue has two places for each slot");
     }
+}
+
+fn has_news<S: squeue::EntryMarker>(uring: &mut IoUring<S>) -> bool {
+    let (_, queue, completions) = uring.split();
+    !completions.is_empty() || queue.taskrun() || queue.cq_overflow()
 }
 
 fn is_idle<S: squeue::EntryMarker>(queue: &SubmissionQueue<'_, S>) -> bool {

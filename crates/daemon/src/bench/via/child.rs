@@ -3,7 +3,7 @@
 //!
 //! What must stay true: the daemon and all that it made here are gone when this is dropped.
 
-use super::Via;
+use super::{Via, ViaSpec};
 use crate::bench::{BenchSpec, NAME};
 use ashlar_api::v1::array::Create;
 use ashlar_api::v1::export::{FuseAttach, UblkAttach};
@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -107,20 +107,24 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Start one with the array of `spec`, and serve its volume `via` an export.
+    /// Start one with the array of `spec`, and serve its volume via the export that is measured.
     pub(super) fn start(
-        (via, program): (Via, &Path),
+        measured: &ViaSpec,
         spec: &BenchSpec,
         folder: &Folder,
     ) -> Result<Daemon, ApiError> {
         let socket = folder.path("control.sock");
         let port = free_port().map_err(|error| fault("no port of this machine is free", error))?;
-        let mut command = Command::new(program);
+        let via = measured.via;
+        let mut command = Command::new(&measured.program);
         command.arg("--socket").arg(&socket).arg("serve");
         command.arg("--fuse").arg(folder.path("volumes"));
         command.arg("--memory-devices").arg(spec.memory_bytes().to_string());
         if spec.workers > 0 {
             command.arg("--workers").arg(spec.workers.to_string());
+        }
+        if let Some(spin_us) = measured.spin_us {
+            command.arg("--spin-us").arg(spin_us.to_string());
         }
         let nbd = folder.path("nbd.sock");
         match via {

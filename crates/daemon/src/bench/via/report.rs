@@ -60,6 +60,12 @@ pub struct ExportFigures {
     pub sleeps_per_request: f64,
     /// Wake-ups of workers by other threads for each request.
     pub wake_ups_per_request: f64,
+    /// Looks of workers for work before they slept, for each request.
+    pub looks_per_request: f64,
+    /// Those of them that found some.
+    pub looks_of_use_per_request: f64,
+    /// CPU time of looks for each request, in nanoseconds: it is part of the daemon's.
+    pub look_ns_per_request: f64,
     /// Messages between workers for each request.
     pub hops_per_request: f64,
     /// Operations asked of the kernel for each request.
@@ -115,6 +121,9 @@ pub(super) fn export_turn(effort: &mut Effort, looks: (&ExportLook, &ExportLook)
         system_calls_per_request: per(grown(looks, |it| it.system_calls), requests),
         sleeps_per_request: per(grown(looks, |it| it.sleeps), requests),
         wake_ups_per_request: per(grown(looks, |it| it.wake_ups), requests),
+        looks_per_request: per(grown(looks, |it| it.looks), requests),
+        looks_of_use_per_request: per(grown(looks, |it| it.looks_of_use), requests),
+        look_ns_per_request: per(grown(looks, |it| it.look_ns), requests),
         hops_per_request: per(grown(looks, |it| it.hops), requests),
         operations_per_request: per(grown(looks, |it| it.operations), requests),
     }
@@ -137,6 +146,9 @@ pub(super) fn result(spec: &ViaSpec, turns: &[Turn]) -> ViaResult {
         system_calls_per_request: of(|turn| turn.export.system_calls_per_request),
         sleeps_per_request: of(|turn| turn.export.sleeps_per_request),
         wake_ups_per_request: of(|turn| turn.export.wake_ups_per_request),
+        looks_per_request: of(|turn| turn.export.looks_per_request),
+        looks_of_use_per_request: of(|turn| turn.export.looks_of_use_per_request),
+        look_ns_per_request: of(|turn| turn.export.look_ns_per_request),
         hops_per_request: of(|turn| turn.export.hops_per_request),
         operations_per_request: of(|turn| turn.export.operations_per_request),
     };

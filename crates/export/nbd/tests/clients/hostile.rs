@@ -350,3 +350,36 @@ fn headers_may_arrive_byte_by_byte() {
     drop(client);
     ends_with(server, "HungUp");
 }
+
+#[test]
+fn requests_may_be_split_at_every_byte() {
+    let server = TestServer::with_disk(MIB);
+    let mut client = Client::transmit(&server, Dialect::Simple);
+    let head = |type_code, (cookie, offset), payload_bytes| {
+        let (flags, bytes) = (RequestFlags(0), 512);
+        let head = RequestHead { flags, type_code, cookie, offset, bytes, payload_bytes };
+        encode_request(Dialect::Simple, &head)
+    };
+    let write = [head(WRITE, (1, 0), 512), vec![7; 512]].concat();
+    let all = [write, head(READ, (2, 512), 0), head(READ, (3, 1024), 0)].concat();
+    for split in 1..all.len() {
+        let (front, back) = all.split_at(split);
+        client.send(front);
+        // Lets the server see the front alone, mostly.
+        std::thread::yield_now();
+        client.send(back);
+        let mut cookies = Vec::new();
+        for _ in 0..3 {
+            let reply = client.receive(16);
+            assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0], "split at {split}");
+            if reply[15] != 1 {
+                assert_eq!(client.receive(512), [0; 512], "split at {split}");
+            }
+            cookies.push(reply[15]);
+        }
+        cookies.sort_unstable();
+        assert_eq!(cookies, [1, 2, 3], "split at {split}");
+    }
+    drop(client);
+    ends_with(server, "HungUp");
+}
