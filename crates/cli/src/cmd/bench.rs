@@ -98,7 +98,8 @@ pub struct Args {
 
     /// Measure through an export: a daemon of its own serves an array of memory devices, and a
     /// client asks through the export, in turns with the engine alone and with a peer (nbdkit,
-    /// qemu-nbd, a loop device on tmpfs) where one is installed. Depth is that of the client.
+    /// qemu-nbd, qemu-storage-daemon, a loop device on tmpfs) where one is installed. Depth is that
+    /// of the client.
     #[arg(long, value_enum, value_name = "EXPORT")]
     #[arg(conflicts_with_all = ["devices", "null", "lost", "reads", "fua", "destroy"])]
     via: Option<ViaName>,

@@ -9,7 +9,8 @@
 //! client or of the kernel's own threads.
 //!
 //! - `load`    what is asked for, and what came of it
-//! - `blocks`, `nbd`, `nvme` clients of files and devices, of NBD, of NVMe/TCP
+//! - `blocks`, `nbd`, `nvme`, `vhost` clients of files and devices, of NBD, of NVMe/TCP, of
+//!   vhost-user
 //! - `child`   the daemon
 //! - `peer`    others that serve memory
 //! - `report`  what is told
@@ -23,6 +24,7 @@ mod nbd;
 mod nvme;
 mod peer;
 mod report;
+mod vhost;
 
 pub use report::{EngineFigures, ExportFigures, Figures, PeerFigures, ViaResult};
 
@@ -39,6 +41,7 @@ use report::Turn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vhost::Vhost;
 
 /// Requests under way while a volume is filled.
 const FILL_DEPTH: usize = 4;
@@ -110,9 +113,6 @@ trait Client {
 /// # Errors
 /// The export cannot be had here, an array cannot be, or a request failed.
 pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
-    if spec.via == Via::VhostUser {
-        return Err(no_vhost_user());
-    }
     let (asked, bench) = (asked(spec)?, engine_spec(spec));
     interrupt::listen().map_err(|error| fault("signals cannot be listened to", error))?;
     let folder = Folder::make().map_err(|error| fault("no temporary folder", error))?;
@@ -132,12 +132,6 @@ pub fn measure(spec: &ViaSpec) -> Result<ViaResult, ApiError> {
     daemon.detach();
     drop(daemon);
     Ok(report::result(spec, &turns))
-}
-
-/// The refusal of a way that has no client here: its client belongs beside `nbd` and `nvme`.
-fn no_vhost_user() -> ApiError {
-    let message = "bench has no client of vhost-user; nothing was started";
-    ApiError::new(codes::EXPORT_IMPOSSIBLE, message, "take --via nbd, fuse, loop, ublk or nvme-tcp")
 }
 
 /// What the client asks for: a whole number of requests.
@@ -178,7 +172,7 @@ fn reach(via: Via, at: &str) -> io::Result<(Box<dyn Client>, Option<Loop>)> {
             let device = Loop::over(path)?;
             (Box::new(Blocks::open(device.path())?), Some(device))
         }
-        Via::VhostUser => return Err(io::ErrorKind::Unsupported.into()),
+        Via::VhostUser => (Box::new(Vhost::connect(path)?), None),
     })
 }
 

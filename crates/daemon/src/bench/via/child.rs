@@ -15,7 +15,7 @@ use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -27,6 +27,9 @@ const END_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 /// How long a volume that was let go may still be in use.
 const DETACH_TRIES: u32 = 100;
+
+/// Folder of the vhost-user sockets.
+const VHOST: &str = "vhost";
 
 /// Name of the NVMe subsystem.
 pub(super) const SUBSYSTEM: &str = "nqn.2024-01.example:bench";
@@ -54,7 +57,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let folders = ["volumes/bench", "volumes", "nvme"].map(|name| self.path(name));
+        let folders = ["volumes/bench", "volumes", "nvme", VHOST].map(|name| self.path(name));
         // Never into a mount: only empty folders go, and files one by one.
         for folder in folders.iter().chain([&self.0]) {
             let files = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -135,7 +138,8 @@ impl Daemon {
                     .map_err(|error| fault("the configuration cannot be written", error))?;
                 command.arg("--config").arg(config);
             }
-            Via::Fuse | Via::Loop | Via::Ublk | Via::VhostUser => {}
+            Via::VhostUser => drop(command.arg("--vhost-user").arg(folder.path(VHOST))),
+            Via::Fuse | Via::Loop | Via::Ublk => {}
         }
         let process = Process::start(&mut command)
             .map_err(|error| fault("a daemon cannot be started", error))?;
@@ -148,9 +152,24 @@ impl Daemon {
             Via::NvmeTcp => format!("127.0.0.1:{port}"),
             Via::Fuse | Via::Loop => daemon.call(&FuseAttach { array: NAME.to_owned() })?.file,
             Via::Ublk => daemon.call(&UblkAttach { array: NAME.to_owned() })?.device,
-            Via::VhostUser => return Err(super::no_vhost_user()),
+            Via::VhostUser => {
+                let socket = folder.path(VHOST).join(format!("{NAME}.sock"));
+                daemon.until_there(&socket)?;
+                socket.display().to_string()
+            }
         };
         Ok(daemon)
+    }
+
+    fn until_there(&mut self, socket: &Path) -> Result<(), ApiError> {
+        let end = Instant::now() + START_MAX;
+        while !socket.exists() {
+            if self.process.has_ended() || Instant::now() > end {
+                return Err(fault("the daemon does not serve", socket.display()));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     fn until_served(&mut self) -> Result<(), ApiError> {

@@ -8,6 +8,7 @@ use super::blocks::Blocks;
 use super::child::{Folder, Process};
 use super::load::Asked;
 use super::nbd::Nbd;
+use super::vhost::Vhost;
 use super::{Client, Via};
 use std::fs::{self, File};
 use std::io;
@@ -39,7 +40,8 @@ pub(super) fn peers(via: Via, asked: &Asked, folder: &Folder) -> Vec<OtherExport
     let peers = match via {
         Via::Nbd => vec![nbdkit(asked, folder), qemu_nbd(asked, folder)],
         Via::Fuse | Via::Loop | Via::Ublk => vec![plain_loop(asked)],
-        Via::NvmeTcp | Via::VhostUser => Vec::new(),
+        Via::VhostUser => vec![qemu_vhost(asked, folder)],
+        Via::NvmeTcp => Vec::new(),
     };
     peers.into_iter().filter_map(Result::ok).collect()
 }
@@ -49,7 +51,7 @@ fn nbdkit(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     let mut command = Command::new("nbdkit");
     command.arg("--foreground").arg("--unix").arg(&socket);
     command.args(["memory", &asked.span_bytes.to_string()]);
-    nbd_peer("nbdkit memory", command, &socket)
+    socket_peer("nbdkit memory", command, || Ok(Box::new(Nbd::connect(&socket, "")?)))
 }
 
 fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
@@ -58,17 +60,31 @@ fn qemu_nbd(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
     command.args(["--persistent", "--export-name", "", "--socket"]).arg(&socket);
     let image = format!("driver=null-co,size={},read-zeroes=off", asked.span_bytes);
     command.args(["--image-opts", &image]);
-    nbd_peer("qemu-nbd null", command, &socket)
+    socket_peer("qemu-nbd null", command, || Ok(Box::new(Nbd::connect(&socket, "")?)))
 }
 
-fn nbd_peer(name: &'static str, mut command: Command, socket: &Path) -> io::Result<OtherExporter> {
+fn qemu_vhost(asked: &Asked, folder: &Folder) -> io::Result<OtherExporter> {
+    let socket = folder.path("qemu-vhost.sock");
+    let mut command = Command::new("qemu-storage-daemon");
+    let disk = format!("driver=null-co,node-name=disk,size={},read-zeroes=off", asked.span_bytes);
+    let export = "type=vhost-user-blk,id=export,node-name=disk,writable=on,addr.type=unix";
+    command.arg("--blockdev").arg(disk);
+    command.arg("--export").arg(format!("{export},addr.path={}", socket.display()));
+    socket_peer("qemu null", command, || Ok(Box::new(Vhost::connect(&socket)?)))
+}
+
+/// A peer at a socket, once it serves.
+fn socket_peer(
+    name: &'static str,
+    mut command: Command,
+    connect: impl Fn() -> io::Result<Box<dyn Client>>,
+) -> io::Result<OtherExporter> {
     command.env("PATH", PATH).stderr(std::process::Stdio::null());
     let mut process = Process::start(&mut command)?;
     let end = Instant::now() + START_MAX;
     loop {
-        match Nbd::connect(socket, "") {
+        match connect() {
             Ok(client) => {
-                let client = Box::new(client);
                 return Ok(OtherExporter { name, client, _process: Some(process), _device: None });
             }
             Err(error) if process.has_ended() || Instant::now() > end => return Err(error),
