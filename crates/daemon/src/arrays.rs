@@ -3,16 +3,19 @@
 //! - here        arrays: create, assemble, stop, status, events
 //! - `members`   members and spares
 //! - `jobs`      background work
+//! - `start`     what follows when an array has started: remember it, attach it
 //!
 //! What must stay true: everything that can be checked without touching a device is checked first.
 //! The exports are asked for users of an array before it is stopped.
 
 mod jobs;
 mod members;
+mod start;
 
 use crate::aside::aside;
 use crate::backend::{Backend, Serves};
 use crate::exports::Exports;
+use crate::gather::Gather;
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::ControlSeats;
 use crate::repeats::{self, Running};
@@ -48,6 +51,8 @@ pub struct Arrays {
     pub exports: Arc<Exports>,
     /// The memory devices.
     pub memory: Arc<MemoryDevices>,
+    /// What is known of arrays that start by themselves.
+    pub gather: Arc<Gather>,
     /// The connections of its listeners.
     pub seats: Arc<ListenerSeats>,
     /// When the process began to serve.
@@ -93,6 +98,8 @@ impl Serves<Create> for Arrays {
             devices: call.devices.clone(),
             name: call.name,
         };
+        let is_remembered = !call.not_remembered && !is_in_memory;
+        let mut unremembered = None;
         for spare in call.spares.clone() {
             let may_destroy = spec.destroy.contains(&spare);
             aside(move || look::may_take(&spare, may_destroy)).await?;
@@ -104,7 +111,7 @@ impl Serves<Create> for Arrays {
             let request = AssemblyRequest { array, ..AssemblyRequest::default() };
             let spare_pools = if is_in_memory { no_pools() } else { Vec::new() };
             let spec = AssembleSpec {
-                devices: call.devices,
+                devices: call.devices.clone(),
                 request,
                 spare_pools,
                 ..AssembleSpec::default()
@@ -118,8 +125,14 @@ impl Serves<Create> for Arrays {
                 added.map_err(convert::refusal)?;
             }
             new_memory.keep();
+            if is_remembered {
+                let devices = call.devices.into_iter().chain(call.spares).collect();
+                unremembered = self.remember_made(report.uuid, &name, devices);
+            }
         }
-        Ok(created(&report, is_in_memory))
+        let mut created = created(&report, is_in_memory);
+        created.notes.extend(unremembered);
+        Ok(created)
     }
 }
 
@@ -191,8 +204,8 @@ impl Arrays {
         let request = assembly_request(&call)?;
         self.memory.check(&call.devices)?;
         let is_in_memory = memory_devices::check_kinds(&call.devices, &[])?;
-        let (arrays, asked) = (self.status_of_all().await?, call.clone());
-        let running = aside(move || Running::of(&arrays, &asked)).await;
+        let (arrays, wanted) = (self.status_of_all().await?, call.clone());
+        let running = aside(move || Running::of(&arrays, &wanted)).await;
         if let Some(message) = running.all() {
             return Ok(Done::unchanged(message));
         }
@@ -201,6 +214,7 @@ impl Arrays {
                 ApiError::new(codes::REQUEST_MALFORMED, what, "choose another name for the pool")
             })?;
         }
+        let asked = call.clone();
         let spec = AssembleSpec {
             devices: running.rest.clone(),
             request,
@@ -217,6 +231,9 @@ impl Arrays {
         let name = started.map_err(|refusal| running.explain(refusal))?;
         let mut line = self.how_it_runs(&name).await;
         for told in self.exports.volume_started(&name).await {
+            line.push_str(&format!("; {told}"));
+        }
+        for told in self.follow_start(&name, &asked, is_in_memory).await {
             line.push_str(&format!("; {told}"));
         }
         Ok(Done::changed(line))
@@ -256,6 +273,9 @@ impl Serves<Stop> for Arrays {
             self.exports.refuse_if_used(&call.array)?;
         }
         let devices = self.memory_of(&call.array).await;
+        let uuid = self.uuid_of(&call.array).await;
+        // Its devices are free again, and are not to be taken for new ones.
+        uuid.into_iter().for_each(|uuid| self.gather.stopped(uuid));
         let mut told = self.stop(&call.array).await?;
         if !devices.is_empty() {
             told.push_str(&format!(

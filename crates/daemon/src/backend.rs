@@ -5,9 +5,9 @@
 //! engine behind it, tests a few lines.
 
 use crate::control::with;
-use ashlar_api::v1::array::{Assemble, Create, Stop};
+use ashlar_api::v1::array::{Appeared, Assemble, Create, Scan, Stop};
 use ashlar_api::v1::event::Event;
-use ashlar_api::v1::export::{FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
+use ashlar_api::v1::export::{Attach, FuseAttach, FuseDetach, NbdListen, UblkAttach, UblkDetach};
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
 use ashlar_api::v1::spare::{SpareAdd, SpareRemove};
@@ -58,6 +58,8 @@ macro_rules! answers {
 answers!(
     Create,
     Assemble,
+    Scan,
+    Appeared,
     Stop,
     Fail,
     Replace,
@@ -67,6 +69,7 @@ answers!(
     ScrubStart,
     JobControl,
     NbdListen,
+    Attach,
     FuseAttach,
     FuseDetach,
     UblkAttach,

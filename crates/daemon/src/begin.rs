@@ -185,6 +185,8 @@ fn as_said(entry: &ArrayConfig) -> Assemble {
         name: entry.name.clone(),
         uuid: entry.uuid.clone(),
         read_only: entry.read_only,
+        // The configuration says it again.
+        not_remembered: true,
         spare_pools: entry.spare_pools.clone(),
         ..Assemble::default()
     }

@@ -31,6 +31,9 @@ pub struct Config {
     /// The process itself.
     #[serde(default)]
     pub serve: Serve,
+    /// What is started without being named here.
+    #[serde(default)]
+    pub start: StartConfig,
     /// Arrays to assemble at start.
     #[serde(default)]
     pub array: Vec<ArrayConfig>,
@@ -77,6 +80,42 @@ pub struct Serve {
     pub memory_devices: Option<ByteSize>,
     /// Name of the parity kernel; default the best this CPU has.
     pub kernel: Option<String>,
+}
+
+/// `[start]`
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StartConfig {
+    /// Look at the block devices and start every array of this host; default no.
+    pub scan: bool,
+    /// Look at these devices only: paths, with `*` and `?`.
+    pub devices: Vec<String>,
+    /// Seconds that an array waits for members before it starts degraded; default 30.
+    pub grace_s: Option<u64>,
+    /// Folder for what was created, assembled and attached by hand; default none: nothing is
+    /// remembered.
+    pub state: Option<PathBuf>,
+}
+
+/// Seconds that an array waits for its members.
+const GRACE_S: u64 = 30;
+/// What may be said of it.
+const GRACE_S_MAX: u64 = 86_400;
+
+impl StartConfig {
+    /// How long an array waits for members before it starts degraded.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_s.unwrap_or(GRACE_S))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.grace_s {
+            Some(grace) if grace > GRACE_S_MAX => {
+                Err(format!("grace_s must be 0 to {GRACE_S_MAX}"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// `[tuning]` for all arrays, `[array.tuning]` for one. What is left out stays as it is.
@@ -230,6 +269,9 @@ pub struct ArrayConfig {
     /// Refuse all changes; default no.
     #[serde(default)]
     pub read_only: bool,
+    /// Make its volume a block device whenever it starts; default no.
+    #[serde(default)]
+    pub attach: bool,
     /// Pools it takes spares from, in this order; default the pool `spares`.
     #[serde(default)]
     pub spare_pools: Vec<String>,
@@ -457,6 +499,7 @@ impl Config {
             array.spare_pools.iter().try_for_each(|pool| check_pool(pool))?;
             array.tuning.check()?;
         }
+        self.start.check()?;
         self.tuning.check()?;
         self.nbd_limits.check()?;
         self.nbd.iter().try_for_each(NbdConfig::check)?;

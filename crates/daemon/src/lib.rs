@@ -10,6 +10,7 @@
 //! - [`metrics`]   a status as OpenMetrics text
 //! - `scrape`      the optional listener for it
 //! - `seats`       connections of a listener: how many, and which makes room
+//! - `gather`      brings arrays together as their devices appear, and what is remembered of them
 //! - `guarded`     a connection that ends when its peer takes too long
 //! - `descriptors` how many there are, and how many are reserved
 //! - `arrays`      the engine behind the control interface: one function a call
@@ -22,6 +23,7 @@
 //! - `look`        how a start would end, and whether a device may be taken: for dry runs
 //! - [`keeper`]    the holder of attached files' descriptors while no daemon runs
 //! - `process`     this process as heartbeats name it, and whether another one lives
+//! - `unit`        what the service manager is told
 //! - `waits`       devices that take long to open
 //! - `repeats`     requests that name a device twice, or ask for a state that holds already
 //!
@@ -39,6 +41,7 @@ pub mod control;
 mod convert;
 mod descriptors;
 mod exports;
+mod gather;
 mod guarded;
 pub mod keeper;
 mod look;
@@ -51,6 +54,7 @@ mod repeats;
 mod scrape;
 mod seats;
 pub mod serve;
+mod unit;
 mod waits;
 
 pub use exports::loops;

@@ -10,8 +10,8 @@ use ashlar_engine::WouldStart;
 use ashlar_ondisk::assembly::{
     ExtraReason, MemberReading, ReadLabel, ReadOnlyReason, SlotState, SlotVerdict, Start, Verdict,
 };
-use ashlar_ondisk::examine::{examine_ranges, split_copies};
-use ashlar_ondisk::{Choice, SuperblockCopies};
+use ashlar_ondisk::examine::{examine_ranges, heartbeat_in, split_copies};
+use ashlar_ondisk::{Choice, RunnerName, SuperblockCopies};
 use ashlar_units::{Extent, to_usize};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -173,6 +173,22 @@ pub fn label(path: &str) -> Label {
         Ok(ReadLabel::Foreign | ReadLabel::Blank) => Label::Nothing,
         Ok(ReadLabel::Damaged) | Err(_) => Label::Unknown,
     }
+}
+
+/// A device as it is, and the host that ran its array last, if it is a member that ever ran. It is
+/// only looked at, so it may be in use.
+pub fn found(path: &str) -> Option<(MemberReading, Option<String>)> {
+    let reading = reading(path).ok()?;
+    let array = reading.superblock()?.array_uuid;
+    let (_, head, _) = contents(path).ok()?;
+    let heartbeat = heartbeat_in(head.as_deref(), array);
+    let host = heartbeat.map(|beat| RunnerName::of(&beat.host_id).host);
+    Some((reading, host))
+}
+
+/// Whether a spare lies there.
+pub fn is_spare(path: &str) -> bool {
+    matches!(label(path), Label::Spare)
 }
 
 /// The device as it is now. It is only looked at, so it may be in use.

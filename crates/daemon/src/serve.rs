@@ -7,13 +7,14 @@ use crate::arrays::{Arrays, ListenerSeats};
 use crate::config::{Config, NbdLimits};
 use crate::descriptors::{self, DESCRIPTORS_MIN};
 use crate::exports::{Export, ExportSetting, Exports, Say};
+use crate::gather::Gather;
 use crate::keeper::{self, Keeper};
 use crate::memory::{self, Sources};
 use crate::memory_devices::{self, MemoryDevices};
 use crate::peer::{Gate, PeerLimits};
 use crate::scrape::{self, ScrapeGate};
 use crate::waits::Waits;
-use crate::{begin, config, control, convert, process};
+use crate::{begin, config, control, convert, process, unit};
 use ashlar_api::{ApiError, codes};
 use ashlar_device::{Opener, PathOpener, Recorder, RecordingOpener};
 use ashlar_engine::{Engine, EngineConfig, Runner};
@@ -30,6 +31,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+/// The control socket of the daemon of this machine.
+const USUAL_SOCKET: &str = "/run/ashlar/control.sock";
 /// How long to wait for devices and sockets that a killed predecessor has not let go of yet.
 pub(crate) const PREDECESSOR_WAIT: Duration = Duration::from_secs(5);
 /// How often to look whether users of attached volumes are gone, once a signal came.
@@ -106,14 +109,25 @@ async fn run(mut options: ServeOptions, say: impl Fn(&str) + Send + Sync) -> Res
         nbd_limits,
         boot: runner().boot_id,
         keeper: Keeper::of(&options.socket, keeper_wait),
+        gives_links: options.socket == Path::new(USUAL_SOCKET),
     };
+    let gather = Arc::new(Gather::new(&options.config, runner().host_id, &say));
     let exports = Arc::new(Exports::new(setting));
     let seats = Arc::new(ListenerSeats { control: listener.seats(), metrics: Default::default() });
     let started = Instant::now();
     let (ready, is_ready) = watch::channel(false);
     let engine_of_arrays = engine.clone();
-    let arrays =
-        Arrays { engine: engine_of_arrays, exports, memory, seats, started, kernel, is_ready };
+    let arrays = Arrays {
+        engine: engine_of_arrays,
+        exports,
+        memory,
+        gather,
+        seats,
+        started,
+        kernel,
+        is_ready,
+    };
+    tokio::spawn(unit::keep_telling(arrays.clone()));
     let begun = begin(&arrays, &options.config, &waits, &say);
     let served = serve_until_signal((listener, &options.socket), &arrays, (begun, ready), &say);
     let served = served.await;
@@ -255,6 +269,7 @@ async fn begin(
         export.prepare(config, say).await?;
     }
     begin::begin(arrays, config, waits, &say).await?;
+    arrays.gather.look_and_say(arrays, say).await;
     for export in arrays.exports.iter() {
         export.begin(config, say).await?;
     }
@@ -286,7 +301,19 @@ async fn serve_until_signal(
         return Ok("signals cannot be received");
     };
     const GONE: &str = "the control socket is gone";
-    let mut server = pin!(control::answer(gate, arrays.clone()));
+    let mut server = pin!(async {
+        let mut is_ready = arrays.is_ready.clone();
+        let gather = async {
+            // Without a sender the process ends.
+            drop(is_ready.wait_for(|is_ready| *is_ready).await);
+            arrays.gather.keep_looking(arrays, say).await;
+        };
+        tokio::select! {
+            // It never ends by itself.
+            _ = control::answer(gate, arrays.clone()) => {}
+            () = gather => {}
+        }
+    });
     let mut begun = pin!(begun);
     let mut next_signal = async || {
         tokio::select! {
@@ -303,6 +330,7 @@ async fn serve_until_signal(
     let first = match is_begun {
         Ok(()) => {
             ready.send_replace(true);
+            unit::tell_ready();
             say(&format!("serving, control socket {}", socket.display()));
             tokio::select! {
                 _ = &mut server => return Ok(GONE),
@@ -318,6 +346,8 @@ async fn serve_until_signal(
             first
         }
     };
+    unit::tell_stopping();
+    arrays.gather.end();
     tokio::select! {
         _ = &mut server => {}
         () = let_users_finish(arrays, say) => {}

@@ -56,6 +56,9 @@ pub struct Create {
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,
+    /// Do not start it again when the daemon starts the next time.
+    #[serde(default)]
+    pub not_remembered: bool,
 }
 
 impl Call for Create {
@@ -118,10 +121,53 @@ pub struct Assemble {
     /// Check everything, write nothing, tell what would be done.
     #[serde(default)]
     pub dry_run: bool,
+    /// Do not start it again when the daemon starts the next time.
+    #[serde(default)]
+    pub not_remembered: bool,
 }
 
 impl Call for Assemble {
     const PATH: &'static str = "/v1/arrays/assemble";
+    type Answer = Done;
+}
+
+/// Look for members, group them by array, and start each array that is complete. Others wait for
+/// their members, for as long as the configuration says, and start degraded then.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    /// Paths to look at; none: every block device of this machine.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Only the array of this name, also if it ran last on another host.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only the array of this UUID, also if it ran last on another host.
+    #[serde(default)]
+    pub uuid: Option<String>,
+    /// Start degraded arrays at once.
+    #[serde(default)]
+    pub degraded: bool,
+    /// Write nothing, tell what would be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+impl Call for Scan {
+    const PATH: &'static str = "/v1/arrays/scan";
+    type Answer = Done;
+}
+
+/// A device has appeared: it may be the last that an array waits for, or a member that was away.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Appeared {
+    /// Its path.
+    pub device: String,
+}
+
+impl Call for Appeared {
+    const PATH: &'static str = "/v1/devices/appeared";
     type Answer = Done;
 }
 

@@ -37,6 +37,65 @@ impl Call for NbdListen {
     type Answer = Done;
 }
 
+/// Make a volume a block device of this machine, or a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// The array's name.
+    pub array: String,
+    /// The way; default: as it is attached already, else by ublk, else by a loop device.
+    #[serde(default)]
+    pub via: Option<Via>,
+    /// Logical block of a loop device in bytes, 512 or 4096. Default 4096.
+    #[serde(default)]
+    pub sector_bytes: Option<u32>,
+    /// Do not attach it again when the array starts the next time.
+    #[serde(default)]
+    pub not_remembered: bool,
+}
+
+impl Call for Attach {
+    const PATH: &'static str = "/v1/exports/attach";
+    type Answer = Attached;
+}
+
+/// How a volume is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// The kernel's ublk driver.
+    Ublk,
+    /// A loop device over a file.
+    Loop,
+    /// A file only.
+    File,
+}
+
+/// Where an attached volume is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attached {
+    /// False when it was there already.
+    pub changed: bool,
+    /// The way.
+    pub via: Via,
+    /// Why that way.
+    pub reason: String,
+    /// Path of the file, if there is one.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// Path of the block device, if there is one.
+    #[serde(default)]
+    pub device: Option<String>,
+    /// The same under a name that stays, if this daemon gives such names.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// Whoever has it open sees a pause and no error when the daemon is killed and comes back.
+    pub survives: bool,
+    /// Why not, in a line, if it does not.
+    #[serde(default)]
+    pub lacks: Option<String>,
+}
+
 /// Show a volume as a file in the daemon's FUSE folder.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,9 +1,11 @@
 //! `ashlar assemble`: put arrays together from what their members say.
 
 use crate::fault::Fault;
-use crate::reach::{Reach, devices};
-use ashlar_api::v1::array::Assemble;
-use std::path::PathBuf;
+use crate::reach::{Reach, device, devices};
+use crate::say;
+use ashlar_api::ClientError;
+use ashlar_api::v1::array::{Appeared, Assemble, Scan};
+use std::path::{Path, PathBuf};
 
 /// Start an array from its members.
 ///
@@ -11,9 +13,24 @@ use std::path::PathBuf;
 /// Each risky start needs its own flag, and the members record it.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Devices to look at, in any order.
-    #[arg(required = true, value_name = "DEVICE")]
+    /// Devices to look at, in any order. With --scan: default every block device.
+    #[arg(required_unless_present_any = ["scan", "incremental"], value_name = "DEVICE")]
     devices: Vec<PathBuf>,
+
+    /// Find members, group them by array, and start each array that is complete. An array that
+    /// lacks members waits for them and then starts degraded. An array that ran last on another
+    /// host starts only if it is named.
+    #[arg(long, short, conflicts_with_all = FORCES)]
+    scan: bool,
+
+    /// With --scan: start degraded arrays at once.
+    #[arg(long, visible_alias = "run", requires = "scan")]
+    degraded: bool,
+
+    /// Tell the daemon that this device has appeared. Called by udev. Without a daemon nothing
+    /// happens: it looks at all devices when it starts.
+    #[arg(long, short = 'I', value_name = "DEVICE", exclusive = true)]
+    incremental: Option<PathBuf>,
 
     /// Only the array of this name.
     #[arg(long)]
@@ -50,12 +67,40 @@ pub struct Args {
     #[arg(long = "spare-pool", value_name = "NAME")]
     spare_pools: Vec<String>,
 
+    /// Do not start the array when the daemon starts the next time, unless a scan or the
+    /// configuration does.
+    #[arg(long, conflicts_with = "scan")]
+    not_remembered: bool,
+
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
+/// What is said of one array, and not of all that a scan finds.
+const FORCES: [&str; 6] = [
+    "read_only",
+    "accept_dirty_degraded",
+    "accept_lost_map",
+    "accept_serials",
+    "trust",
+    "spare_pools",
+];
+
 pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
+    if let Some(device) = &args.incremental {
+        return appeared(device, reach);
+    }
+    if args.scan {
+        let scan = Scan {
+            devices: devices(&args.devices)?,
+            name: args.name,
+            uuid: args.uuid,
+            degraded: args.degraded,
+            dry_run: args.dry_run,
+        };
+        return reach.change(&scan).map(drop);
+    }
     let request = Assemble {
         name: args.name,
         uuid: args.uuid,
@@ -67,6 +112,17 @@ pub fn run(args: Args, reach: &Reach) -> Result<(), Fault> {
         read_only: args.read_only,
         spare_pools: args.spare_pools,
         dry_run: args.dry_run,
+        not_remembered: args.not_remembered,
     };
     reach.change(&request).map(drop)
+}
+
+fn appeared(path: &Path, reach: &Reach) -> Result<(), Fault> {
+    let call = Appeared { device: device(path)? };
+    match reach.client()?.call(&call) {
+        Err(ClientError::Unreachable { .. }) => {
+            say::line("no daemon runs; it looks at all devices when it starts")
+        }
+        answer => reach.print(&answer?, |done| done.message.clone()),
+    }
 }

@@ -80,6 +80,11 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     destroy: Vec<PathBuf>,
 
+    /// Do not start the array when the daemon starts the next time, unless a scan or the
+    /// configuration does.
+    #[arg(long)]
+    not_remembered: bool,
+
     /// Check everything and say what would happen. Writes nothing.
     #[arg(long)]
     dry_run: bool,
@@ -127,6 +132,7 @@ impl Args {
             atomic_write_bytes: self.atomic_write.map(super::atomic_write).transpose()?,
             destroy: devices(&self.destroy)?,
             dry_run: self.dry_run,
+            not_remembered: self.not_remembered,
         })
     }
 }

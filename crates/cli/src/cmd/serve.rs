@@ -116,6 +116,7 @@ impl Args {
                 uuid: None,
                 devices: devices(&self.devices)?,
                 read_only: false,
+                attach: false,
                 spare_pools: self.spare_pools.clone(),
                 tuning: Tuning::default(),
             });

@@ -26,6 +26,8 @@ impl Serves<Fail> for Arrays {
             return Ok(Done::unchanged(message));
         }
         self.engine.fail(&call.array, slot).await.map_err(convert::refusal)?;
+        let uuid = self.uuid_of(&call.array).await;
+        uuid.into_iter().for_each(|uuid| self.gather.failed(uuid, slot));
         Ok(Done::changed(format!("slot {slot} of '{}' is out", call.array)))
     }
 }
@@ -56,6 +58,7 @@ impl Serves<Replace> for Arrays {
         let replaced = self.engine.replace_by(&call.array, slot, device).await;
         replaced.map_err(convert::refusal)?;
         new_memory.keep();
+        self.slot_filled(&call.array, slot).await;
         Ok(Done::changed(format!(
             "{} is being filled for slot {slot} of '{}'{stated}",
             call.device, call.array
@@ -72,6 +75,10 @@ impl Serves<ReAdd> for Arrays {
             return already(&call.array, &call.device, (has, has), true);
         }
         self.engine.re_add(&call.array, &call.device).await.map_err(convert::refusal)?;
+        let members = self.members(&call.array).await?;
+        if let Some(slot) = slot_of(&members, &call.device).await {
+            self.slot_filled(&call.array, slot).await;
+        }
         Ok(Done::changed(format!(
             "{} is back in '{}'; the blocks that it missed are being written",
             call.device, call.array

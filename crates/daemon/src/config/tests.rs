@@ -148,3 +148,32 @@ fn patterns_stand_for_what_is_there_and_names_for_themselves() {
     assert_eq!(found, [path("gone"), path("m0"), path("m1")]);
     assert!(expand(&["/dev/***".to_owned()]).is_err());
 }
+
+/// The file of the package, as it is and with every key that it shows.
+#[test]
+fn the_packaged_configuration_is_accepted_with_and_without_what_it_shows() {
+    let text = include_str!("../../../../packaging/ashlar.toml");
+    let plain = Config::parse("ashlar.toml", text).expect("accepted");
+    assert!(plain.start.scan && plain.start.state.is_some() && plain.array.is_empty());
+    let shown: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line))
+        .collect();
+    let shown = Config::parse("ashlar.toml", &shown.join("\n")).expect("accepted");
+    assert!(shown.array[0].attach && shown.nbd.len() == 1 && shown.start.devices.len() == 1);
+}
+
+/// A key that no page names cannot be found by whoever needs it.
+#[test]
+fn the_manual_page_names_every_key_of_the_packaged_configuration() {
+    let text = include_str!("../../../../packaging/ashlar.toml");
+    let page = include_str!("../../../../packaging/man/ashlar.toml.5");
+    let lines = text.lines().map(|line| line.trim_start_matches('#'));
+    let keys =
+        lines.filter_map(|line| Some(line.split_once(" = ")?.0)).filter(|key| !key.contains(' '));
+    let keys: Vec<&str> = keys.collect();
+    assert!(keys.len() > 12, "{keys:?}");
+    for key in keys {
+        assert!(page.contains(key), "the page does not name {key}");
+    }
+}

@@ -31,6 +31,25 @@ pub async fn let_go_of(file: &str, wait_max: Duration) {
     }
 }
 
+/// Make a loop device over `file`, with direct I/O. Its path.
+///
+/// # Errors
+/// What util-linux's losetup says, or that it is not here.
+pub fn set_up(file: &str, sector_bytes: u32) -> io::Result<String> {
+    let sector_bytes = sector_bytes.to_string();
+    let output = Command::new("losetup")
+        .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector_bytes, file])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .map_err(|error| {
+            io::Error::other(format!("losetup (package util-linux) cannot be run: {error}"))
+        })?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
 /// Let a loop device go: at once, or when its last user closes it. What is under way on it is
 /// waited for.
 ///

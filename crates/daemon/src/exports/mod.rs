@@ -11,12 +11,15 @@
 //! - `vhost_user`  one socket for each volume, for a virtual machine
 //! - `fuse`  one file for each attached volume; `loops` are the loop devices over these files,
 //!   `mounts` the table of mounts, read as the kernel writes it
+//! - `attach` the best of these for a block device; `links` gives it a name that stays
 //!
 //! What must stay true: when an export has dropped the users of a volume it holds that volume no
 //! more, so that an array that was stopped has let go of its devices.
 
 pub mod address;
+mod attach;
 pub mod fuse;
+mod links;
 pub mod loops;
 mod mounts;
 pub mod nbd;
@@ -24,6 +27,7 @@ pub mod nvme;
 pub mod ublk;
 pub mod vhost_user;
 
+use crate::aside::aside;
 use crate::config::{Config, NbdLimits};
 use crate::keeper::Keeper;
 use ashlar_api::v1::Done;
@@ -135,27 +139,46 @@ pub struct ExportSetting {
     pub boot: [u8; 16],
     /// Who keeps the descriptors of attached files.
     pub keeper: Keeper,
+    /// Attached volumes get names below /dev/ashlar.
+    pub gives_links: bool,
 }
 
 /// All ways to all volumes.
-pub struct Exports(Vec<Box<dyn Export>>);
+pub struct Exports {
+    all: Vec<Box<dyn Export>>,
+    gives_links: bool,
+}
 
 impl Exports {
     /// All of them; nothing is served yet.
     pub fn new(setting: ExportSetting) -> Exports {
-        let ExportSetting { engine, folder, nbd_limits, boot, keeper } = setting;
-        Exports(vec![
+        let ExportSetting { engine, folder, nbd_limits, boot, keeper, gives_links } = setting;
+        let all: Vec<Box<dyn Export>> = vec![
             Box::new(NbdExports::new(engine.clone(), &nbd_limits)),
             Box::new(NvmeExports::new(engine.clone(), boot)),
             Box::new(VhostExports::new(engine.clone())),
             Box::new(UblkExports::new(engine.clone())),
             Box::new(FuseExports::new(engine, folder, keeper)),
-        ])
+        ];
+        Exports { all, gives_links }
+    }
+
+    /// Whether attached volumes get names below /dev/ashlar.
+    pub fn gives_links(&self) -> bool {
+        self.gives_links
+    }
+
+    /// A volume is attached no more.
+    pub async fn detached(&self, volume: &str) {
+        if self.gives_links {
+            let volume = volume.to_owned();
+            aside(move || links::take(&volume)).await;
+        }
     }
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Export> {
-        self.0.iter().map(AsRef::as_ref)
+        self.all.iter().map(AsRef::as_ref)
     }
 
     /// The one of this type, for its own calls.
@@ -197,6 +220,7 @@ impl Exports {
             if works.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        self.detached(volume).await;
     }
 }
 
@@ -289,7 +313,8 @@ mod tests {
     async fn exports_let_go_side_by_side_and_one_user_is_enough_to_refuse() {
         let barrier = Arc::new(Barrier::new(2));
         let patient = || Box::new(Patient(Arc::clone(&barrier)));
-        let exports = Exports(vec![patient(), Box::new(Busy), patient()]);
+        let all: Vec<Box<dyn Export>> = vec![patient(), Box::new(Busy), patient()];
+        let exports = Exports { all, gives_links: false };
         // One after the other they would wait for each other for ever.
         exports.drop_users_of("tank").await;
         let refusal = exports.refuse_if_used("tank").expect_err("somebody uses it");

@@ -385,7 +385,12 @@ impl Serves<UblkAttach> for Arrays {
 
 impl Serves<UblkDetach> for Arrays {
     async fn serve(&self, call: UblkDetach) -> Result<Done, ApiError> {
-        self.exports.of::<UblkExports>().detach(&call.array).await
+        let done = self.exports.of::<UblkExports>().detach(&call.array).await?;
+        if done.changed {
+            self.exports.detached(&call.array).await;
+            self.forget_attachment(&call.array).await?;
+        }
+        Ok(done)
     }
 }
 

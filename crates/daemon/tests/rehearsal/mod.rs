@@ -3,11 +3,12 @@
 use ashlar_api::ApiError;
 use ashlar_api::v1::Done;
 use ashlar_api::v1::array::{
-    ArrayState, ArrayStatus, Assemble, Create, Created, Replayed, Share, Stop,
+    Appeared, ArrayState, ArrayStatus, Assemble, Create, Created, Replayed, Scan, Share, Stop,
 };
 use ashlar_api::v1::event::Event;
 use ashlar_api::v1::export::{
-    FuseAttach, FuseAttached, FuseDetach, NbdListen, UblkAttach, UblkAttached, UblkDetach,
+    Attach, Attached, FuseAttach, FuseAttached, FuseDetach, NbdListen, UblkAttach, UblkAttached,
+    UblkDetach, Via,
 };
 use ashlar_api::v1::job::{JobControl, ScrubStart};
 use ashlar_api::v1::member::{Fail, ReAdd, Replace};
@@ -156,6 +157,8 @@ macro_rules! unchanged {
 
 unchanged!(
     Assemble,
+    Scan,
+    Appeared,
     Replace,
     ReAdd,
     SpareAdd,
@@ -170,6 +173,21 @@ unchanged!(
 impl Serves<UblkAttach> for Rehearsal {
     async fn serve(&self, _: UblkAttach) -> Result<UblkAttached, ApiError> {
         Ok(UblkAttached { changed: true, device: "/dev/ublkb7".to_owned() })
+    }
+}
+
+impl Serves<Attach> for Rehearsal {
+    async fn serve(&self, _: Attach) -> Result<Attached, ApiError> {
+        Ok(Attached {
+            changed: true,
+            via: Via::Ublk,
+            reason: "as asked for".to_owned(),
+            file: None,
+            device: Some("/dev/ublkb7".to_owned()),
+            link: None,
+            survives: true,
+            lacks: None,
+        })
     }
 }
 

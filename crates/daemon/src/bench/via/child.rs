@@ -251,6 +251,7 @@ fn create(spec: &BenchSpec) -> Create {
         atomic_write_bytes: spec.writes_whole.then_some(4096),
         destroy: Vec::new(),
         dry_run: false,
+        not_remembered: true,
     }
 }
 

@@ -434,7 +434,13 @@ impl Serves<FuseAttach> for Arrays {
 
 impl Serves<FuseDetach> for Arrays {
     async fn serve(&self, call: FuseDetach) -> Result<Done, ApiError> {
-        self.exports.of::<FuseExports>().detach_if_unused(&call.array, call.give_up).await
+        let done =
+            self.exports.of::<FuseExports>().detach_if_unused(&call.array, call.give_up).await?;
+        if done.changed {
+            self.exports.detached(&call.array).await;
+            self.forget_attachment(&call.array).await?;
+        }
+        Ok(done)
     }
 }
 

@@ -1,0 +1,105 @@
+//! What follows when an array has started: it is remembered if somebody started it by hand, and
+//! attached if that is configured or remembered.
+//!
+//! What must stay true: an array that has started runs, whatever fails here; that is told. Not
+//! here: how it is started.
+
+use super::Arrays;
+use crate::backend::Serves;
+use crate::gather::remembered::{Remembered, RememberedAttach};
+use ashlar_api::v1::array::Assemble;
+use ashlar_api::v1::export::{Attach, Attached};
+use ashlar_engine::{ArrayStatus, SlotState};
+use ashlar_units::MemberIdx;
+use std::io;
+use uuid::Uuid;
+
+impl Arrays {
+    /// The arrays that run.
+    pub(crate) async fn running(&self) -> Vec<ArrayStatus> {
+        self.status_of_all().await.unwrap_or_default()
+    }
+
+    /// The UUID of a running array.
+    pub(crate) async fn uuid_of(&self, name: &str) -> Option<Uuid> {
+        self.running().await.iter().find(|array| array.name == name).map(|array| array.uuid)
+    }
+
+    /// Whether a running array does without this slot, and nothing is on its way into it.
+    pub(crate) async fn is_out(&self, array: Uuid, slot: MemberIdx) -> bool {
+        let running = self.running().await;
+        let own =
+            running.iter().find(|it| it.uuid == array).and_then(|it| it.members.get(slot.at()));
+        own.is_some_and(|own| own.state == SlotState::Out && own.replacement.is_none())
+    }
+
+    /// A slot was filled or taken back.
+    pub(super) async fn slot_filled(&self, array: &str, slot: MemberIdx) {
+        if let Some(uuid) = self.uuid_of(array).await {
+            self.gather.filled(uuid, slot);
+        }
+    }
+
+    /// Remember an array that was made or assembled by hand. What to tell if that failed.
+    pub(super) fn remember_made(
+        &self,
+        array: Uuid,
+        name: &str,
+        devices: Vec<String>,
+    ) -> Option<String> {
+        let change = |own: &mut Remembered| {
+            (own.start, own.name, own.devices) = (true, name.to_owned(), devices);
+        };
+        self.gather.remembered.change(array, change).err().map(|error| not_remembered(&error))
+    }
+
+    /// An array has started as `asked`. What to tell of what followed.
+    pub(super) async fn follow_start(
+        &self,
+        name: &str,
+        asked: &Assemble,
+        is_in_memory: bool,
+    ) -> Vec<String> {
+        let mut told = Vec::new();
+        let Some(uuid) = self.uuid_of(name).await else { return told };
+        self.gather.started(uuid);
+        if !asked.not_remembered && !is_in_memory {
+            told.extend(self.remember_made(uuid, name, asked.devices.clone()));
+            let change = |own: &mut Remembered| {
+                own.read_only = asked.read_only;
+                own.spare_pools.clone_from(&asked.spare_pools);
+            };
+            told.extend(
+                self.gather.remembered.change(uuid, change).err().map(|it| not_remembered(&it)),
+            );
+        }
+        if let Some(call) = self.attachment_of(uuid, name) {
+            told.push(match self.serve(call).await {
+                Ok(Attached { device, file, .. }) => {
+                    format!("attached as {}", device.or(file).unwrap_or_default())
+                }
+                Err(refusal) => format!("not attached: {refusal}"),
+            });
+        }
+        told
+    }
+
+    /// How the configuration or somebody by hand wants it attached.
+    fn attachment_of(&self, array: Uuid, name: &str) -> Option<Attach> {
+        let by_hand = self.gather.remembered.of(array).and_then(|own| own.attach);
+        let call = |via, sector_bytes| Attach {
+            array: name.to_owned(),
+            via,
+            sector_bytes,
+            not_remembered: true,
+        };
+        match by_hand {
+            Some(RememberedAttach { via, sector_bytes }) => Some(call(Some(via), sector_bytes)),
+            None => self.gather.is_attached_by_configuration(name, array).then(|| call(None, None)),
+        }
+    }
+}
+
+pub(crate) fn not_remembered(error: &io::Error) -> String {
+    format!("this cannot be remembered over a restart of the daemon: {error}")
+}

@@ -1,0 +1,490 @@
+//! Brings arrays together as their devices appear, without being told which.
+//!
+//! - `block_devices` which devices of this machine are looked at
+//! - `judge`         what becomes of an array some of whose members are there
+//! - `remembered`    what is known of arrays from before: created, attached, members away
+//! - `returning`     members that come back while their array runs
+//!
+//! What must stay true: devices are only read here; the start itself judges again. An array that
+//! ran last on another host is not started unless somebody names it, or it is remembered or
+//! configured here. One that was stopped by hand stays stopped until it is assembled by hand. Each
+//! line is told once.
+
+mod block_devices;
+mod judge;
+pub mod remembered;
+mod returning;
+
+use crate::arrays::Arrays;
+use crate::aside::aside;
+use crate::backend::Serves;
+use crate::config::{self, Config, StartConfig};
+use crate::{look, repeats};
+use ashlar_api::ApiError;
+use ashlar_api::codes;
+use ashlar_api::v1::Done;
+use ashlar_api::v1::array::{Appeared, Assemble, Scan};
+use ashlar_device::exclusion_of;
+use ashlar_engine::ArrayStatus;
+use ashlar_ondisk::assembly::MemberReading;
+use ashlar_units::MemberIdx;
+use judge::Step;
+use remembered::{Remembered, RememberedArrays};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Devices of one enclosure appear one after the other: they are looked at together.
+const SETTLE: Duration = Duration::from_millis(300);
+/// How long a device may take to say what it is.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// A host name of this length may have been cut.
+const HOST_CUT_FROM: usize = 20;
+
+/// Names of the events.
+mod names {
+    /// The wait is over and the array was started without members. Fields: `missing`.
+    pub(super) const ARRAY_STARTED_DEGRADED: &str = "array.started_degraded";
+}
+
+/// What is known of arrays that are to start by themselves.
+pub struct Gather {
+    setting: StartConfig,
+    own_host: String,
+    configured: Vec<Configured>,
+    /// What is remembered.
+    pub remembered: RememberedArrays,
+    /// Whoever looks holds this.
+    looking: tokio::sync::Mutex<()>,
+    known: Mutex<Known>,
+    wake: Notify,
+    is_ending: AtomicBool,
+}
+
+/// An `[[array]]` of the configuration.
+struct Configured {
+    name: Option<String>,
+    uuid: Option<String>,
+    attach: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    /// When an array was first seen incomplete.
+    since: BTreeMap<Uuid, Instant>,
+    /// What was told of each.
+    told: BTreeMap<Uuid, String>,
+    /// Stopped by hand.
+    stopped: BTreeSet<Uuid>,
+    /// Slots that were put out by hand.
+    failed: BTreeSet<(Uuid, u16)>,
+    /// How often a slot was taken back.
+    returned: BTreeMap<(Uuid, u16), u32>,
+    /// Devices that have appeared and were not looked at yet.
+    appeared: BTreeSet<String>,
+}
+
+/// What to look at, and what may be done.
+#[derive(Default)]
+struct Ask {
+    /// Empty: all that the setting says.
+    devices: Vec<String>,
+    name: Option<String>,
+    uuid: Option<String>,
+    is_by_hand: bool,
+    may_degrade: bool,
+    is_dry_run: bool,
+    /// Devices that have just appeared.
+    appeared: BTreeSet<String>,
+}
+
+/// What was seen of an array that does not run.
+#[derive(Default)]
+struct Seen {
+    name: String,
+    readings: Vec<MemberReading>,
+    hosts: BTreeSet<String>,
+}
+
+impl Gather {
+    /// As the configuration says, with what is remembered.
+    pub fn new(config: &Config, own_host: String, say: impl Fn(&str)) -> Gather {
+        let (remembered, told) = RememberedArrays::read(config.start.state.as_deref());
+        told.iter().for_each(|line| say(line));
+        let configured = config.array.iter().map(|array| Configured {
+            name: array.name.clone(),
+            uuid: array.uuid.clone(),
+            attach: array.attach,
+        });
+        Gather {
+            setting: config.start.clone(),
+            own_host,
+            configured: configured.collect(),
+            remembered,
+            looking: Default::default(),
+            known: Default::default(),
+            wake: Notify::new(),
+            is_ending: AtomicBool::new(false),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process ends: nothing is started any more.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// An array was stopped by hand.
+    pub fn stopped(&self, array: Uuid) {
+        self.known().stopped.insert(array);
+    }
+
+    /// An array has started: whatever was said of its absence is over.
+    pub fn started(&self, array: Uuid) {
+        let mut known = self.known();
+        known.stopped.remove(&array);
+        known.since.remove(&array);
+        known.told.remove(&array);
+    }
+
+    /// A slot was put out by hand: its device stays out until it is taken back by hand.
+    pub fn failed(&self, array: Uuid, slot: MemberIdx) {
+        self.known().failed.insert((array, slot.0));
+    }
+
+    /// A slot was filled or taken back by hand.
+    pub fn filled(&self, array: Uuid, slot: MemberIdx) {
+        self.known().failed.remove(&(array, slot.0));
+        // A slot that is filled is not away: if this is not written down, the worst is a refusal.
+        let _kept = self.remembered.change(array, |own| own.absent.retain(|it| *it != slot.0));
+    }
+
+    /// Whether the configuration says to attach this array.
+    pub fn is_attached_by_configuration(&self, name: &str, array: Uuid) -> bool {
+        self.configured.iter().any(|it| it.attach && it.means(name, array))
+    }
+
+    /// Start what is complete, now and whenever something appears, for ever.
+    pub async fn keep_looking(&self, arrays: &Arrays, say: &(dyn Fn(&str) + Send + Sync)) {
+        loop {
+            let next = self.next_deadline();
+            tokio::select! {
+                () = self.wake.notified() => tokio::time::sleep(SETTLE).await,
+                () = sleep_until(next) => {}
+            }
+            self.look_and_say(arrays, say).await;
+        }
+    }
+
+    /// Look once.
+    pub async fn look_and_say(&self, arrays: &Arrays, say: &(dyn Fn(&str) + Send + Sync)) {
+        let appeared = std::mem::take(&mut self.known().appeared);
+        for line in self.look(arrays, Ask { appeared, ..Ask::default() }).await {
+            say(&line);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let known = self.known();
+        let next = known.since.values().map(|since| *since + self.setting.grace());
+        next.filter(|at| *at > Instant::now()).min()
+    }
+
+    /// Look at devices, start what may start, and take members back. A line for each array.
+    async fn look(&self, arrays: &Arrays, ask: Ask) -> Vec<String> {
+        let _looking = self.looking.lock().await;
+        let running = arrays.running().await;
+        let paths = self.paths(&ask);
+        let all = running.clone();
+        let idle = aside(move || without_running(paths, &all)).await;
+        let (found, spares) = read_all(idle).await;
+        let (mut seen, mut back) = (BTreeMap::<Uuid, Seen>::new(), Vec::new());
+        for (reading, host) in found {
+            let Some(superblock) = reading.superblock() else { continue };
+            let uuid = superblock.array_uuid;
+            if let Some(array) = running.iter().find(|array| array.uuid == uuid) {
+                back.push((array.name.clone(), uuid, reading));
+                continue;
+            }
+            let own = seen.entry(uuid).or_default();
+            own.name = superblock.array_name.to_string();
+            own.hosts.extend(host);
+            own.readings.push(reading);
+        }
+        let mut lines = self.take_back(arrays, back, &ask).await;
+        let mut starts = JoinSet::new();
+        for (uuid, seen) in seen {
+            match self.step(uuid, &seen, &ask) {
+                Ok(absent) => {
+                    starts.spawn(start(arrays.clone(), uuid, seen, (absent, spares.clone())))
+                }
+                Err(line) => {
+                    lines.extend(line);
+                    continue;
+                }
+            };
+        }
+        lines.extend(starts.join_all().await);
+        lines
+    }
+
+    fn paths(&self, ask: &Ask) -> BTreeSet<String> {
+        if !ask.devices.is_empty() {
+            return ask.devices.iter().cloned().collect();
+        }
+        let remembered = self.remembered.all().into_iter();
+        let mut paths: BTreeSet<String> = remembered.flat_map(|(_, own)| own.devices).collect();
+        paths.extend(ask.appeared.iter().cloned());
+        if self.setting.scan || ask.is_by_hand {
+            // The patterns were checked at the start.
+            let named = config::expand(&self.setting.devices).unwrap_or_default();
+            match self.setting.devices.is_empty() {
+                true => paths.extend(block_devices::candidates(Path::new(block_devices::BLOCK))),
+                false => paths.extend(named),
+            }
+        }
+        paths
+    }
+
+    /// Whether the array is to start now, and without which slots; else what to say of it.
+    fn step(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Result<Vec<u16>, Option<String>> {
+        let name = &seen.name;
+        if !ask.means(name, uuid) || self.is_ending.load(Ordering::Acquire) {
+            return Err(None);
+        }
+        if let Some(why_not) = self.why_not(uuid, seen, ask) {
+            return Err(self.once(uuid, ask, why_not));
+        }
+        let (step, since) = (judge::step(&seen.readings, uuid), self.since(uuid, ask));
+        let left = self.setting.grace().saturating_sub(since.elapsed());
+        let would =
+            |how: &str| Err(Some(format!("array '{name}' would start {how}; nothing was written")));
+        let line = match step {
+            Step::Start if ask.is_dry_run => return would("now"),
+            Step::Start => return Ok(Vec::new()),
+            Step::Wait(missing) if left.is_zero() || ask.may_degrade => {
+                let how = format!("degraded, without slot {}", judge::slots(&missing));
+                return if ask.is_dry_run { would(&how) } else { Ok(missing) };
+            }
+            Step::Wait(missing) => format!(
+                "array '{name}' lacks slot {}; it starts degraded in {} s unless the member comes; \
+                 to start it now: ashlar assemble --scan --degraded --name {name}",
+                judge::slots(&missing),
+                left.as_secs().max(1),
+            ),
+            Step::Lacks(why) => format!("array '{name}' waits for its members: {why}"),
+            Step::Refuse(why) => format!("array '{name}' is not started: {why}"),
+        };
+        Err(self.once(uuid, ask, line))
+    }
+
+    /// Why this array does not start by itself.
+    fn why_not(&self, uuid: Uuid, seen: &Seen, ask: &Ask) -> Option<String> {
+        let name = &seen.name;
+        let is_named = ask.name.is_some() || ask.uuid.is_some();
+        let is_remembered = self.remembered.of(uuid).is_some_and(|own| own.start);
+        let is_configured = self.configured.iter().any(|it| it.means(name, uuid));
+        let is_asked = is_named || is_remembered || is_configured;
+        if self.known().stopped.contains(&uuid) && !ask.is_by_hand {
+            return Some(format!("array '{name}' was stopped by hand, so it is not started"));
+        }
+        if !is_asked && !self.setting.scan && !ask.is_by_hand {
+            return Some(format!(
+                "array '{name}' is there; to start it: ashlar assemble --scan --name {name}"
+            ));
+        }
+        let is_own = |host: &String| {
+            let is_cut = host.len() >= HOST_CUT_FROM && self.own_host.starts_with(host.as_str());
+            *host == self.own_host || is_cut
+        };
+        if is_asked || seen.hosts.is_empty() || seen.hosts.iter().any(is_own) {
+            return None;
+        }
+        let hosts = seen.hosts.iter().cloned().collect::<Vec<_>>().join("', '");
+        Some(format!(
+            "array '{name}' ran last on host '{hosts}', so it is not started by itself; if no \
+             other host uses its drives: ashlar assemble --scan --name {name}"
+        ))
+    }
+
+    fn since(&self, uuid: Uuid, ask: &Ask) -> Instant {
+        let mut known = self.known();
+        match ask.is_dry_run {
+            true => known.since.get(&uuid).copied().unwrap_or_else(Instant::now),
+            false => {
+                self.wake_if_new(&known, uuid);
+                *known.since.entry(uuid).or_insert_with(Instant::now)
+            }
+        }
+    }
+
+    /// Whoever waits for the next deadline waits for this one, too.
+    fn wake_if_new(&self, known: &Known, uuid: Uuid) {
+        if !known.since.contains_key(&uuid) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The line, unless it was the last one that was told of this array. Whoever asks by hand hears
+    /// it again.
+    fn once(&self, uuid: Uuid, ask: &Ask, line: String) -> Option<String> {
+        if ask.is_by_hand {
+            return Some(line);
+        }
+        // The seconds that are left change from line to line.
+        let gist: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let before = self.known().told.insert(uuid, gist.clone());
+        (before.as_deref() != Some(gist.as_str())).then_some(line)
+    }
+}
+
+impl Configured {
+    fn means(&self, name: &str, array: Uuid) -> bool {
+        let is_uuid = |uuid: &String| uuid.eq_ignore_ascii_case(&array.to_string());
+        (self.name.is_some() || self.uuid.is_some())
+            && self.name.as_ref().is_none_or(|own| own == name)
+            && self.uuid.as_ref().is_none_or(is_uuid)
+    }
+}
+
+impl Ask {
+    fn means(&self, name: &str, array: Uuid) -> bool {
+        self.name.as_ref().is_none_or(|own| own == name)
+            && self.uuid.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(&array.to_string()))
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Each device once, without those that running arrays use.
+fn without_running(paths: BTreeSet<String>, running: &[ArrayStatus]) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let is_new = |path: &String| exclusion_of(path).is_some_and(|it| known.insert(it));
+    let devices: Vec<String> = paths.into_iter().filter(is_new).collect();
+    let is_used = |path: &String| {
+        running.iter().any(|array| repeats::slot_of(&array.members, path).is_some())
+    };
+    devices.into_iter().filter(|path| !is_used(path)).collect()
+}
+
+type Found = (MemberReading, Option<String>);
+
+/// What lies on the devices: members, and spares.
+async fn read_all(paths: Vec<String>) -> (Vec<Found>, Vec<String>) {
+    let mut looks = JoinSet::new();
+    for path in paths {
+        looks.spawn(async move {
+            let asked = path.clone();
+            let look = aside(move || (look::found(&asked), look::is_spare(&asked)));
+            let (found, is_spare) = tokio::time::timeout(LOOK_MAX, look).await.unwrap_or_default();
+            (found, is_spare.then_some(path))
+        });
+    }
+    let (mut found, mut spares) = (Vec::new(), Vec::new());
+    for (member, spare) in looks.join_all().await {
+        found.extend(member);
+        spares.extend(spare);
+    }
+    found.sort_by(|one, other| one.0.path.cmp(&other.0.path));
+    (found, spares)
+}
+
+/// Start an array with the members that were seen. What is said of it.
+async fn start(
+    arrays: Arrays,
+    uuid: Uuid,
+    seen: Seen,
+    (absent, spares): (Vec<u16>, Vec<String>),
+) -> String {
+    let gather = &arrays.gather;
+    let own = gather.remembered.of(uuid).unwrap_or_default();
+    let devices = seen.readings.iter().map(|reading| reading.path.clone()).chain(spares);
+    let call = Assemble {
+        uuid: Some(uuid.to_string()),
+        devices: devices.collect(),
+        read_only: own.read_only,
+        spare_pools: own.spare_pools,
+        not_remembered: true,
+        ..Assemble::default()
+    };
+    match arrays.start(call, None).await {
+        Ok(done) => {
+            if !absent.is_empty() {
+                let fields = vec![("missing", judge::slots(&absent))];
+                let events = arrays.engine.events();
+                events.record(names::ARRAY_STARTED_DEGRADED, &seen.name, fields);
+            }
+            let note = |it: &mut Remembered| {
+                it.name.clone_from(&seen.name);
+                it.absent.extend(&absent);
+            };
+            match gather.remembered.change(uuid, note) {
+                Ok(()) => done.message,
+                Err(error) => format!("{}; this cannot be remembered: {error}", done.message),
+            }
+        }
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+impl Serves<Scan> for Arrays {
+    async fn serve(&self, call: Scan) -> Result<Done, ApiError> {
+        let devices = config::expand(&call.devices).map_err(|what| {
+            ApiError::new(codes::REQUEST_MALFORMED, what, "correct the pattern; nothing was done")
+        })?;
+        let before = self.running().await.len();
+        let ask = Ask {
+            devices,
+            name: call.name.clone(),
+            uuid: call.uuid.clone(),
+            is_by_hand: true,
+            may_degrade: call.degraded,
+            is_dry_run: call.dry_run,
+            appeared: BTreeSet::new(),
+        };
+        let lines = self.gather.look(self, ask).await;
+        let running = self.running().await;
+        if !lines.is_empty() {
+            let message = lines.join("\n");
+            let changed = running.len() != before;
+            return Ok(Done { changed, message });
+        }
+        match call.name.or(call.uuid) {
+            Some(wanted) if !running.iter().any(|it| is_called(it, &wanted)) => {
+                let message = format!("no member of array {wanted} was found; nothing was changed");
+                let hint =
+                    "name devices that are not looked at by themselves (files, loop devices)";
+                Err(ApiError::new("array.unknown", message, hint))
+            }
+            _ => Ok(Done::unchanged(
+                "no array was found that does not run already; nothing was changed",
+            )),
+        }
+    }
+}
+
+fn is_called(array: &ArrayStatus, wanted: &str) -> bool {
+    array.name == wanted || array.uuid.to_string().eq_ignore_ascii_case(wanted)
+}
+
+impl Serves<Appeared> for Arrays {
+    async fn serve(&self, call: Appeared) -> Result<Done, ApiError> {
+        self.gather.known().appeared.insert(call.device.clone());
+        self.gather.wake.notify_one();
+        Ok(Done::unchanged(format!("{} will be looked at", call.device)))
+    }
+}
