@@ -51,6 +51,10 @@ miri:
 speed:
     cargo bench --locked -p ashlar-parity --bench kernels -- --gate
 
+# Debian packages, into target/deb: apt install ./target/deb/ashlar_*.deb
+deb:
+    packaging/build-deb
+
 # two members destroyed under load, nothing lost
 demo:
     ./ashlar-demo
