@@ -70,7 +70,6 @@ const FLAGS: [Habit; 18] = [
     (&["-D", "--detail", "-Q", "--query"], "'ashlar status --members'"),
     (&["-E", "--examine"], "'ashlar examine'"),
     (&["-F", "--monitor"], "'ashlar events --follow'"),
-    (&["--scan"], "name the array, or the devices, as in 'ashlar assemble /dev/disk/by-id/nvme-*'"),
     (
         &["--force", "-f", "--run", "-R"],
         "nothing is forced as a whole; what may be overwritten or accepted has a flag of its own",
@@ -163,7 +162,6 @@ mod tests {
             (&["create", "t", "-x", "1", "-l", "5", "a"], "--spare DEVICE"),
             (&["create", "t", "-l", "raidz2", "a"], "level 6"),
             (&["create", "t", "-l", "raid-1", "a"], "level 1"),
-            (&["assemble", "--scan"], "by-id"),
             (&["-D", "tank"], "status --members"),
             (&["stop", "--all"], "name the array"),
         ] {
