@@ -62,7 +62,7 @@ const COMMANDS: [Habit; 18] = [
 ];
 
 /// Flags that others have.
-const FLAGS: [Habit; 18] = [
+const FLAGS: [Habit; 17] = [
     (&["--name", "-N"], "the name comes first: 'ashlar create NAME --level LEVEL DEVICES'"),
     (&["-C", "--create"], "'ashlar create'"),
     (&["-A", "--assemble"], "'ashlar assemble'"),
